@@ -1,0 +1,1 @@
+"""Plan and backends -> outcomes: the only room that changes anything."""

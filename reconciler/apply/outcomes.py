@@ -1,0 +1,39 @@
+"""What became of each action, and what an action may use of its cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.backends.base import Clock, Cluster, Lock, PodPickerClient, StateStore
+
+
+class Status(StrEnum):
+    APPLIED = "applied"
+    STALE = "stale"  # the object is not what the plan saw; nothing changed
+    FAILED = "failed"  # the server or the picker said no
+    SKIPPED = "skipped"  # something it needs was not applied, or the cluster's lock was lost or not got
+    POSTPONED = "postponed"  # a downscale that undid itself, left to the next run
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`action` is the action's id; `message` says why for anything but applied, or what else is to be told."""
+
+    action: int
+    status: Status
+    message: str = ""
+    hit: int = 0  # downscale: victims that went
+    missed: int = 0  # victims still there
+    substituted: int = 0  # pods that went instead
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What apply has of one cluster."""
+
+    cluster: Cluster
+    store: StateStore
+    lock: Lock
+    picker: PodPickerClient
+    clock: Clock

@@ -1,0 +1,1 @@
+"""The world behind five protocols: clusters, metrics, pod pickers, locks, state."""

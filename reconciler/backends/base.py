@@ -1,0 +1,164 @@
+"""The protocols behind which the world is. Every error they raise on purpose is a `ClusterError` (errors.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from reconciler.model import (
+    ConfigMap,
+    Endpoints,
+    EndpointSlice,
+    Event,
+    HorizontalPodAutoscaler,
+    Namespace,
+    Node,
+    PickerAnswer,
+    PickerRequest,
+    Pod,
+    QueryAnswer,
+    ScaleKind,
+    Service,
+    Workload,
+    Write,
+)
+
+T = TypeVar("T")
+
+VictimOrder = Callable[[Sequence[Pod], int], Sequence[Pod]]
+"""Which pods of one ReplicaSet go when `count` of them must: the controller's order, handed in by the pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """A kind of object that can be read, and the noun of `model` it is read as."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    noun: type[T]
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+SERVICES = Resource("", "v1", "Service", "services", Service)
+ENDPOINTS = Resource("", "v1", "Endpoints", "endpoints", Endpoints)
+ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", EndpointSlice)
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", Namespace)
+NODES = Resource("", "v1", "Node", "nodes", Node)
+PODS = Resource("", "v1", "Pod", "pods", Pod)
+EVENTS = Resource("", "v1", "Event", "events", Event)
+CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
+AUTOSCALERS = Resource(
+    "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", HorizontalPodAutoscaler
+)
+BUILT_IN_SCALES: tuple[ScaleKind, ...] = (
+    ScaleKind("apps", "v1", "Deployment", "deployments"),
+    ScaleKind("apps", "v1", "StatefulSet", "statefulsets"),
+    ScaleKind("apps", "v1", "ReplicaSet", "replicasets"),
+    ScaleKind("", "v1", "ReplicationController", "replicationcontrollers"),
+    ScaleKind("batch", "v1", "CronJob", "cronjobs", ("spec", "suspend"), ()),
+)
+SCALED_OBJECT = ScaleKind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects", (), ())
+
+
+def workloads_of(kind: ScaleKind) -> Resource[Workload]:
+    """Return the resource that lists the workloads of `kind`."""
+    return Resource(kind.group, kind.version, kind.kind, kind.plural, Workload)
+
+
+class Cluster(Protocol):
+    """One cluster. A write names what it expects to find and changes nothing when it finds something else."""
+
+    @property
+    def name(self) -> str: ...
+
+    def identity(self) -> str:
+        """Return the uid of Namespace kube-system (snapshot without one: the cluster's name)."""
+
+    def scale_kinds(self) -> tuple[ScaleKind, ...]:
+        """Return every kind with a scale: the built-in ones, and those of CustomResourceDefinitions with /scale."""
+
+    def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
+        """Return all objects of `resource`, sorted by namespace and name; `labels` is a selector as kubectl takes it.
+
+        EVENTS are those with reason NeedPods only. A kind the cluster does not serve gives ().
+        """
+
+    def get(self, resource: Resource[T], namespace: str, name: str) -> T:
+        """Return one object as it is now.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+
+    def secret(self, namespace: str, name: str, key: str) -> str:
+        """Return one value of a Secret, decoded, one trailing newline stripped. Never logged.
+
+        Raises:
+            NotFoundError: no such Secret or key.
+        """
+
+    def write(self, write: Write) -> None:
+        """Carry out `write`, whole or not at all.
+
+        Raises:
+            StaleError: the object is not what the write expects. NotFoundError: it is gone.
+            AlreadyExistsError: create, and one is there. RefusedError: the server's own refusal.
+        """
+
+
+class MetricsSource(Protocol):
+    def query(self, text: str) -> QueryAnswer:
+        """Return the answer to one rendered query at the source's one fixed time; a failure is an answer with `error`."""
+
+
+class PodPickerClient(Protocol):
+    def pick(self, request: PickerRequest) -> PickerAnswer:
+        """Return the picker's answer.
+
+        Raises:
+            PickerError: no usable answer after all attempts.
+        """
+
+
+class Lock(Protocol):
+    """One writer at a time in one cluster."""
+
+    def acquire(self, timeout_seconds: float) -> None:
+        """Take the lock.
+
+        Raises:
+            LockHeldError: somebody else held it all that time.
+        """
+
+    def held(self) -> bool:
+        """Return whether it is still ours; False stops the writing in this cluster."""
+
+    def release(self) -> None:
+        """Give it back; nothing happens when it is not ours."""
+
+
+class StateStore(Protocol):
+    """What one run must tell the next: small JSON texts by key, in one cluster."""
+
+    def read(self, key: str) -> str | None: ...
+
+    def write(self, key: str, value: str | None, expected: str | None) -> None:
+        """Set `key` to `value` (None removes it) where it holds `expected` (None: absent).
+
+        Raises:
+            StaleError: it holds something else.
+        """
+
+
+class Clock(Protocol):
+    """Time for the rooms that act; only cli makes a real one."""
+
+    def monotonic(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...

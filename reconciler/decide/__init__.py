@@ -1,0 +1,1 @@
+"""Policies and observed state -> desired state. Pure."""

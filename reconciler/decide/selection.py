@@ -1,0 +1,87 @@
+"""What a policy's selector selects, and what opts out of being selected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+
+from reconciler.model import ObservedCluster, Workload
+from reconciler.policy.types import FleetCluster, NamespaceSelector, Selector, WorkloadSelector
+
+EXCLUDE = "reconciler/exclude"
+EXCLUDE_UNTIL = "reconciler/exclude-until"
+
+
+def selects_cluster(selector: Selector, cluster: FleetCluster) -> bool:
+    """Return whether `selector` reaches into `cluster` at all."""
+    named = any(fnmatchcase(cluster.name, pattern) for pattern in selector.clusters.names)
+    return named and selector.clusters.labels.matches(cluster.labels)
+
+
+def selects_namespace(selector: NamespaceSelector, name: str, labels: Mapping[str, str]) -> bool:
+    """Return whether the namespace `name` with `labels` is selected; an excluded one never is."""
+    if any(fnmatchcase(name, pattern) for pattern in selector.exclude):
+        return False
+    return any(fnmatchcase(name, pattern) for pattern in selector.include) and selector.labels.matches(labels)
+
+
+def selects_workload(selector: WorkloadSelector, workload: Workload) -> bool:
+    """Return whether kind and labels of `workload` are selected; one owned by another controller never is."""
+    if workload.owner is not None:
+        return False
+    kinds = {kind.lower() for kind in selector.kinds}
+    return (not kinds or workload.ref.kind.lower() in kinds) and selector.labels.matches(workload.labels)
+
+
+def namespace_labels(cluster: ObservedCluster) -> dict[str, Mapping[str, str]]:
+    """Return the labels of each namespace that was read, by name."""
+    return {namespace.ref.name: namespace.labels for namespace in cluster.namespaces}
+
+
+def namespace_annotations(cluster: ObservedCluster) -> dict[str, Mapping[str, str]]:
+    """Return the annotations of each namespace that was read, by name."""
+    return {namespace.ref.name: namespace.annotations for namespace in cluster.namespaces}
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """An opt-out that holds now. `until` None: until the annotation goes. `unreadable`: its value cannot be read."""
+
+    why: str
+    until: datetime | None = None
+    unreadable: bool = False
+
+
+def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None:
+    """Return the opt-out that `annotations` state, None where there is none (any more).
+
+    A value that cannot be read counts as excluded.
+    """
+    flag = annotations.get(EXCLUDE)
+    if flag == "true":
+        return Exclusion(f'{EXCLUDE}: "true"')
+    if flag not in (None, "false"):
+        return Exclusion(f'{EXCLUDE} is "{flag}", expected "true" or "false"', unreadable=True)
+    until = annotations.get(EXCLUDE_UNTIL)
+    if until is None:
+        return None
+    at = parse_time(until)
+    if at is None:
+        return Exclusion(f'{EXCLUDE_UNTIL} is "{until}", expected a time as in RFC 3339', unreadable=True)
+    return Exclusion(f"{EXCLUDE_UNTIL}: {until}", until=at) if now < at else None
+
+
+def parse_time(text: str) -> datetime | None:
+    """Return an RFC 3339 time in UTC, None where `text` is none (a time without zone is none)."""
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return None if at.tzinfo is None else at.astimezone(UTC)
+
+
+def format_time(at: datetime) -> str:
+    """Return `at` as RFC 3339 in UTC with whole seconds, as Kubernetes writes it."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,262 @@
+"""What decisions are made of. A decision carries its reason as a value; plan/ turns decisions into actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from enum import IntEnum, StrEnum
+from typing import Any, Literal
+
+from reconciler.model import NOTHING, ObjectRef, PodPicker, PodsQuestion
+
+Job = Literal["idling", "placement", "downscale"]
+
+
+class Verb(StrEnum):
+    """What a decision does to its object, in one word for people."""
+
+    IDLE = "idle"  # a scalable goes to its floor, with its record
+    WAKE = "wake"  # a scalable gets its record back
+    MARK = "mark"  # a Service (or Endpoints) is marked idled
+    UNMARK = "unmark"  # marks are taken off a Service (or Endpoints)
+    SCALE = "scale"  # replicas of a scalable, up or down
+    CREATE = "create"
+    OVERWRITE = "overwrite"  # the template of a local ReplicaSet is replaced
+    DELETE = "delete"
+    REPAIR = "repair"  # our annotations are put right, replicas stay as they are (or a half step is finished)
+    RELEASE = "release"  # our marks go, the object stays as it is
+    REMEMBER = "remember"  # memory and status, ours alone
+
+
+class Phase(IntEnum):
+    """The order of a plan."""
+
+    WAKE = 0
+    REPAIR = 1
+    INCREASE = 2
+    MOVE = 3
+    DECREASE = 4
+    RECORD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field of an object. `path` is its keys from the top, ("metadata", "annotations", "reconciler/owner"); None is absent.
+
+    `before` is tested before anything is written. `before == after` only tests.
+    """
+
+    path: tuple[str, ...]
+    before: Any
+    after: Any
+
+
+def replicas_change(before: int | None, after: int, path: tuple[str, ...] = ("spec", "replicas")) -> FieldChange:
+    """Return the change of an object's replicas; `before` None: the field is absent."""
+    return FieldChange(path, before, after)
+
+
+def annotation_changes(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> tuple[FieldChange, ...]:
+    """Return the changes that bring `current` to `wanted`, sorted by key; None takes one off; equal ones are left out."""
+    return tuple(
+        FieldChange(("metadata", "annotations", key), current.get(key), wanted[key])
+        for key in sorted(wanted)
+        if current.get(key) != wanted[key]
+    )
+
+
+def annotation_tests(current: Mapping[str, str], keys: Iterable[str]) -> tuple[FieldChange, ...]:
+    """Return changes that only test that the annotations `keys` are still what `current` says."""
+    return tuple(
+        FieldChange(("metadata", "annotations", key), current.get(key), current.get(key)) for key in sorted(keys)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why. `policy` is the policy's name ("" for none), `at` its file:line, `why` one phrase, `values` what decided."""
+
+    policy: str
+    at: str
+    why: str
+    values: Mapping[str, Any] = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class VictimForecast:
+    """Which pods go in a decrease. `pods` are names, first to go first; empty with `chosen_at_apply`.
+
+    `certain`: the controller gives the same set whatever the order of its cache. `note` says what else a person should know
+    ("all pods go", "a picker chooses 2 of 7 at apply").
+    """
+
+    pods: tuple[str, ...] = ()
+    certain: bool = True
+    strategy: str = "logarithmic"
+    rules: tuple[str, ...] = ()  # for each pod the rule that put it there, same length as `pods`
+    chosen_at_apply: bool = False
+    count: int = 0  # how many pods go in all
+    requested: int = 0  # of them: how many a picker is asked for (N)
+    candidates: int = 0  # among how many
+    age_ratio: float | None = None  # sorting_deletion_age_ratio (KEP-2185), None where age did not decide
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DownscaleSettings:
+    """Everything apply needs to shrink a workload by marking victims; secret references, never values."""
+
+    policy: str
+    strategy: Literal["logarithmic", "newestFirst", "zoneBalanced", "podPicker"]
+    picker: PodPicker | None = None
+    logarithm_base: float = 2
+    topology_key: str = ""
+    on_foreign_cost: Literal["skip", "override"] = "skip"
+    settle_seconds: float = 2
+    verify_seconds: float = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One change of one object.
+
+    `key` is unique in a run; `needs` are keys of decisions of the same group that must be applied first. `group` stands or falls
+    together in filters and limits ("idling/east/dev-a/Service/api", "placement/shop/web"). `order` sorts inside a phase and
+    group. `uid` None: the object does not exist yet (CREATE, with `manifest`). For a scalable's change of replicas `replicas_before`
+    and `replicas_after` are the numbers of replicas meant (absent counts as 1), None where replicas are not touched.
+    """
+
+    key: str
+    job: Job
+    verb: Verb
+    phase: Phase
+    ref: ObjectRef
+    api_version: str
+    uid: str | None
+    changes: tuple[FieldChange, ...]
+    cause: Cause
+    group: str
+    order: tuple[int, ...] = ()
+    needs: tuple[str, ...] = ()
+    manifest: Mapping[str, Any] | None = None
+    orphan: bool = False  # DELETE: leave the pods running
+    replicas_before: int | None = None
+    replicas_after: int | None = None
+    victims: VictimForecast | None = None
+    downscale: DownscaleSettings | None = None
+    wait_ready: tuple[str, ...] = ()  # keys whose objects should be ready first (wake order), 10 minutes at most
+    event: str = ""  # reason of the Event that tells about it ("Idled", "Woken", ...), "" for none
+    idles: bool = False  # counts as a newly idled workload in the limits
+    has_annotations: bool = True  # False: the object has no annotations map yet
+    has_labels: bool = True
+
+    @property
+    def removed(self) -> int:
+        """How many replicas this takes away; 0 for anything but a decrease."""
+        if self.replicas_before is None or self.replicas_after is None:
+            return 0
+        return max(0, self.replicas_before - self.replicas_after)
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Something nothing is decided for, and why. `subject` names it (an object, or a cluster)."""
+
+    subject: str
+    job: Job
+    policy: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overridden:
+    """A wish that lost: `policy` wanted `wish` for `ref`, but `winner` decides there."""
+
+    ref: ObjectRef
+    job: Job
+    policy: str
+    wish: str
+    winner: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person should read. `partial`: it makes the run end with exit 6."""
+
+    kind: str  # "overdueWake", "contested", "autoscaler", "setAside", "equalPriorities", "foreignMark", ...
+    subject: str
+    text: str
+    policy: str = ""
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Decisions that are not in the plan because a limit or a guard said so; `allow` is the name for --allow-exceed."""
+
+    allow: str
+    why: str
+    decisions: tuple[Decision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """For `explain`: what one job thinks of one object, also when nothing changes.
+
+    `outcome` is the state it ends in ("stays awake", "6 replicas"), `why` the reason, `flip` the smallest change that would alter it.
+    """
+
+    ref: ObjectRef
+    job: Job
+    policy: str
+    outcome: str
+    why: str
+    flip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRow:
+    """One cluster of one federated ReplicaSet. None: unknown. `reasons` tell which step and limit led there."""
+
+    cluster: str
+    wanted: int | None  # what the allocation gives ("runs")
+    asked: int | None  # what goes into spec.replicas after this run
+    current: int | None  # spec.replicas now
+    running: int | None  # available now
+    capacity: int | None = None  # None: none known
+    overflow: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementView:
+    """One federated ReplicaSet as the report shows it."""
+
+    key: str
+    total: int
+    rows: tuple[PlacementRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredState:
+    """What should be, as decisions and what is to be told beside them. Every tuple is in a fixed order."""
+
+    decisions: tuple[Decision, ...] = ()
+    observed: tuple[Decision, ...] = ()  # mode observe: planned and reported, never applied
+    held_back: tuple[HeldBack, ...] = ()  # by a guard; limits come later, in plan/
+    undecided: tuple[Undecided, ...] = ()
+    overridden: tuple[Overridden, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    considered: tuple[Considered, ...] = ()
+    placements: tuple[PlacementView, ...] = ()
+    questions: tuple[PodsQuestion, ...] = ()  # what must be answered before this is final
+
+    def joined(self, *others: DesiredState) -> DesiredState:
+        """Return this and `others` as one."""
+        return DesiredState(
+            **{
+                field.name: sum((getattr(other, field.name) for other in others), getattr(self, field.name))
+                for field in fields(self)
+            }
+        )

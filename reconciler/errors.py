@@ -1,0 +1,149 @@
+"""Every error raised on purpose, as a tree; each type carries its exit code.
+
+Every message reads `<where>: <what is>, <what was expected>[; <what to do>]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process ends with; the names are for reading, the numbers are the interface."""
+
+    DONE = 0
+    NOTHING_DONE = 1
+    CHANGES_PENDING = 2
+    MALFORMED = 3
+    HELD_BACK = 4
+    PLAN_REFUSED = 5
+    PARTIAL = 6
+    LOCKED = 7
+    USAGE = 64
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+_PRECEDENCE = (130, 143, 64, 3, 5, 7, 1, 6, 4, 2, 0)
+
+
+def first_exit_code(codes: Iterable[ExitCode]) -> ExitCode:
+    """Return the code that counts when several hold; DONE for none."""
+    return min(codes, key=lambda code: _PRECEDENCE.index(int(code)), default=ExitCode.DONE)
+
+
+class ReconcilerError(Exception):
+    """Something this program says no to, in one line a person can act on."""
+
+    exit_code = ExitCode.NOTHING_DONE
+
+
+class UsageError(ReconcilerError):
+    """A flag, an argument or a filter that cannot be meant."""
+
+    exit_code = ExitCode.USAGE
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing wrong in a policy file. `line` and `column` are 1-based; `field` is a dotted path, "" for the file."""
+
+    file: str
+    line: int
+    column: int
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}:{self.column}: "
+        return where + (f"{self.field}: {self.message}" if self.field else self.message)
+
+
+class PolicyError(ReconcilerError):
+    """Policies that cannot be used; `problems` holds all of them, sorted."""
+
+    exit_code = ExitCode.MALFORMED
+
+    def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+    @classmethod
+    def of(cls, problems: Iterable[Problem]) -> PolicyError:
+        """Return one error for all `problems`, a line each."""
+        found = tuple(sorted(problems))
+        return cls("\n".join(str(problem) for problem in found), found)
+
+
+class SnapshotError(ReconcilerError):
+    """A snapshot directory that cannot be read; one line for each problem."""
+
+    exit_code = ExitCode.MALFORMED
+
+
+class PlanFileError(ReconcilerError):
+    """A saved plan that is refused as a whole."""
+
+    exit_code = ExitCode.PLAN_REFUSED
+
+
+class LockHeldError(ReconcilerError):
+    """Another run holds the lock of a cluster."""
+
+    exit_code = ExitCode.LOCKED
+
+
+class AnnotationError(ReconcilerError):
+    """One of our records on an object cannot be read; the object is set aside."""
+
+    exit_code = ExitCode.PARTIAL
+
+
+class PickerError(ReconcilerError):
+    """A pod picker gave no usable answer. Never holds a secret."""
+
+    exit_code = ExitCode.PARTIAL
+
+
+class ClusterError(ReconcilerError):
+    """A cluster, or one request to it, failed."""
+
+    exit_code = ExitCode.PARTIAL
+
+
+class UnreachableError(ClusterError):
+    """Nothing answered, or too late."""
+
+
+class UnauthorisedError(ClusterError):
+    """The credentials were not accepted."""
+
+
+class ForbiddenError(ClusterError):
+    """The credentials do not allow this; the message names verb and resource."""
+
+
+class ThrottledError(ClusterError):
+    """The server asked us to come back later, and still did after all retries."""
+
+
+class MalformedAnswerError(ClusterError):
+    """An answer that is not what the server's own contract says."""
+
+
+class NotFoundError(ClusterError):
+    """The object is not there (any more)."""
+
+
+class AlreadyExistsError(ClusterError):
+    """An object of that name is there already."""
+
+
+class StaleError(ClusterError):
+    """The object is not what the plan saw; nothing was changed."""
+
+
+class RefusedError(ClusterError):
+    """The server refused the write itself (admission, quota, validation), in its own words."""

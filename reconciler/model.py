@@ -1,0 +1,454 @@
+"""The nouns all rooms share, and the types that cross rooms. Pure values: no clock, no I/O.
+
+Times are timezone-aware UTC `datetime` values, except in `Pod`, where they are nanoseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Literal
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+SCALABLE_KINDS: tuple[tuple[str, str], ...] = (
+    ("apps", "Deployment"),
+    ("apps", "StatefulSet"),
+    ("apps", "ReplicaSet"),
+    ("", "ReplicationController"),
+    ("batch", "CronJob"),
+    ("keda.sh", "ScaledObject"),
+)
+"""(group, kind) of what can be scaled without looking at CustomResourceDefinitions."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ObjectRef:
+    """The name of one object in one cluster. `namespace` is "" for cluster-wide kinds; `group` is "" for the core group."""
+
+    cluster: str
+    namespace: str
+    kind: str
+    name: str
+    group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRequirement:
+    """One matchExpressions entry. Source: apimachinery meta/v1 LabelSelectorRequirement."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether `labels` meet this; NotIn also holds where the key is absent."""
+        present = self.key in labels
+        if self.operator == "Exists":
+            return present
+        if self.operator == "DoesNotExist":
+            return not present
+        inside = present and labels[self.key] in self.values
+        return inside if self.operator == "In" else not inside
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """A label selector; all parts must hold. Without any part it matches everything (`empty` tells)."""
+
+    match_labels: tuple[tuple[str, str], ...] = ()
+    match_expressions: tuple[LabelRequirement, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not self.match_labels and not self.match_expressions
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(labels.get(key) == value for key, value in self.match_labels) and all(
+            requirement.matches(labels) for requirement in self.match_expressions
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A status condition; `status` is "True", "False" or "Unknown"; `since` is lastTransitionTime."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerReference:
+    """The controller owner of an object (ownerReferences with controller: true)."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class FieldWriter:
+    """Who wrote a field last, from metadata.managedFields. `at` is an upper bound, None for writes through /scale."""
+
+    manager: str
+    at: datetime | None = None
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleKind:
+    """A kind that has a scale, and where its parts are (JSON paths as tuples, ("spec", "replicas"))."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    replicas_path: tuple[str, ...] = ("spec", "replicas")
+    status_path: tuple[str, ...] = ("status", "replicas")
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """An object with a scale: Deployment, StatefulSet, ReplicaSet, ReplicationController, CronJob, ScaledObject, custom.
+
+    `replicas` is what stands at the kind's replicas path, None where the field is absent (counts as 1, see `wanted`).
+    The status fields are None where the object has no such field. A snapshot without status is settled: the backend fills in
+    the settled numbers, so a None `observed_generation` never means "lagging". `template` is the raw pod template for ReplicaSets and None
+    otherwise; `selector` is None where the kind has none.
+    """
+
+    ref: ObjectRef
+    uid: str
+    api_version: str
+    replicas: int | None = None
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
+    template_labels: Mapping[str, str] = NOTHING
+    selector: LabelSelector | None = None
+    created_at: datetime | None = None  # None: old enough
+    generation: int | None = None
+    observed_generation: int | None = None
+    status_replicas: int | None = None
+    ready_replicas: int | None = None
+    available_replicas: int | None = None
+    updated_replicas: int | None = None
+    conditions: tuple[Condition, ...] = ()
+    owner: OwnerReference | None = None
+    replicas_writer: FieldWriter | None = None
+    replicas_path: tuple[str, ...] = ("spec", "replicas")
+    suspend: bool | None = None  # CronJob only
+    starting_deadline: int | None = None  # CronJob only, seconds
+    scale_target: tuple[str, str] | None = None  # ScaledObject only: (kind, name)
+    template: Mapping[str, Any] | None = None  # ReplicaSet only
+    has_annotations: bool = True  # False: metadata.annotations itself is absent
+    has_labels: bool = True  # False: metadata.labels itself is absent
+    terminating: bool = False
+
+    @property
+    def wanted(self) -> int:
+        """Replicas asked for: an absent field counts as 1; a CronJob is 0 while suspended, else 1."""
+        if self.ref.kind == "CronJob":
+            return 0 if self.suspend else 1
+        return 1 if self.replicas is None else self.replicas
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the condition of that type, None where there is none."""
+        return next((found for found in self.conditions if found.type == kind), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    ref: ObjectRef
+    uid: str
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
+    selector: Mapping[str, str] = NOTHING
+    type: str = "ClusterIP"
+    created_at: datetime | None = None
+    has_annotations: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The old Endpoints object, read for marks only (the seed and `oc idle` put them there)."""
+
+    ref: ObjectRef
+    uid: str
+    annotations: Mapping[str, str] = NOTHING
+    has_annotations: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSlice:
+    """`service` is the name from label kubernetes.io/service-name; `pods` are (name, uid) of the targets that are Pods."""
+
+    ref: ObjectRef
+    service: str
+    pods: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    ref: ObjectRef
+    uid: str
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    ref: ObjectRef
+    labels: Mapping[str, str] = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class HorizontalPodAutoscaler:
+    """`target` is (kind, name) in the same namespace; `minimum` is None where absent (counts as 1)."""
+
+    ref: ObjectRef
+    uid: str
+    target: tuple[str, str]
+    maximum: int
+    minimum: int | None = None
+    annotations: Mapping[str, str] = NOTHING
+    scale_down_disabled: bool = False
+    api_version: str = "autoscaling/v2"
+    has_annotations: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A Kubernetes Event with reason NeedPods. `involved` and `related` are (kind, namespace, name), None where absent."""
+
+    reason: str
+    involved: tuple[str, str, str] | None
+    related: tuple[str, str, str] | None = None
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMap:
+    ref: ObjectRef
+    uid: str
+    data: Mapping[str, str] = NOTHING
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
+    has_annotations: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod as the victim order sees it. Times are nanoseconds since the epoch.
+
+    The first eleven fields are public API (`reconciler.api`).
+    """
+
+    name: str
+    uid: str = ""
+    node: str = ""  # "" = not assigned
+    phase: str = "Running"
+    ready: bool = True
+    ready_since_ns: int | None = None  # None = never or unknown
+    created_ns: int | None = None
+    restarts: int = 0  # the highest of any one container
+    sidecar_restarts: int = 0  # the highest of any one sidecar
+    deletion_cost: str | None = None  # the annotation's text
+    terminating: bool = False
+    namespace: str = ""
+    cluster: str = ""
+    labels: Mapping[str, str] = field(default=NOTHING, hash=False)
+    owner_uid: str = ""  # uid of the controller owner
+    owner_kind: str = ""
+    owner_name: str = ""
+    unscheduled_since_ns: int | None = None  # PodScheduled=False since; None = scheduled or unknown
+    unschedulable: bool = False  # PodScheduled=False right now
+    has_annotations: bool = field(default=True, compare=False)
+    has_labels: bool = field(default=True, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One series of a query's answer. `value` may be NaN or infinite."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    """What a metrics source said to one query. `error` set: it failed to load, `samples` is empty then.
+
+    `at` is when the value was recorded, None for "now". `warnings` make the answer partial, so everything in it is unknown.
+    """
+
+    samples: tuple[Sample, ...] = ()
+    at: datetime | None = None
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QueryKey:
+    """Which query of which policy, on which cluster; `window` is the policy's own text ("30m", "" for none)."""
+
+    cluster: str
+    policy: str
+    template: str
+    window: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PodsQuestion:
+    """ "Which pods does this workload have?" — answered in `ObservedCluster.pods` under the same workload.
+
+    Asked only for workloads whose decision needs them. For a Deployment the answer holds the pods of all its ReplicaSets.
+    """
+
+    workload: ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedCluster:
+    """What was read of one cluster that answered.
+
+    `unreadable` maps what could not be listed or read ("services", "pods of shop/Deployment/web", ...) to the error's words; what
+    is named there is unknown, not absent. `pods` holds answers to `PodsQuestion`. `workloads` holds every scalable of every kind,
+    ReplicaSets owned by Deployments included. `unknown_kinds` are (group, kind) that look scalable but whose CRD could not be read.
+    """
+
+    name: str
+    identity: str
+    workloads: tuple[Workload, ...] = ()
+    services: tuple[Service, ...] = ()
+    endpoints: tuple[Endpoints, ...] = ()
+    endpoint_slices: tuple[EndpointSlice, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
+    events: tuple[Event, ...] = ()
+    config_maps: tuple[ConfigMap, ...] = ()  # those in our own namespace
+    scale_kinds: tuple[ScaleKind, ...] = ()
+    pods: Mapping[ObjectRef, tuple[Pod, ...]] = NOTHING
+    marked_pods: tuple[Pod, ...] = ()  # those with label reconciler/victim, normally none
+    unreadable: Mapping[str, str] = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedState:
+    """Everything a decision may look at, besides the policies and the run.
+
+    `clusters` holds the clusters that answered; `unreachable` maps the others to the error's words; every cluster of the Fleet is in
+    exactly one of the two. `answers` holds what the metrics sources said.
+    """
+
+    clusters: Mapping[str, ObservedCluster]
+    unreachable: Mapping[str, str] = NOTHING
+    answers: Mapping[QueryKey, QueryAnswer] = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The one `now` of a run (UTC, whole seconds), its id, and the policies' source revision ("" where not given)."""
+
+    now: datetime
+    id: str = ""
+    revision: str = ""
+    allow_exceed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PatchOperation:
+    """One JSON Patch operation. `path` is an RFC 6901 pointer."""
+
+    op: Literal["test", "add", "replace", "remove"]
+    path: str
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One request that changes one object, and what it expects to find.
+
+    patch: `patch` is applied whole or not at all; a failed `test` is StaleError. `uid` is tested too.
+    create: `manifest` is the whole object (server-side apply under our field manager); AlreadyExistsError where one of that name exists
+    and `uid` is None. delete: with `uid` as precondition; `orphan` leaves the pods running.
+    event: `manifest` is an Event; best effort.
+    """
+
+    verb: Literal["patch", "create", "delete", "event"]
+    ref: ObjectRef
+    api_version: str
+    uid: str | None = None
+    patch: tuple[PatchOperation, ...] = ()
+    manifest: Mapping[str, Any] | None = None
+    orphan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConnection:
+    """How one cluster is reached: what the Fleet says, without any secret."""
+
+    name: str
+    in_cluster: bool = False
+    kubeconfig: str | None = None
+    context: str | None = None
+    prometheus_url: str | None = None
+    prometheus_token_file: str | None = None
+    prometheus_ca_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PickerHeader:
+    """A header with `value`, or with the secret (name, key) it comes from, in the workload's namespace."""
+
+    name: str
+    value: str | None = None
+    secret: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodPicker:
+    """Where and how to ask a pod picker. Source: seed downscale-pod-picker.md, K8S API Changes."""
+
+    host: str
+    port: int = 443
+    scheme: Literal["http", "https"] = "https"
+    path: str = "/"
+    headers: tuple[PickerHeader, ...] = ()
+    ca_bundle: str | None = None
+    allow_insecure_auth: bool = False
+    max_retries: int = 3
+    timeout_seconds: float = 5
+    on_error: Literal["fallback", "skip"] = "fallback"
+    on_too_few: Literal["fill", "reject"] = "fill"
+
+
+@dataclass(frozen=True, slots=True)
+class PickerRequest:
+    """One question to a picker: how many of `candidates` (pod names) should go."""
+
+    picker: PodPicker
+    namespace: str
+    count: int
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PickerAnswer:
+    """The picker's two lists, each name at most once, a name in both only in `chosen`."""
+
+    chosen: tuple[str, ...] = ()
+    tied: tuple[str, ...] = ()

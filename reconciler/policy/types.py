@@ -1,0 +1,293 @@
+"""Validated policies, as values. Everything here has its defaults filled in.
+
+Durations are `timedelta`. `place` is where the document starts; `at` renders it as "policies/dev.yaml:4".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Literal
+
+from reconciler.model import NOTHING, ClusterConnection, LabelSelector, PodPicker
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A place in a policy file; `line` and `column` are 1-based."""
+
+    file: str
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Allowed is max(floor(share * base), at_least); `share` is a fraction, 0.25 for 25%."""
+
+    share: float = 0.25
+    at_least: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """None: not limited here (a policy may state just one of the two; the Fleet always has both)."""
+
+    idled_workloads: Limit | None = None
+    removed_replicas: Limit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetCluster:
+    name: str
+    labels: Mapping[str, str]
+    connection: ClusterConnection
+    state: Literal["active", "frozen", "draining", "leaving"] = "active"
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    name: str
+    place: Place
+    clusters: tuple[FleetCluster, ...]
+    home: str  # name of one of `clusters`
+    namespace: str = "reconciler"
+    former_names: tuple[str, ...] = ()
+    limits: Limits = Limits(Limit(), Limit())
+    protected_namespaces: tuple[str, ...] = ()  # as written; `protected` has all of them
+    allowed_picker_hosts: tuple[str, ...] = ("*.svc.cluster.local", "*.svc")
+
+    @property
+    def protected(self) -> frozenset[str]:
+        """Every namespace that is never touched by idling, placement or downscale."""
+        own = {"kube-system", "kube-public", "kube-node-lease", self.namespace}
+        return frozenset(own.union(self.protected_namespaces))
+
+    def cluster(self, name: str) -> FleetCluster | None:
+        return next((cluster for cluster in self.clusters if cluster.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSelector:
+    """`names` are globs (fnmatch); both parts must hold."""
+
+    names: tuple[str, ...] = ("*",)
+    labels: LabelSelector = LabelSelector()
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSelector:
+    """`include` and `exclude` are globs; excluded wins."""
+
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    labels: LabelSelector = LabelSelector()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSelector:
+    """`kinds` as people write them ("Deployment"); () means every scalable kind."""
+
+    kinds: tuple[str, ...] = ()
+    labels: LabelSelector = LabelSelector()
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """What a policy selects. At least one of `services` and `workloads` is set (DownscalePolicy: always `workloads`)."""
+
+    clusters: ClusterSelector = ClusterSelector()
+    namespaces: NamespaceSelector = NamespaceSelector()
+    services: LabelSelector | None = None
+    workloads: WorkloadSelector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WeeklyWindow:
+    """One window a week, on the wall clock: from `start_day` (0 = Monday) at `start_minute` (0 to 1440) of that day, to
+    `end_minute` of the day `days` later. "Mon-Thu 20:00-07:00" is four of these with days=1; "Fri 20:00-Mon 07:00" one with days=3."""
+
+    start_day: int
+    start_minute: int
+    days: int
+    end_minute: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbsoluteWindow:
+    """From `start` to before `end`, naive wall-clock times in the calendar's zone."""
+
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """When something is idle. `exceptions` cut holes into the windows. `name` is "" when written inside a policy."""
+
+    zone: tzinfo
+    zone_name: str
+    windows: tuple[WeeklyWindow | AbsoluteWindow, ...]
+    exceptions: tuple[AbsoluteWindow, ...] = ()
+    name: str = ""
+    texts: tuple[str, ...] = ()  # the windows as written
+    place: Place = Place("")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricCriterion:
+    """Idle while the query's value for a Service is at or below `at_most`."""
+
+    query: str  # a Jinja2 template
+    at_most: float = 0
+    window: str = "30m"  # as written; rendered into the query
+    coverage: str | None = None  # a Jinja2 template
+    coverage_at_least: float | None = None
+    no_series: Literal["unknown", "zero"] = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleCriterion:
+    """Idle while the calendar has a window open."""
+
+    calendar: Calendar
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    criteria: tuple[Criterion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    criteria: tuple[Criterion, ...]
+
+
+Criterion = MetricCriterion | ScheduleCriterion | AnyOf | AllOf
+
+
+@dataclass(frozen=True, slots=True)
+class WakeMetric:
+    """Wake while the query's value is above `above`."""
+
+    query: str  # a Jinja2 template
+    above: float = 0
+    window: str = "5m"
+
+
+@dataclass(frozen=True, slots=True)
+class WakeOrder:
+    """Lower tiers wake first inside a group; `per_run` None: no limit. `group` is the policy's name by default."""
+
+    group: str
+    tier: int = 10
+    per_run: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IdlingPolicy:
+    name: str
+    place: Place
+    selector: Selector
+    idle_when: AllOf
+    mode: Literal["enforce", "observe"] = "enforce"
+    priority: int = 0
+    min_age: timedelta = timedelta(hours=1)
+    min_awake: timedelta = timedelta(hours=2)
+    floor: int = 0
+    wake_when: tuple[WakeMetric, ...] = ()
+    wake: Literal["automatic", "onSignal"] = "automatic"
+    wake_order: WakeOrder = WakeOrder("")
+    hpa: Literal["idle", "leave"] = "idle"
+    keda: Literal["pause", "leave"] = "pause"
+    mark_endpoints: bool = False
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPreference:
+    min_replicas: int = 0
+    max_replicas: int | None = None  # None: no maximum
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRef:
+    api_version: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedReplicaSet:
+    """`selector` and `template` are raw manifests parts, both None when `target` is set."""
+
+    name: str
+    namespace: str
+    place: Place
+    replicas: int
+    rebalance: bool = False
+    clusters: Mapping[str, ClusterPreference] = NOTHING  # never empty after validation; "*" is the default entry
+    rounding: Literal["fair", "kubefed"] = "fair"
+    paused: bool = False
+    unschedulable_after: timedelta = timedelta(minutes=5)
+    waiting_replicas: int = 2
+    cluster_grace_period: timedelta = timedelta(minutes=10)
+    progress_deadline: timedelta = timedelta(minutes=10)
+    on_conflict: Literal["overwrite", "abort"] = "overwrite"
+    on_delete: Literal["orphan", "delete"] = "orphan"
+    selector: Mapping[str, Any] | None = None
+    template: Mapping[str, Any] | None = None
+    target: TargetRef | None = None
+    labels: Mapping[str, str] = NOTHING  # of the plain ReplicaSet form, kept on the local ReplicaSets
+    pod_picker: PodPicker | None = None
+    digest: str = ""  # first 12 hex digits of the SHA-256 of the validated document
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class DownscaleTarget:
+    """`query` or `replicas` is set, never both. `maximum` None: none."""
+
+    query: str | None = None  # a Jinja2 template
+    replicas: int | None = None
+    minimum: int = 0
+    maximum: int | None = None
+    direction: Literal["down", "both"] = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class DownscalePolicy:
+    name: str
+    place: Place
+    selector: Selector
+    mode: Literal["enforce", "observe"] = "enforce"
+    priority: int = 0
+    target: DownscaleTarget | None = None
+    pod_picker: PodPicker | None = None  # wins over `strategy`
+    strategy: Literal["logarithmic", "newestFirst", "zoneBalanced"] = "logarithmic"
+    logarithm_base: float = 2
+    topology_key: str = "topology.kubernetes.io/zone"
+    on_foreign_cost: Literal["skip", "override"] = "skip"
+    settle_seconds: float = 2
+    verify_seconds: float = 30
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """All policies of one directory, valid and consistent. Each tuple is sorted by name (federated: namespace, name)."""
+
+    fleet: Fleet
+    idling: tuple[IdlingPolicy, ...] = ()
+    calendars: tuple[Calendar, ...] = ()
+    federated: tuple[FederatedReplicaSet, ...] = ()
+    downscale: tuple[DownscalePolicy, ...] = ()
+    digest: str = ""  # SHA-256 (hex) over the files' names and bytes
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Plan and outcomes -> text, JSON, Markdown, HTML."""

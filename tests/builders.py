@@ -1,0 +1,113 @@
+"""Builders: values a test does not care about are filled in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from reconciler.model import (
+    ClusterConnection,
+    LabelSelector,
+    Namespace,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    Pod,
+    Run,
+    Service,
+    Workload,
+)
+from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
+
+NOW = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)  # a Friday
+NOW_NS = int(NOW.timestamp()) * 10**9
+
+
+def a_ref(name: str = "web", *, cluster: str = "east", namespace: str = "shop", kind: str = "Deployment") -> ObjectRef:
+    group = {"Service": "", "Pod": "", "ReplicationController": "", "CronJob": "batch", "ScaledObject": "keda.sh"}
+    return ObjectRef(cluster, namespace, kind, name, group.get(kind, "apps"))
+
+
+def a_workload(
+    name: str = "web",
+    *,
+    replicas: int | None = 3,
+    cluster: str = "east",
+    namespace: str = "shop",
+    kind: str = "Deployment",
+    **fields: Any,
+) -> Workload:
+    """A settled workload: all of its replicas are there, ready and available."""
+    settled = 1 if replicas is None else replicas
+    ref = a_ref(name, cluster=cluster, namespace=namespace, kind=kind)
+    defaults: dict[str, Any] = {
+        "uid": f"uid-{cluster}-{namespace}-{kind}-{name}",
+        "api_version": f"{ref.group}/v1" if ref.group else "v1",
+        "replicas": replicas,
+        "template_labels": {"app": name},
+        "selector": LabelSelector((("app", name),)),
+        "generation": 1,
+        "observed_generation": 1,
+        "status_replicas": settled,
+        "ready_replicas": settled,
+        "available_replicas": settled,
+        "updated_replicas": settled,
+    }
+    return Workload(ref=ref, **(defaults | fields))
+
+
+def a_service(name: str = "web", *, cluster: str = "east", namespace: str = "shop", **fields: Any) -> Service:
+    ref = a_ref(name, cluster=cluster, namespace=namespace, kind="Service")
+    defaults: dict[str, Any] = {"uid": f"uid-{cluster}-{namespace}-Service-{name}", "selector": {"app": name}}
+    return Service(ref=ref, **(defaults | fields))
+
+
+def a_pod(name: str = "web-1", **fields: Any) -> Pod:
+    defaults: dict[str, Any] = {
+        "uid": f"uid-{name}",
+        "node": "node-1",
+        "ready_since_ns": NOW_NS - 3600 * 10**9,
+        "created_ns": NOW_NS - 3600 * 10**9,
+        "namespace": "shop",
+        "cluster": "east",
+    }
+    return Pod(name=name, **(defaults | fields))
+
+
+def a_namespace(name: str = "shop", *, cluster: str = "east", **fields: Any) -> Namespace:
+    return Namespace(ObjectRef(cluster, "", "Namespace", name), uid=f"uid-{cluster}-{name}", **fields)
+
+
+def a_cluster(name: str = "east", **fields: Any) -> ObservedCluster:
+    """An observed cluster; namespaces are made for the workloads and services given, where none are."""
+    objects = [*fields.get("workloads", ()), *fields.get("services", ())]
+    spaces = sorted({found.ref.namespace for found in objects})
+    defaults: dict[str, Any] = {
+        "identity": f"identity-{name}",
+        "namespaces": tuple(a_namespace(space, cluster=name) for space in spaces),
+    }
+    return ObservedCluster(name=name, **(defaults | fields))
+
+
+def a_state(*clusters: ObservedCluster, **fields: Any) -> ObservedState:
+    return ObservedState(clusters={cluster.name: cluster for cluster in clusters}, **fields)
+
+
+def a_fleet(*names: str, **fields: Any) -> Fleet:
+    """A Fleet over `names` ("east" alone when none are given); the first is home."""
+    clusters = tuple(FleetCluster(name, {}, ClusterConnection(name)) for name in names or ("east",))
+    defaults: dict[str, Any] = {
+        "name": "production",
+        "place": Place("policies/fleet.yaml"),
+        "clusters": clusters,
+        "home": clusters[0].name,
+    }
+    return Fleet(**(defaults | fields))
+
+
+def a_policy_set(fleet: Fleet | None = None, **fields: Any) -> PolicySet:
+    return PolicySet(fleet=fleet or a_fleet(), **fields)
+
+
+def a_run(now: datetime = NOW, **fields: Any) -> Run:
+    return Run(now=now, **({"id": "0123456789ab"} | fields))
