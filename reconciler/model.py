@@ -26,7 +26,10 @@ SCALABLE_KINDS: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectRef:
-    """The name of one object in one cluster. `namespace` is "" for cluster-wide kinds; `group` is "" for the core group."""
+    """The name of one object in one cluster.
+
+    `namespace` is "" for cluster-wide kinds; `group` is "" for the core group.
+    """
 
     cluster: str
     namespace: str
@@ -122,12 +125,13 @@ class ScaleKind:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An object with a scale: Deployment, StatefulSet, ReplicaSet, ReplicationController, CronJob, ScaledObject, custom.
+    """An object with a scale: Deployment, StatefulSet, ReplicaSet, ReplicationController, CronJob, ScaledObject,
+    custom.
 
     `replicas` is what stands at the kind's replicas path, None where the field is absent (counts as 1, see `wanted`).
-    The status fields are None where the object has no such field. A snapshot without status is settled: the backend fills in
-    the settled numbers, so a None `observed_generation` never means "lagging". `template` is the raw pod template for ReplicaSets and None
-    otherwise; `selector` is None where the kind has none.
+    The status fields are None where the object has no such field. A snapshot without status is settled: the backend
+    fills in the settled numbers, so a None `observed_generation` never means "lagging". `template` is the raw pod
+    template for ReplicaSets and None otherwise; `selector` is None where the kind has none.
     """
 
     ref: ObjectRef
@@ -193,7 +197,9 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class EndpointSlice:
-    """`service` is the name from label kubernetes.io/service-name; `pods` are (name, uid) of the targets that are Pods."""
+    """`service` is the name from label kubernetes.io/service-name; `pods` are (name, uid) of the targets that are
+    Pods.
+    """
 
     ref: ObjectRef
     service: str
@@ -231,7 +237,10 @@ class HorizontalPodAutoscaler:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A Kubernetes Event with reason NeedPods. `involved` and `related` are (kind, namespace, name), None where absent."""
+    """A Kubernetes Event with reason NeedPods.
+
+    `involved` and `related` are (kind, namespace, name), None where absent.
+    """
 
     reason: str
     involved: tuple[str, str, str] | None
@@ -291,7 +300,8 @@ class Sample:
 class QueryAnswer:
     """What a metrics source said to one query. `error` set: it failed to load, `samples` is empty then.
 
-    `at` is when the value was recorded, None for "now". `warnings` make the answer partial, so everything in it is unknown.
+    `at` is when the value was recorded, None for "now". `warnings` make the answer partial, so everything in it is
+    unknown.
     """
 
     samples: tuple[Sample, ...] = ()
@@ -314,7 +324,8 @@ class QueryKey:
 class PodsQuestion:
     """ "Which pods does this workload have?" — answered in `ObservedCluster.pods` under the same workload.
 
-    Asked only for workloads whose decision needs them. For a Deployment the answer holds the pods of all its ReplicaSets.
+    Asked only for workloads whose decision needs them. For a Deployment the answer holds the pods of all its
+    ReplicaSets.
     """
 
     workload: ObjectRef
@@ -324,9 +335,10 @@ class PodsQuestion:
 class ObservedCluster:
     """What was read of one cluster that answered.
 
-    `unreadable` maps what could not be listed or read ("services", "pods of shop/Deployment/web", ...) to the error's words; what
-    is named there is unknown, not absent. `pods` holds answers to `PodsQuestion`. `workloads` holds every scalable of every kind,
-    ReplicaSets owned by Deployments included. `unknown_kinds` are (group, kind) that look scalable but whose CRD could not be read.
+    `unreadable` maps what could not be listed or read ("services", "pods of shop/Deployment/web", ...) to the error's
+    words; what is named there is unknown, not absent. `pods` holds answers to `PodsQuestion`. `workloads` holds every
+    scalable of every kind, ReplicaSets owned by Deployments included. `unknown_kinds` are (group, kind) that look
+    scalable but whose CRD could not be read.
     """
 
     name: str
@@ -350,8 +362,8 @@ class ObservedCluster:
 class ObservedState:
     """Everything a decision may look at, besides the policies and the run.
 
-    `clusters` holds the clusters that answered; `unreachable` maps the others to the error's words; every cluster of the Fleet is in
-    exactly one of the two. `answers` holds what the metrics sources said.
+    `clusters` holds the clusters that answered; `unreachable` maps the others to the error's words; every cluster of
+    the Fleet is in exactly one of the two. `answers` holds what the metrics sources said.
     """
 
     clusters: Mapping[str, ObservedCluster]
@@ -383,9 +395,9 @@ class Write:
     """One request that changes one object, and what it expects to find.
 
     patch: `patch` is applied whole or not at all; a failed `test` is StaleError. `uid` is tested too.
-    create: `manifest` is the whole object (server-side apply under our field manager); AlreadyExistsError where one of that name exists
-    and `uid` is None. delete: with `uid` as precondition; `orphan` leaves the pods running.
-    event: `manifest` is an Event; best effort.
+    create: `manifest` is the whole object (server-side apply under our field manager); AlreadyExistsError where one of
+    that name exists and `uid` is None. delete: with `uid` as precondition; `orphan` leaves the pods running. event:
+    `manifest` is an Event; best effort.
     """
 
     verb: Literal["patch", "create", "delete", "event"]

@@ -114,7 +114,9 @@ class Cluster(Protocol):
 
 class MetricsSource(Protocol):
     def query(self, text: str) -> QueryAnswer:
-        """Return the answer to one rendered query at the source's one fixed time; a failure is an answer with `error`."""
+        """Return the answer to one rendered query at the source's one fixed time; a failure is an answer with
+        `error`.
+        """
 
 
 class PodPickerClient(Protocol):

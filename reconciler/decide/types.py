@@ -41,7 +41,8 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One field of an object. `path` is its keys from the top, ("metadata", "annotations", "reconciler/owner"); None is absent.
+    """One field of an object. `path` is its keys from the top, ("metadata", "annotations", "reconciler/owner"); None
+    is absent.
 
     `before` is tested before anything is written. `before == after` only tests.
     """
@@ -57,7 +58,9 @@ def replicas_change(before: int | None, after: int, path: tuple[str, ...] = ("sp
 
 
 def annotation_changes(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> tuple[FieldChange, ...]:
-    """Return the changes that bring `current` to `wanted`, sorted by key; None takes one off; equal ones are left out."""
+    """Return the changes that bring `current` to `wanted`, sorted by key; None takes one off; equal ones are left
+    out.
+    """
     return tuple(
         FieldChange(("metadata", "annotations", key), current.get(key), wanted[key])
         for key in sorted(wanted)
@@ -86,8 +89,8 @@ class Cause:
 class VictimForecast:
     """Which pods go in a decrease. `pods` are names, first to go first; empty with `chosen_at_apply`.
 
-    `certain`: the controller gives the same set whatever the order of its cache. `note` says what else a person should know
-    ("all pods go", "a picker chooses 2 of 7 at apply").
+    `certain`: the controller gives the same set whatever the order of its cache. `note` says what else a person should
+    know ("all pods go", "a picker chooses 2 of 7 at apply").
     """
 
     pods: tuple[str, ...] = ()
@@ -120,10 +123,11 @@ class DownscaleSettings:
 class Decision:
     """One change of one object.
 
-    `key` is unique in a run; `needs` are keys of decisions of the same group that must be applied first. `group` stands or falls
-    together in filters and limits ("idling/east/dev-a/Service/api", "placement/shop/web"). `order` sorts inside a phase and
-    group. `uid` None: the object does not exist yet (CREATE, with `manifest`). For a scalable's change of replicas `replicas_before`
-    and `replicas_after` are the numbers of replicas meant (absent counts as 1), None where replicas are not touched.
+    `key` is unique in a run; `needs` are keys of decisions of the same group that must be applied first. `group`
+    stands or falls together in filters and limits ("idling/east/dev-a/Service/api", "placement/shop/web"). `order`
+    sorts inside a phase and group. `uid` None: the object does not exist yet (CREATE, with `manifest`). For a
+    scalable's change of replicas `replicas_before` and `replicas_after` are the numbers of replicas meant (absent
+    counts as 1), None where replicas are not touched.
     """
 
     key: str
@@ -204,7 +208,8 @@ class HeldBack:
 class Considered:
     """For `explain`: what one job thinks of one object, also when nothing changes.
 
-    `outcome` is the state it ends in ("stays awake", "6 replicas"), `why` the reason, `flip` the smallest change that would alter it.
+    `outcome` is the state it ends in ("stays awake", "6 replicas"), `why` the reason, `flip` the smallest change that
+    would alter it.
     """
 
     ref: ObjectRef

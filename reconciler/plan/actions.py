@@ -52,7 +52,8 @@ def pointer(path: tuple[str, ...]) -> str:
 class HeldBackActions:
     """What a limit or a guard keeps out of the plan; `allow` is the name for --allow-exceed.
 
-    `used` and `allowed` are numbers of `unit` ("workloads", "replicas"), `base` what the share is taken of; 0 for guards.
+    `used` and `allowed` are numbers of `unit` ("workloads", "replicas"), `base` what the share is taken of; 0 for
+    guards.
     """
 
     allow: str

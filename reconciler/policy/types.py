@@ -98,7 +98,10 @@ class WorkloadSelector:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What a policy selects. At least one of `services` and `workloads` is set (DownscalePolicy: always `workloads`)."""
+    """What a policy selects.
+
+    At least one of `services` and `workloads` is set (DownscalePolicy: always `workloads`).
+    """
 
     clusters: ClusterSelector = ClusterSelector()
     namespaces: NamespaceSelector = NamespaceSelector()
@@ -109,7 +112,9 @@ class Selector:
 @dataclass(frozen=True, slots=True)
 class WeeklyWindow:
     """One window a week, on the wall clock: from `start_day` (0 = Monday) at `start_minute` (0 to 1440) of that day, to
-    `end_minute` of the day `days` later. "Mon-Thu 20:00-07:00" is four of these with days=1; "Fri 20:00-Mon 07:00" one with days=3."""
+    `end_minute` of the day `days` later. "Mon-Thu 20:00-07:00" is four of these with days=1; "Fri 20:00-Mon 07:00" one
+    with days=3.
+    """
 
     start_day: int
     start_minute: int
@@ -282,7 +287,10 @@ class DownscalePolicy:
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """All policies of one directory, valid and consistent. Each tuple is sorted by name (federated: namespace, name)."""
+    """All policies of one directory, valid and consistent.
+
+    Each tuple is sorted by name (federated: namespace, name).
+    """
 
     fleet: Fleet
     idling: tuple[IdlingPolicy, ...] = ()
