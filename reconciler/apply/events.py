@@ -1,0 +1,54 @@
+"""Kubernetes Events that tell, on the object itself, what was done to it and how to undo it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reconciler.decide.selection import format_time
+from reconciler.model import ObjectRef, Run, Write
+from reconciler.plan.actions import Action
+
+_UNDO = {"Idled": "; wake it with: reconciler wake {ref}"}
+
+
+def event_of(action: Action, run: Run) -> Write:
+    """Return the write of the Event for `action`. The same action of the same run has the same name."""
+    name = f"{action.ref.name[:200]}.{run.id}.{action.id}"
+    ref = ObjectRef(action.ref.cluster, action.ref.namespace or "default", "Event", name)
+    return Write("event", ref, "v1", manifest=_manifest(action, run, ref))
+
+
+def _manifest(action: Action, run: Run, ref: ObjectRef) -> dict[str, Any]:
+    at = format_time(run.now)
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": ref.name, "namespace": ref.namespace},
+        "involvedObject": {
+            "apiVersion": action.decision.api_version,
+            "kind": action.ref.kind,
+            "namespace": action.ref.namespace,
+            "name": action.ref.name,
+            **({"uid": action.decision.uid} if action.decision.uid else {}),
+        },
+        "reason": action.decision.event,
+        "message": message_of(action),
+        "type": "Normal",
+        "count": 1,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "source": {"component": "reconciler"},
+        "reportingComponent": "reconciler",
+        "reportingInstance": run.id,
+    }
+
+
+def message_of(action: Action) -> str:
+    """Return the Event's one sentence: what changed, why, which policy, where it stands, how to undo it."""
+    decision = action.decision
+    numbers = ""
+    if decision.replicas_before is not None and decision.replicas_after is not None:
+        numbers = f"replicas {decision.replicas_before} -> {decision.replicas_after}, "
+    place = f" ({decision.cause.policy}, {decision.cause.at})" if decision.cause.policy else ""
+    undo = _UNDO.get(decision.event, "").format(ref=action.ref)
+    return f"{numbers}{decision.cause.why}{place}{undo}"

@@ -1,0 +1,156 @@
+"""Plan and backends -> outcomes. Every action is one write that tests what it rests on; a failure stops what needs it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from reconciler.apply.downscale import shrink
+from reconciler.apply.events import event_of
+from reconciler.apply.outcomes import Access, Outcome, Status
+from reconciler.apply.readiness import is_ready
+from reconciler.decide.types import DownscaleSettings
+from reconciler.errors import ClusterError, NotFoundError, ReconcilerError, StaleError
+from reconciler.model import Run
+from reconciler.plan.actions import Action
+from reconciler.plan.writes import write_of
+
+TIER_WAIT_SECONDS = 600.0
+_POLL_SECONDS = 2.0
+
+Progress = Callable[[Action, Outcome], None]
+
+
+@dataclass
+class Stop:
+    """Set from outside: no new writes. What is in flight is finished."""
+
+    event: threading.Event = field(default_factory=threading.Event)
+    why: str = ""
+
+    def ask(self, why: str) -> None:
+        self.why = why
+        self.event.set()
+
+    @property
+    def asked(self) -> bool:
+        return self.event.is_set()
+
+
+@dataclass(frozen=True)
+class Applying:
+    """What one apply works with. `left_out` maps a cluster to the reason why nothing may be written there."""
+
+    accesses: Mapping[str, Access]
+    run: Run
+    namespace: str
+    stop: Stop
+    progress: Progress
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The plan being carried out: its actions by id, what became of them so far, and the groups that are left alone."""
+
+    applying: Applying
+    actions: Mapping[int, Action]
+    barred: Mapping[str, str]
+    done: dict[int, Outcome]
+
+
+def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcome, ...]:
+    """Carry out `actions` phase by phase and return an outcome for each, in their order.
+
+    Inside a phase the groups go side by side (`workers`), each in its own order.
+    """
+    work = _Work(applying, {action.id: action for action in actions}, _barred(actions, applying.left_out), {})
+    with ThreadPoolExecutor(max_workers=applying.workers) as pool:
+        for _, phase in groupby(actions, key=lambda action: action.decision.phase):
+            groups: dict[str, list[Action]] = {}
+            for action in phase:
+                groups.setdefault(action.decision.group, []).append(action)
+            for finished in [pool.submit(_apply_group, inside, work) for inside in groups.values()]:
+                finished.result()
+    return tuple(work.done[action.id] for action in actions)
+
+
+def _barred(actions: Iterable[Action], left_out: Mapping[str, str]) -> dict[str, str]:
+    """Return the groups that are left out whole, because one of their clusters may not be written to."""
+    return {
+        action.decision.group: f"{action.ref.cluster}: {left_out[action.ref.cluster]}"
+        for action in actions
+        if action.ref.cluster in left_out
+    }
+
+
+def _apply_group(actions: Sequence[Action], work: _Work) -> None:
+    for action in actions:
+        why = work.barred.get(action.decision.group) or _why_not(action, work)
+        outcome = Outcome(action.id, Status.SKIPPED, why) if why else _apply_one(action, work)
+        work.done[action.id] = outcome
+        work.applying.progress(action, outcome)
+
+
+def _why_not(action: Action, work: _Work) -> str:
+    if work.applying.stop.asked:
+        return work.applying.stop.why
+    missing = [need for need in action.needs if work.done[need].status is not Status.APPLIED]
+    if missing:
+        return f"needs action {missing[0]}, which was not applied"
+    if not work.applying.accesses[action.ref.cluster].lock.held():
+        return f"{action.ref.cluster}: the lock was lost, nothing more is written there"
+    return ""
+
+
+def _apply_one(action: Action, work: _Work) -> Outcome:
+    late = _wait_ready(action, work)
+    try:
+        outcome = _carry_out(action, work.applying)
+    except (StaleError, NotFoundError) as error:
+        return Outcome(action.id, Status.STALE, str(error))
+    except ReconcilerError as error:
+        return Outcome(action.id, Status.FAILED, str(error))
+    if outcome.status is Status.APPLIED:
+        _tell(action, work.applying)
+    return replace(outcome, message=late or outcome.message)
+
+
+def _carry_out(action: Action, applying: Applying) -> Outcome:
+    access = applying.accesses[action.ref.cluster]
+    if must_mark(action.decision.downscale):
+        return shrink(action.id, action.decision, access, applying.run, applying.namespace)
+    access.cluster.write(write_of(action.decision))
+    return Outcome(action.id, Status.APPLIED)
+
+
+def must_mark(settings: DownscaleSettings | None) -> bool:
+    """Return whether the victims are ours to choose, so that they are marked before the scale."""
+    return settings is not None and settings.strategy in ("zoneBalanced", "podPicker")
+
+
+def _tell(action: Action, applying: Applying) -> None:
+    """Write the Event of an applied action; one that cannot be written is not worth failing for."""
+    if not action.decision.event:
+        return
+    try:
+        applying.accesses[action.ref.cluster].cluster.write(event_of(action, applying.run))
+    except ClusterError:
+        return
+
+
+def _wait_ready(action: Action, work: _Work) -> str:
+    """Wait until what the action waits for is ready; return what to tell when it still was not after ten minutes."""
+    clock = work.applying.accesses[action.ref.cluster].clock
+    until = clock.monotonic() + TIER_WAIT_SECONDS
+    waiting = [work.actions[other] for other in action.wait_ready if work.done[other].status is Status.APPLIED]
+    while waiting and not work.applying.stop.asked:
+        waiting = [other for other in waiting if not is_ready(other, work.applying.accesses[other.ref.cluster])]
+        if not waiting or clock.monotonic() >= until:
+            break
+        clock.sleep(_POLL_SECONDS)
+    return f"went on after 10 minutes, {len(waiting)} of the tier below not ready yet" if waiting else ""

@@ -1,0 +1,55 @@
+"""Filters drop actions from a finished plan, always whole groups; they never narrow what is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from reconciler.decide.types import Decision, Verb
+from reconciler.model import LabelSelector, ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Empty parts do not filter. `policies`, `clusters`, `namespaces` are globs, one of them must match."""
+
+    policies: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    labels: LabelSelector = LabelSelector()
+
+    @property
+    def empty(self) -> bool:
+        return self == Filters()
+
+
+def kept_groups(
+    decisions: Sequence[Decision], filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]
+) -> frozenset[str]:
+    """Return the groups that stay: those of which every action matches.
+
+    What only keeps our own memory (`remember`) does not decide, as long as there is anything else in its group.
+    """
+    members: dict[str, list[Decision]] = {}
+    for decision in decisions:
+        members.setdefault(decision.group, []).append(decision)
+    return frozenset(group for group, inside in members.items() if _matches_whole(inside, filters, labels))
+
+
+def _matches_whole(inside: Sequence[Decision], filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]) -> bool:
+    telling = [decision for decision in inside if decision.verb is not Verb.REMEMBER] or inside
+    return all(_matches(decision, filters, labels.get(decision.ref, {})) for decision in telling)
+
+
+def _matches(decision: Decision, filters: Filters, labels: Mapping[str, str]) -> bool:
+    return (
+        _any(filters.policies, decision.cause.policy)
+        and _any(filters.clusters, decision.ref.cluster)
+        and _any(filters.namespaces, decision.ref.namespace)
+        and filters.labels.matches(labels)
+    )
+
+
+def _any(patterns: Sequence[str], text: str) -> bool:
+    return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns)

@@ -1,0 +1,149 @@
+"""Desired state -> plan: limits, filters, one total order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.decide.types import Decision, DesiredState, Phase
+from reconciler.model import ObjectRef, ObservedState, Run, Workload
+from reconciler.plan.actions import Action, HeldBackActions, Plan
+from reconciler.plan.filters import Filters, kept_groups
+from reconciler.plan.limits import FLEET, Base, Limited, base_of, hold_back
+from reconciler.policy.types import Limits, PolicySet
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a plan is stamped with: the digest of what was observed, and where that came from."""
+
+    digest: str = ""
+    source: str = "live"  # or "snapshot"
+    filters: Filters = Filters()
+
+
+def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, run: Run, inputs: Inputs) -> Plan:
+    """Return the plan that brings the clusters of `state` to `desired`, as far as limits and filters let it."""
+    limited = hold_back(desired.decisions, policies, _bases(policies, state, desired), run.allow_exceed)
+    kept = _filtered(limited, state, inputs.filters)
+    guarded = tuple(HeldBackActions(held.allow, held.why, held.decisions) for held in desired.held_back)
+    return Plan(
+        made_at=run.now,
+        run=run.id,
+        fleet=policies.fleet.name,
+        policy_digest=policies.digest,
+        input_digest=inputs.digest,
+        clusters={name: state.clusters[name].identity for name in sorted(state.clusters)},
+        actions=number(in_order(kept.decisions)),
+        held_back=guarded + kept.held_back,
+        observed=in_order(desired.observed),
+        undecided=desired.undecided,
+        overridden=desired.overridden,
+        unknown=_unknown(state),
+        notices=desired.notices,
+        limits=kept.uses,
+        placements=desired.placements,
+        considered=desired.considered,
+        dropped=len(limited.decisions) - len(kept.decisions),
+        revision=run.revision,
+        source=inputs.source,
+    )
+
+
+def in_order(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
+    """Return `decisions` in the order of a plan: by phase, then group; wakes by tier; nothing before its needs."""
+    ordered = sorted(decisions, key=_position)
+    known = {decision.key for decision in ordered}
+    done: set[str] = set()
+    result: list[Decision] = []
+    waiting = ordered
+    while waiting:
+        later: list[Decision] = []
+        for decision in waiting:
+            if all(need in done or need not in known for need in (*decision.needs, *decision.wait_ready)):
+                done.add(decision.key)
+                result.append(decision)
+            else:
+                later.append(decision)
+        if len(later) == len(waiting):
+            raise ValueError(f"decisions need each other in a circle: {[decision.key for decision in later]}")
+        waiting = later
+    return tuple(result)
+
+
+def _position(decision: Decision) -> tuple[int, tuple[int, ...], str, tuple[int, ...], str]:
+    tier = decision.order[:1] if decision.phase is Phase.WAKE else ()
+    return (int(decision.phase), tier, decision.group, decision.order, decision.key)
+
+
+def number(decisions: Sequence[Decision]) -> tuple[Action, ...]:
+    """Return the actions of `decisions`, numbered from 1 in their order; needs that are not among them are dropped."""
+    ids = {decision.key: position for position, decision in enumerate(decisions, start=1)}
+    return tuple(
+        Action(
+            id=ids[decision.key],
+            decision=decision,
+            needs=tuple(ids[key] for key in decision.needs if key in ids),
+            wait_ready=tuple(ids[key] for key in decision.wait_ready if key in ids),
+        )
+        for decision in decisions
+    )
+
+
+def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> dict[str, Base]:
+    replicas = {workload.ref: _counted(workload) for workload in scalable_workloads(state)}
+    selected: dict[str, list[ObjectRef]] = {}
+    for considered in desired.considered:
+        selected.setdefault(considered.policy, []).append(considered.ref)
+    own = {policy.name for policy in policies.idling if policy.limits != Limits()}
+    bases = {name: base_of(replicas, list(dict.fromkeys(selected.get(name, ())))) for name in sorted(own)}
+    return {FLEET: base_of(replicas), **bases}
+
+
+def scalable_workloads(state: ObservedState) -> list[Workload]:
+    """Return what limits count: everything with a scale that nothing else with a scale owns or steers."""
+    return [
+        workload
+        for name in sorted(state.clusters)
+        for workload in state.clusters[name].workloads
+        if workload.owner is None and workload.ref.kind != "ScaledObject"
+    ]
+
+
+def _counted(workload: Workload) -> int:
+    return 0 if workload.ref.kind == "CronJob" else workload.wanted
+
+
+def _filtered(limited: Limited, state: ObservedState, filters: Filters) -> Limited:
+    if filters.empty:
+        return limited
+    labels = _labels(state)
+    kept = kept_groups(limited.decisions, filters, labels)
+    return Limited(
+        decisions=tuple(decision for decision in limited.decisions if decision.group in kept),
+        held_back=_left_of(limited.held_back, filters, labels),
+        uses=limited.uses,
+    )
+
+
+def _left_of(
+    held: Sequence[HeldBackActions], filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]
+) -> tuple[HeldBackActions, ...]:
+    """Return what is held back of what the filters leave: only that makes the run end with exit 4."""
+    return tuple(one for one in held if kept_groups(one.decisions, filters, labels))
+
+
+def _labels(state: ObservedState) -> dict[ObjectRef, Mapping[str, str]]:
+    return {
+        found.ref: found.labels
+        for cluster in state.clusters.values()
+        for found in (*cluster.workloads, *cluster.services)
+    }
+
+
+def _unknown(state: ObservedState) -> dict[str, str]:
+    parts = {
+        f"{name}/{what}": why for name, cluster in state.clusters.items() for what, why in cluster.unreadable.items()
+    }
+    everything = {**state.unreachable, **parts}
+    return {name: everything[name] for name in sorted(everything)}
