@@ -5,13 +5,37 @@ Times are timezone-aware UTC `datetime` values, except in `Pod`, where they are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, Literal
 
-NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+class _NoEntries(Mapping[Any, Any]):
+    """A mapping that stays empty; unlike a dict it may be a default, because it can be hashed."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and len(other) == 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+NOTHING: Mapping[Any, Any] = _NoEntries()
 
 SCALABLE_KINDS: tuple[tuple[str, str], ...] = (
     ("apps", "Deployment"),
