@@ -10,7 +10,10 @@ from reconciler.plan.actions import Action
 
 
 def is_ready(action: Action, access: Access) -> bool:
-    """Return whether all pods of the action's workload are ready; a kind without such a number, or one that is gone, is."""
+    """Return whether all pods of the action's workload are ready.
+
+    A kind that does not say, or a workload that is gone, does not keep anybody waiting.
+    """
     try:
         kinds = access.cluster.scale_kinds()
         kind = next((kind for kind in kinds if _is_kind_of(kind, action)), None)

@@ -1,4 +1,4 @@
-"""Plan and backends -> outcomes. Every action is one write that tests what it rests on; a failure stops what needs it."""
+"""Plan and backends -> outcomes. Every action is one write that tests what it rests on."""
 
 from __future__ import annotations
 
@@ -90,8 +90,9 @@ def _barred(actions: Iterable[Action], left_out: Mapping[str, str]) -> dict[str,
 
 def _apply_group(actions: Sequence[Action], work: _Work) -> None:
     for action in actions:
-        why = work.barred.get(action.decision.group) or _why_not(action, work)
-        outcome = Outcome(action.id, Status.SKIPPED, why) if why else _apply_one(action, work)
+        locked = work.barred.get(action.decision.group, "")
+        why = locked or _why_not(action, work)
+        outcome = Outcome(action.id, Status.SKIPPED, why, locked=bool(locked)) if why else _apply_one(action, work)
         work.done[action.id] = outcome
         work.applying.progress(action, outcome)
 

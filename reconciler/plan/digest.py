@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from reconciler.model import ObservedState, Run
+from reconciler.model import NOTHING, ObservedState, Run
 
 
 def state_digest(state: ObservedState) -> str:
     """Return the SHA-256 (hex) over everything in `state` that decisions may look at."""
     parts = [
-        [state.clusters[name] for name in sorted(state.clusters)],
+        [replace(state.clusters[name], pods=NOTHING) for name in sorted(state.clusters)],
+        [sorted(state.clusters[name].pods.items()) for name in sorted(state.clusters)],
         sorted(state.unreachable.items()),
         sorted(state.answers.items()),
     ]
@@ -28,7 +30,7 @@ def run_id(policy_digest: str, input_digest: str, run: Run) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return what the encoder does not know: read-only mappings, and mappings by objects, as sorted pairs."""
+    """Return a mapping that is no dict as sorted pairs."""
     if isinstance(value, Mapping):
         return sorted(value.items())
     raise TypeError(f"{type(value).__name__} has no place in an observed state")

@@ -1,0 +1,41 @@
+"""The locks of the clusters that a plan writes to, always taken in one order, so that nobody waits in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from reconciler.apply.outcomes import Access
+from reconciler.errors import ClusterError, LockHeldError
+from reconciler.plan.actions import Plan
+
+
+@contextmanager
+def locked(accesses: Mapping[str, Access], plan: Plan, timeout_seconds: float) -> Iterator[dict[str, str]]:
+    """Hold the locks of the clusters that `plan` writes to; yields cluster -> why, for those that could not be taken.
+
+    The yielded mapping names every other cluster of `accesses` too: nothing may be written where no lock is held.
+    """
+    wanted = {action.ref.cluster for action in plan.actions}
+    left_out = {name: "changed since the plan, no lock was taken for it" for name in accesses if name not in wanted}
+    taken: list[Access] = []
+    try:
+        for name in sorted(wanted, key=lambda name: (plan.clusters.get(name, ""), name)):
+            why = _take(accesses.get(name), timeout_seconds, taken)
+            if why:
+                left_out[name] = why
+        yield left_out
+    finally:
+        for access in taken:
+            access.lock.release()
+
+
+def _take(access: Access | None, timeout_seconds: float, taken: list[Access]) -> str:
+    if access is None:
+        return "it cannot be reached"
+    try:
+        access.lock.acquire(timeout_seconds)
+    except (LockHeldError, ClusterError) as error:
+        return str(error)
+    taken.append(access)
+    return ""

@@ -1,0 +1,139 @@
+"""The whole way on one screen: policies -> observed state -> desired state -> plan -> outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from reconciler.apply.locks import locked
+from reconciler.apply.outcomes import Outcome
+from reconciler.apply.run import Applying, Progress, Stop, apply_actions
+from reconciler.decide.desired_state import decide
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.types import DesiredState, Undecided
+from reconciler.model import ObservedState, Run
+from reconciler.observe import Source, answer, observe
+from reconciler.plan.actions import Action, Plan
+from reconciler.plan.digest import run_id, state_digest
+from reconciler.plan.filters import Filters
+from reconciler.plan.plan import Inputs, make_plan
+from reconciler.policy.types import Fleet, PolicySet
+from reconciler.world import World
+
+_ROUNDS = 8
+
+Decide = Callable[[PolicySet, ObservedState, Run], DesiredState]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked of one run."""
+
+    now: datetime
+    run_id: str = ""
+    revision: str = ""
+    allow_exceed: frozenset[str] = frozenset()
+    filters: Filters = Filters()
+
+
+@dataclass(frozen=True)
+class Control:
+    """How an apply is steered: `choose` gets the plan made under the locks and returns what may be done."""
+
+    choose: Callable[[Plan], tuple[Action, ...]]
+    progress: Progress
+    stop: Stop = field(default_factory=Stop)
+    lock_timeout: float = 30.0
+
+
+@dataclass(frozen=True)
+class Applied:
+    """`plan` is the one that was carried out; `outcomes` has one for each action that was chosen of it."""
+
+    plan: Plan
+    outcomes: tuple[Outcome, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)  # cluster -> who holds its lock
+    dropped: int = 0  # actions that were not chosen
+
+
+def plan(policies: PolicySet, world: World, request: Request, decide: Decide = decide) -> Plan:
+    """Return what `policies` would do now; nothing is written."""
+    state = observe(policies, world.sources)
+    digest = state_digest(state)
+    run = _run(policies, digest, request)
+    state, desired = _decided(policies, state, run, world.sources, decide)
+    return make_plan(policies, state, desired, run, Inputs(digest, world.origin, request.filters))
+
+
+def apply(policies: PolicySet, world: World, request: Request, control: Control) -> Applied:
+    """Plan, take the locks of what is to be written, plan again and carry that out. Nothing to do takes no lock."""
+    return _apply(policies, world, request, control, decide)
+
+
+def apply_wakes_due(fleet: Fleet, world: World, request: Request, control: Control) -> Applied:
+    """Wake what is due by its own mark, where the policies cannot be used but the Fleet can."""
+    return _apply(PolicySet(fleet), world, request, control, _due)
+
+
+def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+    return decide_wakes_due(policies.fleet, state, run)
+
+
+def _apply(policies: PolicySet, world: World, request: Request, control: Control, decide: Decide) -> Applied:
+    first = plan(policies, world, request, decide)
+    if not first.actions:
+        return Applied(first)
+    with locked(world.accesses, first, control.lock_timeout) as left_out:
+        again = plan(policies, world, request, decide)
+        return carry_out(again, policies.fleet, world, control, left_out)
+
+
+def apply_saved(saved: Plan, fleet: Fleet, world: World, control: Control) -> Applied:
+    """Carry out exactly what `saved` says."""
+    with locked(world.accesses, saved, control.lock_timeout) as left_out:
+        return carry_out(saved, fleet, world, control, left_out)
+
+
+def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, str]) -> Applied:
+    """Carry out the chosen actions of `made`, except on the clusters in `left_out`."""
+    chosen = control.choose(made)
+    applying = Applying(
+        accesses=world.accesses,
+        run=Run(made.made_at, made.run, made.revision),
+        namespace=fleet.namespace,
+        stop=control.stop,
+        progress=control.progress,
+        left_out=left_out,
+        workers=world.workers,
+    )
+    outcomes = apply_actions(chosen, applying)
+    return Applied(made, outcomes, left_out, len(made.actions) - len(chosen))
+
+
+def _run(policies: PolicySet, digest: str, request: Request) -> Run:
+    run = Run(request.now, request.run_id, request.revision, request.allow_exceed)
+    return run if run.id else replace(run, id=run_id(policies.digest, digest, run))
+
+
+def _decided(
+    policies: PolicySet, state: ObservedState, run: Run, sources: Mapping[str, Source], decide: Decide
+) -> tuple[ObservedState, DesiredState]:
+    """Decide, answer what that asks for, and decide again, until nothing is asked or nothing can be answered."""
+    asked: set[object] = set()
+    desired = decide(policies, state, run)
+    for _ in range(_ROUNDS):
+        questions = [question for question in desired.questions if question not in asked]
+        if not questions:
+            break
+        asked.update(questions)
+        state = answer(state, questions, sources)
+        desired = decide(policies, state, run)
+    return state, replace(desired, undecided=desired.undecided + _unanswered(desired))
+
+
+def _unanswered(desired: DesiredState) -> tuple[Undecided, ...]:
+    return tuple(
+        Undecided(str(question.workload), "placement", "", "its pods could not be read")
+        for question in desired.questions
+    )
