@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from reconciler.labels import LabelRequirement as LabelRequirement
+from reconciler.labels import LabelSelector as LabelSelector
+
 
 class _NoEntries(Mapping[Any, Any]):
     """A mapping that stays empty; unlike a dict it may be a default, because it can be hashed."""
@@ -63,42 +66,6 @@ class ObjectRef:
 
     def __str__(self) -> str:
         return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class LabelRequirement:
-    """One matchExpressions entry. Source: apimachinery meta/v1 LabelSelectorRequirement."""
-
-    key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: tuple[str, ...] = ()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether `labels` meet this; NotIn also holds where the key is absent."""
-        present = self.key in labels
-        if self.operator == "Exists":
-            return present
-        if self.operator == "DoesNotExist":
-            return not present
-        inside = present and labels[self.key] in self.values
-        return inside if self.operator == "In" else not inside
-
-
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
-    """A label selector; all parts must hold. Without any part it matches everything (`empty` tells)."""
-
-    match_labels: tuple[tuple[str, str], ...] = ()
-    match_expressions: tuple[LabelRequirement, ...] = ()
-
-    @property
-    def empty(self) -> bool:
-        return not self.match_labels and not self.match_expressions
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        return all(labels.get(key) == value for key, value in self.match_labels) and all(
-            requirement.matches(labels) for requirement in self.match_expressions
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,84 @@
+"""The group of all verbs. A verb's module is imported when the verb is called, so that `--help` stays quick."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from reconciler.cli.failure import report_failure
+from reconciler.errors import ExitCode
+
+VERBS = {
+    "validate": "All problems of the policy files, offline.",
+    "compile": "The policies as rules with all defaults filled in, offline.",
+    "plan": "What would change now. Writes nothing.",
+    "diff": "The same as plan.",
+    "apply": "Plan and apply, or apply exactly a saved plan.",
+    "show": "A saved plan or report as text, JSON, Markdown or HTML.",
+    "explain": "What a field means, or why an object gets this number.",
+    "wake": "Wake what was idled, now.",
+    "restore": "Give what we idled its replicas back, without any policy.",
+    "rank": "Which pods would go, in which order, by which rule.",
+    "calendar": "The windows to come, with daylight-saving days.",
+    "schema": "The JSON Schema of a kind.",
+}
+_ALIASES = {"diff": "plan", "compile": "compile_", "wake": "wake", "restore": "restore"}
+
+
+class _Verbs(click.Group):
+    """Knows the verbs by name; loads only the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"reconciler.cli.{_ALIASES.get(cmd_name, cmd_name)}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from reconciler.cli.failure import nearest
+
+            raise click.UsageError(f"{error.message.rstrip('.')}{nearest(args[0], VERBS)}", ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="reconciler", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Keeps the scale of workloads on many Kubernetes clusters the way policy files in git say.
+
+    Every run is one pass: read the policies, look at the clusters, plan, apply, report, exit.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; whatever goes wrong is said in one line each, never as a traceback."""
+    try:
+        result = cli.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
+        sys.stdout.flush()
+        return int(result or 0)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except Exception as error:  # noqa: BLE001 - the last place: a bug is told in one line too
+        return report_failure(error, arguments)

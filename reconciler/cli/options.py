@@ -1,0 +1,115 @@
+"""The flags that verbs share, each with its environment variable RECONCILER_*."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+
+from reconciler.decide.selection import parse_time
+from reconciler.errors import UsageError
+from reconciler.labels import LabelSelector, parse_label_selector
+from reconciler.plan.filters import Filters
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def option(*names: str, **settings: Any) -> Callable[[F], F]:
+    """Return a click option whose environment variable is RECONCILER_ and its long name."""
+    long = next(name for name in names if name.startswith("--")).split("/")[0]
+    variable = "RECONCILER_" + long.removeprefix("--").replace("-", "_").upper()
+    return click.option(*names, envvar=variable, show_envvar=True, **settings)
+
+
+def together(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    """Return one decorator for several, in their order."""
+
+    def decorate(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+def path_argument(default: str = "policies") -> Callable[[F], F]:
+    return click.argument("path", default=default, type=click.Path())
+
+
+def output_option(*formats: str) -> Callable[[F], F]:
+    return option("-o", "--output", type=click.Choice(formats), default=formats[0], help="What stdout gets.")
+
+
+snapshot_option = option("--snapshot", metavar="DIR", help="Look at this snapshot instead of live clusters.")
+now_option = option("--now", metavar="RFC3339", help="Decide as if it were this time.")
+color_option = option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Also NO_COLOR; auto is a terminal."
+)
+verbose_option = option("-v", "--verbose", is_flag=True, help="Every field that changes, before and after.")
+quiet_option = option("-q", "--quiet", is_flag=True, help="No talk on stderr.")
+
+filter_options = together(
+    option("--policy", multiple=True, metavar="GLOB", help="Only what these policies want."),
+    option("--cluster", multiple=True, metavar="GLOB", help="Only what lies on these clusters."),
+    option("-n", "--namespace", multiple=True, metavar="GLOB", help="Only what lies in these namespaces."),
+    option("-l", "--selector", metavar="LABELS", help="Only objects with these labels, as kubectl takes them."),
+)
+
+run_options = together(
+    option("--allow-exceed", multiple=True, metavar="NAME", help='Lift one limit once: a policy, or "fleet".'),
+    option("--run-id", metavar="ID", help="Instead of the one made from policies, inputs and time."),
+    option("--source-revision", metavar="REV", help="The revision of the policies, for the records."),
+)
+
+
+def moment(text: str | None) -> datetime:
+    """Return the run's one `now`: UTC, whole seconds."""
+    if text is None:
+        return datetime.now(UTC).replace(microsecond=0)
+    at = parse_time(text)
+    if at is None:
+        raise UsageError(f'--now: "{text}" is no time, expected RFC 3339 with a zone, like 2026-11-20T15:41:23Z')
+    return at.replace(microsecond=0)
+
+
+def colored(choice: str) -> bool:
+    """Return whether stdout gets colours: never into a pipe or with NO_COLOR, unless asked for."""
+    if choice != "auto":
+        return choice == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+@dataclass(frozen=True)
+class FilterWords:
+    """The filters as given."""
+
+    policy: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
+    namespace: tuple[str, ...] = ()
+    selector: str | None = None
+
+    def filters(self) -> Filters:
+        """Return them as a value.
+
+        Raises:
+            UsageError: the label selector cannot be read.
+        """
+        labels = LabelSelector() if self.selector is None else label_selector(self.selector)
+        return Filters(self.policy, self.cluster, self.namespace, labels)
+
+
+def label_selector(text: str) -> LabelSelector:
+    """Return a kubectl label selector (`a=b,c!=d,e in (f,g),!h`) as a value.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return parse_label_selector(text)
+    except ValueError as error:
+        raise UsageError(f"--selector: {error}") from error
