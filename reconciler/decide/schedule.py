@@ -1,0 +1,150 @@
+"""When a calendar is open, in UTC.
+
+One rule turns the wall clock into instants: a window starts, and ends, at the first instant at which the clock on the
+wall shows its time or a later one. So a time that a daylight-saving change skips is the instant the gap ends (a window
+inside the gap does not happen), and a time that occurs twice is its first occurrence: what is dark until 02:30 is not
+dark until the second 02:30. An exception, which keeps things awake, lasts as long as the clock shows a time before its
+end: of an end that occurs twice it takes the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
+
+from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
+
+Period = tuple[datetime, datetime]
+"""From the first instant to before the second, both UTC."""
+
+_INSTANT = timedelta(microseconds=1)
+_WEEK = timedelta(days=7)
+_YEAR = timedelta(days=366)
+_REACHES = (timedelta(days=8), timedelta(days=60), _YEAR)
+_CLOCK_JUMP = timedelta(days=2)  # more than any clock was ever set forward or back, a skipped day included
+
+
+def is_open(calendar: Calendar, at: datetime) -> bool:
+    """Return whether a window of `calendar` is open at `at`; its start belongs to it, its end does not."""
+    return bool(open_periods(calendar, at, at + _INSTANT))
+
+
+@lru_cache(maxsize=1024)
+def open_until(calendar: Calendar, at: datetime) -> datetime | None:
+    """Return when the open period around `at` ends, adjacent windows joined and exceptions cut out.
+
+    None: closed at `at`, or open for a year and more.
+    """
+    for reach in _REACHES:
+        first = next(iter(open_periods(calendar, at, at + reach)), None)
+        if first is None or first[0] != at:
+            return None
+        if first[1] < at + reach:
+            return first[1]
+    return None
+
+
+@lru_cache(maxsize=1024)
+def opens_next(calendar: Calendar, at: datetime) -> datetime | None:
+    """Return the first start of an open period after `at`, also when `at` is inside one; None: none within a year."""
+    for reach in _REACHES:
+        later = (start for start, _ in open_periods(calendar, at, at + reach) if start != at)
+        found = next(later, None)
+        if found is not None:
+            return found
+    return None
+
+
+def open_periods(calendar: Calendar, start: datetime, end: datetime) -> tuple[Period, ...]:
+    """Return the open periods between `start` and `end` in order: joined where they touch, clipped at both ends."""
+    windows = _joined(_windows(calendar, start, end))
+    holes = _joined(_holes(calendar))
+    clipped = ((max(first, start), min(last, end)) for first, last in _without(windows, holes))
+    return tuple((first.astimezone(UTC), last.astimezone(UTC)) for first, last in clipped if first < last)
+
+
+def _windows(calendar: Calendar, start: datetime, end: datetime) -> Iterator[Period]:
+    zone = calendar.zone
+    for window in calendar.windows:
+        if isinstance(window, AbsoluteWindow):
+            yield (_first_instant(window.start, zone), _first_instant(window.end, zone))
+            continue
+        for day in _days(window, start.astimezone(zone).date(), end.astimezone(zone).date()):
+            opens = _wall_time(day, window.start_minute)
+            closes = _wall_time(day + timedelta(days=window.days), window.end_minute)
+            yield (_first_instant(opens, zone), _first_instant(closes, zone))
+
+
+def _days(window: WeeklyWindow, first: date, last: date) -> Iterator[date]:
+    """Yield every day on which `window` starts and from which it could reach into the days `first` to `last`."""
+    earliest = first - timedelta(days=window.days + 1) - _CLOCK_JUMP
+    day = earliest + timedelta(days=(window.start_day - earliest.weekday()) % 7)
+    while day <= last + _CLOCK_JUMP:
+        yield day
+        day += _WEEK
+
+
+def _wall_time(day: date, minute: int) -> datetime:
+    return datetime.combine(day, time()) + timedelta(minutes=minute)
+
+
+def _holes(calendar: Calendar) -> Iterator[Period]:
+    for hole in calendar.exceptions:
+        yield (_first_instant(hole.start, calendar.zone), _last_instant(hole.end, calendar.zone))
+
+
+def _first_instant(wall: datetime, zone: tzinfo) -> datetime:
+    """Return the first instant at which the clock in `zone` shows `wall` or later."""
+    first, second = _readings(wall, zone)
+    return first if first <= second else _gap_end(second, first, zone)
+
+
+def _last_instant(wall: datetime, zone: tzinfo) -> datetime:
+    """Return the first instant from which on the clock in `zone` never shows a time before `wall` again."""
+    first, second = _readings(wall, zone)
+    return second if first <= second else _gap_end(second, first, zone)
+
+
+def _readings(wall: datetime, zone: tzinfo) -> Period:
+    """Return `wall` read with the offset before and after a change: apart when it occurs twice, crossed in a gap."""
+    first = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    second = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return (first, second)
+
+
+def _gap_end(before: datetime, after: datetime, zone: tzinfo) -> datetime:
+    """Return the instant between `before` and `after` at which the clock was set forward, to the second."""
+    old = before.astimezone(zone).utcoffset()
+    low, high = 0, int((after - before).total_seconds())
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (before + timedelta(seconds=middle)).astimezone(zone).utcoffset() == old:
+            low = middle
+        else:
+            high = middle
+    return before + timedelta(seconds=high)
+
+
+def _joined(periods: Iterable[Period]) -> list[Period]:
+    result: list[Period] = []
+    for start, end in sorted(period for period in periods if period[0] < period[1]):
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((start, end))
+    return result
+
+
+def _without(windows: Iterable[Period], holes: list[Period]) -> Iterator[Period]:
+    """Yield what `holes` leave of `windows`; both are in order and joined."""
+    for start, end in windows:
+        left = start
+        for hole_start, hole_end in holes:
+            if hole_end <= left or hole_start >= end:
+                continue
+            if left < hole_start:
+                yield (left, hole_start)
+            left = hole_end
+        if left < end:
+            yield (left, end)
