@@ -39,10 +39,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Control:
-    """How an apply is steered: `choose` gets the plan made under the locks and returns what may be done."""
+    """How an apply is steered: `approve` sees the plan made without locks; `choose` gets the one made under the locks and
+    returns what may be done of it."""
 
     choose: Callable[[Plan], tuple[Action, ...]]
     progress: Progress
+    approve: Callable[[Plan], bool] = lambda _: True
     stop: Stop = field(default_factory=Stop)
     lock_timeout: float = 30.0
 
@@ -55,6 +57,7 @@ class Applied:
     outcomes: tuple[Outcome, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)  # cluster -> who holds its lock
     dropped: int = 0  # actions that were not chosen
+    declined: bool = False  # somebody said no; nothing was done
 
 
 def plan(policies: PolicySet, world: World, request: Request, decide: Decide = decide) -> Plan:
@@ -84,6 +87,8 @@ def _apply(policies: PolicySet, world: World, request: Request, control: Control
     first = plan(policies, world, request, decide)
     if not first.actions:
         return Applied(first)
+    if not control.approve(first):
+        return Applied(first, declined=True)
     with locked(world.accesses, first, control.lock_timeout) as left_out:
         again = plan(policies, world, request, decide)
         return carry_out(again, policies.fleet, world, control, left_out)

@@ -17,6 +17,8 @@ def exit_of_plan(plan: Plan, *, detailed: bool = False) -> ExitCode:
 
 def exit_of_apply(applied: Applied) -> ExitCode:
     """Return the exit code of an apply, its plan included."""
+    if applied.declined:
+        return ExitCode.NOTHING_DONE
     return first_exit_code([*_of_plan(applied.plan, False), *_of_outcomes(applied)])
 
 

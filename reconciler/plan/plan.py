@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.decide.types import Decision, DesiredState, Phase
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
@@ -88,6 +88,16 @@ def number(decisions: Sequence[Decision]) -> tuple[Action, ...]:
         )
         for decision in decisions
     )
+
+
+def doable(actions: Sequence[Action]) -> tuple[Action, ...]:
+    """Return those of `actions` that can still be done: what needs an action that is not among them goes too."""
+    kept: dict[int, Action] = {}
+    for action in actions:
+        if all(need in kept for need in action.needs):
+            waits = tuple(other for other in action.wait_ready if other in kept)
+            kept[action.id] = replace(action, wait_ready=waits)
+    return tuple(kept.values())
 
 
 def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> dict[str, Base]:

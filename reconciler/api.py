@@ -1,0 +1,83 @@
+"""The public API: what other programs import. Semantic versioning covers these names and nothing else.
+
+- `validate(path)` tells what is wrong with a directory of policies.
+- `plan(path, snapshot=..., now=...)` tells what they would change on the clusters of a snapshot.
+- `allocate_replicas(...)` spreads replicas over clusters.
+- `rank_victims(...)` tells which pods of a ReplicaSet go first.
+
+Nothing here writes anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from reconciler.decide.allocation import Allocation, allocate_replicas
+from reconciler.decide.victims import RankingRules, VictimRanking, rank_victims
+from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
+from reconciler.model import Pod
+from reconciler.pipeline import Request
+from reconciler.pipeline import plan as make_plan
+from reconciler.plan.actions import Action, Plan
+from reconciler.policy.types import PolicySet
+from reconciler.policy.validate import check_policies, read_policies
+from reconciler.world import open_world
+
+__all__ = [
+    "Action",
+    "Allocation",
+    "Plan",
+    "Pod",
+    "PolicyError",
+    "PolicySet",
+    "Problem",
+    "RankingRules",
+    "SnapshotError",
+    "ValidationResult",
+    "VictimRanking",
+    "allocate_replicas",
+    "plan",
+    "rank_victims",
+    "validate",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationResult:
+    """`problems` are sorted by file, line and column; `policies` is None where there are any."""
+
+    problems: tuple[Problem, ...]
+    policies: PolicySet | None
+
+    @property
+    def valid(self) -> bool:
+        return not self.problems
+
+
+def validate(path: str | Path) -> ValidationResult:
+    """Return all problems of the policy files below `path` (a directory, or one file), or the policies.
+
+    A missing or empty directory is a problem too. Nothing is raised for bad input.
+    """
+    try:
+        policies, problems = check_policies(path)
+    except PolicyError as error:
+        return ValidationResult(error.problems or (Problem(str(path), 1, 1, "", str(error)),), None)
+    return ValidationResult(problems, policies)
+
+
+def plan(path: str | Path, *, snapshot: str | Path, now: datetime) -> Plan:
+    """Return what the policies below `path` would change on the clusters of `snapshot` at the time `now`.
+
+    The same inputs and the same `now` (whole seconds count) give the same plan. Nothing is written.
+
+    Raises:
+        PolicyError: with all problems. SnapshotError: the snapshot cannot be read. UsageError: `now` has no time zone.
+    """
+    if now.tzinfo is None or now.utcoffset() is None:
+        raise UsageError(f"now: {now.isoformat()} has no time zone, expected one, like datetime.now(UTC)")
+    policies = read_policies(path)
+    at = now.astimezone(UTC).replace(microsecond=0)
+    return make_plan(policies, open_world(policies.fleet, str(snapshot), at), Request(now=at))

@@ -1,0 +1,117 @@
+"""`reconciler apply`: plan and apply, or exactly a saved plan."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconciler.cli.approval import Approval
+from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
+from reconciler.cli.options import (
+    color_option,
+    filter_options,
+    now_option,
+    option,
+    output_option,
+    path_argument,
+    quiet_option,
+    run_options,
+    snapshot_option,
+    verbose_option,
+)
+from reconciler.cli.progress import progress_to_stderr
+from reconciler.cli.rendering import rendered
+from reconciler.cli.running import Call
+from reconciler.cli.saved import read_saved
+from reconciler.cli.stopping import stopping
+from reconciler.errors import ExitCode, PolicyError, UsageError, first_exit_code
+from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due
+from reconciler.policy.validate import read_fleet
+
+
+@click.command(name="apply")
+@path_argument()
+@snapshot_option
+@now_option
+@output_option("text", "json", "yaml", "markdown", "html")
+@option("--auto-approve", is_flag=True, help="Do not ask.")
+@option("--lock-timeout", type=float, default=30.0, help="Seconds to wait for each cluster's lock.")
+@option("--timeout", type=float, metavar="SECONDS", help="Start no new write after this long.")
+@option("--fleet", metavar="FILE", help="With a saved plan: where the Fleet document is (default: policies).")
+@option("--max-plan-age", default="1h", help="With a saved plan: refuse it when it is older.")
+@option("--live", is_flag=True, help="With a saved plan made from a snapshot: apply it to live clusters.")
+@filter_options
+@run_options
+@color_option
+@verbose_option
+@quiet_option
+def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
+    """Bring the clusters to what the policies below PATH want, or carry out exactly the saved plan PATH."""
+    call = Call.of(path, flags)
+    saved = is_saved_plan(path)
+    if not auto_approve and not saved and not sys.stdin.isatty():
+        raise UsageError("apply: there is no terminal to ask on, expected --auto-approve")
+    approval = Approval(output, call, ask=not auto_approve and not saved)
+    with stopping(flags["timeout"]) as stop:
+        control = Control(
+            choose=approval.choose,
+            approve=approval.approve,
+            progress=progress_to_stderr(call.quiet),
+            stop=stop,
+            lock_timeout=flags["lock_timeout"],
+        )
+        code = _saved(call, control, output, flags) if saved else _fresh(call, control, output)
+    return first_exit_code([code, *([stop.exit_code] if stop.exit_code else [])])
+
+
+def is_saved_plan(path: str) -> bool:
+    """Return whether `path` is a file that holds JSON, as saved plans do."""
+    file = Path(path)
+    if not file.is_file():
+        return False
+    if file.suffix == ".json":
+        return True
+    with file.open("rb") as stream:
+        return stream.read(64).lstrip().startswith(b"{")
+
+
+def _fresh(call: Call, control: Control, output: str) -> ExitCode:
+    try:
+        policies = call.policies()
+    except PolicyError as error:
+        return _due_only(call, control, output, error)
+    applied = apply(policies, call.world(policies.fleet), call.request(), control)
+    _print(applied, output, call)
+    return exit_of_apply(applied)
+
+
+def _due_only(call: Call, control: Control, output: str, problem: PolicyError) -> ExitCode:
+    """Wake what is due by its own mark although the policies are broken, as long as the Fleet can be read."""
+    try:
+        fleet = read_fleet(call.path)
+    except PolicyError:
+        raise problem from None
+    click.echo(str(problem), err=True)
+    click.echo("The policies decide nothing in this run; only what is due by its own mark is woken.", err=True)
+    applied = apply_wakes_due(fleet, call.world(fleet), call.request(), control)
+    _print(applied, output, call)
+    return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
+
+
+def _saved(call: Call, control: Control, output: str, flags: dict[str, Any]) -> ExitCode:
+    fleet = read_fleet(flags["fleet"] or "policies")
+    world = call.world(fleet)
+    made = read_saved(call.path, world, call, max_age=flags["max_plan_age"], live=flags["live"])
+    applied = apply_saved(made, fleet, world, control)
+    _print(applied, output, call)
+    return exit_of_saved(applied)
+
+
+def _print(applied: Applied, output: str, call: Call) -> None:
+    if applied.declined:
+        click.echo("Nothing was done.", err=True)
+        return
+    click.echo(rendered(applied.plan, applied.outcomes, output, color=call.color, verbose=call.verbose), nl=False)

@@ -1,0 +1,44 @@
+"""`reconciler calendar`: the windows to come."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from reconciler.cli.options import now_option, option, path_argument
+from reconciler.cli.running import Call
+from reconciler.decide.schedule import open_periods
+from reconciler.policy.types import AllOf, AnyOf, Calendar, Criterion, PolicySet, ScheduleCriterion
+from reconciler.report.calendar import CalendarView, render_calendar
+
+
+@click.command(name="calendar")
+@path_argument()
+@now_option
+@option("--days", type=click.IntRange(1, 366), default=7, help="How many days ahead.")
+def command(path: str, days: int, **flags: Any) -> None:
+    """List when the calendars of the policies below PATH have a window open, in local time and UTC."""
+    call = Call.of(path, flags)
+    found = calendars_of(call.policies())
+    end = call.now + timedelta(days=days)
+    views = [CalendarView(name, one, open_periods(one, call.now, end)) for name, one in found]
+    click.echo(render_calendar(views, call.now, end), nl=False)
+
+
+def calendars_of(policies: PolicySet) -> list[tuple[str, Calendar]]:
+    """Return every calendar with a name to show it under: named ones first, then those written inside policies."""
+    inside = [
+        (f"{policy.name} (its own)", calendar)
+        for policy in policies.idling
+        for calendar in _schedules(policy.idle_when)
+        if not calendar.name
+    ]
+    return [*((calendar.name, calendar) for calendar in policies.calendars), *inside]
+
+
+def _schedules(criterion: Criterion) -> list[Calendar]:
+    if isinstance(criterion, AllOf | AnyOf):
+        return [calendar for inner in criterion.criteria for calendar in _schedules(inner)]
+    return [criterion.calendar] if isinstance(criterion, ScheduleCriterion) else []

@@ -1,0 +1,29 @@
+"""`reconciler compile`: the rules after all defaults, offline."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from reconciler.cli.options import output_option, path_argument
+from reconciler.policy.compiled import compile_policies
+from reconciler.policy.validate import read_policies
+
+
+@click.command(name="compile")
+@path_argument()
+@output_option("yaml", "json")
+def command(path: str, output: str) -> None:
+    """Print the policies below PATH as rules with every default filled in. No cluster is asked."""
+    rules = compile_policies(read_policies(path))
+    click.echo(as_text(rules, output), nl=False)
+
+
+def as_text(value: object, output: str) -> str:
+    """Return JSON values as JSON or YAML text."""
+    if output == "json":
+        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    import yaml
+
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)

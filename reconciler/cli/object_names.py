@@ -1,0 +1,62 @@
+"""Objects as people name them: CLUSTER/NAMESPACE/KIND/NAME; a prefix means all below it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.errors import UsageError
+from reconciler.model import ObjectRef
+
+_SHORT = {
+    "deploy": "deployment",
+    "sts": "statefulset",
+    "rs": "replicaset",
+    "rc": "replicationcontroller",
+    "cj": "cronjob",
+    "svc": "service",
+    "hpa": "horizontalpodautoscaler",
+    "so": "scaledobject",
+    "ep": "endpoints",
+    "cm": "configmap",
+    "po": "pod",
+    "clone": "cloneset",
+    "ro": "rollout",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """`namespace`, `kind` and `name` are "" where the name is a prefix."""
+
+    cluster: str
+    namespace: str = ""
+    kind: str = ""
+    name: str = ""
+
+    def matches(self, ref: ObjectRef) -> bool:
+        """Return whether `ref` is the object named, or lies below the prefix."""
+        return (
+            self.cluster == ref.cluster
+            and self.namespace in ("", ref.namespace)
+            and self.kind in ("", ref.kind.lower())
+            and self.name in ("", ref.name)
+        )
+
+
+def object_name(text: str) -> ObjectName:
+    """Return what `text` names; the case of KIND does not matter, kubectl's short names and plurals work.
+
+    Raises:
+        UsageError: it has no or too many parts.
+    """
+    parts = text.strip("/").split("/")
+    if not parts[0] or len(parts) > 4 or not all(parts):
+        raise UsageError(f'"{text}" names no object, expected CLUSTER/NAMESPACE/KIND/NAME or the first parts of it')
+    cluster, namespace, kind, name = (*parts, "", "", "")[:4]
+    return ObjectName(cluster, namespace, _kind(kind), name)
+
+
+def _kind(text: str) -> str:
+    lower = text.lower().split(".")[0]
+    singular = lower.removesuffix("s") if lower not in ("endpoints", "sts", "rs") else lower
+    return _SHORT.get(lower, _SHORT.get(singular, singular))

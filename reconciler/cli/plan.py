@@ -1,0 +1,46 @@
+"""`reconciler plan`: what would change now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from reconciler.cli.exit_codes import exit_of_plan
+from reconciler.cli.options import (
+    color_option,
+    filter_options,
+    now_option,
+    option,
+    output_option,
+    path_argument,
+    quiet_option,
+    run_options,
+    snapshot_option,
+    verbose_option,
+)
+from reconciler.cli.rendering import rendered_plan
+from reconciler.cli.running import Call, save
+from reconciler.pipeline import plan
+
+
+@click.command(name="plan")
+@path_argument()
+@snapshot_option
+@now_option
+@output_option("text", "json", "yaml", "markdown", "html")
+@option("--out", metavar="FILE", help="Also save the plan there, for `apply FILE`.")
+@option("--detailed-exitcode", is_flag=True, help="End with 2 where changes are pending.")
+@filter_options
+@run_options
+@color_option
+@verbose_option
+@quiet_option
+def command(path: str, output: str, out: str | None, detailed_exitcode: bool, **flags: Any) -> int:
+    """Show what the policies below PATH would change now. Nothing is written, no lock is taken."""
+    call = Call.of(path, flags)
+    made = plan(call.policies(), call.world(), call.request())
+    click.echo(rendered_plan(made, output, call), nl=False)
+    if out is not None:
+        save(made, out)
+    return exit_of_plan(made, detailed=detailed_exitcode)

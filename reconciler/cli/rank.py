@@ -1,0 +1,84 @@
+"""`reconciler rank`: which pods would go."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from reconciler.cli.object_names import ObjectName, object_name
+from reconciler.cli.options import now_option, option, output_option, snapshot_option
+from reconciler.cli.running import Call
+from reconciler.decide.rank_view import RankedPod, Ranking, ranking_of
+from reconciler.errors import UsageError
+from reconciler.model import ObjectRef, ObservedState, PodsQuestion, Workload
+from reconciler.observe import answer, observe
+
+
+@click.command(name="rank")
+@click.argument("subject", metavar="OBJECT")
+@option("--to", "to", type=click.IntRange(0), metavar="N", help="Down to N replicas (default: one fewer than now).")
+@option("--policies", default="policies", metavar="PATH", help="The policy directory.")
+@snapshot_option
+@now_option
+@output_option("text", "json")
+def command(subject: str, to: int | None, policies: str, output: str, **flags: Any) -> None:
+    """Rank the pods of CLUSTER/NAMESPACE/KIND/NAME: who would go first, and by which rule."""
+    call = Call.of(policies, flags)
+    found = call.policies()
+    world = call.world(found.fleet)
+    state = observe(found, world.sources)
+    workload = workload_named(state, object_name(subject), subject)
+    state = answer(state, [PodsQuestion(workload.ref)], world.sources)
+    ranking = ranking_of(workload, found, state, call.request().now, to)
+    click.echo(_json(ranking) if output == "json" else _text(ranking), nl=False)
+
+
+def workload_named(state: ObservedState, name: ObjectName, text: str) -> Workload:
+    """Return the one workload that `name` names.
+
+    Raises:
+        UsageError: it names none, or several.
+    """
+    if name.cluster not in state.clusters:
+        why = state.unreachable.get(name.cluster, "it is not in the Fleet")
+        raise UsageError(f'{text}: cluster "{name.cluster}" cannot be looked at: {why}')
+    found = [one for one in state.clusters[name.cluster].workloads if name.matches(one.ref)]
+    if len(found) != 1:
+        refs: list[ObjectRef] = [one.ref for one in found]
+        told = ", ".join(str(ref) for ref in refs[:5]) or "nothing"
+        raise UsageError(f"{text}: names {told}, expected one workload as CLUSTER/NAMESPACE/KIND/NAME")
+    return found[0]
+
+
+def _text(ranking: Ranking) -> str:
+    lines = [
+        f"{ranking.ref}: {ranking.active} active pods, to {ranking.to}: {ranking.count} go, "
+        f"strategy {ranking.strategy}, {'certain' if ranking.certain else 'not certain'}"
+    ]
+    width = max((len(pod.name) for pod in ranking.pods), default=0)
+    lines += [_line(position, pod, width) for position, pod in enumerate(ranking.pods, start=1)]
+    if ranking.note:
+        lines.append(ranking.note)
+    return "\n".join(lines) + "\n"
+
+
+def _line(position: int, pod: RankedPod, width: int) -> str:
+    return f"{position:>4}  {'goes' if pod.goes else 'stays'}  {pod.name:<{width}}  {pod.rule}".rstrip()
+
+
+def _json(ranking: Ranking) -> str:
+    value = {
+        "schemaVersion": "reconciler/v1alpha1",
+        "kind": "Ranking",
+        "object": str(ranking.ref),
+        "active": ranking.active,
+        "to": ranking.to,
+        "count": ranking.count,
+        "strategy": ranking.strategy,
+        "certain": ranking.certain,
+        "pods": [{"name": pod.name, "goes": pod.goes, "rule": pod.rule} for pod in ranking.pods],
+        "note": ranking.note,
+    }
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

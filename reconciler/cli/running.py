@@ -1,0 +1,113 @@
+"""One call of a verb that looks at clusters: its flags as a value, and what they open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from reconciler.cli.failure import nearest
+from reconciler.cli.options import FilterWords, colored, moment
+from reconciler.errors import PlanFileError, UsageError
+from reconciler.pipeline import Request
+from reconciler.plan.actions import Plan
+from reconciler.plan.filters import Filters
+from reconciler.plan.serialise import plan_to_json
+from reconciler.policy.types import Fleet, PolicySet
+from reconciler.policy.validate import read_policies
+from reconciler.world import World, open_world
+
+
+@dataclass(frozen=True)
+class Call:
+    """The flags of one call, read."""
+
+    path: str
+    now: datetime
+    snapshot: str | None = None
+    words: FilterWords = FilterWords()
+    allow_exceed: tuple[str, ...] = ()
+    run_id: str = ""
+    revision: str = ""
+    color: bool = False
+    verbose: bool = False
+    quiet: bool = False
+
+    @classmethod
+    def of(cls, path: str, flags: Mapping[str, Any]) -> Call:
+        """Return the call that the flags of a verb describe; a flag the verb does not have is at its default."""
+        return cls(
+            path=path,
+            now=moment(flags.get("now")),
+            snapshot=flags.get("snapshot"),
+            words=FilterWords(
+                flags.get("policy", ()), flags.get("cluster", ()), flags.get("namespace", ()), flags.get("selector")
+            ),
+            allow_exceed=flags.get("allow_exceed", ()),
+            run_id=flags.get("run_id") or "",
+            revision=flags.get("source_revision") or "",
+            color=colored(flags.get("color", "auto")),
+            verbose=flags.get("verbose", False),
+            quiet=flags.get("quiet", False),
+        )
+
+    def policies(self) -> PolicySet:
+        """Return the policies, after a check that filters and --allow-exceed name something that exists.
+
+        Raises:
+            PolicyError: with all problems. UsageError: a filter that matches nothing.
+        """
+        found = read_policies(self.path)
+        check_names(found, self.words.filters(), self.allow_exceed)
+        return found
+
+    def world(self, fleet: Fleet | None = None) -> World:
+        """Open the clusters of the Fleet: the snapshot where one was given, else the live ones."""
+        return open_world(fleet or read_policies(self.path).fleet, self.snapshot, self.now)
+
+    def request(self) -> Request:
+        return Request(
+            now=self.now,
+            run_id=self.run_id,
+            revision=self.revision,
+            allow_exceed=frozenset(self.allow_exceed),
+            filters=self.words.filters(),
+        )
+
+
+def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, ...]) -> None:
+    """Refuse filters and --allow-exceed names that match no known policy or cluster.
+
+    Raises:
+        UsageError: with the nearest name.
+    """
+    from fnmatch import fnmatchcase
+
+    names = sorted(
+        {policy.name for kind in (policies.idling, policies.federated, policies.downscale) for policy in kind}
+    )
+    clusters = [cluster.name for cluster in policies.fleet.clusters]
+    for flag, patterns, known in (("--policy", filters.policies, names), ("--cluster", filters.clusters, clusters)):
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in known):
+                raise UsageError(f'{flag}: "{pattern}" matches none of {len(known)} known{nearest(pattern, known)}')
+    for name in allow_exceed:
+        if name not in (*names, "fleet"):
+            raise UsageError(
+                f'--allow-exceed: "{name}" is no policy, expected a policy\'s name or "fleet"'
+                f"{nearest(name, [*names, 'fleet'])}"
+            )
+
+
+def save(made: Plan, file: str) -> None:
+    """Write `made` for a later `apply FILE`.
+
+    Raises:
+        PlanFileError: the file cannot be written.
+    """
+    try:
+        Path(file).write_text(plan_to_json(made), encoding="utf-8")
+    except OSError as error:
+        raise PlanFileError(f"{file}: {error.strerror}, expected a file that can be written") from error

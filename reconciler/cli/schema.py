@@ -1,0 +1,17 @@
+"""`reconciler schema`: the JSON Schema of a kind."""
+
+from __future__ import annotations
+
+import click
+
+from reconciler.cli.compile_ import as_text
+from reconciler.cli.options import output_option
+from reconciler.policy.schemas import schema_of
+
+
+@click.command(name="schema")
+@click.argument("kind")
+@output_option("json", "yaml")
+def command(kind: str, output: str) -> None:
+    """Print the JSON Schema (draft 2020-12) of KIND: a policy kind, or plan or report."""
+    click.echo(as_text(schema_of(kind), output), nl=False)

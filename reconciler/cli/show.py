@@ -1,0 +1,21 @@
+"""`reconciler show`: a saved plan or report, in another form."""
+
+from __future__ import annotations
+
+import click
+
+from reconciler.cli.options import color_option, colored, output_option, verbose_option
+from reconciler.cli.rendering import rendered
+from reconciler.cli.saved import read_json
+from reconciler.report.saved import plan_and_outcomes
+
+
+@click.command(name="show")
+@click.argument("file", type=click.Path())
+@output_option("text", "json", "yaml", "markdown", "html")
+@color_option
+@verbose_option
+def command(file: str, output: str, color: str, verbose: bool) -> None:
+    """Show the plan or report saved in FILE."""
+    made, outcomes = plan_and_outcomes(read_json(file), where=file)
+    click.echo(rendered(made, outcomes, output, color=colored(color), verbose=verbose), nl=False)

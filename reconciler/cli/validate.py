@@ -1,0 +1,56 @@
+"""`reconciler validate`: all problems, offline."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from reconciler.cli.options import output_option, path_argument
+from reconciler.errors import ExitCode, PolicyError
+from reconciler.policy.types import PolicySet
+from reconciler.policy.validate import check_policies
+
+
+@click.command(name="validate")
+@path_argument()
+@output_option("text", "json", "github")
+def command(path: str, output: str) -> int:
+    """Check the policy files below PATH and tell all problems at once. No cluster is asked."""
+    policies, problems = check_policies(path)
+    if policies is None:
+        if output == "github":
+            for problem in problems:
+                click.echo(
+                    f"::error file={problem.file},line={problem.line},col={problem.column}::"
+                    f"{_escaped(f'{problem.field}: {problem.message}' if problem.field else problem.message)}"
+                )
+            return ExitCode.MALFORMED
+        raise PolicyError.of(problems)
+    if output == "json":
+        click.echo(
+            json.dumps({"schemaVersion": "reconciler/v1alpha1", "kind": "Validation", **_counts(policies)}, indent=2)
+        )
+        return ExitCode.DONE
+    for warning in policies.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    counts = ", ".join(f"{count} {name}" for name, count in _counts(policies)["policies"].items() if count)
+    click.echo(f"{path}: valid, {counts}")
+    return ExitCode.DONE
+
+
+def _counts(policies: PolicySet) -> dict[str, dict[str, int]]:
+    return {
+        "policies": {
+            "Fleet": 1,
+            "IdlingPolicy": len(policies.idling),
+            "Calendar": len(policies.calendars),
+            "FederatedReplicaSet": len(policies.federated),
+            "DownscalePolicy": len(policies.downscale),
+        }
+    }
+
+
+def _escaped(text: str) -> str:
+    """Return `text` as a workflow command of GitHub takes it."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
