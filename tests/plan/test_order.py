@@ -1,0 +1,70 @@
+"""The one total order of a plan, and what filters leave of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.decide.types import Phase, Verb
+from reconciler.labels import LabelSelector
+from reconciler.plan.filters import Filters, kept_groups
+from reconciler.plan.plan import doable, in_order, number
+from tests.builders import a_ref
+from tests.plan.decisions import a_decision
+
+
+@given(st.permutations([Phase.RECORD, Phase.DECREASE, Phase.MOVE, Phase.INCREASE, Phase.REPAIR, Phase.WAKE]))
+def test_phases_come_in_their_order_whatever_the_order_of_decisions(phases):
+    decisions = [a_decision(f"w{phase}", phase=phase) for phase in phases]
+    assert [decision.phase for decision in in_order(decisions)] == sorted(phases)
+
+
+def test_wakes_go_tier_by_tier_over_all_groups():
+    def wake(name, tier, step):
+        return a_decision(name, phase=Phase.WAKE, order=(tier, step), group=f"g-{name[0]}", key=name)
+
+    decisions = [wake("a1", 20, 0), wake("b1", 10, 0), wake("b2", 10, 1), wake("a2", 20, 1)]
+    assert [decision.key for decision in in_order(decisions)] == ["b1", "b2", "a1", "a2"]
+
+
+def test_nothing_comes_before_what_it_needs():
+    first = a_decision("z", key="first", order=(9,), group="g")
+    second = a_decision("a", key="second", order=(1,), group="g", needs=("first",))
+    actions = number(in_order([second, first]))
+    assert [(action.decision.key, action.needs) for action in actions] == [("first", ()), ("second", (1,))]
+
+
+def test_a_circle_of_needs_is_a_bug_that_is_told():
+    with pytest.raises(ValueError, match="in a circle"):
+        in_order([a_decision("a", key="a", needs=("b",)), a_decision("b", key="b", needs=("a",))])
+
+
+def test_what_needs_an_action_that_was_left_out_is_left_out_too():
+    mark = a_decision("s", key="mark", group="g")
+    idle = a_decision("w", key="idle", group="g", order=(1,), needs=("mark",))
+    other = a_decision("o", key="other", group="h")
+    actions = number(in_order([mark, idle, other]))
+    left = doable([action for action in actions if action.decision.key != "mark"])
+    assert [action.decision.key for action in left] == ["other"]
+
+
+EAST = a_decision("a", ref=a_ref("a"), group="one")
+WEST = a_decision("b", ref=a_ref("b", cluster="west", namespace="dev-1"), group="one", policy="idle-dev")
+ALONE = a_decision("c", ref=a_ref("c", namespace="dev-1"), group="two", policy="idle-qa")
+MEMORY = a_decision("m", ref=a_ref("m", namespace="reconciler", kind="ConfigMap"), group="two", verb=Verb.REMEMBER)
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        pytest.param(Filters(), {"one", "two"}, id="no filter keeps all"),
+        pytest.param(Filters(clusters=("east",)), {"two"}, id="a group that reaches another cluster goes whole"),
+        pytest.param(Filters(clusters=("*",)), {"one", "two"}, id="globs"),
+        pytest.param(Filters(policies=("idle-qa",)), {"two"}, id="a group with an action of another policy goes whole"),
+        pytest.param(Filters(namespaces=("dev-*",)), {"two"}, id="memory lies in our own namespace and does not count"),
+        pytest.param(Filters(labels=LabelSelector((("tier", "web"),))), set(), id="objects without the label go"),
+    ],
+)
+def test_filters_keep_or_drop_whole_groups(filters, expected):
+    assert kept_groups([EAST, WEST, ALONE, MEMORY], filters, {}) == expected

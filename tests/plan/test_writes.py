@@ -1,0 +1,67 @@
+"""A decision as one request: tests first, then changes; maps that are missing are made whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.decide.types import FieldChange, Verb, annotation_changes
+from reconciler.model import PatchOperation
+from reconciler.plan.writes import patch_of, write_of
+from tests.plan.decisions import a_decision
+
+ANNOTATION = ("metadata", "annotations", "reconciler/owner")
+POINTER = "/metadata/annotations/reconciler~1owner"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(
+            FieldChange(("spec", "replicas"), 3, 0),
+            [("test", "/spec/replicas", 3), ("replace", "/spec/replicas", 0)],
+            id="a number is tested and replaced",
+        ),
+        pytest.param(
+            FieldChange(("spec", "replicas"), None, 0),
+            [("test", "/spec/replicas", None), ("add", "/spec/replicas", 0)],
+            id="an absent field is tested to be absent",
+        ),
+        pytest.param(
+            FieldChange(ANNOTATION, "me", None),
+            [("test", POINTER, "me"), ("remove", POINTER, None)],
+            id="an annotation is taken off only where it says what it said",
+        ),
+        pytest.param(FieldChange(ANNOTATION, "me", "me"), [("test", POINTER, "me")], id="equal values only test"),
+    ],
+)
+def test_patch_of_one_change(change, expected):
+    assert list(patch_of([change])) == [PatchOperation(*operation) for operation in expected]
+
+
+def test_all_tests_come_before_the_first_change():
+    changes = [FieldChange(("spec", "replicas"), 3, 0), FieldChange(ANNOTATION, None, "me")]
+    assert [operation.op for operation in patch_of(changes)] == ["test", "test", "replace", "add"]
+
+
+def test_a_missing_annotations_map_is_tested_to_be_missing_and_added_whole():
+    changes = [FieldChange(("spec", "replicas"), 3, 0), *annotation_changes({}, {"b": "2", "a": "1"})]
+    assert list(patch_of(changes, [("metadata", "annotations")])) == [
+        PatchOperation("test", "/metadata/annotations", None),
+        PatchOperation("test", "/spec/replicas", 3),
+        PatchOperation("add", "/metadata/annotations", {"a": "1", "b": "2"}),
+        PatchOperation("replace", "/spec/replicas", 0),
+    ]
+
+
+def test_a_missing_map_that_gets_nothing_is_only_tested():
+    tested = [FieldChange(ANNOTATION, None, None)]
+    assert list(patch_of(tested, [("metadata", "annotations")])) == [
+        PatchOperation("test", "/metadata/annotations", None)
+    ]
+
+
+def test_what_does_not_exist_is_created_and_what_goes_is_deleted_by_uid():
+    create = write_of(a_decision(verb=Verb.CREATE, uid=None, manifest={"kind": "ReplicaSet"}))
+    delete = write_of(a_decision(verb=Verb.DELETE, orphan=True))
+    assert (create.verb, create.uid, create.manifest) == ("create", None, {"kind": "ReplicaSet"})
+    assert (delete.verb, delete.uid, delete.orphan) == ("delete", "uid-web", True)
