@@ -1,0 +1,87 @@
+"""What every object on the wire has in common, as msgspec structs.
+
+A struct names the fields that are read; the others are skipped. `null` counts as absent, as the API server has it.
+Names are the API's own, in snake case.
+
+Source: apimachinery meta/v1 types.go.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from reconciler.backends.decode.instants import Instant
+
+Name = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Labels = dict[str, str]
+
+
+class Wire(Struct, rename="camel", gc=False):
+    """The base: fields in snake case, on the wire in camel case."""
+
+
+class Owner(Wire):
+    api_version: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
+
+
+class Metadata(Wire):
+    name: Name
+    namespace: str | None = None
+    uid: str | None = None
+    generation: int | None = None
+    creation_timestamp: Instant | None = None
+    deletion_timestamp: Instant | None = None
+    labels: Labels | None = None
+    annotations: Labels | None = None
+    owner_references: list[Owner] | None = None
+
+
+class Object(Wire):
+    """What every object has. `metadata` comes first in every shape below."""
+
+    metadata: Metadata
+
+
+class OwnedScaleFields(Struct, gc=False):
+    replicas: dict[str, Any] | UnsetType = field(default=UNSET, name="f:replicas")
+    suspend: dict[str, Any] | UnsetType = field(default=UNSET, name="f:suspend")
+
+
+class OwnedFields(Struct, gc=False):
+    spec: OwnedScaleFields | None = field(default=None, name="f:spec")
+
+
+class ManagedFields(Wire):
+    manager: str | None = None
+    operation: str | None = None
+    time: Instant | None = None
+    subresource: str | None = None
+    fields_v1: OwnedFields | None = field(default=None, name="fieldsV1")
+
+
+class ScalableMetadata(Metadata):
+    managed_fields: list[ManagedFields] | None = None
+
+
+class CustomManagedFields(Wire):
+    manager: str | None = None
+    operation: str | None = None
+    time: Instant | None = None
+    subresource: str | None = None
+    fields_v1: dict[str, Any] | None = field(default=None, name="fieldsV1")
+
+
+class CustomMetadata(Metadata):
+    managed_fields: list[CustomManagedFields] | None = None
+
+
+def controller_of(metadata: Metadata) -> Owner | None:
+    """Return the owner that controls the object, None where nothing does."""
+    return next((owner for owner in metadata.owner_references or () if owner.controller), None)

@@ -1,0 +1,187 @@
+"""Decoded objects -> the nouns of model.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+from reconciler import model
+from reconciler.backends.base import BUILT_IN_SCALES, SCALED_OBJECT, Resource
+from reconciler.backends.decode import objects, workloads
+from reconciler.backends.decode.instants import datetime_of
+from reconciler.backends.decode.metadata import Metadata, Object, Wire, controller_of
+from reconciler.backends.decode.scalables import workload_of
+from reconciler.backends.decode.shapes import SHAPES
+from reconciler.model import NOTHING, ObjectRef, ScaleKind
+
+T = TypeVar("T")
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+SERVICE_NAME = "kubernetes.io/service-name"
+NEED_PODS = "NeedPods"
+
+_KNOWN_SCALES = {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)}
+
+
+def shape_of(resource: Resource[Any]) -> type[Wire]:
+    """Return the struct that objects of `resource` decode to."""
+    return SHAPES.get((resource.group, resource.kind), workloads.Custom)
+
+
+def noun_of(resource: Resource[T], decoded: Wire, cluster: str, scale: ScaleKind | None = None) -> T:
+    """Return `decoded`, an object of shape `shape_of(resource)`, as the resource's noun.
+
+    `scale` says where a custom resource keeps its replicas; the built-in kinds need none.
+    """
+    metadata: Metadata = cast(Any, decoded).metadata
+    ref = ObjectRef(cluster, metadata.namespace or "", resource.kind, metadata.name, resource.group)
+    if resource.noun is model.Workload:
+        known = scale or _KNOWN_SCALES.get((resource.group, resource.kind))
+        return cast(T, workload_of(ref, decoded, resource.api_version, known))
+    return cast(T, _NOUNS[resource.noun](ref, metadata, decoded))
+
+
+def is_listed(decoded: Wire) -> bool:
+    """Return whether a list of its kind shows this object: of Events only those with reason NeedPods are read."""
+    return not isinstance(decoded, objects.Event) or decoded.reason == NEED_PODS
+
+
+def _service(ref: ObjectRef, metadata: Metadata, decoded: objects.Service) -> model.Service:
+    spec = decoded.spec or objects.ServiceSpec()
+    return model.Service(
+        ref=ref,
+        uid=metadata.uid or "",
+        labels=metadata.labels or NOTHING,
+        annotations=metadata.annotations or NOTHING,
+        selector=spec.selector or NOTHING,
+        type=spec.type or "ClusterIP",
+        created_at=datetime_of(metadata.creation_timestamp),
+        has_annotations=bool(metadata.annotations),
+    )
+
+
+def _endpoints(ref: ObjectRef, metadata: Metadata, _: Object) -> model.Endpoints:
+    return model.Endpoints(ref, metadata.uid or "", metadata.annotations or NOTHING, bool(metadata.annotations))
+
+
+def _endpoint_slice(ref: ObjectRef, metadata: Metadata, decoded: objects.EndpointSlice) -> model.EndpointSlice:
+    targets = [endpoint.target_ref for endpoint in decoded.endpoints or () if endpoint.target_ref is not None]
+    return model.EndpointSlice(
+        ref=ref,
+        service=(metadata.labels or NOTHING).get(SERVICE_NAME, ""),
+        pods=tuple((target.name or "", target.uid or "") for target in targets if target.kind == "Pod"),
+    )
+
+
+def _namespace(ref: ObjectRef, metadata: Metadata, _: Object) -> model.Namespace:
+    return model.Namespace(ref, metadata.uid or "", metadata.labels or NOTHING, metadata.annotations or NOTHING)
+
+
+def _node(ref: ObjectRef, metadata: Metadata, _: Object) -> model.Node:
+    return model.Node(ref, metadata.labels or NOTHING)
+
+
+def _config_map(ref: ObjectRef, metadata: Metadata, decoded: objects.ConfigMap) -> model.ConfigMap:
+    return model.ConfigMap(
+        ref=ref,
+        uid=metadata.uid or "",
+        data=decoded.data or NOTHING,
+        labels=metadata.labels or NOTHING,
+        annotations=metadata.annotations or NOTHING,
+        has_annotations=bool(metadata.annotations),
+    )
+
+
+def _autoscaler(
+    ref: ObjectRef, metadata: Metadata, decoded: objects.HorizontalPodAutoscaler
+) -> model.HorizontalPodAutoscaler:
+    spec = decoded.spec
+    rules = spec.behavior.scale_down if spec.behavior is not None else None
+    return model.HorizontalPodAutoscaler(
+        ref=ref,
+        uid=metadata.uid or "",
+        target=(spec.scale_target_ref.kind or "", spec.scale_target_ref.name),
+        maximum=spec.max_replicas,
+        minimum=spec.min_replicas,
+        annotations=metadata.annotations or NOTHING,
+        scale_down_disabled=rules is not None and rules.select_policy == "Disabled",
+        has_annotations=bool(metadata.annotations),
+    )
+
+
+def _event(ref: ObjectRef, metadata: Metadata, decoded: objects.Event) -> model.Event:
+    times = (
+        decoded.last_timestamp,
+        decoded.deprecated_last_timestamp,
+        decoded.series.last_observed_time if decoded.series is not None else None,
+        decoded.event_time,
+        decoded.first_timestamp,
+        metadata.creation_timestamp,
+    )
+    return model.Event(
+        reason=decoded.reason or "",
+        involved=_reference(decoded.involved_object or decoded.regarding, ref.namespace),
+        related=_reference(decoded.related, ref.namespace),
+        at=datetime_of(max((time for time in times if time is not None), default=None)),
+    )
+
+
+def _reference(found: objects.ObjectReference | None, namespace: str) -> tuple[str, str, str] | None:
+    if found is None or not found.name:
+        return None
+    return (found.kind or "", found.namespace or namespace, found.name)
+
+
+def _pod(ref: ObjectRef, metadata: Metadata, decoded: objects.Pod) -> model.Pod:
+    spec, status = decoded.spec or objects.PodSpec(), decoded.status or objects.PodStatus()
+    conditions = {condition.type: condition for condition in status.conditions or ()}
+    ready, scheduled = conditions.get("Ready"), conditions.get("PodScheduled")
+    is_ready = ready is not None and ready.status == "True"
+    stuck = scheduled is not None and scheduled.status == "False"
+    owner = controller_of(metadata)
+    return model.Pod(
+        name=ref.name,
+        uid=metadata.uid or "",
+        node=spec.node_name or "",
+        phase=status.phase or "",
+        ready=is_ready,
+        ready_since_ns=ready.last_transition_time if is_ready and ready is not None else None,
+        created_ns=metadata.creation_timestamp,
+        restarts=_most_restarts(status.container_statuses),
+        sidecar_restarts=_sidecar_restarts(spec, status),
+        deletion_cost=(metadata.annotations or NOTHING).get(DELETION_COST),
+        terminating=metadata.deletion_timestamp is not None,
+        namespace=ref.namespace,
+        cluster=ref.cluster,
+        labels=metadata.labels or NOTHING,
+        owner_uid=owner.uid or "" if owner is not None else "",
+        owner_kind=owner.kind or "" if owner is not None else "",
+        owner_name=owner.name or "" if owner is not None else "",
+        unscheduled_since_ns=scheduled.last_transition_time if stuck and scheduled is not None else None,
+        unschedulable=stuck,
+        has_annotations=bool(metadata.annotations),
+        has_labels=bool(metadata.labels),
+    )
+
+
+def _sidecar_restarts(spec: objects.PodSpec, status: objects.PodStatus) -> int:
+    """A sidecar is an init container that always restarts. Source: KEP-753."""
+    sidecars = {container.name for container in spec.init_containers or () if container.restart_policy == "Always"}
+    return _most_restarts([one for one in status.init_container_statuses or () if one.name in sidecars])
+
+
+def _most_restarts(statuses: Iterable[objects.ContainerStatus] | None) -> int:
+    return max((one.restart_count or 0 for one in statuses or ()), default=0)
+
+
+_NOUNS: dict[type, Callable[[ObjectRef, Metadata, Any], Any]] = {
+    model.Service: _service,
+    model.Endpoints: _endpoints,
+    model.EndpointSlice: _endpoint_slice,
+    model.Namespace: _namespace,
+    model.Node: _node,
+    model.ConfigMap: _config_map,
+    model.HorizontalPodAutoscaler: _autoscaler,
+    model.Event: _event,
+    model.Pod: _pod,
+}

@@ -1,0 +1,196 @@
+"""Objects with a scale -> `Workload`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from reconciler.backends.decode import workloads
+from reconciler.backends.decode.instants import datetime_of
+from reconciler.backends.decode.metadata import CustomMetadata, Metadata, ScalableMetadata, Wire, controller_of
+from reconciler.backends.decode.shapes import decoded_value
+from reconciler.backends.decode.writers import replicas_writer
+from reconciler.model import (
+    NOTHING,
+    Condition,
+    LabelRequirement,
+    LabelSelector,
+    ObjectRef,
+    OwnerReference,
+    ScaleKind,
+    Workload,
+)
+
+W = TypeVar("W", bound=Wire)
+
+
+def workload_of(ref: ObjectRef, decoded: Any, api_version: str, scale: ScaleKind | None) -> Workload:
+    """Return the decoded object `ref` as a workload; `scale` says where its replicas are, None: nowhere is known."""
+    metadata: ScalableMetadata | CustomMetadata = decoded.metadata
+    path = ("spec", "replicas") if scale is None else scale.replicas_path
+    return Workload(
+        ref=ref,
+        uid=metadata.uid or "",
+        api_version=api_version,
+        labels=metadata.labels or NOTHING,
+        annotations=metadata.annotations or NOTHING,
+        created_at=datetime_of(metadata.creation_timestamp),
+        generation=metadata.generation,
+        owner=_owner(metadata),
+        replicas_writer=replicas_writer(metadata.managed_fields or (), path),
+        replicas_path=path,
+        has_annotations=bool(metadata.annotations),
+        has_labels=bool(metadata.labels),
+        terminating=metadata.deletion_timestamp is not None,
+        **_SPECIFIC[type(decoded)](decoded, scale),
+    )
+
+
+def _template_labels(template: workloads.PodTemplate | None) -> Mapping[str, str]:
+    if template is None or template.metadata is None:
+        return NOTHING
+    return template.metadata.labels or NOTHING
+
+
+def _default_selector(labels: Mapping[str, str]) -> LabelSelector | None:
+    """The old API versions and ReplicationControllers take the template's labels where no selector is given."""
+    return LabelSelector(tuple(sorted(labels.items()))) if labels else None
+
+
+def _status(status: workloads.WorkloadStatus | None) -> dict[str, Any]:
+    if status is None:
+        return {}
+    return {
+        "status_replicas": status.replicas,
+        "ready_replicas": status.ready_replicas,
+        "available_replicas": status.available_replicas,
+        "updated_replicas": status.updated_replicas,
+        "observed_generation": status.observed_generation,
+        "conditions": _conditions(status.conditions),
+    }
+
+
+def _apps(decoded: workloads.AppsWorkload, _: ScaleKind | None) -> dict[str, Any]:
+    spec = decoded.spec or workloads.WorkloadSpec()
+    labels = _template_labels(spec.template)
+    return _status(decoded.status) | {
+        "replicas": spec.replicas,
+        "selector": selector_of(spec.selector) or _default_selector(labels),
+        "template_labels": labels,
+    }
+
+
+def _replica_set(decoded: workloads.ReplicaSet, _: ScaleKind | None) -> dict[str, Any]:
+    spec = decoded.spec or workloads.ReplicaSetSpec()
+    labels = _template_labels(spec.template.read if spec.template is not None else None)
+    return _status(decoded.status) | {
+        "replicas": spec.replicas,
+        "selector": selector_of(spec.selector) or _default_selector(labels),
+        "template_labels": labels,
+        "template": spec.template.raw if spec.template is not None else None,
+    }
+
+
+def _replication_controller(decoded: workloads.ReplicationController, _: ScaleKind | None) -> dict[str, Any]:
+    spec = decoded.spec or workloads.ReplicationControllerSpec()
+    labels = _template_labels(spec.template)
+    return _status(decoded.status) | {
+        "replicas": spec.replicas,
+        "selector": _default_selector(spec.selector or labels),
+        "template_labels": labels,
+    }
+
+
+def _cron_job(decoded: workloads.CronJob, _: ScaleKind | None) -> dict[str, Any]:
+    spec = decoded.spec or workloads.CronJobSpec()
+    job = spec.job_template.spec if spec.job_template is not None else None
+    return {
+        "suspend": bool(spec.suspend),
+        "starting_deadline": spec.starting_deadline_seconds,
+        "template_labels": _template_labels(job.template if job is not None else None),
+    }
+
+
+def _scaled_object(decoded: workloads.ScaledObject, _: ScaleKind | None) -> dict[str, Any]:
+    target = decoded.spec.scale_target_ref
+    return {"scale_target": (target.kind or "Deployment", target.name)}
+
+
+def _custom(decoded: workloads.Custom, scale: ScaleKind | None) -> dict[str, Any]:
+    """What is called as in the built-in kinds is read like there, where it also looks like there."""
+    spec, status = decoded.spec or {}, decoded.status or {}
+    conditions = _if_shaped(workloads.CustomStatus, status)
+    paths = scale or ScaleKind("", "", "", "")
+    return {
+        "replicas": count_at({"spec": spec}, paths.replicas_path),
+        "status_replicas": count_at({"status": status}, paths.status_path),
+        "ready_replicas": count_at(status, ("readyReplicas",)),
+        "available_replicas": count_at(status, ("availableReplicas",)),
+        "updated_replicas": count_at(status, ("updatedReplicas",)),
+        "observed_generation": count_at(status, ("observedGeneration",)),
+        "conditions": _conditions(conditions.conditions if conditions is not None else None),
+        "selector": selector_of(_custom_selector(spec.get("selector"))),
+        "template_labels": _template_labels(_if_shaped(workloads.PodTemplate, spec.get("template"))),
+    }
+
+
+def _custom_selector(value: Any) -> workloads.Selector | None:
+    looks_alike = isinstance(value, dict) and ("matchLabels" in value or "matchExpressions" in value)
+    return _if_shaped(workloads.Selector, value) if looks_alike else None
+
+
+def _if_shaped(shape: type[W], value: Any) -> W | None:
+    try:
+        return decoded_value(shape, value)
+    except msgspec.ValidationError:
+        return None
+
+
+def count_at(value: Any, path: Sequence[str]) -> int | None:
+    """Return the whole number at `path` of `value`, None where there is none.
+
+    Argo Rollouts writes its observedGeneration as a text.
+    """
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _conditions(conditions: Iterable[workloads.StatusCondition] | None) -> tuple[Condition, ...]:
+    return tuple(
+        Condition(one.type, one.status, one.reason or "", one.message or "", datetime_of(one.last_transition_time))
+        for one in conditions or ()
+    )
+
+
+def _owner(metadata: Metadata) -> OwnerReference | None:
+    owner = controller_of(metadata)
+    if owner is None:
+        return None
+    return OwnerReference(owner.api_version or "", owner.kind or "", owner.name or "", owner.uid or "")
+
+
+def selector_of(selector: workloads.Selector | None) -> LabelSelector | None:
+    """Return the label selector in the order of its keys, None where there is none."""
+    if selector is None:
+        return None
+    return LabelSelector(
+        match_labels=tuple(sorted((selector.match_labels or {}).items())),
+        match_expressions=tuple(
+            LabelRequirement(one.key, one.operator, tuple(one.values or ())) for one in selector.match_expressions or ()
+        ),
+    )
+
+
+_SPECIFIC: dict[type[Wire], Callable[[Any, ScaleKind | None], dict[str, Any]]] = {
+    workloads.AppsWorkload: _apps,
+    workloads.ReplicaSet: _replica_set,
+    workloads.ReplicationController: _replication_controller,
+    workloads.CronJob: _cron_job,
+    workloads.ScaledObject: _scaled_object,
+    workloads.Custom: _custom,
+}

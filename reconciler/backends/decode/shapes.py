@@ -1,0 +1,65 @@
+"""Which struct each kind decodes to, from JSON bytes and from values alike."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from reconciler.backends.decode import objects, workloads
+from reconciler.backends.decode.instants import Instant, instant
+from reconciler.backends.decode.metadata import Object, Wire
+
+W = TypeVar("W", bound=msgspec.Struct)
+
+SHAPES: dict[tuple[str, str], type[Wire]] = {
+    ("apps", "Deployment"): workloads.AppsWorkload,
+    ("apps", "StatefulSet"): workloads.AppsWorkload,
+    ("apps", "ReplicaSet"): workloads.ReplicaSet,
+    ("", "ReplicationController"): workloads.ReplicationController,
+    ("batch", "CronJob"): workloads.CronJob,
+    ("keda.sh", "ScaledObject"): workloads.ScaledObject,
+    ("autoscaling", "HorizontalPodAutoscaler"): objects.HorizontalPodAutoscaler,
+    ("", "Service"): objects.Service,
+    ("", "Endpoints"): Object,
+    ("discovery.k8s.io", "EndpointSlice"): objects.EndpointSlice,
+    ("", "Namespace"): Object,
+    ("", "Node"): Object,
+    ("", "Event"): objects.Event,
+    ("", "ConfigMap"): objects.ConfigMap,
+    ("", "Secret"): objects.Secret,
+    ("", "Pod"): objects.Pod,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): objects.CustomResourceDefinition,
+}
+"""(group, kind) -> the shape of those objects. Kinds with a scale that are not here are `workloads.Custom`."""
+
+
+def read_custom(kind: type, value: Any) -> Any:
+    """Return `value` as the custom type `kind`; msgspec calls this for types it does not know.
+
+    Raises:
+        ValueError, msgspec.ValidationError: it is none.
+    """
+    if kind is Instant and isinstance(value, str):
+        return instant(value)
+    if kind is workloads.WholeTemplate and isinstance(value, dict):
+        return workloads.WholeTemplate(value, decoded_value(workloads.PodTemplate, value))
+    raise ValueError(f"no {kind.__name__}")
+
+
+def decoded_value(shape: type[W], value: Any) -> W:
+    """Return parsed JSON or YAML as `shape`.
+
+    Raises:
+        msgspec.ValidationError: it is not of that shape.
+    """
+    return msgspec.convert(value, shape, dec_hook=read_custom)
+
+
+def decoded_json(shape: type[W], data: bytes | msgspec.Raw) -> W:
+    """Return JSON bytes as `shape`.
+
+    Raises:
+        msgspec.DecodeError: they are not JSON, or not of that shape (msgspec.ValidationError).
+    """
+    return msgspec.json.decode(data, type=shape, dec_hook=read_custom)
