@@ -1,0 +1,86 @@
+"""The command line, called in this process, on a folder with policies and a snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from reconciler.cli.main import run
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one call ended with."""
+
+    code: int
+    out: str
+    err: str
+
+
+@contextlib.contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    """Be in `folder`, so that paths in messages are those a person would type."""
+    former = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(former)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder with `policies/` and `snapshot/`."""
+
+    path: Path
+
+    @classmethod
+    def copied(cls, example: Path, target: Path) -> Folder:
+        shutil.copytree(example, target, dirs_exist_ok=True)
+        return cls(target)
+
+    def call(self, *arguments: str) -> Said:
+        """Call the command line there."""
+        out, err = io.StringIO(), io.StringIO()
+        with inside(self.path), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run(arguments)
+        return Said(code, out.getvalue(), err.getvalue())
+
+    def plan(self, now: str, *more: str) -> Said:
+        return self.call("plan", "policies", "--snapshot", "snapshot", "--now", now, *more)
+
+    def apply(self, now: str, *more: str) -> Said:
+        return self.call(
+            "apply", "policies", "--snapshot", "snapshot", "--now", now, "--auto-approve", "--quiet", *more
+        )
+
+    def write(self, file: str, text: str) -> None:
+        path = self.path / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def objects(self) -> dict[tuple[str, str, str, str], Any]:
+        """Return every object of the snapshot by (cluster, namespace, kind, name), Events aside."""
+        found = {}
+        for file in sorted((self.path / "snapshot").rglob("*.yaml")):
+            if file.name == "metrics.yaml" or file.name.startswith("."):
+                continue
+            for document in yaml.safe_load_all(file.read_text()):
+                for one in document.get("items", [document]) if document else ():
+                    metadata = one["metadata"]
+                    cluster = file.relative_to(self.path / "snapshot").parts[0]
+                    if one["kind"] != "Event":
+                        key = (cluster, metadata.get("namespace", ""), one["kind"], metadata["name"])
+                        found[key] = one
+        return found
+
+    def replicas(self, cluster: str, namespace: str, kind: str, name: str) -> int:
+        return int(self.objects()[cluster, namespace, kind, name]["spec"]["replicas"])

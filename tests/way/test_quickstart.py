@@ -1,0 +1,97 @@
+"""The quickstart, whole: plan, apply, plan again; the same bytes twice; stopped after every action."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reconciler.apply import run as apply_run
+from tests.way.calls import Folder
+
+NOW = "2026-11-20T22:00:00Z"
+
+
+@pytest.fixture
+def quickstart(repository, tmp_path):
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def test_validate(quickstart):
+    said = quickstart.call("validate", "policies")
+    assert (said.code, said.out) == (
+        0,
+        "policies: valid, 1 Fleet, 2 IdlingPolicy, 1 Calendar, 2 FederatedReplicaSet, 1 DownscalePolicy\n",
+    )
+
+
+def test_after_apply_a_second_plan_is_empty_and_a_second_apply_changes_no_byte(quickstart):
+    assert quickstart.plan(NOW, "--detailed-exitcode").code == 2
+    assert quickstart.apply(NOW).code == 0
+    assert quickstart.plan(NOW, "--detailed-exitcode").code == 0
+    files = {path: path.read_bytes() for path in sorted(quickstart.path.rglob("*")) if path.is_file()}
+    assert quickstart.apply(NOW).code == 0
+    assert {path: path.read_bytes() for path in sorted(quickstart.path.rglob("*")) if path.is_file()} == files
+
+
+@pytest.mark.parametrize("form", ["text", "json", "yaml", "markdown", "html"])
+def test_the_same_inputs_and_the_same_now_give_the_same_bytes(quickstart, form):
+    first = quickstart.plan(NOW, "-o", form)
+    assert first.out == quickstart.plan(NOW, "-o", form).out
+    assert len(first.out) > 500
+
+
+def final_state(folder):
+    """What counts at the end: every object, without what tells of the run that wrote it."""
+    objects = json.loads(json.dumps([[list(key), value] for key, value in sorted(folder.objects().items())]))
+    for _, value in objects:
+        annotations = value["metadata"].get("annotations", {})
+        if "reconciler/cause" in annotations:
+            cause = json.loads(annotations["reconciler/cause"])
+            annotations["reconciler/cause"] = {key: cause[key] for key in cause if key != "run"}
+    return objects
+
+
+def actions_of(folder):
+    return json.loads(folder.plan(NOW, "-o", "json").out)["actions"]
+
+
+def test_stopped_after_each_action_the_next_run_ends_in_the_same_state(repository, tmp_path, monkeypatch):
+    whole = Folder.copied(repository / "examples" / "quickstart", tmp_path / "whole")
+    count = len(actions_of(whole))
+    whole.apply(NOW)
+    expected = final_state(whole)
+    original = apply_run._carry_out
+
+    for stop_after in range(count):
+        folder = Folder.copied(repository / "examples" / "quickstart", tmp_path / f"stopped-{stop_after}")
+        done = 0
+
+        def carry_out(action, applying, stop_after=stop_after):
+            nonlocal done
+            if done == stop_after:
+                raise KeyboardInterrupt
+            done += 1
+            return original(action, applying)
+
+        monkeypatch.setattr(apply_run, "_carry_out", carry_out)
+        assert folder.apply(NOW).code == 130
+        monkeypatch.setattr(apply_run, "_carry_out", original)
+        assert folder.apply(NOW).code == 0, f"after {stop_after} actions"
+        assert final_state(folder) == expected, f"after {stop_after} actions"
+
+
+def test_apply_of_one_policy_touches_no_object_of_another(quickstart):
+    policies = {action["cause"]["policy"] for action in actions_of(quickstart)}
+    assert len(policies) >= 4
+    before = quickstart.objects()
+    others = {
+        (a["cluster"], a["object"]["namespace"], a["object"]["kind"], a["object"]["name"])
+        for a in actions_of(quickstart)
+        if a["cause"]["policy"] != "idle-dev"
+    }
+    assert quickstart.apply(NOW, "--policy", "idle-dev").code == 0
+    after = quickstart.objects()
+    changed = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+    assert changed
+    assert not changed & others
