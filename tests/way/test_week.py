@@ -1,0 +1,225 @@
+"""A week of a development cluster, run after run: dark when it should be, awake with exactly what it had."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tests.way.calls import Folder
+
+PARIS = ZoneInfo("Europe/Paris")
+FLEET = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: week}
+spec:
+  home: dev
+  clusters: [{name: dev}]
+  limits:
+    idledWorkloads: {share: 100%, atLeast: 10}
+    removedReplicas: {share: 100%, atLeast: 10}
+"""
+IDLING = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {{name: {name}}}
+spec:
+  selector:
+    namespaces: {{include: ["{namespace}"]}}
+    services: {{}}
+    workloads: {{kinds: [StatefulSet, CronJob]}}
+  idleWhen:
+    - schedule:
+        timeZone: Europe/Paris
+        windows: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
+"""
+SERVICE = """\
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}, namespace: {namespace}}}
+spec: {{selector: {{app: {name}}}, ports: [{{port: 80}}]}}
+---
+"""
+WORKLOAD = """\
+apiVersion: apps/v1
+kind: {kind}
+metadata: {{name: {name}, namespace: {namespace}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec: {{containers: [{{name: {name}, image: "registry.example/{name}:1"}}]}}
+---
+"""
+CRON_JOB = """\
+apiVersion: batch/v1
+kind: CronJob
+metadata: {{name: nightly, namespace: {namespace}}}
+spec:
+  schedule: "0 2 * * *"
+  startingDeadlineSeconds: 60
+  jobTemplate: {{spec: {{template: {{spec: {{restartPolicy: Never, containers: [{{name: job, image: j}}]}}}}}}}}
+"""
+REPLICAS = {"web": 3, "api": 7, "db": 2}
+
+
+def manifests(namespace: str) -> str:
+    parts = {"namespace": namespace}
+    return (
+        SERVICE.format(name="web", **parts)
+        + SERVICE.format(name="api", **parts)
+        + WORKLOAD.format(kind="Deployment", name="web", replicas=3, **parts)
+        + WORKLOAD.format(kind="Deployment", name="api", replicas=7, **parts)
+        + WORKLOAD.format(kind="StatefulSet", name="db", replicas=2, **parts)
+        + CRON_JOB.format(**parts)
+    )
+
+
+@pytest.fixture
+def week(tmp_path: Path) -> Folder:
+    """One development namespace under one policy."""
+    folder = Folder(tmp_path)
+    folder.write("policies/fleet.yaml", FLEET)
+    folder.write("policies/dev.yaml", IDLING.format(name="idle-dev", namespace="dev-1"))
+    folder.write("snapshot/dev/dev-1.yaml", manifests("dev-1"))
+    return folder
+
+
+def at(text: str) -> datetime:
+    """Return the wall-clock time `text` in Paris."""
+    return datetime.fromisoformat(text).replace(tzinfo=PARIS)
+
+
+def rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def run(folder: Folder, moment: datetime, *flags: str, code: int = 0) -> None:
+    said = folder.apply(rfc3339(moment), *flags)
+    assert said.code == code, f"{moment}: {said.out}{said.err}"
+
+
+def state(folder: Folder, namespace: str = "dev-1") -> str:
+    """Return "awake" (exactly as it was), "dark" (all at zero, suspended), or what stands there."""
+    objects = folder.objects()
+    kinds = {"web": "Deployment", "api": "Deployment", "db": "StatefulSet"}
+    numbers = {name: objects["dev", namespace, kind, name]["spec"]["replicas"] for name, kind in kinds.items()}
+    suspended = objects["dev", namespace, "CronJob", "nightly"]["spec"].get("suspend", False)
+    if numbers == REPLICAS and not suspended:
+        return "awake"
+    if set(numbers.values()) == {0} and suspended:
+        return "dark"
+    return f"{numbers}, suspended {suspended}"
+
+
+def leftovers(folder: Folder) -> list[str]:
+    """Return our idling marks that are still on anything."""
+    return [
+        f"{key}: {annotation}"
+        for key, one in folder.objects().items()
+        for annotation in one["metadata"].get("annotations", {})
+        if annotation.startswith(("idling.", "scale.")) or annotation in ("reconciler/owner", "reconciler/wake-due")
+    ]
+
+
+def test_every_hour_of_a_week(week):
+    start = at("2026-11-16T00:00")
+    for hour in range(7 * 24 + 8):
+        moment = (start.astimezone(UTC) + timedelta(hours=hour)).astimezone(PARIS)
+        run(week, moment)
+        weekend = moment.weekday() >= 5
+        dark = weekend or moment.hour >= 20 or moment.hour < 7
+        if moment.weekday() == 0 and hour < 24 and moment.hour < 7:
+            dark = True
+        assert state(week) == ("dark" if dark else "awake"), str(moment)
+        if not dark:
+            assert leftovers(week) == [], str(moment)
+
+
+@pytest.mark.parametrize(
+    ("friday", "still_dark", "awake"),
+    [
+        pytest.param("2026-10-23T20:00", "2026-10-26T05:59:00+00:00", "2026-10-26T06:00:00+00:00", id="autumn"),
+        pytest.param("2027-03-26T20:00", "2027-03-29T04:59:00+00:00", "2027-03-29T05:00:00+00:00", id="spring"),
+    ],
+)
+def test_a_weekend_with_a_daylight_saving_change_ends_at_seven_on_the_wall(week, friday, still_dark, awake):
+    run(week, at(friday) - timedelta(minutes=1))
+    assert state(week) == "awake"
+    run(week, at(friday))
+    assert state(week) == "dark"
+    run(week, datetime.fromisoformat(still_dark))
+    assert state(week) == "dark"
+    run(week, datetime.fromisoformat(awake))
+    assert state(week) == "awake"
+    assert leftovers(week) == []
+
+
+def scale(folder: Folder, name: str, replicas: int, namespace: str = "dev-1") -> None:
+    """Scale by hand, as `kubectl scale` does."""
+    file = folder.path / "snapshot" / "dev" / f"{namespace}.yaml"
+    documents = file.read_text().split("\n---\n")
+    for position, document in enumerate(documents):
+        if re.search(rf"^  name: {name}$|name: {name},", document, re.M) and "kind: Deployment" in document:
+            documents[position] = re.sub(r"^  replicas: \d+$", f"  replicas: {replicas}", document, flags=re.M)
+    file.write_text("\n---\n".join(documents))
+
+
+def test_a_wake_by_hand_at_23_holds_until_the_window_ends_and_counts_no_longer_the_next_evening(week):
+    run(week, at("2026-11-17T20:00"))
+    assert state(week) == "dark"
+    scale(week, "api", 7)
+    for moment in ("23:00", "23:30"):
+        run(week, at(f"2026-11-17T{moment}"))
+    for hour in range(7):
+        run(week, at(f"2026-11-18T{hour:02}:15"))
+        assert week.replicas("dev", "dev-1", "Deployment", "api") == 7
+        assert week.replicas("dev", "dev-1", "Deployment", "web") == 0
+    run(week, at("2026-11-18T07:00"))
+    assert state(week) == "awake"
+    run(week, at("2026-11-18T20:00"))
+    assert state(week) == "dark"
+
+
+def test_when_the_policy_is_deleted_everything_is_up_again(week):
+    week.write("policies/other.yaml", IDLING.format(name="idle-other", namespace="qa-*"))
+    run(week, at("2026-11-17T20:00"))
+    assert state(week) == "dark"
+    (week.path / "policies" / "dev.yaml").unlink()
+    run(week, at("2026-11-17T22:00"))
+    assert state(week) == "awake"
+    assert leftovers(week) == []
+
+
+def test_a_lost_folder_wakes_nobody_in_the_night_and_everybody_in_the_morning(week):
+    for number in range(2, 6):
+        week.write(f"policies/lost/dev-{number}.yaml", IDLING.format(name=f"idle-{number}", namespace=f"dev-{number}"))
+        week.write(f"snapshot/dev/dev-{number}.yaml", manifests(f"dev-{number}"))
+    spaces = [f"dev-{number}" for number in range(1, 6)]
+    run(week, at("2026-11-17T20:00"))
+    assert [state(week, space) for space in spaces] == ["dark"] * 5
+    for number in range(2, 6):
+        (week.path / "policies" / "lost" / f"dev-{number}.yaml").unlink()
+    run(week, at("2026-11-17T23:00"), code=4)
+    assert [state(week, space) for space in spaces] == ["dark"] * 5
+    said = week.apply(rfc3339(at("2026-11-18T07:00")))
+    assert said.code in (0, 4)
+    assert [state(week, space) for space in spaces] == ["awake"] * 5
+
+
+def test_a_typo_on_monday_at_ten_to_seven_does_not_keep_the_morning_dark(week):
+    run(week, at("2026-11-20T20:00"))
+    assert state(week) == "dark"
+    file = week.path / "policies" / "dev.yaml"
+    file.write_text(file.read_text().replace("idleWhen", "idelWhen"))
+    run(week, at("2026-11-23T06:50"), code=3)
+    assert state(week) == "dark"
+    said = week.apply(rfc3339(at("2026-11-23T07:00")))
+    assert said.code == 3
+    assert 'policies/dev.yaml:8:3: spec.idelWhen: unknown field, did you mean "idleWhen"?' in said.err
+    assert state(week) == "awake"
