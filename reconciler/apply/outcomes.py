@@ -26,6 +26,7 @@ class Outcome:
     hit: int = 0  # downscale: victims that went
     missed: int = 0  # victims still there
     substituted: int = 0  # pods that went instead
+    locked: bool = False  # skipped because another run holds the lock of a cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,98 @@
+"""Builders of decisions and plans; what a test does not care about is filled in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reconciler.decide.types import Cause, Decision, FieldChange, Phase, Verb, replicas_change
+from reconciler.model import ObjectRef
+from reconciler.plan.actions import LimitUse, Plan
+from reconciler.plan.plan import in_order, number
+from tests.builders import NOW, a_ref
+
+IDLE_DEV = Cause("idle-dev", "policies/dev.yaml:4", "0 requests in 30m", {"requests": 0, "window": "30m"})
+PLACE_WEB = Cause("web", "policies/shop.yaml:9", "weight 1 of 4, max 2")
+
+
+def a_decision(
+    verb: Verb, phase: Phase, ref: ObjectRef, cause: Cause, changes: tuple[FieldChange, ...] = (), **fields: Any
+) -> Decision:
+    defaults: dict[str, Any] = {
+        "key": f"{verb}/{ref}",
+        "job": "idling",
+        "api_version": f"{ref.group}/v1" if ref.group else "v1",
+        "uid": f"uid-{ref.cluster}-{ref.namespace}-{ref.kind}-{ref.name}",
+        "group": f"idling/{ref}",
+    }
+    return Decision(verb=verb, phase=phase, ref=ref, cause=cause, changes=changes, **(defaults | fields))
+
+
+def an_idle(
+    name: str = "api", *, replicas: int = 3, floor: int = 0, cause: Cause = IDLE_DEV, **fields: Any
+) -> Decision:
+    ref = fields.pop("ref", None) or a_ref(name, cluster="eu-west", namespace="dev-a")
+    record = FieldChange(("metadata", "annotations", "idling.kubernetes.io/previous-scale"), None, str(replicas))
+    defaults: dict[str, Any] = {
+        "replicas_before": replicas,
+        "replicas_after": floor,
+        "idles": True,
+        "event": "Idled",
+        "group": f"idling/{ref.cluster}/{ref.namespace}/Service/{ref.name}",
+    }
+    changes = (record, replicas_change(replicas, floor))
+    return a_decision(Verb.IDLE, Phase.DECREASE, ref, cause, changes, **(defaults | fields))
+
+
+def a_wake(name: str = "api", *, replicas: int = 3, cause: Cause = IDLE_DEV, **fields: Any) -> Decision:
+    ref = fields.pop("ref", None) or a_ref(name, cluster="eu-west", namespace="dev-a")
+    defaults: dict[str, Any] = {"replicas_before": 0, "replicas_after": replicas, "event": "Woken"}
+    changes = (replicas_change(0, replicas),)
+    return a_decision(Verb.WAKE, Phase.WAKE, ref, cause, changes, **(defaults | fields))
+
+
+def a_mark(name: str = "api", **fields: Any) -> Decision:
+    ref = fields.pop("ref", None) or a_ref(name, cluster="eu-west", namespace="dev-a", kind="Service")
+    at = FieldChange(("metadata", "annotations", "idling.kubernetes.io/idled-at"), None, "2026-11-20T15:41:23Z")
+    defaults: dict[str, Any] = {"group": f"idling/{ref.cluster}/{ref.namespace}/Service/{ref.name}"}
+    return a_decision(Verb.MARK, Phase.DECREASE, ref, IDLE_DEV, (at,), **(defaults | fields))
+
+
+def a_scale(before: int, after: int, name: str = "web", *, cluster: str = "eu-west", **fields: Any) -> Decision:
+    ref = fields.pop("ref", None) or a_ref(name, cluster=cluster)
+    phase = Phase.DECREASE if after < before else Phase.INCREASE
+    defaults: dict[str, Any] = {
+        "job": "placement",
+        "replicas_before": before,
+        "replicas_after": after,
+        "group": f"placement/{ref.namespace}/{ref.name}",
+    }
+    cause = fields.pop("cause", PLACE_WEB)
+    return a_decision(Verb.SCALE, phase, ref, cause, (replicas_change(before, after),), **(defaults | fields))
+
+
+def a_create(replicas: int = 2, name: str = "web", *, cluster: str = "ap-south", **fields: Any) -> Decision:
+    ref = a_ref(name, cluster=cluster, kind="ReplicaSet")
+    defaults: dict[str, Any] = {
+        "job": "placement",
+        "uid": None,
+        "manifest": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}},
+        "replicas_after": replicas,
+        "group": f"placement/{ref.namespace}/{ref.name}",
+    }
+    return a_decision(Verb.CREATE, Phase.INCREASE, ref, PLACE_WEB, (), **(defaults | fields))
+
+
+def a_plan(*decisions: Decision, **fields: Any) -> Plan:
+    """A plan over `decisions`, put in order; its clusters are those of the decisions."""
+    clusters = sorted({decision.ref.cluster for decision in decisions} | {"eu-west"})
+    defaults: dict[str, Any] = {
+        "made_at": NOW,
+        "run": "0123456789ab",
+        "fleet": "production",
+        "policy_digest": "aa" * 32,
+        "input_digest": "bb" * 32,
+        "clusters": {name: f"identity-{name}" for name in clusters},
+        "actions": number(in_order(decisions)),
+        "limits": (LimitUse("fleet", "workloads", 1, 45, 180), LimitUse("fleet", "replicas", 7, 300, 1200)),
+    }
+    return Plan(**(defaults | fields))

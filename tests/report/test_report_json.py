@@ -1,0 +1,107 @@
+"""The report of an apply as JSON, and the schemas of plan and report."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.apply.outcomes import Outcome, Status
+from reconciler.errors import PlanFileError
+from reconciler.plan.serialise import plan_to_dict
+from reconciler.report.json import render_json, report_to_dict
+from reconciler.report.saved import plan_and_outcomes
+from reconciler.report.schemas import plan_schema, report_schema
+from tests.report.plans import a_create, a_plan, a_scale, an_idle
+from tests.report.strategies import outcomes_of, plans
+from tests.report.validators import schema_file, validator_of
+
+
+@given(st.data(), plans())
+@settings(max_examples=100, deadline=None)
+def test_a_report_read_back_is_the_report_that_was_written(data, plan):
+    outcomes = data.draw(outcomes_of(plan))
+    document = json.loads(render_json(plan, outcomes))
+    validator_of("report.schema.json").validate(document)
+    assert plan_and_outcomes(document, where="report.json") == (plan, outcomes)
+
+
+@given(plans())
+@settings(max_examples=20, deadline=None)
+def test_a_plan_has_no_outcomes(plan):
+    assert plan_and_outcomes(json.loads(render_json(plan)), where="plan.json") == (plan, None)
+
+
+def test_totals_count_what_was_applied():
+    plan = a_plan(a_create(4), an_idle(replicas=3), a_scale(6, 2), a_scale(9, 1, "db"))
+    ids = {action.ref.name: action.id for action in plan.actions if action.verb != "create"}
+    outcomes = (
+        Outcome(ids["api"], Status.APPLIED),
+        Outcome(ids["web"], Status.STALE, "replicas are 5, expected 6"),
+        Outcome(ids["db"], Status.FAILED, "denied"),
+    )
+    counts = report_to_dict(plan, outcomes)["counts"]
+    assert counts == {
+        "applied": 1,
+        "stale": 1,
+        "failed": 1,
+        "skipped": 0,
+        "postponed": 0,
+        "notChosen": 1,
+        "replicasFewer": 3,
+        "replicasMore": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param({"outcomes": [{"action": 7}]}, "`$.outcomes[0]`", id="fields are missing"),
+        pytest.param({"schemaVersion": "v0"}, '$.schemaVersion is "v0"', id="another version"),
+        pytest.param({"plan": {}}, "`$.plan`", id="no plan inside"),
+        pytest.param(
+            {
+                "outcomes": [
+                    {
+                        "action": 7,
+                        "status": "applied",
+                        "message": "",
+                        "hit": 0,
+                        "missed": 0,
+                        "substituted": 0,
+                        "locked": False,
+                    }
+                ]
+            },
+            "$.outcomes[0].action is 7, expected the id of a planned change",
+            id="an outcome of nothing",
+        ),
+    ],
+)
+def test_what_is_no_report_is_refused(change, message):
+    document = report_to_dict(a_plan(an_idle()), ()) | change
+    with pytest.raises(PlanFileError) as error:
+        plan_and_outcomes(document, where="report.json")
+    assert str(error.value).startswith("report.json: ")
+    assert message in str(error.value)
+
+
+def test_what_is_neither_plan_nor_report_is_refused():
+    with pytest.raises(PlanFileError, match='kind is "Pod"'):
+        plan_and_outcomes(plan_to_dict(a_plan()) | {"kind": "Pod"}, where="x.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"), [("plan.schema.json", plan_schema()), ("report.schema.json", report_schema())]
+)
+def test_schemas_are_closed_and_describe_every_field(name, schema):
+    assert json.loads(schema_file(name)) == schema, "run: python -m tests.report.write_schemas"
+    objects = {title: found for title, found in schema["$defs"].items() if "properties" in found}
+    for title, definition in {"the document": schema, **objects}.items():
+        fields = definition["properties"]
+        assert definition["description"], title
+        assert all(field["description"] for field in fields.values()), title
+        assert definition["additionalProperties"] is False, title
+        assert sorted(definition["required"]) == sorted(fields), title

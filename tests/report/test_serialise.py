@@ -1,0 +1,206 @@
+"""Plans as JSON: nothing is lost, nothing malformed gets in, the same plan gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.decide.types import Cause, DownscaleSettings, FieldChange
+from reconciler.errors import ExitCode, PlanFileError
+from reconciler.model import PickerHeader, PodPicker
+from reconciler.plan.json_values import json_value
+from reconciler.plan.serialise import plan_from_dict, plan_to_dict, plan_to_json
+from reconciler.report.schemas import plan_schema
+from tests.report.plans import PLACE_WEB, a_create, a_mark, a_plan, a_scale, an_idle
+from tests.report.strategies import json_values, plans
+from tests.report.validators import schema_file, validator_of
+
+
+@given(plans())
+@settings(max_examples=150, deadline=None)
+def test_a_plan_read_back_is_the_plan_that_was_written(plan):
+    assert plan_from_dict(json.loads(plan_to_json(plan))) == plan
+
+
+@given(plans())
+@settings(max_examples=60, deadline=None)
+def test_every_plan_is_what_the_schema_says(plan):
+    validator_of("plan.schema.json").validate(json.loads(plan_to_json(plan)))
+
+
+def test_the_schema_file_is_what_the_documents_say():
+    assert json.loads(schema_file("plan.schema.json")) == plan_schema(), "run: python -m tests.report.write_schemas"
+
+
+def test_the_keys_are_in_a_fixed_order_and_the_file_ends_with_a_newline():
+    text = plan_to_json(a_plan(an_idle()))
+    assert text.startswith(
+        '{\n  "schemaVersion": "reconciler/v1alpha1",\n  "kind": "Plan",\n  "madeAt": "2026-11-20T15:41:23Z",'
+    )
+    assert text.endswith("}\n")
+
+
+def test_mappings_in_another_order_give_the_same_bytes():
+    one = a_plan(an_idle(cause=Cause("p", "f:1", "w", {"a": 1, "b": {"c": 2, "d": 3}})), unknown={"x": "1", "y": "2"})
+    other = a_plan(an_idle(cause=Cause("p", "f:1", "w", {"b": {"d": 3, "c": 2}, "a": 1})), unknown={"y": "2", "x": "1"})
+    assert plan_to_json(one) == plan_to_json(other)
+
+
+def test_a_time_in_another_zone_is_written_in_utc():
+    made_at = datetime(2026, 11, 20, 17, 0, tzinfo=timezone(timedelta(hours=2)))
+    assert plan_to_dict(a_plan(made_at=made_at))["madeAt"] == "2026-11-20T15:00:00Z"
+
+
+def test_counts():
+    plan = a_plan(an_idle(replicas=3), a_mark(), a_scale(6, 2), a_scale(2, 5, "db"), a_create(4), dropped=2)
+    counts = {name: value for name, value in plan_to_dict(plan)["counts"].items() if value}
+    assert counts == {
+        "toIdle": 1,
+        "toScaleUp": 1,
+        "toScaleDown": 1,
+        "toCreate": 1,
+        "notes": 1,
+        "dropped": 2,
+        "replicasFewer": 7,
+        "replicasMore": 7,
+    }
+
+
+def test_a_field_that_is_changed_and_tested_keeps_its_change():
+    path = ("spec", "replicas")
+    changes = (FieldChange(path, 3, 0), FieldChange(path, 3, 3))
+    change = plan_to_dict(a_plan(replace(an_idle(), changes=changes)))["actions"][0]
+    assert (change["before"], change["after"]) == ({"/spec/replicas": 3}, {"/spec/replicas": 0})
+
+
+def test_secrets_are_references():
+    header = PickerHeader("authentication", secret=("my-secret", "token"))
+    settings = DownscaleSettings("workers", "podPicker", PodPicker("picker.svc", headers=(header,)))
+    change = plan_to_dict(a_plan(a_scale(6, 2, downscale=settings)))["actions"][0]
+    assert change["downscale"]["picker"]["headers"] == [
+        {"name": "authentication", "value": None, "secret": {"name": "my-secret", "key": "token"}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param(math.nan, "NaN", id="no number"),
+        pytest.param(math.inf, "+Inf", id="infinite"),
+        pytest.param(-math.inf, "-Inf", id="negative infinite"),
+        pytest.param(timedelta(minutes=30), 1800.0, id="duration"),
+        pytest.param(datetime(2026, 11, 20, tzinfo=UTC), "2026-11-20T00:00:00Z", id="time"),
+        pytest.param((1, (2.5, None)), [1, [2.5, None]], id="tuples"),
+        pytest.param(frozenset({"b", "a"}), ["a", "b"], id="set"),
+        pytest.param({"b": True, "a": {2: "x"}}, {"a": {"2": "x"}, "b": True}, id="mapping"),
+        pytest.param(ExitCode.PARTIAL, 6, id="number with a name"),
+        pytest.param(a_scale(1, 2).ref, "eu-west/shop/Deployment/web", id="anything else is its text"),
+    ],
+)
+def test_json_value(value, expected):
+    found = json_value(value)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@given(json_values)
+def test_json_values_stay_what_they_are(value):
+    assert json_value(value) == value
+
+
+def _broken(*path, value):
+    """The document of a plan with the value at `path` replaced; `...` takes it out."""
+    document = plan_to_dict(a_plan(a_scale(6, 2), an_idle(), a_mark()))
+    inside = document
+    for key in path[:-1]:
+        inside = inside[key]
+    if value is ...:
+        del inside[path[-1]]
+    else:
+        inside[path[-1]] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        pytest.param([], "$ is a list, expected a JSON object with a plan", id="no object"),
+        pytest.param(None, "$ is absent, expected a JSON object with a plan", id="null"),
+        pytest.param({}, '$.schemaVersion is absent, expected "reconciler/v1alpha1"', id="empty"),
+        pytest.param(
+            _broken("schemaVersion", value="reconciler/v2"),
+            '$.schemaVersion is "reconciler/v2", expected "reconciler/v1alpha1"',
+            id="another version",
+        ),
+        pytest.param(_broken("kind", value="Report"), '$.kind is "Report", expected "Plan"', id="a report"),
+        pytest.param(_broken("run", value=...), "missing required field `run`", id="a field is missing"),
+        pytest.param(_broken("colour", value="red"), "unknown field `colour`", id="an unknown field"),
+        pytest.param(_broken("madeAt", value="2026-11-20T15:41:23"), "`$.madeAt`", id="a time without zone"),
+        pytest.param(_broken("madeAt", value=3), "`$.madeAt`", id="no time"),
+        pytest.param(_broken("actions", 1, "id", value="2"), "`$.actions[1].id`", id="no number"),
+        pytest.param(_broken("actions", 0, "verb", value="explode"), "`$.actions[0].verb`", id="an unknown verb"),
+        pytest.param(
+            _broken("actions", 0, "replicas", "after", value=-1),
+            "`$.actions[0].replicas.after`",
+            id="negative replicas",
+        ),
+        pytest.param(_broken("actions", 1, "id", value=1), "$.actions[1] has the id or key", id="an id twice"),
+        pytest.param(_broken("actions", 0, "needs", value=[3]), "$.actions[0].needs is [3]", id="needs a later one"),
+        pytest.param(_broken("actions", 2, "needs", value=[1]), "$.actions[2].needs is [1]", id="needs another group"),
+        pytest.param(
+            _broken("actions", 0, "waitReady", value=[9]), "$.actions[0].waitReady is [9]", id="waits for none"
+        ),
+        pytest.param(
+            _broken("actions", 0, "after", value={}), "$.actions[0].after has other fields", id="before without after"
+        ),
+        pytest.param(
+            {**_broken("run", value="x"), "clusters": {}}, '$.actions[0].cluster is "eu-west"', id="an unknown cluster"
+        ),
+        pytest.param(
+            _broken("actions", 0, "verb", value="create"), "$.actions[0].manifest is null", id="creates nothing"
+        ),
+    ],
+)
+def test_what_is_no_plan_is_refused(document, message):
+    with pytest.raises(PlanFileError) as error:
+        plan_from_dict(document, where="plan.json")
+    assert str(error.value).startswith("plan.json: ")
+    assert message in str(error.value)
+    assert error.value.exit_code is ExitCode.PLAN_REFUSED
+
+
+def test_a_field_that_is_no_pointer_is_refused():
+    document = _broken("actions", 0, "before", value={"spec": 1})
+    document["actions"][0]["after"] = {"spec": 2}
+    with pytest.raises(PlanFileError, match=r'\$\.actions\[0\]\.before has the field "spec", expected a JSON pointer'):
+        plan_from_dict(document)
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_whatever_is_put_anywhere_gives_a_plan_or_a_refusal(data):
+    """One value of a good document is replaced by another: it is read, or refused in one line."""
+    document = plan_to_dict(a_plan(a_scale(6, 2), a_create(), an_idle(cause=PLACE_WEB)))
+    inside, path = document, []
+    while isinstance(inside, dict | list) and inside and (not path or data.draw(st.booleans())):
+        path.append(data.draw(st.sampled_from(sorted(inside) if isinstance(inside, dict) else range(len(inside)))))
+        inside = inside[path[-1]]
+    target = document
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = data.draw(json_values)
+    assert "\n" not in _refusal(document)
+
+
+def _refusal(document):
+    try:
+        plan_from_dict(document)
+    except PlanFileError as error:
+        return str(error)
+    return ""
