@@ -1,0 +1,151 @@
+"""`rounding: fair`: one seat after the other to the highest weight / (2n + 1), without counting every seat.
+
+The seats whose average is at least some value are, for every value, a start of the sequence in which seats are given.
+So a value near the last one is computed, its seats are counted, and the few that are too many or missing are settled
+one by one: about one for each cluster at most, however many replicas there are. All numbers are whole, so nothing is
+lost with large weights.
+
+Source: the method of Sainte-Laguë (Webster).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The clusters that share, in the order that settles ties: weight, seats taken already, and seats at most."""
+
+    weights: Sequence[int]
+    taken: Sequence[int]
+    limits: Sequence[int]
+
+
+def fair_seats(claims: Claims, seats: int) -> list[int]:
+    """Return for each cluster the seats it has once `seats` more are given out, never above its limit.
+
+    A cluster without weight gets none. What fits nowhere is not given. `taken` is never above a limit.
+    """
+    weights, taken, limits = claims.weights, claims.taken, claims.limits
+    total = sum(weights)
+    if total == 0 or any(taken) or min(limits) < seats:
+        return _bounded_seats(claims, seats)
+    result = _nearest(weights, seats, total)
+    _settle(claims, list(range(len(weights))), result, seats)
+    return result
+
+
+def _bounded_seats(claims: Claims, seats: int) -> list[int]:
+    weights, taken, limits = claims.weights, claims.taken, claims.limits
+    result = list(taken)
+    open_ones = [at for at, weight in enumerate(weights) if weight and taken[at] < limits[at]]
+    if sum([limits[at] - taken[at] for at in open_ones]) <= seats:
+        for at in open_ones:
+            result[at] = limits[at]
+        return result
+    pool, total = _level(claims, open_ones, seats)
+    for at, near in zip(open_ones, _nearest([weights[at] for at in open_ones], pool, total), strict=True):
+        result[at] = min(max(near, taken[at]), limits[at])
+    _settle(claims, open_ones, result, seats + sum(taken))
+    return result
+
+
+def _nearest(weights: Sequence[int], pool: int, total: int) -> list[int]:
+    """Return weight * pool / total of each, halves up: the seats whose average is at least total / (2 * pool)."""
+    double_pool, double_total = 2 * pool, 2 * total
+    return [(weight * double_pool + total) // double_total for weight in weights]
+
+
+def _level(claims: Claims, open_ones: list[int], seats: int) -> tuple[int, int]:
+    """Return (pool, total): at weight * pool / total, kept within taken and limit, exactly `seats` are given.
+
+    Clusters that this would push below what they have, or above their limit, are set there and leave, whichever of the
+    two misses by more.
+    """
+    weights, taken, limits = claims.weights, claims.taken, claims.limits
+    free = open_ones
+    pool = seats + sum([taken[at] for at in free])
+    while True:
+        total = sum([weights[at] for at in free])
+        low = [at for at in free if taken[at] and weights[at] * pool < taken[at] * total]
+        high = [at for at in free if limits[at] < pool and weights[at] * pool > limits[at] * total]
+        short = sum([taken[at] * total - weights[at] * pool for at in low])
+        over = sum([weights[at] * pool - limits[at] * total for at in high])
+        if short == over:
+            return pool, total
+        leaving, settled = (low, taken) if short > over else (high, limits)
+        pool -= sum([settled[at] for at in leaving])
+        gone = set(leaving)
+        free = [at for at in free if at not in gone]
+
+
+def _settle(claims: Claims, open_ones: list[int], result: list[int], wanted: int) -> None:
+    """Give or take back the few seats by which `result` misses `wanted` in all."""
+    missing = wanted - sum(result)
+    if missing > 0:
+        _give(claims, open_ones, result, missing)
+    elif missing < 0:
+        _take(claims, open_ones, result, -missing)
+
+
+def _give(claims: Claims, open_ones: list[int], result: list[int], missing: int) -> None:
+    """Give `missing` seats, each to the highest average; ties go by order."""
+    weights, limits = claims.weights, claims.limits
+    shift = _exact(weights)
+    queue = [
+        ((2 * result[at] + 1 << shift) // weights[at], at)
+        for at in open_ones
+        if weights[at] and result[at] < limits[at]
+    ]
+    heapq.heapify(queue)
+    for _ in range(missing):
+        _, at = queue[0]
+        result[at] += 1
+        if result[at] < limits[at]:
+            heapq.heapreplace(queue, ((2 * result[at] + 1 << shift) // weights[at], at))
+        else:
+            heapq.heappop(queue)
+
+
+def _take(claims: Claims, open_ones: list[int], result: list[int], surplus: int) -> None:
+    """Take `surplus` seats back, each from the lowest average; of ties the last in order loses first."""
+    weights, taken = claims.weights, claims.taken
+    shift = _exact(weights)
+    queue = [(-((2 * result[at] - 1 << shift) // weights[at]), -at) for at in open_ones if result[at] > taken[at]]
+    heapq.heapify(queue)
+    for _ in range(surplus):
+        at = -queue[0][1]
+        result[at] -= 1
+        if result[at] > taken[at]:
+            heapq.heapreplace(queue, (-((2 * result[at] - 1 << shift) // weights[at]), -at))
+        else:
+            heapq.heappop(queue)
+
+
+def _exact(weights: Sequence[int]) -> int:
+    """Return by how many bits (2n + 1) / weight is shifted, so that different averages stay different whole numbers."""
+    return 2 * max(weights).bit_length() + 1
+
+
+def kept_seats(kept: Sequence[int], shares: Sequence[int], total: int) -> list[int]:
+    """Return what is left of `kept` when only `total` stay: each replica goes where most is kept beyond the share.
+
+    Of equals the last in order loses first. Nothing is taken below its share. The sum of `kept` is at least `total`,
+    that of `shares` at most.
+    """
+    surplus = sum(kept) - total
+    result = list(kept)
+    excess = sorted([(share - have, at) for at, (have, share) in enumerate(zip(kept, shares, strict=True))])
+    height = 0
+    for count, (lack, _) in enumerate(excess, start=1):
+        height -= lack
+        following = -excess[count][0] if count < len(excess) else 0
+        if height - surplus >= count * following:
+            level, above = divmod(height - surplus, count)
+            for place, at in enumerate(sorted([at for _, at in excess[:count]])):
+                result[at] = shares[at] + level + (place < above)
+            return result
+    return result

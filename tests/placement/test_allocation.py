@@ -1,0 +1,211 @@
+"""Allocation: the federation planner's own cases, tables for each step, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.decide.allocation import Steps, allocate_replicas
+from reconciler.decide.rounding.order import tie_hashes
+from reconciler.errors import PolicyError
+
+from .planner_vectors import planner_cases
+
+
+def spread(entries, total, fleet, rebalance=True, **known):
+    return allocate_replicas({"rebalance": rebalance, "clusters": entries}, total, fleet, **known)
+
+
+@pytest.mark.parametrize("case", planner_cases())
+def test_kubefed_rounding_is_the_federation_planner(case):
+    assert case is not None, "the planner's cases are missing, expected ../shared/vectors/planner.json"
+    preferences = {key: value for key, value in case["preferences"].items() if key != "totalReplicas"}
+    found = allocate_replicas(
+        preferences,
+        case["preferences"]["totalReplicas"],
+        case["clusters"],
+        current=case["current"],
+        capacity=case["capacity"],
+        key=case["key"],
+        rounding="kubefed",
+    )
+    assert found.replicas == case["expected_plan"]
+    assert found.planner_overflow == case["expected_overflow"]
+
+
+def test_tie_hash_is_fnv_1_over_name_and_key():
+    # Source: test values of FNV-1 32-bit, draft-eastlake-fnv, Appendix C.
+    assert tie_hashes(("", "a", "foobar"), "") == (0x811C9DC5, 0x050C5D7E, 0x31F0B262)
+    assert tie_hashes(("foo", "", "f"), "bar") == (0x31F0B262, *tie_hashes(("bar", "fbar"), ""))
+    assert tie_hashes(("a", "b"), "shop/web") == tie_hashes(("ashop/web", "bshop/web"), "")
+
+
+@pytest.mark.parametrize(
+    ("entries", "total", "known", "expected"),
+    [
+        pytest.param({"*": {"weight": 1}, "B": {"weight": 3}}, 8, {}, {"A": 2, "B": 6}, id="own entry"),
+        pytest.param(
+            {"*": {"weight": 1, "minReplicas": 2}, "B": {}}, 8, {}, {"A": 8, "B": 0}, id="own replaces * whole"
+        ),
+        pytest.param({"A": {"weight": 1}}, 8, {}, {"A": 8, "B": 0}, id="no entry, nothing"),
+        pytest.param({"*": {"weight": 0}}, 8, {}, {"A": 0, "B": 0}, id="no weight, no share"),
+        pytest.param({"*": {"weight": 1, "maxReplicas": None}}, 8, {}, {"A": 4, "B": 4}, id="maximum None is none"),
+        pytest.param({"*": {"weight": 1, "maxReplicas": 0}}, 8, {}, {"A": 0, "B": 0}, id="maximum 0"),
+        pytest.param({}, 8, {}, {"A": 0, "B": 0}, id="no entries at all"),
+        pytest.param(
+            {"*": {"minReplicas": 5}}, 8, {"capacity": {"A": 2}}, {"A": 2, "B": 5}, id="minimum within capacity"
+        ),
+        pytest.param(
+            {"*": {"weight": 1}},
+            8,
+            {"current": {"Z": 9}, "capacity": {"Z": 0}},
+            {"A": 4, "B": 4},
+            id="not of the fleet",
+        ),
+    ],
+)
+@pytest.mark.parametrize("rounding", ["fair", "kubefed"])
+def test_minimum_share_and_limits(entries, total, known, expected, rounding):
+    assert spread(entries, total, ["A", "B"], rounding=rounding, **known).replicas == expected
+
+
+def test_without_entries_every_cluster_weighs_the_same():
+    assert allocate_replicas({}, 8, ["A", "B"]).replicas == {"A": 4, "B": 4}
+
+
+def test_eleven_over_ten_stays_even_with_fair_rounding():
+    fleet = [f"c{number}" for number in range(10)]
+    assert sorted(spread({"*": {"weight": 1}}, 11, fleet).replicas.values()) == [1] * 9 + [2]
+
+
+@pytest.mark.parametrize(
+    ("total", "current", "expected"),
+    [
+        pytest.param(30, {"A": 30, "B": 0, "C": 0}, {"A": 30, "B": 0, "C": 0}, id="enough: all stay"),
+        pytest.param(20, {"A": 20, "B": 6, "C": 4}, {"A": 10, "B": 6, "C": 4}, id="the one furthest above goes down"),
+        pytest.param(6, {"A": 8, "B": 5, "C": 1}, {"A": 2, "B": 3, "C": 1}, id="then those that are equally far"),
+        pytest.param(0, {"A": 8, "B": 5, "C": 1}, {"A": 0, "B": 0, "C": 0}, id="to nothing"),
+    ],
+)
+def test_fewer_wanted_than_kept_comes_off_the_fullest(total, current, expected):
+    found = spread({"*": {"weight": 1}}, total, ["A", "B", "C"], rebalance=False, current=current)
+    assert found.replicas == expected
+
+
+def test_a_minimum_is_met_before_kept_replicas_go_down():
+    entries = {"*": {"weight": 1}, "A": {"minReplicas": 4, "weight": 1}}
+    found = spread(entries, 10, ["A", "B", "C"], rebalance=False, current={"B": 6, "C": 4})
+    assert found.replicas == {"A": 4, "B": 3, "C": 3}
+
+
+@pytest.mark.parametrize("rounding", ["fair", "kubefed"])
+def test_overflow_is_what_the_limit_of_capacity_keeps_away(rounding):
+    found = spread({"*": {"weight": 1}}, 60, ["A", "B", "C"], capacity={"C": 6, "B": 30}, rounding=rounding)
+    assert found.replicas == {"A": 27, "B": 27, "C": 6}
+    assert found.overflow == {"C": 14}
+
+
+def test_planner_overflow_is_told_with_kubefed_rounding_only():
+    entries, capacity = {"*": {"weight": 1}}, {"B": 1}
+    assert spread(entries, 10, ["A", "B"], capacity=capacity).planner_overflow == {}
+    assert spread(entries, 10, ["A", "B"], capacity=capacity, rounding="kubefed").planner_overflow == {"B": 4}
+
+
+def test_steps_tell_how_a_cluster_came_to_its_replicas():
+    entries = {
+        "A": {"minReplicas": 2, "weight": 1},
+        "B": {"weight": 1, "maxReplicas": 7},
+        "C": {"weight": 1},
+        "D": {"weight": 1},
+    }
+    found = spread(entries, 30, list("ABCDE"), rebalance=False, current={"A": 5, "D": 1}, capacity={"C": 4})
+    assert {name: found.steps(name) for name in "ABCDE"} == {
+        "A": Steps(minimum=2, sticky=3, share=5),
+        "B": Steps(share=7, limit="maxReplicas"),
+        "C": Steps(share=4, limit="capacity"),
+        "D": Steps(sticky=1, share=8),
+        "E": Steps(),
+    }
+
+
+@pytest.mark.parametrize(("total", "expected"), [(5, {"A": 5, "B": 0}), (9, {"A": 3, "B": 6})])
+@pytest.mark.parametrize("rounding", ["fair", "kubefed"])
+def test_a_maximum_below_the_minimum_is_computed_as_the_planner_does(total, expected, rounding):
+    entries = {"A": {"minReplicas": 5, "maxReplicas": 3, "weight": 2}, "B": {"weight": 1}}
+    assert spread(entries, total, ["A", "B"], rounding=rounding).replicas == expected
+
+
+HUGE = 2**53
+
+
+@pytest.mark.parametrize("rounding", ["fair", "kubefed"])
+def test_the_largest_numbers_are_exact(rounding):
+    entries = {"A": {"weight": HUGE}, "B": {"weight": HUGE - 1}, "C": {"weight": 1}}
+    found = spread(entries, HUGE, ["A", "B", "C"], rounding=rounding).replicas
+    assert sum(found.values()) == HUGE
+    assert found["A"] - found["B"] in (0, 1)
+    assert found["C"] in (0, 1)
+
+
+def test_a_bank_that_lasts_for_millions_of_kubefed_rounds():
+    entries = {"A": {"weight": 1}, "B": {"weight": 1, "maxReplicas": 0}}
+    found = spread(entries, HUGE, ["A", "B"], rebalance=False, current={"A": HUGE - 1}, rounding="kubefed")
+    assert found.replicas == {"A": HUGE, "B": 0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param({"total": -1}, "total: -1, expected a whole number from 0 to 2**53", id="negative total"),
+        pytest.param({"total": 2**53 + 1}, f"total: {2**53 + 1}, expected", id="total too large"),
+        pytest.param({"total": True}, "total: True, expected", id="total is a truth value"),
+        pytest.param({"total": 2.0}, "total: 2.0, expected", id="total is a float"),
+        pytest.param({"preferences": []}, "preferences: [], expected a mapping", id="preferences a list"),
+        pytest.param(
+            {"preferences": {"rebalanced": True}},
+            "preferences.rebalanced: unknown field, expected rebalance, clusters",
+            id="unknown key",
+        ),
+        pytest.param(
+            {"preferences": {"rebalance": 1}}, "preferences.rebalance: 1, expected true or false", id="number"
+        ),
+        pytest.param(
+            {"preferences": {"totalReplicas": 4}},
+            "preferences.totalReplicas: 4, expected the total, 3",
+            id="other total",
+        ),
+        pytest.param(
+            {"preferences": {"clusters": {"A": {"wieght": 1}}}},
+            "preferences.clusters.A.wieght: unknown field, expected minReplicas, maxReplicas, weight",
+            id="unknown key of a cluster",
+        ),
+        pytest.param(
+            {"preferences": {"clusters": {"A": None}}},
+            "preferences.clusters.A: None, expected a mapping",
+            id="no entry",
+        ),
+        pytest.param(
+            {"preferences": {"clusters": {"A": {"weight": -1}}}},
+            "preferences.clusters.A.weight: -1, expected",
+            id="negative weight",
+        ),
+        pytest.param(
+            {"preferences": {"clusters": {"A": {"maxReplicas": 2**53 + 1}}}},
+            f"preferences.clusters.A.maxReplicas: {2**53 + 1}, expected",
+            id="maximum too large",
+        ),
+        pytest.param(
+            {"preferences": {"clusters": {1: {}}}}, "preferences.clusters.1: unknown field", id="number as name"
+        ),
+        pytest.param({"current": {"A": -1}}, "current.A: -1, expected", id="negative current"),
+        pytest.param({"capacity": {"A": "6"}}, "capacity.A: '6', expected", id="capacity a text"),
+        pytest.param({"clusters": "ABC"}, "clusters: 'ABC', expected a list of names", id="one text as fleet"),
+        pytest.param({"clusters": ["A", "A"]}, "clusters: 'A' is named twice, expected each cluster once", id="twice"),
+        pytest.param({"rounding": "up"}, 'rounding: \'up\', expected "fair" or "kubefed"', id="unknown rounding"),
+        pytest.param({"key": None}, "key: None, expected a text", id="key is nothing"),
+    ],
+)
+def test_what_is_refused(arguments, message):
+    given = {"preferences": {}, "total": 3, "clusters": ["A", "B"]} | arguments
+    with pytest.raises(PolicyError) as refused:
+        allocate_replicas(given.pop("preferences"), given.pop("total"), given.pop("clusters"), **given)
+    assert str(refused.value).startswith(message)
