@@ -39,7 +39,7 @@ def an_idle(
         "event": "Idled",
         "group": f"idling/{ref.cluster}/{ref.namespace}/Service/{ref.name}",
     }
-    changes = (record, replicas_change(replicas, floor))
+    changes = fields.pop("changes", (record, replicas_change(replicas, floor)))
     return a_decision(Verb.IDLE, Phase.DECREASE, ref, cause, changes, **(defaults | fields))
 
 
