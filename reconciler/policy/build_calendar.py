@@ -1,0 +1,68 @@
+"""Calendars, as documents of their own and inside policies -> Calendar."""
+
+from __future__ import annotations
+
+from datetime import UTC, tzinfo
+
+from reconciler.policy.building import Reading
+from reconciler.policy.documents import Path
+from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
+from reconciler.policy.windows import parse_absolute, parse_window, weekend_warnings
+from reconciler.policy.words import nearest, shown
+
+
+def build_calendar(reading: Reading, path: Path, name: str, warnings: list[str]) -> Calendar:
+    """Return the calendar at `path`; problems are gathered in `reading`, what is rarely meant in `warnings`."""
+    texts = tuple(str(text) for text in reading.get((*path, "windows"), ()))
+    windows = _windows(reading, (*path, "windows"), texts)
+    line, _ = reading.document.place((*path, "windows"))
+    warnings += [f"{reading.document.file}:{line}: {words}" for words in weekend_warnings(windows)]
+    zone_name = str(reading.get((*path, "timeZone"), "UTC"))
+    return Calendar(
+        zone=_zone(reading, (*path, "timeZone"), zone_name),
+        zone_name=zone_name,
+        windows=windows,
+        exceptions=_exceptions(reading, (*path, "except")),
+        name=name,
+        texts=texts,
+        place=reading.place,
+    )
+
+
+def _windows(reading: Reading, path: Path, texts: tuple[str, ...]) -> tuple[WeeklyWindow | AbsoluteWindow, ...]:
+    found: list[WeeklyWindow | AbsoluteWindow] = []
+    for position, text in enumerate(texts):
+        windows = parse_window(text)
+        if windows is None:
+            reading.add(
+                (*path, position),
+                f'is {shown(text)}, expected a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" '
+                'or "2026-12-24T18:00/2027-01-02T08:00"',
+            )
+        found += windows or ()
+    return tuple(found)
+
+
+def _exceptions(reading: Reading, path: Path) -> tuple[AbsoluteWindow, ...]:
+    found: list[AbsoluteWindow] = []
+    for position, text in enumerate(reading.get(path, ())):
+        window = parse_absolute(str(text))
+        if window is None:
+            reading.add(
+                (*path, position),
+                f'is {shown(text)}, expected a window like "2026-12-24T18:00/2027-01-02T08:00", end after start',
+            )
+        else:
+            found.append(window)
+    return tuple(found)
+
+
+def _zone(reading: Reading, path: Path, name: str) -> tzinfo:
+    from zoneinfo import ZoneInfo, available_timezones
+
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, LookupError):
+        near = nearest(name, available_timezones())
+        reading.add(path, f"is {shown(name)}, expected a time zone like Europe/Paris{near}")
+        return UTC

@@ -1,0 +1,55 @@
+"""A DownscalePolicy document -> DownscalePolicy."""
+
+from __future__ import annotations
+
+from reconciler.policy.build_picker import build_picker, check_pickable
+from reconciler.policy.build_selector import build_selector
+from reconciler.policy.building import Reading
+from reconciler.policy.documents import Path
+from reconciler.policy.types import DownscalePolicy, DownscaleTarget
+
+
+def build_downscale(reading: Reading) -> DownscalePolicy:
+    """Return the policy; its problems are gathered in `reading`."""
+    spec: Path = ("spec",)
+    selector = build_selector(reading)
+    picker = build_picker(reading, (*spec, "podPicker"))
+    policy = DownscalePolicy(
+        name=reading.name,
+        place=reading.place,
+        selector=selector,
+        mode=reading.get((*spec, "mode"), "enforce"),
+        priority=reading.whole((*spec, "priority"), 0),
+        target=_target(reading, (*spec, "target")),
+        pod_picker=picker,
+        strategy=reading.get((*spec, "strategy"), "logarithmic"),
+        logarithm_base=reading.get((*spec, "logarithm", "base"), 2),
+        topology_key=reading.get((*spec, "zoneBalanced", "topologyKey"), "topology.kubernetes.io/zone"),
+        on_foreign_cost=reading.get((*spec, "onForeignCost"), "skip"),
+        settle_seconds=reading.get((*spec, "settleSeconds"), 2),
+        verify_seconds=reading.get((*spec, "verifySeconds"), 30),
+    )
+    if picker is not None and selector.workloads is not None:
+        check_pickable(reading, (*spec, "selector", "workloads", "kinds"), selector.workloads.kinds)
+    if picker is not None and reading.get((*spec, "strategy")) is not None:
+        reading.add((*spec, "strategy"), "is beside podPicker, expected one of the two", key=True)
+    return policy
+
+
+def _target(reading: Reading, path: Path) -> DownscaleTarget | None:
+    if reading.get(path) is None:
+        return None
+    query, replicas = reading.get((*path, "query")), reading.get((*path, "replicas"))
+    if (query is None) == (replicas is None):
+        reading.add(path, "expected exactly one of query and replicas")
+    least = reading.whole((*path, "min"), 0)
+    most = None if reading.get((*path, "max")) is None else reading.whole((*path, "max"), 0)
+    if most is not None and most < least:
+        reading.add((*path, "max"), f'is "{most}", expected at least min, which is "{least}"')
+    return DownscaleTarget(
+        query=None if query is None else reading.query((*path, "query")),
+        replicas=None if replicas is None else int(replicas),
+        minimum=least,
+        maximum=most,
+        direction=reading.get((*path, "direction"), "down"),
+    )

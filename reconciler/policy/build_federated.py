@@ -1,0 +1,209 @@
+"""A FederatedReplicaSet, or the seed's annotated ReplicaSet -> FederatedReplicaSet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from reconciler.errors import Problem
+from reconciler.labels import LabelSelector
+from reconciler.policy.build_picker import build_picker
+from reconciler.policy.building import Reading
+from reconciler.policy.documents import Document, Path, dotted
+from reconciler.policy.schemas import load_schema
+from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, TargetRef
+from reconciler.policy.words import expectation, nearest, shown
+
+PREFERENCES = "federation.kubernetes.io/replica-set-preferences"
+_ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)
+_EVERYWHERE = {"*": ClusterPreference(weight=1)}
+_NOT_OURS = ("status", "creationTimestamp", "resourceVersion", "uid", "generation", "managedFields")
+
+
+def build_federated(reading: Reading) -> FederatedReplicaSet:
+    """Return the policy of a FederatedReplicaSet document."""
+    spec: Path = ("spec",)
+    selector, template = reading.get((*spec, "selector")), reading.get((*spec, "template"))
+    policy = FederatedReplicaSet(
+        name=reading.name,
+        namespace=str(reading.get(("metadata", "namespace"), "default")),
+        place=reading.place,
+        replicas=reading.whole((*spec, "replicas"), 1),
+        rebalance=reading.get((*spec, "preferences", "rebalance"), False),
+        clusters=_preferences(reading, (*spec, "preferences", "clusters")),
+        rounding=reading.get((*spec, "rounding"), "fair"),
+        paused=reading.get((*spec, "paused"), False),
+        unschedulable_after=reading.duration((*spec, "unschedulableAfter"), timedelta(minutes=5)),
+        waiting_replicas=reading.whole((*spec, "waitingReplicas"), 2),
+        cluster_grace_period=reading.duration((*spec, "clusterGracePeriod"), timedelta(minutes=10)),
+        progress_deadline=reading.duration((*spec, "progressDeadline"), timedelta(minutes=10)),
+        on_conflict=reading.get((*spec, "onConflict"), "overwrite"),
+        on_delete=reading.get((*spec, "onDelete"), "orphan"),
+        selector=selector,
+        template=template,
+        target=_target(reading, (*spec, "targetRef")),
+        pod_picker=build_picker(reading, (*spec, "downscalePodPicker")),
+        digest=document_digest(reading.document.value),
+    )
+    _check_form(reading, policy)
+    return policy
+
+
+def build_replica_set(reading: Reading) -> FederatedReplicaSet | None:
+    """Return the policy of a plain ReplicaSet whose annotation holds the preferences; None where that is broken.
+
+    Problems of the JSON inside the annotation are reported at the annotation's line.
+    """
+    preferences = _annotation(reading)
+    if preferences is None:
+        return None
+    selector, template = reading.get(("spec", "selector")), reading.get(("spec", "template"))
+    inside = Reading(Document(reading.document.file, preferences, *reading.document.place(_ANNOTATION)))
+    policy = FederatedReplicaSet(
+        name=reading.name,
+        namespace=str(reading.get(("metadata", "namespace"), "default")),
+        place=reading.place,
+        replicas=reading.whole(("spec", "replicas"), 1),
+        rebalance=inside.get(("rebalance",), False),
+        clusters=_preferences(inside, ("clusters",)),
+        selector=selector,
+        template=template,
+        labels=reading.labels(("metadata", "labels")),
+        digest=document_digest({key: value for key, value in reading.document.value.items() if key not in _NOT_OURS}),
+    )
+    reading.problems += [_inside(problem) for problem in inside.problems]
+    _check_form(reading, policy)
+    return policy
+
+
+def document_digest(value: Any) -> str:
+    """Return the first 12 hex digits of the SHA-256 of a document's values, whatever its layout."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def _inside(problem: Problem) -> Problem:
+    return Problem(
+        problem.file, problem.line, problem.column, f"{dotted(_ANNOTATION)}: {problem.field}", problem.message
+    )
+
+
+def _annotation(reading: Reading) -> dict[str, Any] | None:
+    text = reading.get(_ANNOTATION)
+    if not isinstance(text, str):
+        reading.add(
+            ("metadata", "annotations"),
+            f"has no {PREFERENCES}, expected the preferences of a federated ReplicaSet there",
+        )
+        return None
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        reading.add(_ANNOTATION, f"is no JSON: {str(error) or 'nested too deeply'}")
+        return None
+    return _shaped(reading, _lower(value))
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    repeated = [key for key in keys if keys.count(key) > 1]
+    if repeated:
+        raise ValueError(f'"{repeated[0]}" is given twice, expected once')
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _lower(value: Any) -> Any:
+    """Return preferences with the spelling of Go's field names (`Weight`) as that of JSON (`weight`)."""
+    if not isinstance(value, dict):
+        return value
+    top = {_uncapitalised(key): inside for key, inside in value.items()}
+    clusters = top.get("clusters")
+    if isinstance(clusters, dict):
+        top["clusters"] = {
+            name: {_uncapitalised(key): inside for key, inside in entry.items()} if isinstance(entry, dict) else entry
+            for name, entry in clusters.items()
+        }
+    return top
+
+
+def _uncapitalised(key: str) -> str:
+    return key[:1].lower() + key[1:]
+
+
+def _shaped(reading: Reading, value: Any) -> dict[str, Any] | None:
+    from jsonschema import Draft202012Validator
+
+    schema = load_schema("ReplicaSet")
+    wanted = {"$ref": "#/$defs/preferences", "$defs": schema["$defs"]}
+    faults = sorted(
+        Draft202012Validator(wanted).iter_errors(value), key=lambda fault: list(map(str, fault.absolute_path))
+    )
+    for fault in faults:
+        reading.add(_ANNOTATION, _worded(fault))
+    return None if faults else value
+
+
+def _worded(fault: Any) -> str:
+    path = dotted(list(fault.absolute_path))
+    where = f"{path}: " if path else ""
+    if fault.validator == "additionalProperties":
+        known = fault.schema.get("properties", {})
+        name = sorted(set(fault.instance) - set(known))[0]
+        return f"{where}{name}: unknown field{nearest(name, known)}"
+    return f"{where}is {shown(fault.instance)}, expected {expectation(fault.schema)}"
+
+
+def _preferences(reading: Reading, path: Path) -> Mapping[str, ClusterPreference]:
+    given = reading.get(path)
+    if not given:
+        return _EVERYWHERE
+    return {str(name): _preference(reading, (*path, name)) for name in given}
+
+
+def _preference(reading: Reading, path: Path) -> ClusterPreference:
+    least = reading.whole((*path, "minReplicas"), 0)
+    most = None if reading.get((*path, "maxReplicas")) is None else reading.whole((*path, "maxReplicas"), 0)
+    if most is not None and most < least:
+        reading.add((*path, "maxReplicas"), f'is "{most}", expected at least minReplicas, which is "{least}"')
+    return ClusterPreference(least, most, reading.whole((*path, "weight"), 0))
+
+
+def _target(reading: Reading, path: Path) -> TargetRef | None:
+    if reading.get(path) is None:
+        return None
+    return TargetRef(
+        str(reading.get((*path, "apiVersion"))), str(reading.get((*path, "kind"))), str(reading.get((*path, "name")))
+    )
+
+
+def _check_form(reading: Reading, policy: FederatedReplicaSet) -> None:
+    own = [name for name in ("selector", "template") if reading.get(("spec", name)) is not None]
+    if policy.target is not None and own:
+        reading.add(
+            ("spec", own[0]), "is beside targetRef, expected either targetRef, or selector and template", key=True
+        )
+        return
+    if policy.target is not None:
+        return
+    for name in ("selector", "template"):
+        if name not in own:
+            reading.add(("spec", name), "is missing, expected selector and template, or targetRef")
+    if len(own) == 2:
+        _check_template(reading)
+
+
+def _check_template(reading: Reading) -> None:
+    selector: LabelSelector = reading.label_selector(("spec", "selector"))
+    labels = reading.labels(("spec", "template", "metadata", "labels"))
+    if selector.empty:
+        reading.add(("spec", "selector"), "selects everything, expected labels of the template")
+    elif not selector.matches(labels):
+        reading.add(
+            ("spec", "template", "metadata", "labels"), "do not match spec.selector, expected labels that it selects"
+        )

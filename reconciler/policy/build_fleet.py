@@ -1,0 +1,70 @@
+"""A Fleet document -> Fleet."""
+
+from __future__ import annotations
+
+from reconciler.model import ClusterConnection
+from reconciler.policy.building import Reading
+from reconciler.policy.documents import Path
+from reconciler.policy.types import Fleet, FleetCluster, Limit, Limits
+from reconciler.policy.words import nearest, shown
+
+
+def build_fleet(reading: Reading) -> Fleet:
+    """Return the Fleet; its problems are gathered in `reading`."""
+    clusters = tuple(_cluster(reading, position) for position in range(len(reading.get(("spec", "clusters"), ()))))
+    _check_names(reading, clusters)
+    return Fleet(
+        name=reading.name,
+        place=reading.place,
+        clusters=clusters,
+        home=reading.get(("spec", "home")) or clusters[0].name,
+        namespace=reading.get(("spec", "namespace"), "reconciler"),
+        former_names=tuple(reading.get(("spec", "formerNames"), ())),
+        limits=reading.limits(("spec", "limits"), Limits(Limit(), Limit())),
+        protected_namespaces=tuple(reading.get(("spec", "protect", "namespaces"), ())),
+        allowed_picker_hosts=tuple(
+            reading.get(("spec", "podPickers", "allowedHosts"), ("*.svc.cluster.local", "*.svc"))
+        ),
+    )
+
+
+def _cluster(reading: Reading, position: int) -> FleetCluster:
+    path: Path = ("spec", "clusters", position)
+    name = str(reading.get((*path, "name")))
+    return FleetCluster(
+        name=name,
+        labels=reading.labels((*path, "labels")),
+        connection=_connection(reading, path, name),
+        state=reading.get((*path, "state"), "active"),
+    )
+
+
+def _connection(reading: Reading, path: Path, name: str) -> ClusterConnection:
+    inside = (*path, "connection")
+    in_cluster = bool(reading.get((*inside, "inCluster"), False))
+    if in_cluster and (reading.get((*inside, "kubeconfig")) or reading.get((*inside, "context"))):
+        reading.add(inside, "has inCluster beside kubeconfig or context, expected one way to connect")
+    url = reading.get((*path, "prometheus", "url"))
+    if url is not None and not url.startswith(("http://", "https://")):
+        reading.add((*path, "prometheus", "url"), f"is {shown(url)}, expected a URL with http or https")
+    return ClusterConnection(
+        name=name,
+        in_cluster=in_cluster,
+        kubeconfig=reading.get((*inside, "kubeconfig")),
+        context=None if in_cluster else reading.get((*inside, "context"), name),
+        prometheus_url=url,
+        prometheus_token_file=reading.get((*path, "prometheus", "bearerTokenFile")),
+        prometheus_ca_file=reading.get((*path, "prometheus", "caFile")),
+    )
+
+
+def _check_names(reading: Reading, clusters: tuple[FleetCluster, ...]) -> None:
+    names = [cluster.name for cluster in clusters]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            reading.add(("spec", "clusters", position, "name"), f'is "{name}" a second time, expected each name once')
+    home = reading.get(("spec", "home"))
+    if home is not None and home not in names:
+        reading.add(
+            ("spec", "home"), f"is {shown(home)}, expected the name of one of the clusters{nearest(home, names)}"
+        )

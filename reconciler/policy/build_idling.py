@@ -1,0 +1,167 @@
+"""An IdlingPolicy document -> IdlingPolicy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+
+from reconciler.policy.build_calendar import build_calendar
+from reconciler.policy.build_selector import build_selector
+from reconciler.policy.building import Reading
+from reconciler.policy.documents import Path
+from reconciler.policy.types import (
+    AllOf,
+    AnyOf,
+    Calendar,
+    Criterion,
+    IdlingPolicy,
+    Limits,
+    MetricCriterion,
+    ScheduleCriterion,
+    WakeMetric,
+    WakeOrder,
+)
+from reconciler.policy.words import nearest, shown
+
+_KINDS = ("metric", "schedule", "anyOf", "allOf")
+
+
+def build_idling(reading: Reading, calendars: Mapping[str, Calendar | None], warnings: list[str]) -> IdlingPolicy:
+    """Return the policy. `calendars` has every Calendar document by name, None for those that are broken themselves."""
+    builder = _Criteria(reading, calendars, warnings)
+    idle_when = AllOf(builder.all_at(("spec", "idleWhen")))
+    policy = IdlingPolicy(
+        name=reading.name,
+        place=reading.place,
+        selector=build_selector(reading),
+        idle_when=idle_when,
+        mode=reading.get(("spec", "mode"), "enforce"),
+        priority=reading.whole(("spec", "priority"), 0),
+        min_age=reading.duration(("spec", "minAge"), timedelta(hours=1)),
+        min_awake=reading.duration(("spec", "minAwake"), timedelta(hours=2)),
+        floor=reading.whole(("spec", "floor"), 0),
+        wake_when=tuple(
+            _wake_metric(reading, position) for position in range(len(reading.get(("spec", "wakeWhen"), ())))
+        ),
+        wake=reading.get(("spec", "wake"), "automatic"),
+        wake_order=_wake_order(reading),
+        hpa=reading.get(("spec", "autoscalers", "hpa"), "idle"),
+        keda=reading.get(("spec", "autoscalers", "keda"), "pause"),
+        mark_endpoints=reading.get(("spec", "markEndpoints"), False),
+        limits=reading.limits(("spec", "limits"), Limits()),
+    )
+    _check(reading, policy)
+    return policy
+
+
+def criteria(criterion: Criterion) -> Iterator[MetricCriterion | ScheduleCriterion]:
+    """Yield the metric and schedule criteria inside `criterion`."""
+    if isinstance(criterion, AllOf | AnyOf):
+        for inner in criterion.criteria:
+            yield from criteria(inner)
+    else:
+        yield criterion
+
+
+class _Criteria:
+    """Builds the criteria of one policy."""
+
+    def __init__(self, reading: Reading, calendars: Mapping[str, Calendar | None], warnings: list[str]) -> None:
+        self._reading = reading
+        self._calendars = calendars
+        self._warnings = warnings
+
+    def all_at(self, path: Path) -> tuple[Criterion, ...]:
+        count = len(self._reading.get(path, ()))
+        found = [self._criterion((*path, position)) for position in range(count)]
+        return tuple(criterion for criterion in found if criterion is not None)
+
+    def _criterion(self, path: Path) -> Criterion | None:
+        given = [kind for kind in _KINDS if self._reading.get((*path, kind)) is not None]
+        if len(given) != 1:
+            what = f"has {' and '.join(given)}" if given else "is empty"
+            self._reading.add(path, f"{what}, expected exactly one of metric, schedule, anyOf and allOf")
+            return None
+        inside = (*path, given[0])
+        if given[0] == "metric":
+            return self._metric(inside)
+        if given[0] == "schedule":
+            return self._schedule(inside)
+        return (AnyOf if given[0] == "anyOf" else AllOf)(self.all_at(inside))
+
+    def _metric(self, path: Path) -> MetricCriterion:
+        reading = self._reading
+        coverage, least = reading.get((*path, "coverage")), reading.get((*path, "coverageAtLeast"))
+        if (coverage is None) != (least is None):
+            missing = "coverageAtLeast" if least is None else "coverage"
+            reading.add((*path, missing), "is missing, expected coverage and coverageAtLeast together")
+        return MetricCriterion(
+            query=reading.query((*path, "query")),
+            at_most=reading.get((*path, "atMost"), 0),
+            window=reading.duration_text((*path, "window"), "30m"),
+            coverage=None if coverage is None else reading.query((*path, "coverage")),
+            coverage_at_least=least,
+            no_series=reading.get((*path, "noSeries"), "unknown"),
+        )
+
+    def _schedule(self, path: Path) -> ScheduleCriterion | None:
+        reading = self._reading
+        name = reading.get((*path, "calendar"))
+        own = [field for field in ("timeZone", "windows") if reading.get((*path, field)) is not None]
+        if name is not None and own:
+            reading.add(path, "has a calendar and windows of its own, expected one of the two")
+            return None
+        if name is None:
+            return self._own_calendar(path, own)
+        if name not in self._calendars:
+            near = nearest(name, self._calendars)
+            reading.add((*path, "calendar"), f"is {shown(name)}, expected the name of a Calendar{near}")
+            return None
+        found = self._calendars[name]
+        return None if found is None else ScheduleCriterion(found)
+
+    def _own_calendar(self, path: Path, own: list[str]) -> ScheduleCriterion | None:
+        missing = [field for field in ("timeZone", "windows") if field not in own]
+        if missing:
+            self._reading.add(
+                (*path, missing[0]), "is missing, expected a calendar by name, or timeZone and windows here"
+            )
+            return None
+        return ScheduleCriterion(build_calendar(self._reading, path, "", self._warnings))
+
+
+def _wake_metric(reading: Reading, position: int) -> WakeMetric:
+    path: Path = ("spec", "wakeWhen", position, "metric")
+    return WakeMetric(
+        query=reading.query((*path, "query")),
+        above=reading.get((*path, "above"), 0),
+        window=reading.duration_text((*path, "window"), "5m"),
+    )
+
+
+def _wake_order(reading: Reading) -> WakeOrder:
+    path: Path = ("spec", "wakeOrder")
+    return WakeOrder(
+        group=str(reading.get((*path, "group"), reading.name)),
+        tier=reading.whole((*path, "tier"), 10),
+        per_run=None if reading.get((*path, "perRun")) is None else reading.whole((*path, "perRun"), 1),
+    )
+
+
+def _check(reading: Reading, policy: IdlingPolicy) -> None:
+    inside = list(criteria(policy.idle_when))
+    has_metric = any(isinstance(criterion, MetricCriterion) for criterion in inside)
+    has_schedule = any(isinstance(criterion, ScheduleCriterion) for criterion in inside)
+    if policy.selector.services is None and policy.selector.workloads is None:
+        reading.add(("spec", "selector"), "selects nothing, expected services, workloads or both")
+    if policy.selector.services is None and has_metric:
+        reading.add(
+            ("spec", "idleWhen"),
+            "has a metric criterion, expected only schedules for workloads that are selected without a Service",
+        )
+    if has_metric and not has_schedule and not policy.wake_when and policy.wake == "automatic":
+        reading.add(
+            ("spec", "idleWhen"),
+            "has a metric criterion that idle pods can never turn busy, expected a schedule or wakeWhen beside it, "
+            "or wake: onSignal",
+        )

@@ -1,0 +1,107 @@
+"""A pod picker inside a policy -> PodPicker. Source: seed downscale-pod-picker.md, K8S API Changes."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+
+from reconciler.model import PickerHeader, PodPicker
+from reconciler.policy.building import Reading
+from reconciler.policy.documents import Path
+from reconciler.policy.types import Fleet
+from reconciler.policy.words import listed, shown
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 7230, token
+_RESERVED = ("host", "content-length", "transfer-encoding", "connection", "content-type")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NOT_PICKABLE = ("statefulset", "job", "daemonset", "cronjob")
+
+
+def build_picker(reading: Reading, path: Path) -> PodPicker | None:
+    """Return the pod picker at `path`, None where there is none."""
+    if reading.get(path) is None:
+        return None
+    http = (*path, "http")
+    picker = PodPicker(
+        host=str(reading.get((*http, "host"), "")),
+        port=reading.whole((*http, "port"), 443),
+        scheme=reading.get((*http, "scheme"), "https"),
+        path=str(reading.get((*http, "path"), "/")),
+        headers=tuple(
+            _header(reading, (*http, "httpHeaders", position))
+            for position in range(len(reading.get((*http, "httpHeaders"), ())))
+        ),
+        ca_bundle=reading.get((*http, "caBundle")),
+        allow_insecure_auth=reading.get((*http, "allowInsecureAuth"), False),
+        max_retries=reading.whole((*path, "maxRetries"), 3),
+        timeout_seconds=reading.get((*path, "timeoutSeconds"), 5),
+        on_error=reading.get((*path, "onError"), "fallback"),
+        on_too_few=reading.get((*path, "onTooFew"), "fill"),
+    )
+    _check(reading, path, picker)
+    return picker
+
+
+def _header(reading: Reading, path: Path) -> PickerHeader:
+    name = str(reading.get((*path, "name"), ""))
+    value = reading.get((*path, "value"))
+    secret = (*path, "valueFrom", "secretKeyRef")
+    referred = reading.get(secret)
+    if not _HEADER.fullmatch(name):
+        reading.add((*path, "name"), f"is {shown(name)}, expected a header name")
+    elif name.lower() in _RESERVED:
+        reading.add((*path, "name"), f"is {shown(name)}, expected a header that is not ours to set")
+    if (value is None) == (referred is None):
+        reading.add(path, "expected exactly one of value and valueFrom")
+    if value is not None and _CONTROL.search(value):
+        reading.add((*path, "value"), "has control characters, expected a text on one line")
+    pair = None if referred is None else (str(reading.get((*secret, "name"))), str(reading.get((*secret, "key"))))
+    return PickerHeader(name, value, pair)
+
+
+def _check(reading: Reading, path: Path, picker: PodPicker) -> None:
+    http = (*path, "http")
+    if not picker.path.startswith("/"):
+        reading.add((*http, "path"), f'is {shown(picker.path)}, expected a path that starts with "/"')
+    if any(header.secret for header in picker.headers) and picker.scheme == "http" and not picker.allow_insecure_auth:
+        reading.add(
+            (*http, "scheme"), 'is "http" with a secret header, expected "https"; or say allowInsecureAuth: true'
+        )
+    if picker.ca_bundle is not None and "-----BEGIN CERTIFICATE-----" not in picker.ca_bundle:
+        reading.add((*http, "caBundle"), "is no PEM certificate, expected -----BEGIN CERTIFICATE-----")
+    if not picker.host or "/" in picker.host or _CONTROL.search(picker.host) or " " in picker.host:
+        reading.add((*http, "host"), f"is {shown(picker.host)}, expected a host name")
+    elif _is_metadata(picker.host):
+        reading.add((*http, "host"), f"is {shown(picker.host)}, expected no link-local or metadata address")
+
+
+def _is_metadata(host: str) -> bool:
+    if host.lower().rstrip(".") in ("metadata", "metadata.google.internal"):
+        return True
+    try:
+        address = ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return address.is_link_local or address.is_unspecified or address.is_multicast
+
+
+def check_host(reading: Reading, path: Path, picker: PodPicker | None, fleet: Fleet) -> None:
+    """Add a problem where the picker's host is none that the Fleet allows: a policy must not send secrets anywhere."""
+    if picker is None or not picker.host:
+        return
+    if not any(fnmatchcase(picker.host.lower(), pattern.lower()) for pattern in fleet.allowed_picker_hosts):
+        allowed = listed(fleet.allowed_picker_hosts) if fleet.allowed_picker_hosts else "none at all"
+        reading.add(
+            (*path, "http", "host"),
+            f"is {shown(picker.host)}, expected a host that the Fleet's podPickers.allowedHosts has: {allowed}",
+        )
+
+
+def check_pickable(reading: Reading, path: Path, kinds: tuple[str, ...]) -> None:
+    """Add a problem for each kind whose pods nobody can choose among."""
+    for position, kind in enumerate(kinds):
+        if kind.lower() in _NOT_PICKABLE:
+            reading.add(
+                (*path, position), f"is {shown(kind)} with a podPicker, expected a kind whose victims can be chosen"
+            )

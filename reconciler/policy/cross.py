@@ -1,0 +1,106 @@
+"""Rules between policies: names, clusters, and who drives which workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from reconciler.errors import Problem
+from reconciler.policy.build_federated import PREFERENCES
+from reconciler.policy.build_picker import check_host
+from reconciler.policy.documents import Document, Path
+from reconciler.policy.types import FederatedReplicaSet, Fleet
+from reconciler.policy.words import nearest, shown
+
+if TYPE_CHECKING:
+    from reconciler.policy.validate import Built
+
+_GLOB = frozenset("*?[")
+_ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)
+_PICKERS: dict[str, Path] = {
+    "FederatedReplicaSet": ("spec", "downscalePodPicker"),
+    "DownscalePolicy": ("spec", "podPicker"),
+}
+
+
+def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]]) -> list[Problem]:
+    """Return what is wrong between policies. Without exactly one good Fleet, names of clusters are not judged."""
+    problems = [*_repeated(shaped), *_same_workload(built)]
+    fleets = [one.policy for one in built if one.kind == "Fleet"]
+    if len(fleets) == 1:
+        for one in built:
+            problems += _against_fleet(one, fleets[0])
+    return problems
+
+
+def _repeated(shaped: Sequence[tuple[str, Document]]) -> Iterator[Problem]:
+    """Yield a problem for each name that is used twice; both forms of a federated ReplicaSet count as one kind."""
+    seen: dict[tuple[str, str, str], Document] = {}
+    for kind, document in shaped:
+        metadata = document.value.get("metadata")
+        if kind == "Fleet" or not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+            continue
+        federated = kind in ("FederatedReplicaSet", "ReplicaSet")
+        namespace = str(metadata.get("namespace", "default")) if federated else ""
+        key = ("FederatedReplicaSet" if federated else kind, namespace, metadata["name"])
+        first = seen.setdefault(key, document)
+        if first is not document:
+            yield document.problem(
+                ("metadata", "name"),
+                f"is {shown(metadata['name'])} a second time, expected a name of its own; "
+                f"the first is at {first.file}:{first.line}",
+            )
+
+
+def _same_workload(built: Sequence[Built]) -> Iterator[Problem]:
+    seen: dict[tuple[str, str, str], FederatedReplicaSet] = {}
+    for one in built:
+        policy = one.policy
+        if not isinstance(policy, FederatedReplicaSet):
+            continue
+        target = policy.target
+        key = (policy.namespace, *(("ReplicaSet", policy.name) if target is None else (target.kind, target.name)))
+        first = seen.setdefault(key, policy)
+        if first is not policy and first.name != policy.name:
+            path = ("spec", "targetRef") if target is not None else ("metadata", "name")
+            yield one.reading.document.problem(
+                path,
+                f"drives {key[1]} {key[0]}/{key[2]}, expected one policy for it; {first.name} at {first.place} does too",
+            )
+
+
+def _against_fleet(one: Built, fleet: Fleet) -> list[Problem]:
+    known = len(one.reading.problems)
+    for path in _cluster_paths(one):
+        _check_cluster(one, path, fleet)
+    picker = _PICKERS.get(one.kind)
+    if picker is not None:
+        check_host(one.reading, picker, one.policy.pod_picker, fleet)
+    return one.reading.problems[known:]
+
+
+def _cluster_paths(one: Built) -> Iterator[Path]:
+    """Yield the paths at which a cluster is named."""
+    names: Path = ("spec", "selector", "clusters", "names")
+    for position in range(len(one.reading.get(names, ()) if one.kind in ("IdlingPolicy", "DownscalePolicy") else ())):
+        yield (*names, position)
+    clusters: Path = ("spec", "preferences", "clusters")
+    if one.kind == "FederatedReplicaSet":
+        yield from ((*clusters, name) for name in one.reading.get(clusters, ()))
+    if one.kind == "ReplicaSet":
+        yield from ((*_ANNOTATION, name) for name in one.policy.clusters)
+
+
+def _check_cluster(one: Built, path: Path, fleet: Fleet) -> None:
+    in_list = isinstance(path[-1], int)
+    name = str(one.reading.get(path)) if in_list else str(path[-1])
+    names = [cluster.name for cluster in fleet.clusters]
+    if name in names or name == "*" or (in_list and _GLOB & set(name)):
+        return
+    message = f"expected a cluster of the Fleet{nearest(name, names)}"
+    if one.kind == "ReplicaSet":
+        one.reading.add(path[:-1], f"clusters.{name}: unknown cluster, {message}")
+    elif in_list:
+        one.reading.add(path, f"is {shown(name)}, {message}")
+    else:
+        one.reading.add(path, f"unknown cluster, {message}", key=True)

@@ -1,0 +1,26 @@
+"""Durations and shares as policies write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
+_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
+
+
+def parse_duration(text: str) -> timedelta | None:
+    """Return `90s`, `30m`, `1h30m` or `2d` as a duration; None where `text` is none."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+def parse_share(text: str) -> float | None:
+    """Return `25%` as 0.25; None where `text` is no share from 0% to 100%."""
+    match = _SHARE.fullmatch(text.strip())
+    if match is None or float(match[1]) > 100:
+        return None
+    return float(match[1]) / 100
