@@ -22,11 +22,12 @@ class _ManifestDumper(yaml.CSafeDumper):
         return True
 
 
-def _text_node(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar(_STR, text, style=_style(dumper, text))
+def _text_node(dumper: Any, text: str) -> yaml.ScalarNode:
+    node: yaml.ScalarNode = dumper.represent_scalar(_STR, text, style=_style(dumper, text))
+    return node
 
 
-def _style(dumper: yaml.CSafeDumper, text: str) -> str | None:
+def _style(dumper: Any, text: str) -> str | None:
     if "\n" in text:
         return "|" if _is_literal(text) else '"'
     in_yaml_1_1 = dumper.resolve(yaml.ScalarNode, text, (True, False))

@@ -1,0 +1,96 @@
+"""One writer at a time in a folder: a lock file that is locked as long as its holder lives."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from reconciler.backends.base import Clock
+from reconciler.errors import ClusterError, LockHeldError
+
+LOCK_FILE = ".reconciler.lock"
+
+_POLL_SECONDS = 0.05
+_MAX_WORDS = 1000
+
+
+class FileLock:
+    """`Lock` over the file `.reconciler.lock` in `directory`.
+
+    The file is there while the lock is held, and says by whom; it counts only as long as its holder has it locked, so
+    that one who dies frees it. `holder` is what another one is told.
+    """
+
+    def __init__(self, directory: str | Path, holder: str, clock: Clock) -> None:
+        self._path = Path(directory) / LOCK_FILE
+        self._holder = holder
+        self._clock = clock
+        self._descriptor: int | None = None
+
+    def acquire(self, timeout_seconds: float) -> None:
+        """Take the lock; nothing happens when it is ours already.
+
+        Raises:
+            LockHeldError: somebody else held it all that time. ClusterError: the file cannot be made.
+        """
+        until = self._clock.monotonic() + timeout_seconds
+        while not self.held():
+            try:
+                taken = self._try()
+            except OSError as error:
+                raise ClusterError(f"{self._path}: {error.strerror}, expected a folder to write to") from error
+            if taken:
+                return
+            left = until - self._clock.monotonic()
+            if left <= 0:
+                raise LockHeldError(f"{self._path}: held by {self._words()}, expected it free; try again later")
+            self._clock.sleep(min(_POLL_SECONDS, left))
+
+    def held(self) -> bool:
+        """Return whether the file we locked is still the one at its place."""
+        return self._descriptor is not None and _is_at(self._descriptor, self._path)
+
+    def release(self) -> None:
+        """Remove the file and let go of it; nothing happens when it is not ours."""
+        if self._descriptor is None:
+            return
+        with suppress(OSError):
+            if self.held():
+                self._path.unlink()
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def _try(self) -> bool:
+        """A file that was removed before we got it locked is not the one that others see: try again."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        except OSError:
+            os.close(descriptor)
+            raise
+        if not _is_at(descriptor, self._path):
+            os.close(descriptor)
+            return False
+        self.release()
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{self._holder}\n".encode(), 0)
+        self._descriptor = descriptor
+        return True
+
+    def _words(self) -> str:
+        try:
+            return self._path.read_text(encoding="utf-8", errors="replace")[:_MAX_WORDS].strip() or "somebody"
+        except OSError:
+            return "somebody"
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False

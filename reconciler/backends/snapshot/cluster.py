@@ -1,0 +1,142 @@
+"""`Cluster` over a folder of plain manifests."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from reconciler.backends.base import BUILT_IN_SCALES, Resource, VictimOrder
+from reconciler.backends.decode.objects import Secret
+from reconciler.backends.snapshot.entries import Key
+from reconciler.backends.snapshot.faults import snapshot_error
+from reconciler.backends.snapshot.folder import finish, is_interrupted, locked
+from reconciler.backends.snapshot.index import Index
+from reconciler.backends.snapshot.store import Store
+from reconciler.backends.snapshot.writing import Writing
+from reconciler.errors import ClusterError, MalformedAnswerError, NotFoundError, Problem
+from reconciler.labels import parse_label_selector
+from reconciler.model import ScaleKind, Write
+
+T = TypeVar("T")
+
+_ATTEMPTS = 5
+
+
+class SnapshotCluster:
+    """One cluster made of the manifests in `directory`, called `name`.
+
+    Files are read when something is asked, and again when they changed. `victim_order` is the controller's order: it
+    says which pods go when replicas shrink. Every method raises SnapshotError where a manifest is malformed.
+    """
+
+    def __init__(self, directory: str | Path, name: str, *, victim_order: VictimOrder) -> None:
+        self._directory = Path(directory)
+        self._name = name
+        self._victim_order = victim_order
+        self._store = Store(self._directory, name)
+        self._guard = threading.RLock()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def problems(self) -> list[Problem]:
+        """Return all that is wrong with the manifests."""
+        with self._guard, self._held(exclusive=False):
+            return self._store.refresh()
+
+    def identity(self) -> str:
+        """Return the uid of Namespace kube-system, or the name where there is no such manifest."""
+        with self._read() as index:
+            entry = index.entries.get(Key("", "Namespace", "", "kube-system"))
+            return self._name if entry is None else index.uid_of(entry)
+
+    def scale_kinds(self) -> tuple[ScaleKind, ...]:
+        """Return the built-in kinds and those of the definitions in the folder."""
+        with self._read() as index:
+            custom = [scale for scale in index.scales.values() if scale not in BUILT_IN_SCALES]
+            return (*BUILT_IN_SCALES, *sorted(custom, key=lambda scale: (scale.group, scale.kind)))
+
+    def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
+        """Return all objects of `resource`, sorted by namespace and name; a kind that nothing defines gives ()."""
+        selector = parse_label_selector(labels)
+        with self._read() as index:
+            return tuple(noun for found, noun in index.nouns(resource, namespace) if selector.matches(found))
+
+    def get(self, resource: Resource[T], namespace: str, name: str) -> T:
+        """Return one object.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        with self._read() as index:
+            return index.one(resource, namespace, name)
+
+    def secret(self, namespace: str, name: str, key: str) -> str:
+        """Return one value of a Secret, one trailing line break stripped.
+
+        Raises:
+            NotFoundError: no such Secret or key. MalformedAnswerError: the value is no base64 of a text.
+        """
+        with self._read() as index:
+            entry = index.entries.get(Key("", "Secret", namespace, name))
+            secret = entry.decoded if entry is not None else None
+            return _secret_value(secret, key, f"{self._name}/{namespace}/Secret/{name}")
+
+    def write(self, write: Write) -> None:
+        """Carry out `write`, whole or not at all, and settle what follows from it.
+
+        Raises:
+            StaleError: the object is not what the write expects. NotFoundError: it is gone.
+            AlreadyExistsError: create, and one is there. RefusedError: what would be written is no such object.
+        """
+        with self._guard, self._held(exclusive=True):
+            for _ in range(_ATTEMPTS):
+                self._fresh(clean=True)
+                writing = Writing(self._directory, self._store.index, write, self._victim_order)
+                if self._store.commit(writing.changes):
+                    return
+        raise ClusterError(f"{write.ref}: its file changes all the time, expected it to stay as it was read; try again")
+
+    @contextmanager
+    def _read(self) -> Iterator[Index]:
+        with self._guard:
+            with self._held(exclusive=False):
+                self._fresh()
+            yield self._store.index
+
+    def _fresh(self, clean: bool = False) -> None:
+        problems = self._store.refresh(clean)
+        if problems:
+            raise snapshot_error(problems)
+
+    @contextmanager
+    def _held(self, exclusive: bool) -> Iterator[None]:
+        """Hold the folder; a change that a crash interrupted is finished first."""
+        while True:
+            with locked(self._directory, exclusive):
+                if exclusive:
+                    finish(self._directory)
+                if exclusive or not is_interrupted(self._directory):
+                    yield
+                    return
+            with locked(self._directory, exclusive=True):
+                finish(self._directory)
+
+
+def _secret_value(secret: Secret | None, key: str, where: str) -> str:
+    if secret is None:
+        raise NotFoundError(f"{where}: is not there, expected a Secret")
+    if secret.string_data and key in secret.string_data:
+        return secret.string_data[key].removesuffix("\n")
+    if not secret.data or key not in secret.data:
+        raise NotFoundError(f'{where}: has no key "{key}", expected it')
+    try:
+        return base64.b64decode(secret.data[key], validate=True).decode().removesuffix("\n")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise MalformedAnswerError(f'{where}: the value of "{key}" is no text in base64, expected one') from error

@@ -1,0 +1,256 @@
+"""All objects of a cluster's folder, by name, by kind and by owner."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from reconciler.backends.base import BUILT_IN_SCALES, NAMESPACES, Resource
+from reconciler.backends.decode.metadata import Metadata, Object, Owner, controller_of
+from reconciler.backends.decode.mismatches import Path, mismatches, shown
+from reconciler.backends.decode.nouns import is_listed, noun_of
+from reconciler.backends.decode.scale_kinds import scale_kind_of
+from reconciler.backends.decode.shapes import SHAPES, decoded_value
+from reconciler.backends.decode.workloads import Custom
+from reconciler.backends.snapshot.entries import Entry, Key, Named, group_of
+from reconciler.backends.snapshot.files import ManifestFile, problems_at
+from reconciler.backends.snapshot.settled import fill_status
+from reconciler.errors import NotFoundError, Problem
+from reconciler.model import ObjectRef, ScaleKind
+
+T = TypeVar("T")
+Kind = tuple[str, str]
+
+_UIDS = uuid.UUID("6f2d1a0e-5f0b-5a54-9a57-0c2b6a1f3d7e")
+_CRD: Kind = ("apiextensions.k8s.io", "CustomResourceDefinition")
+_NAMESPACE: Kind = ("", "Namespace")
+_CLUSTER_SCOPED = frozenset(
+    {
+        ("", "Namespace"),
+        ("", "Node"),
+        ("", "PersistentVolume"),
+        ("", "ComponentStatus"),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("apiregistration.k8s.io", "APIService"),
+        ("certificates.k8s.io", "CertificateSigningRequest"),
+        ("certificates.k8s.io", "ClusterTrustBundle"),
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
+        ("networking.k8s.io", "IPAddress"),
+        ("networking.k8s.io", "IngressClass"),
+        ("networking.k8s.io", "ServiceCIDR"),
+        ("node.k8s.io", "RuntimeClass"),
+        ("policy", "PodSecurityPolicy"),
+        ("rbac.authorization.k8s.io", "ClusterRole"),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+        ("resource.k8s.io", "DeviceClass"),
+        ("resource.k8s.io", "ResourceSlice"),
+        ("scheduling.k8s.io", "PriorityClass"),
+        ("storage.k8s.io", "CSIDriver"),
+        ("storage.k8s.io", "CSINode"),
+        ("storage.k8s.io", "StorageClass"),
+        ("storage.k8s.io", "VolumeAttachment"),
+    }
+)
+
+
+def derived_uid(cluster: str, key: Key) -> str:
+    """Return the uid of an object whose manifest has none: UUIDv5 over cluster, group, kind, namespace and name."""
+    return str(uuid.uuid5(_UIDS, "/".join((cluster, *key))))
+
+
+class Index:
+    """The objects of all files. Built once; afterwards it follows each write."""
+
+    def __init__(self, cluster: str, files: Iterable[ManifestFile]) -> None:
+        self.cluster = cluster
+        self.entries: dict[Key, Entry] = {}
+        self.problems: list[Problem] = []
+        self.scales: dict[Kind, ScaleKind] = {}
+        self._scopes: dict[Kind, bool] = {}
+        self._kinds: dict[Kind, dict[Key, Entry]] = {}
+        self._owned: dict[str, dict[Key, Entry]] = {}
+        self._views: dict[Kind, dict[str, tuple[Entry, ...]]] = {}
+        found = [entry for file in files for entry in file.entries]
+        self._read_definitions(found)
+        for entry in found:
+            self._take(entry)
+        for entry in found:
+            self._adopt(entry)
+
+    def put(self, entry: Entry) -> None:
+        """Take in an object that was written; the one of the same name goes."""
+        entry.key = self.key_of(entry)
+        old = self.entries.get(entry.key)
+        if old is not None:
+            self.drop(old)
+        self._take(entry)
+        self._adopt(entry)
+        self._views.pop((entry.group, entry.kind), None)
+        self._views.pop(_NAMESPACE, None)
+
+    def drop(self, entry: Entry) -> None:
+        """Let go of an object that was deleted."""
+        del self.entries[entry.key]
+        del self._kinds[entry.group, entry.kind][entry.key]
+        for owner in owners_of(entry):
+            self._owned.get(owner.uid or "", {}).pop(entry.key, None)
+        self._views.pop((entry.group, entry.kind), None)
+        self._views.pop(_NAMESPACE, None)
+
+    def find(self, ref: ObjectRef) -> Entry | None:
+        """Return the object called `ref`, None where there is none."""
+        return self.entries.get(Key(group_of(f"{ref.group}/", ref.kind), ref.kind, ref.namespace, ref.name))
+
+    def owned_by(self, uid: str, kind: Kind | None = None) -> list[Entry]:
+        """Return the objects of `kind` that the object `uid` controls, sorted; without a kind all that it owns."""
+        owned = [entry for _, entry in sorted(self._owned.get(uid, {}).items())]
+        if kind is None:
+            return owned
+        return [one for one in owned if (one.group, one.kind) == kind and _controls(uid, one.decoded.metadata)]
+
+    def uid_of(self, entry: Entry) -> str:
+        """Return the uid that its manifest states, or else the derived one."""
+        return getattr(entry.decoded.metadata, "uid", None) or derived_uid(self.cluster, entry.key)
+
+    def nouns(self, resource: Resource[T], namespace: str = "") -> Iterator[tuple[Mapping[str, str], T]]:
+        """Yield (labels, noun) of each object of `resource`, sorted by namespace and name."""
+        kind = (resource.group, resource.kind)
+        if kind == _NAMESPACE:
+            yield from self._namespaces()
+            return
+        if kind not in SHAPES and kind not in self.scales:
+            return
+        for entry in self._view(kind).get(namespace, ()):
+            yield entry.decoded.metadata.labels or {}, self.noun(resource, entry)
+
+    def one(self, resource: Resource[T], namespace: str, name: str) -> T:
+        """Return one object as the noun of `resource`.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        kind = (resource.group, resource.kind)
+        entry = self.entries.get(Key(*kind, namespace, name)) if kind in SHAPES or kind in self.scales else None
+        if entry is not None:
+            return self.noun(resource, entry)
+        if kind == _NAMESPACE and any(key.namespace == name for key in self.entries):
+            implied: T = self._implied_namespace(name)
+            return implied
+        ref = ObjectRef(self.cluster, namespace, resource.kind, name, resource.group)
+        raise NotFoundError(f"{ref}: is not there, expected to read it")
+
+    def noun(self, resource: Resource[T], entry: Entry) -> T:
+        """Return `entry` as the noun of `resource`."""
+        if entry.noun is None or entry.noun[0] != resource:
+            scale = self.scales.get((entry.group, entry.kind))
+            entry.noun = (resource, noun_of(resource, entry.decoded, self.cluster, scale))
+        made: T = entry.noun[1]
+        return made
+
+    def key_of(self, entry: Entry) -> Key:
+        """Return what identifies `entry`: the namespace is "default" where none is given, "" for cluster-wide kinds."""
+        kind = (entry.group, entry.kind)
+        namespaced = self._scopes.get(kind, kind not in _CLUSTER_SCOPED)
+        return Key(*kind, (entry.namespace or "default") if namespaced else "", entry.name)
+
+    def wrong_with(self, entry: Entry) -> list[tuple[Path, str]]:
+        """Decode a custom resource with a scale, now that its definition is known; return all that is wrong with it."""
+        scale = self.scales.get((entry.group, entry.kind))
+        if scale is None or not isinstance(entry.decoded, Named):
+            return []
+        try:
+            decoded = decoded_value(Custom, entry.value)
+        except msgspec.ValidationError:
+            return [(one.path, one.words()) for one in mismatches(entry.value, Custom)]
+        found = entry.value
+        for name in scale.replicas_path:
+            found = found.get(name) if isinstance(found, dict) else None
+        if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 0):
+            return [(scale.replicas_path, f"is {shown(found)}, expected a whole number of at least 0")]
+        entry.decoded, entry.value = decoded, None
+        return []
+
+    def _read_definitions(self, found: Iterable[Entry]) -> None:
+        for entry in found:
+            if (entry.group, entry.kind) == _CRD:
+                spec = entry.decoded.spec
+                scale = scale_kind_of(entry.decoded)
+                kind = (spec.group, spec.names.kind)
+                self._scopes[kind] = spec.scope != "Cluster"
+                if scale is not None:
+                    self.scales[kind] = scale
+        self.scales |= {(scale.group, scale.kind): scale for scale in BUILT_IN_SCALES}
+
+    def _take(self, entry: Entry) -> None:
+        """Enter an object under its name, with its uid, namespace and settled status filled in."""
+        entry.key = self.key_of(entry)
+        first = self.entries.get(entry.key)
+        if first is not None:
+            words = f"{entry.key} is also in {first.file.path}:{first.line}, expected it once"
+            self.problems.append(Problem(str(entry.file.path), entry.line, 1, "", words))
+            return
+        wrong = self.wrong_with(entry)
+        self.problems += problems_at(entry.file, entry.slot, entry.line, wrong) if wrong else []
+        self.entries[entry.key] = entry
+        kind = (entry.group, entry.kind)
+        self._kinds.setdefault(kind, {})[entry.key] = entry
+        metadata = entry.decoded.metadata
+        if isinstance(metadata, Metadata):
+            metadata.namespace = entry.key.namespace
+            metadata.uid = metadata.uid or derived_uid(self.cluster, entry.key)
+            fill_status(entry.decoded, self.scales.get(kind))
+
+    def _adopt(self, entry: Entry) -> None:
+        """Enter an object under its owners. An owner named without uid is the one of that name in its namespace."""
+        for owner in owners_of(entry):
+            if not owner.uid:
+                group = group_of(owner.api_version or "", owner.kind or "")
+                key = Key(group, owner.kind or "", entry.key.namespace, owner.name or "")
+                known = self.entries.get(key)
+                owner.uid = self.uid_of(known) if known is not None else derived_uid(self.cluster, key)
+            self._owned.setdefault(owner.uid, {})[entry.key] = entry
+
+    def _view(self, kind: Kind) -> dict[str, tuple[Entry, ...]]:
+        """The listed objects of `kind`, sorted, by namespace; those of all namespaces under ""."""
+        if kind not in self._views:
+            by_namespace: dict[str, list[Entry]] = {"": []}
+            for key, entry in sorted(self._kinds.get(kind, {}).items()):
+                if is_listed(entry.decoded):
+                    by_namespace[""].append(entry)
+                    if key.namespace:
+                        by_namespace.setdefault(key.namespace, []).append(entry)
+            self._views[kind] = {name: tuple(entries) for name, entries in by_namespace.items()}
+        return self._views[kind]
+
+    def _namespaces(self) -> Iterator[tuple[Mapping[str, str], Any]]:
+        """Those with a manifest, and those that have objects."""
+        written = {entry.key.name: entry for entry in self._view(_NAMESPACE).get("", ())}
+        for name in sorted({key.namespace for key in self.entries if key.namespace} | written.keys()):
+            entry = written.get(name)
+            if entry is not None:
+                yield entry.decoded.metadata.labels or {}, self.noun(NAMESPACES, entry)
+                continue
+            yield {}, self._implied_namespace(name)
+
+    def _implied_namespace(self, name: str) -> Any:
+        uid = derived_uid(self.cluster, Key(*_NAMESPACE, "", name))
+        return noun_of(NAMESPACES, Object(Metadata(name, uid=uid)), self.cluster)
+
+
+def owners_of(entry: Entry) -> list[Owner]:
+    """Return the owner references of an object, [] for kinds that are not read."""
+    found: list[Owner] = getattr(entry.decoded.metadata, "owner_references", None) or []
+    return found
+
+
+def _controls(uid: str, metadata: Metadata) -> bool:
+    controller = controller_of(metadata)
+    return controller is not None and controller.uid == uid

@@ -1,0 +1,135 @@
+"""JSON Patch (RFC 6902: test, add, replace, remove) over JSON values. Pure: the value given is never changed.
+
+As in the API server a `test` of null also passes where the last key is absent, and a test below something absent fails.
+Source: evanphx/json-patch v4, Patch.test.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reconciler.errors import RefusedError, StaleError
+from reconciler.model import PatchOperation
+
+_INDEX = re.compile(r"0|[1-9][0-9]*", re.ASCII)
+_ABSENT = object()
+
+
+def patched(value: Any, operations: Iterable[PatchOperation], where: str) -> Any:
+    """Return `value` with all `operations` applied in order; `where` names it in errors.
+
+    Raises:
+        StaleError: a test failed. RefusedError: another operation does not fit the value, or a pointer is none.
+    """
+    for operation in operations:
+        tokens = _tokens(operation.path, where)
+        if operation.op == "test":
+            _test(value, tokens, operation, where)
+        else:
+            value = _changed(value, tokens, operation, where)
+    return value
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are the same: 1 and 1.0 are, 1 and true are not."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if _is_list(one) and _is_list(other):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return bool(one == other)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _tokens(pointer: str, where: str) -> tuple[str, ...]:
+    """Source: RFC 6901."""
+    if pointer and not pointer.startswith("/"):
+        raise RefusedError(f'{where}: "{pointer}" is no JSON pointer, expected one that starts with "/"')
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
+
+
+def _test(value: Any, tokens: tuple[str, ...], operation: PatchOperation, where: str) -> None:
+    for token in tokens[:-1]:
+        value = _at(value, token)
+    found = _at(value, tokens[-1]) if tokens else value
+    if found is _ABSENT and operation.value is None and isinstance(value, Mapping):
+        return
+    if found is _ABSENT or not equal(found, operation.value):
+        raise StaleError(
+            f"{where}: {operation.path} is {_words(found)}, expected {_words(operation.value)}; plan again"
+        )
+
+
+def _words(value: Any) -> str:
+    if value is _ABSENT or value is None:
+        return "absent"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if _is_list(value):
+        return "a list"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _at(value: Any, token: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(token, _ABSENT)
+    if isinstance(value, list) and _INDEX.fullmatch(token) and int(token) < len(value):
+        return value[int(token)]
+    return _ABSENT
+
+
+def _changed(value: Any, tokens: tuple[str, ...], operation: PatchOperation, where: str) -> Any:
+    """Return `value` changed below `tokens`; what is not on the way there is shared with the old value."""
+    if not tokens:
+        if operation.op == "remove":
+            raise RefusedError(f"{where}: the whole object is removed by a patch, expected a path below it")
+        return operation.value
+    if len(tokens) > 1:
+        inside = _at(value, tokens[0])
+        if inside is _ABSENT:
+            raise _misfit(operation, where)
+        return _with(value, tokens[0], _changed(inside, tokens[1:], operation, where))
+    if isinstance(value, Mapping):
+        return _in_mapping(value, tokens[0], operation, where)
+    if isinstance(value, list):
+        return _in_list(value, tokens[0], operation, where)
+    raise _misfit(operation, where)
+
+
+def _with(value: Any, token: str, inside: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {**value, token: inside}
+    return [*value[: int(token)], inside, *value[int(token) + 1 :]]
+
+
+def _in_mapping(value: Mapping[str, Any], key: str, operation: PatchOperation, where: str) -> dict[str, Any]:
+    if operation.op == "add":
+        return {**value, key: operation.value}
+    if key not in value:
+        raise _misfit(operation, where)
+    if operation.op == "replace":
+        return {**value, key: operation.value}
+    return {one: inside for one, inside in value.items() if one != key}
+
+
+def _in_list(value: list[Any], token: str, operation: PatchOperation, where: str) -> list[Any]:
+    adds = operation.op == "add"
+    if adds and token == "-":
+        return [*value, operation.value]
+    if not _INDEX.fullmatch(token) or int(token) > len(value) - (0 if adds else 1):
+        raise _misfit(operation, where)
+    index = int(token)
+    instead = [] if operation.op == "remove" else [operation.value]
+    return [*value[:index], *instead, *value[index + (0 if adds else 1) :]]
+
+
+def _misfit(operation: PatchOperation, where: str) -> RefusedError:
+    return RefusedError(
+        f"{where}: {operation.op} {operation.path} does not fit the object, expected a path that is there"
+    )

@@ -1,0 +1,226 @@
+"""Recorded answers to queries, in place of Prometheus.
+
+`metrics.yaml` (or .yml, .json) stands in a cluster's folder, or at the top of the snapshot; what the folder says counts
+first. Fields that are not known are refused.
+
+    results:
+      - query: 'sum by (namespace, service) (...)'    # as rendered; compared after folding white space
+        at: 2026-11-20T15:40:00Z                      # when it was recorded; absent: as of now
+        series: [{labels: {namespace: dev-a, service: api}, value: 0}]   # a number, "NaN", "+Inf" or "-Inf"
+        warnings: []                                  # makes the answer partial
+        error: ""                                     # the query failed to load
+
+At the top each result has a field `cluster`, or `clusters` takes the place of `results` and maps a cluster to its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reconciler.backends.decode.instants import instant
+from reconciler.backends.decode.mismatches import Path as FieldPath
+from reconciler.backends.decode.mismatches import dotted, shown
+from reconciler.backends.snapshot.faults import Fault, snapshot_error
+from reconciler.backends.snapshot.folder import METRICS_FILES, read_bytes
+from reconciler.backends.snapshot.text import decoded_text
+from reconciler.backends.snapshot.yaml_places import place_of, places
+from reconciler.backends.snapshot.yaml_reader import read_yaml
+from reconciler.errors import Problem
+from reconciler.model import QueryAnswer, Sample
+
+NOT_RECORDED = "not recorded in the snapshot"
+
+_RESULT = ("query", "at", "series", "warnings", "error")
+_SERIES = ("labels", "value")
+_SPECIAL = {"NaN": math.nan, "+Inf": math.inf, "Inf": math.inf, "-Inf": -math.inf}
+
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_HUGE = 10**308
+
+Answers = dict[tuple[str, str], QueryAnswer]
+"""(cluster, folded query) -> answer."""
+
+
+class SnapshotMetrics:
+    """`MetricsSource` over the recorded answers of one cluster."""
+
+    def __init__(self, cluster: str, answers: Mapping[tuple[str, str], QueryAnswer]) -> None:
+        self._cluster = cluster
+        self._answers = answers
+
+    @classmethod
+    def of(cls, directory: str | Path, cluster: str) -> SnapshotMetrics:
+        """Return what the folder `directory` of `cluster` and the snapshot above it recorded.
+
+        Raises:
+            SnapshotError: with all problems.
+        """
+        top, top_problems = read_metrics(Path(directory).parent, None)
+        own, problems = read_metrics(Path(directory), cluster)
+        if problems or top_problems:
+            raise snapshot_error(problems + top_problems)
+        return cls(cluster, top | own)
+
+    def query(self, text: str) -> QueryAnswer:
+        """Return the recorded answer to `text`; one that was not recorded is an error."""
+        return self._answers.get((self._cluster, folded(text)), QueryAnswer(error=NOT_RECORDED))
+
+
+def folded(query: str) -> str:
+    """Return `query` with every run of white space as one blank."""
+    return " ".join(query.split())
+
+
+def read_metrics(directory: Path, cluster: str | None) -> tuple[Answers, list[Problem]]:
+    """Return what is recorded in `directory`, and all that is wrong; `cluster` None: at the top of the snapshot."""
+    answers: Answers = {}
+    problems: list[Problem] = []
+    for name in METRICS_FILES:
+        path = directory / name
+        if path.is_file():
+            found, faults = _read_file(path, cluster)
+            problems += faults
+            answers |= found
+    return answers, problems
+
+
+def _read_file(path: Path, cluster: str | None) -> tuple[Answers, list[Problem]]:
+    data = read_bytes(path)
+    if isinstance(data, Problem):
+        return {}, [data]
+    try:
+        text, _ = decoded_text(data)
+    except UnicodeDecodeError as error:
+        words = f"byte #x{data[error.start]:02x} is no UTF-8, expected text"
+        return {}, [Fault(data[: error.start].count(b"\n") + 1, 1, "", words).of(path)]
+    documents, faults = read_yaml(text)
+    if faults:
+        return {}, [fault.of(path) for fault in faults]
+    if len(documents) != 1:
+        return {}, [Fault(1, 1, "", f"holds {len(documents)} documents, expected one with results").of(path)]
+    check = _Check()
+    answers = check.answers(documents[0].value, cluster)
+    known = places(text) if check.wrong else {}
+    found = []
+    for at, words in check.wrong:
+        line, column = place_of(known, at)
+        found.append(Fault(line + 1, column + 1, dotted(at), words).of(path))
+    return answers, found
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """One result before it is read: where it stands and whose it is."""
+
+    path: FieldPath
+    cluster: str
+    value: Mapping[str, Any]
+
+
+class _Check:
+    """Reads a metrics file and keeps all that is wrong with it."""
+
+    def __init__(self) -> None:
+        self.wrong: list[tuple[FieldPath, str]] = []
+
+    def answers(self, value: Any, cluster: str | None) -> Answers:
+        found: Answers = {}
+        for recorded in self._recorded(value, cluster):
+            self._fields(recorded.value, (*_RESULT, *(() if cluster else ("cluster",))), recorded.path)
+            key = (recorded.cluster, folded(self._text(recorded.value, "query", recorded.path)))
+            if key in found:
+                self._add((*recorded.path, "query"), "is recorded twice, expected once")
+            found[key] = self._answer(recorded)
+        return found
+
+    def _recorded(self, value: Any, cluster: str | None) -> Iterator[_Recorded]:
+        top = self._mapping(value, ())
+        self._fields(top, ("results",) if cluster else ("results", "clusters"), ())
+        for path, one in self._entries(top.get("results"), ("results",)):
+            yield _Recorded(path, cluster or self._text(one, "cluster", path), one)
+        for name, results in self._mapping(top.get("clusters") or {}, ("clusters",)).items():
+            for path, one in self._entries(results, ("clusters", name)):
+                yield _Recorded(path, name, one)
+
+    def _answer(self, recorded: _Recorded) -> QueryAnswer:
+        value, path = recorded.value, recorded.path
+        at = value.get("at")
+        listed = self._list(value.get("warnings"), (*path, "warnings"))
+        warnings = [self._is_text(one, (*path, "warnings", index)) for index, one in listed]
+        error = self._is_text(value.get("error") or "", (*path, "error"))
+        series = self._entries(value.get("series"), (*path, "series"))
+        samples = tuple(self._sample(one, inside) for inside, one in series)
+        return QueryAnswer(
+            samples=() if error else samples,
+            at=None if at is None else self._time(at, (*path, "at")),
+            warnings=tuple(warnings),
+            error=error,
+        )
+
+    def _sample(self, value: Mapping[str, Any], path: FieldPath) -> Sample:
+        self._fields(value, _SERIES, path)
+        labels = self._mapping(value.get("labels") or {}, (*path, "labels"))
+        texts = {key: self._is_text(one, (*path, "labels", key)) for key, one in labels.items()}
+        return Sample(texts, self._number(value.get("value"), (*path, "value")))
+
+    def _number(self, value: Any, path: FieldPath) -> float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return (
+                float(value) if abs(value) < _HUGE or isinstance(value, float) else math.inf if value > 0 else -math.inf
+            )
+        if isinstance(value, str) and (value in _SPECIAL or _NUMBER.fullmatch(value)):
+            return _SPECIAL[value] if value in _SPECIAL else float(value)
+        self._add(path, f'is {shown(value)}, expected a number, "NaN", "+Inf" or "-Inf"')
+        return math.nan
+
+    def _time(self, value: Any, path: FieldPath) -> Any:
+        try:
+            return instant(value).as_datetime()
+        except (ValueError, TypeError):
+            self._add(path, f"is {shown(value)}, expected a time as in RFC 3339")
+            return None
+
+    def _text(self, value: Mapping[str, Any], name: str, path: FieldPath) -> str:
+        if name not in value:
+            self._add((*path, name), "is missing, expected a text")
+            return ""
+        return self._is_text(value[name], (*path, name))
+
+    def _is_text(self, value: Any, path: FieldPath) -> str:
+        if isinstance(value, str):
+            return value
+        self._add(path, f"is {shown(value)}, expected a text")
+        return ""
+
+    def _mapping(self, value: Any, path: FieldPath) -> Mapping[str, Any]:
+        if isinstance(value, dict):
+            return value
+        self._add(path, f"is {shown(value)}, expected a mapping")
+        return {}
+
+    def _list(self, value: Any, path: FieldPath) -> Iterable[tuple[int, Any]]:
+        if value is None or isinstance(value, list):
+            return enumerate(value or ())
+        self._add(path, f"is {shown(value)}, expected a list")
+        return ()
+
+    def _entries(self, value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Mapping[str, Any]]]:
+        """Yield the path of each mapping of a list, and the mapping."""
+        for index, one in self._list(value, path):
+            yield (*path, index), self._mapping(one, (*path, index))
+
+    def _fields(self, value: Mapping[str, Any], known: tuple[str, ...], path: FieldPath) -> None:
+        for name in value:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f', did you mean "{near[0]}"?' if near else f", expected one of {', '.join(known)}"
+                self._add((*path, name), f"unknown field{hint}")
+
+    def _add(self, path: FieldPath, words: str) -> None:
+        self.wrong.append((path, words))

@@ -1,0 +1,173 @@
+"""What the controllers do when replicas change, done at once: statuses follow, and pods that are too many go.
+
+No pod is made up: where replicas grow, only the numbers do. A pod on record that is not ready stays not ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from reconciler.backends.base import PODS, VictimOrder
+from reconciler.backends.decode.instants import Instant
+from reconciler.backends.decode.scalables import count_at
+from reconciler.backends.snapshot.entries import Entry
+from reconciler.backends.snapshot.files import REMOVED
+from reconciler.backends.snapshot.index import Index
+from reconciler.backends.snapshot.manifests import with_generation
+from reconciler.backends.snapshot.settled import put_at
+from reconciler.backends.snapshot.store import Changes
+from reconciler.model import Pod, ScaleKind
+
+_POD = ("", "Pod")
+_REPLICA_SET = ("apps", "ReplicaSet")
+_REPLICAS = ("spec", "replicas")
+_REVISION = "deployment.kubernetes.io/revision"
+_FOLLOWS_ALWAYS = ("readyReplicas", "availableReplicas")
+_FOLLOWS = {
+    "Deployment": ("updatedReplicas",),
+    "StatefulSet": ("updatedReplicas",),
+    "CloneSet": ("updatedReplicas",),
+    "ReplicaSet": ("fullyLabeledReplicas",),
+    "ReplicationController": ("fullyLabeledReplicas",),
+}
+_FOLLOWS_WHERE_RECORDED = ("currentReplicas", "updatedReplicas", "updatedReadyReplicas", "HPAReplicas")
+
+
+class Settling:
+    """The controllers of one write."""
+
+    def __init__(self, index: Index, changes: Changes, victim_order: VictimOrder) -> None:
+        self._index = index
+        self._changes = changes
+        self._victim_order = victim_order
+
+    def settle(self, entry: Entry, manifest: dict[str, Any], scale: ScaleKind) -> dict[str, Any]:
+        """Return `manifest`, the new one of `entry`, once its controllers are done; theirs go into the changes."""
+        wanted = replicas_of(manifest, scale)
+        uid = self._index.uid_of(entry)
+        sets = [] if entry.kind == "ReplicaSet" else self._index.owned_by(uid, _REPLICA_SET)
+        for replica_set, share in self._shares(sets, wanted):
+            self._scale(replica_set, share)
+        pods = self._active(uid)
+        chosen = _pods_to_delete(manifest)
+        self._remove(self._victims(entry, pods, wanted, chosen))
+        left = [pod for owner in (entry, *sets) for pod in self._active(self._index.uid_of(owner))]
+        unready = sum(not pod.ready for _, pod in left)
+        return with_settled_status(_without_gone(manifest, chosen), scale, wanted, unready)
+
+    def _scale(self, replica_set: Entry, share: int) -> None:
+        """A ReplicaSet of a Deployment gets its share."""
+        old = self._changes.value_of(replica_set)
+        scale = self._index.scales[_REPLICA_SET]
+        new = with_generation(put_at(old, _REPLICAS, share), old)
+        self._changes.put(replica_set, self.settle(replica_set, new, scale))
+
+    def _shares(self, sets: Sequence[Entry], wanted: int) -> list[tuple[Entry, int]]:
+        """Whose replicas change to what: the only active ReplicaSet follows; of several the oldest shrinks first.
+
+        Where none is active the newest gets all.
+        """
+        scale = self._index.scales[_REPLICA_SET]
+        have = {id(one): replicas_of(self._changes.value_of(one), scale) for one in sets}
+        by_age = sorted(sets, key=self._age)
+        active = [one for one in by_age if have[id(one)] or self._active(self._index.uid_of(one))] or by_age[-1:]
+        more = wanted - sum(have[id(one)] for one in active)
+        shares = {id(one): have[id(one)] for one in active}
+        if active and more > 0:
+            shares[id(active[-1])] += more
+        for one in active:
+            less = min(shares[id(one)], max(0, -more))
+            shares[id(one)] -= less
+            more += less
+        return [(one, shares[id(one)]) for one in active if shares[id(one)] != have[id(one)] or len(active) == 1]
+
+    def _age(self, entry: Entry) -> tuple[int, int, str]:
+        metadata = entry.decoded.metadata
+        revision = (metadata.annotations or {}).get(_REVISION, "")
+        return (
+            int(revision) if revision.isdecimal() else 0,
+            metadata.creation_timestamp or Instant(0),
+            entry.key.name,
+        )
+
+    def _active(self, uid: str) -> list[tuple[Entry, Pod]]:
+        """The pods that count: neither finished nor going, and not among those these changes remove."""
+        pods = [(entry, self._index.noun(PODS, entry)) for entry in self._index.owned_by(uid, _POD)]
+        return [
+            (entry, pod)
+            for entry, pod in pods
+            if pod.phase not in ("Succeeded", "Failed")
+            and not pod.terminating
+            and self._changes.changed.get(id(entry), (entry, None))[1] is not REMOVED
+        ]
+
+    def _victims(
+        self, entry: Entry, pods: Sequence[tuple[Entry, Pod]], wanted: int, chosen: Sequence[str]
+    ) -> list[Entry]:
+        if entry.kind == "StatefulSet":
+            return [one for one, pod in pods if _ordinal(pod.name) >= _first_ordinal(entry, self._changes) + wanted]
+        first = [one for one, pod in pods if pod.name in chosen]
+        rest = [pod for _, pod in pods if pod.name not in chosen]
+        by_name = {pod.name: one for one, pod in pods}
+        count = len(rest) - wanted
+        if count <= 0:
+            return first
+        return first + [by_name[pod.name] for pod in self._victim_order(rest, count)]
+
+    def _remove(self, victims: Sequence[Entry]) -> None:
+        for victim in victims:
+            self._changes.remove(victim)
+
+
+def replicas_of(manifest: dict[str, Any], scale: ScaleKind) -> int:
+    """Return the replicas a manifest asks for; 1 where it says nothing."""
+    found = count_at(manifest, scale.replicas_path)
+    return 1 if found is None else found
+
+
+def with_settled_status(manifest: dict[str, Any], scale: ScaleKind, wanted: int, unready: int) -> dict[str, Any]:
+    """Return `manifest` with a status that says `wanted` replicas are there, all but `unready` ready and available.
+
+    A manifest without status is settled as it is.
+    """
+    status = manifest.get("status")
+    if not isinstance(status, dict) or not status:
+        return manifest
+    ready = max(0, wanted - unready)
+    recorded = [name for name in _FOLLOWS_WHERE_RECORDED if name in status]
+    numbers = dict.fromkeys((*_FOLLOWS.get(scale.kind, ()), *recorded), wanted) | dict.fromkeys(_FOLLOWS_ALWAYS, ready)
+    kept = {key: value for key, value in status.items() if key != "unavailableReplicas"}
+    missing = {"unavailableReplicas": wanted - ready} if scale.kind == "Deployment" and wanted > ready else {}
+    settled = put_at({**manifest, "status": {**kept, **numbers, **missing}}, scale.status_path, wanted)
+    generation = manifest["metadata"].get("generation")
+    if isinstance(generation, int) and not isinstance(status.get("observedGeneration"), str):
+        settled["status"]["observedGeneration"] = generation
+    return settled
+
+
+def _pods_to_delete(manifest: dict[str, Any]) -> tuple[str, ...]:
+    """Return the pods that a CloneSet wants to lose first."""
+    strategy = manifest["spec"].get("scaleStrategy")
+    chosen = strategy.get("podsToDelete") if isinstance(strategy, dict) else None
+    return tuple(map(str, chosen)) if isinstance(chosen, list) else ()
+
+
+def _without_gone(manifest: dict[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
+    """CloneSet clears `podsToDelete` once they are gone. Source: openkruise.io, CloneSet, Selective Pod deletion."""
+    if not chosen:
+        return manifest
+    strategy = {key: value for key, value in manifest["spec"]["scaleStrategy"].items() if key != "podsToDelete"}
+    spec = {key: value for key, value in manifest["spec"].items() if key != "scaleStrategy"}
+    return {**manifest, "spec": {**spec, "scaleStrategy": strategy} if strategy else spec}
+
+
+def _ordinal(name: str) -> int:
+    """Return the number at the end of a StatefulSet pod's name, -1 where there is none."""
+    number = name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else -1
+
+
+def _first_ordinal(entry: Entry, changes: Changes) -> int:
+    """Source: apps/v1 StatefulSetSpec, ordinals.start."""
+    return count_at(changes.value_of(entry), ("spec", "ordinals", "start")) or 0

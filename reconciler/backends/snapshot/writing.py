@@ -1,0 +1,186 @@
+"""One write of a run as changes of manifests: what it tests, what it changes, what the controllers do then."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from reconciler.backends.base import VictimOrder
+from reconciler.backends.decode.mismatches import dotted
+from reconciler.backends.snapshot.entries import Entry, Found, Slot, entry_of
+from reconciler.backends.snapshot.index import Index, owners_of
+from reconciler.backends.snapshot.json_patch import equal, patched
+from reconciler.backends.snapshot.manifests import (
+    as_served,
+    as_written,
+    plain,
+    with_generation,
+    with_writer,
+    without_empty_maps,
+)
+from reconciler.backends.snapshot.settling import Settling, replicas_of
+from reconciler.backends.snapshot.store import Changes, file_of
+from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
+from reconciler.model import PatchOperation, ScaleKind, Write
+
+_FIXED = ("apiVersion", "kind")
+_FIXED_METADATA = ("name", "namespace", "uid")
+_KEPT_METADATA = ("uid", "creationTimestamp", "generation", "managedFields", "resourceVersion")
+
+
+class Writing:
+    """Works out what `write` changes; nothing is written here."""
+
+    def __init__(self, directory: Path, index: Index, write: Write, victim_order: VictimOrder) -> None:
+        self.changes = Changes()
+        self._directory = directory
+        self._index = index
+        self._write = write
+        self._settling = Settling(index, self.changes, victim_order)
+        verbs: dict[str, Callable[[], None]] = {
+            "patch": self._patch,
+            "create": self._create,
+            "delete": self._delete,
+            "event": self._event,
+        }
+        verbs[write.verb]()
+
+    def _patch(self) -> None:
+        entry = self._found()
+        self._test_uid(entry)
+        stored = entry.file.value_of(entry)
+        served = as_served(stored, self._index.uid_of(entry), entry.key.namespace)
+        operations = [PatchOperation(one.op, one.path, plain(one.value)) for one in self._write.patch]
+        changed = patched(served, operations, str(self._write.ref))
+        self._check_fixed(served, changed)
+        new = as_written(changed, stored)
+        self._check(new, entry)
+        self.changes.put(entry, self._controlled(entry, new, stored))
+
+    def _controlled(self, entry: Entry, new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+        """Return `new` with what follows from the change: generation, writer, and where replicas changed the rest."""
+        new = with_generation(new, old)
+        scale = self._index.scales.get((entry.group, entry.kind))
+        if scale is None or equal(_at(new, scale), _at(old, scale)):
+            return new
+        new = with_writer(new, scale.replicas_path)
+        if not scale.status_path or replicas_of(new, scale) == replicas_of(old, scale):
+            return new
+        return self._settling.settle(entry, new, scale)
+
+    def _create(self) -> None:
+        manifest = self._manifest()
+        entry = self._index.find(self._write.ref)
+        if entry is None and self._write.uid is not None:
+            raise StaleError(f"{self._write.ref}: is gone, expected the one with uid {self._write.uid}; plan again")
+        if entry is None:
+            self._check(manifest, None)
+            ref = self._write.ref
+            self.changes.create(file_of(self._directory, ref.namespace, ref.kind, ref.name), manifest)
+            return
+        if self._write.uid is None:
+            raise AlreadyExistsError(f"{self._write.ref}: is there already, expected none of that name; plan again")
+        self._test_uid(entry)
+        self._check(manifest, entry)
+        stored = entry.file.value_of(entry)
+        kept = {key: value for key, value in stored["metadata"].items() if key in _KEPT_METADATA}
+        status = {"status": stored["status"]} if "status" in stored else {}
+        new = {**status, **manifest, "metadata": {**manifest["metadata"], **kept}}
+        self.changes.put(entry, self._controlled(entry, new, stored))
+
+    def _delete(self) -> None:
+        entry = self._found()
+        self._test_uid(entry)
+        self._collect(entry)
+
+    def _collect(self, entry: Entry) -> None:
+        """Delete an object and, as the garbage collector does, what only it owned; orphans lose the reference."""
+        self.changes.remove(entry)
+        uid = self._index.uid_of(entry)
+        for owned in self._index.owned_by(uid):
+            others = [owner for owner in owners_of(owned) if owner.uid != uid]
+            if self._write.orphan or others:
+                self._disown(owned, uid)
+            else:
+                self._collect(owned)
+
+    def _disown(self, entry: Entry, uid: str) -> None:
+        value = self.changes.value_of(entry)
+        references = value["metadata"]["ownerReferences"]
+        gone = {index for index, owner in enumerate(owners_of(entry)) if owner.uid == uid}
+        left = [reference for index, reference in enumerate(references) if index not in gone]
+        metadata = {key: inside for key, inside in value["metadata"].items() if key != "ownerReferences"}
+        if left:
+            metadata["ownerReferences"] = left
+        self.changes.put(entry, {**value, "metadata": metadata})
+
+    def _event(self) -> None:
+        """Put an Event into the file of its namespace; the same one again counts on."""
+        manifest = self._manifest()
+        if not manifest["metadata"].get("name"):
+            digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:12]
+            involved = manifest.get("involvedObject") or {}
+            manifest["metadata"]["name"] = f"{involved.get('name', 'event')}.{digest}"
+        read = self._check(manifest, None)
+        known = self._index.entries.get(self._index.key_of(read))
+        if known is None:
+            self.changes.create(file_of(self._directory, read.key.namespace, "events", ""), manifest)
+            return
+        seen = known.file.value_of(known).get("count")
+        count = {"count": seen + 1} if isinstance(seen, int) else {}
+        self.changes.put(known, manifest | count)
+
+    def _found(self) -> Entry:
+        entry = self._index.find(self._write.ref)
+        if entry is None:
+            raise NotFoundError(f"{self._write.ref}: is not there, expected to {self._write.verb} it; plan again")
+        if entry.kind == "Secret":
+            raise RefusedError(f"{self._write.ref}: is a Secret, expected an object that may be written")
+        return entry
+
+    def _test_uid(self, entry: Entry) -> None:
+        uid = self._index.uid_of(entry)
+        if self._write.uid not in (None, uid):
+            raise StaleError(f"{self._write.ref}: uid is {uid}, expected {self._write.uid}; plan again")
+
+    def _manifest(self) -> dict[str, Any]:
+        """Return the manifest of the write as it is written: apiVersion and kind first, its namespace stated."""
+        given = plain(self._write.manifest or {})
+        metadata = {"name": self._write.ref.name, **(given.get("metadata") or {})}
+        if self._write.ref.namespace:
+            metadata["namespace"] = metadata.get("namespace") or self._write.ref.namespace
+        head = {"apiVersion": self._write.api_version, "kind": self._write.ref.kind}
+        return without_empty_maps(head | given | {"metadata": metadata})
+
+    def _check(self, manifest: dict[str, Any], entry: Entry | None) -> Entry:
+        """Refuse a manifest that the API server would refuse for its types."""
+        version, kind = (entry.api_version, entry.kind) if entry is not None else ("", "")
+        read = entry_of(Found(manifest, version, kind, 1), Slot(0, 0, "document"))
+        if isinstance(read, Entry):
+            read.key = self._index.key_of(read)
+            wrong = self._index.wrong_with(read)
+        else:
+            wrong = read or [((), "is no manifest")]
+        if wrong or not isinstance(read, Entry):
+            words = "; ".join(f"{dotted(path)} {words}".strip() for path, words in wrong)
+            raise RefusedError(f"{self._write.ref}: {words}")
+        return read
+
+    def _check_fixed(self, old: dict[str, Any], new: Any) -> None:
+        ref = self._write.ref
+        if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
+            raise RefusedError(f"{ref}: would be no object any more, expected a manifest")
+        for holder, changed, names in ((old, new, _FIXED), (old["metadata"], new["metadata"], _FIXED_METADATA)):
+            for name in names:
+                if holder.get(name) != changed.get(name):
+                    raise RefusedError(f"{ref}: {name} would change, expected it to stay {holder.get(name)}")
+
+
+def _at(manifest: dict[str, Any], scale: ScaleKind) -> Any:
+    value: Any = manifest
+    for key in scale.replicas_path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,85 @@
+"""`StateStore` as one ConfigMap of a cluster, through the cluster's own protocol."""
+
+from __future__ import annotations
+
+import re
+
+from reconciler.backends.base import CONFIG_MAPS, Cluster
+from reconciler.errors import AlreadyExistsError, NotFoundError, StaleError
+from reconciler.model import ConfigMap, ObjectRef, PatchOperation, Write
+
+_ATTEMPTS = 5
+_ESCAPED = re.compile(r"[^A-Za-z0-9.-]")
+_LABELS = {"app.kubernetes.io/managed-by": "reconciler"}
+
+
+class ConfigMapStore:
+    """Keeps each key as one entry of the ConfigMap `name` in `namespace`, which the first write makes."""
+
+    def __init__(self, cluster: Cluster, namespace: str, name: str) -> None:
+        self._cluster = cluster
+        self._ref = ObjectRef(cluster.name, namespace, "ConfigMap", name)
+
+    def read(self, key: str) -> str | None:
+        """Return what `key` holds, None where nothing was written."""
+        found = self._config_map()
+        return None if found is None else found.data.get(entry_name(key))
+
+    def write(self, key: str, value: str | None, expected: str | None) -> None:
+        """Set `key` to `value` (None removes it) where it holds `expected` (None: absent).
+
+        Somebody who writes another key at the same time does not disturb.
+
+        Raises:
+            StaleError: it holds something else.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._try(entry_name(key), value, expected)
+                return
+            except (StaleError, AlreadyExistsError, NotFoundError):
+                if attempt == _ATTEMPTS or self.read(key) != expected:
+                    break
+        raise StaleError(f"{self._ref}: {key} is not what was read, expected it unchanged; plan again")
+
+    def _try(self, entry: str, value: str | None, expected: str | None) -> None:
+        found = self._config_map()
+        if (None if found is None else found.data.get(entry)) != expected:
+            raise StaleError(f"{self._ref}: {entry} is something else")
+        if value == expected:
+            return
+        if found is None:
+            self._cluster.write(self._creation(entry, value))
+        else:
+            patch = _patch(found, entry, value, expected)
+            self._cluster.write(Write("patch", self._ref, "v1", uid=found.uid, patch=patch))
+
+    def _creation(self, entry: str, value: str | None) -> Write:
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": self._ref.name, "namespace": self._ref.namespace, "labels": _LABELS},
+            "data": {entry: value},
+        }
+        return Write("create", self._ref, "v1", manifest=manifest)
+
+    def _config_map(self) -> ConfigMap | None:
+        try:
+            return self._cluster.get(CONFIG_MAPS, self._ref.namespace, self._ref.name)
+        except NotFoundError:
+            return None
+
+
+def entry_name(key: str) -> str:
+    """Return `key` as a key of a ConfigMap: what is not a letter, digit, dot or dash becomes _ and its UTF-8 in hex."""
+    return _ESCAPED.sub(lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()), key)
+
+
+def _patch(found: ConfigMap, entry: str, value: str | None, expected: str | None) -> tuple[PatchOperation, ...]:
+    if not found.data:
+        return PatchOperation("test", "/data", None), PatchOperation("add", "/data", {entry: value})
+    path = f"/data/{entry}"
+    test = PatchOperation("test", path, expected)
+    if value is None:
+        return test, PatchOperation("remove", path)
+    return test, PatchOperation("add" if expected is None else "replace", path, value)
