@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from reconciler.errors import Problem, SnapshotError
 
@@ -18,9 +17,9 @@ class Fault:
     field: str
     message: str
 
-    def of(self, file: Path) -> Problem:
+    def of(self, file: str) -> Problem:
         """Return this as a problem of `file`."""
-        return Problem(str(file), self.line, self.column, self.field, self.message)
+        return Problem(file, self.line, self.column, self.field, self.message)
 
 
 def snapshot_error(problems: Iterable[Problem]) -> SnapshotError:

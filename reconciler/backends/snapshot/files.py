@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,7 +33,7 @@ _JSON_INDENT = re.compile(r'\n([ \t]+)"')
 class ManifestFile:
     """What stood in a file when it was read. `pieces` joined are its text."""
 
-    path: Path
+    path: str
     data: bytes
     pieces: list[str] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
@@ -44,7 +43,7 @@ class ManifestFile:
 
     @property
     def is_json(self) -> bool:
-        return self.path.suffix.lower() == ".json"
+        return self.path.lower().endswith(".json")
 
     def value_of(self, entry: Entry) -> Any:
         """Return the whole manifest of `entry`, read from its text."""
@@ -129,7 +128,7 @@ class ManifestFile:
                 left.add(slot.document)
 
 
-def read_file(path: Path, data: bytes) -> ManifestFile:
+def read_file(path: str, data: bytes) -> ManifestFile:
     """Return the manifests in `data`, the content of `path`, with everything that is wrong with them."""
     try:
         text, encoding = decoded_text(data)
@@ -172,11 +171,11 @@ def problems_at(file: ManifestFile, slot: Slot, line: int, wrong: Sequence[tuple
     return found
 
 
-def _undecodable(path: Path, data: bytes, error: UnicodeDecodeError) -> Problem:
+def _undecodable(path: str, data: bytes, error: UnicodeDecodeError) -> Problem:
     before = data[: error.start]
     column = error.start - (before.rfind(b"\n") + 1)
     return Problem(
-        str(path), before.count(b"\n") + 1, column + 1, "", f"byte #x{data[error.start]:02x} is no UTF-8, expected text"
+        path, before.count(b"\n") + 1, column + 1, "", f"byte #x{data[error.start]:02x} is no UTF-8, expected text"
     )
 
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from reconciler.errors import ClusterError, Problem, SnapshotError
 
@@ -26,21 +25,17 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 _NEW = ".reconciler-new"
 
 
-class Signature(NamedTuple):
-    """Changes whenever the file does."""
-
-    modified_ns: int
-    size: int
-    inode: int
+Signature = tuple[int, int, int]
+"""Time of change in nanoseconds, size and inode: another one whenever the file was written."""
 
 
 @dataclass
 class Scan:
     """The manifest files of a folder by path, what could not be looked at, and what crashes left behind."""
 
-    files: dict[Path, Signature] = field(default_factory=dict)
+    files: dict[str, Signature] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    leftovers: list[Path] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
 
 
 @contextmanager
@@ -70,11 +65,11 @@ def locked(directory: Path, exclusive: bool) -> Iterator[None]:
 def scan(directory: Path) -> Scan:
     """Return the manifest files below `directory`: *.yaml, *.yml, *.json; none that is hidden, no recorded metrics."""
     found = Scan()
-    _scan(directory, found, set(), top=True)
+    _scan(str(directory), found, set(), top=True)
     return found
 
 
-def _scan(directory: Path, found: Scan, seen: set[tuple[int, int]], top: bool = False) -> None:
+def _scan(directory: str, found: Scan, seen: set[tuple[int, int]], top: bool = False) -> None:
     try:
         here = os.stat(directory)
         if (here.st_dev, here.st_ino) in seen:
@@ -86,9 +81,9 @@ def _scan(directory: Path, found: Scan, seen: set[tuple[int, int]], top: bool = 
         return
     for name in names:
         if name.startswith(".") and name.endswith(_NEW):
-            found.leftovers.append(directory / name)
+            found.leftovers.append(f"{directory}/{name}")
         if not name.startswith(".") and not (top and name in METRICS_FILES):
-            _look_at(directory / name, found, seen)
+            _look_at(directory, name, found, seen)
 
 
 def is_manifest_name(name: str) -> bool:
@@ -96,8 +91,19 @@ def is_manifest_name(name: str) -> bool:
     return not name.startswith(".") and name.lower().endswith(_SUFFIXES)
 
 
-def _look_at(path: Path, found: Scan, seen: set[tuple[int, int]]) -> None:
-    is_manifest = is_manifest_name(path.name)
+def signature_of(path: str) -> Signature:
+    """Return the signature of the file.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _look_at(directory: str, name: str, found: Scan, seen: set[tuple[int, int]]) -> None:
+    path = f"{directory}/{name}"
+    is_manifest = is_manifest_name(name)
     try:
         status = os.stat(path)
     except OSError as error:
@@ -107,22 +113,22 @@ def _look_at(path: Path, found: Scan, seen: set[tuple[int, int]]) -> None:
     if stat.S_ISDIR(status.st_mode):
         _scan(path, found, seen)
     elif is_manifest and stat.S_ISREG(status.st_mode):
-        found.files[path] = Signature(status.st_mtime_ns, status.st_size, status.st_ino)
+        found.files[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _problem(path: Path, error: OSError, expected: str) -> Problem:
-    return Problem(str(path), 1, 1, "", f"cannot be read: {error.strerror}, expected {expected}")
+def _problem(path: str, error: OSError, expected: str) -> Problem:
+    return Problem(path, 1, 1, "", f"cannot be read: {error.strerror}, expected {expected}")
 
 
-def read_bytes(path: Path) -> bytes | Problem:
+def read_bytes(path: str) -> bytes | Problem:
     """Return what is in the file, or why it cannot be read."""
     try:
-        return path.read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         return _problem(path, error, "a file that can be read")
 
 
-def replace_files(directory: Path, contents: Mapping[Path, bytes | None]) -> None:
+def replace_files(directory: Path, contents: Mapping[str, bytes | None]) -> None:
     """Give the files their new contents, None: the file goes. All of it happens, or none.
 
     The folder is held exclusively by the caller.
@@ -144,11 +150,11 @@ def replace_files(directory: Path, contents: Mapping[Path, bytes | None]) -> Non
         raise ClusterError(f"{where}: cannot be written: {error.strerror}, expected a folder to write to") from error
 
 
-def remove_leftovers(leftovers: Sequence[Path]) -> None:
+def remove_leftovers(leftovers: Sequence[str]) -> None:
     """Remove what crashes left half written. The folder is held exclusively by the caller."""
     for path in leftovers:
         with suppress(OSError):
-            path.unlink(missing_ok=True)
+            os.unlink(path)
 
 
 def is_interrupted(directory: Path) -> bool:
@@ -175,7 +181,7 @@ Step = tuple[str | None, str]
 """Where the new content is (None: the file goes) and which file gets it, both relative to the folder."""
 
 
-def _staged(home: str, path: Path, content: bytes | None) -> Step:
+def _staged(home: str, path: str, content: bytes | None) -> Step:
     """Write the new content beside the file. Behind a link the file it points to is changed."""
     target = os.path.realpath(path)
     if content is None:

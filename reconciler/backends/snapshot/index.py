@@ -195,7 +195,7 @@ class Index:
         first = self.entries.get(entry.key)
         if first is not None:
             words = f"{entry.key} is also in {first.file.path}:{first.line}, expected it once"
-            self.problems.append(Problem(str(entry.file.path), entry.line, 1, "", words))
+            self.problems.append(Problem(entry.file.path, entry.line, 1, "", words))
             return
         wrong = self.wrong_with(entry)
         self.problems += problems_at(entry.file, entry.slot, entry.line, wrong) if wrong else []

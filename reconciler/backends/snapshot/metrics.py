@@ -82,15 +82,14 @@ def read_metrics(directory: Path, cluster: str | None) -> tuple[Answers, list[Pr
     answers: Answers = {}
     problems: list[Problem] = []
     for name in METRICS_FILES:
-        path = directory / name
-        if path.is_file():
-            found, faults = _read_file(path, cluster)
+        if (directory / name).is_file():
+            found, faults = _read_file(str(directory / name), cluster)
             problems += faults
             answers |= found
     return answers, problems
 
 
-def _read_file(path: Path, cluster: str | None) -> tuple[Answers, list[Problem]]:
+def _read_file(path: str, cluster: str | None) -> tuple[Answers, list[Problem]]:
     data = read_bytes(path)
     if isinstance(data, Problem):
         return {}, [data]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,7 +11,14 @@ from typing import Any
 from reconciler.backends.decode.mismatches import dotted
 from reconciler.backends.snapshot.entries import Entry, Slot
 from reconciler.backends.snapshot.files import REMOVED, ManifestFile, entry_at, read_file
-from reconciler.backends.snapshot.folder import Signature, read_bytes, remove_leftovers, replace_files, scan
+from reconciler.backends.snapshot.folder import (
+    Signature,
+    read_bytes,
+    remove_leftovers,
+    replace_files,
+    scan,
+    signature_of,
+)
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.json_patch import equal
 from reconciler.backends.snapshot.text import Placed
@@ -27,7 +33,7 @@ class Changes:
 
     def __init__(self) -> None:
         self.changed: dict[int, tuple[Entry, Any]] = {}
-        self.created: list[tuple[Path, Any]] = []
+        self.created: list[tuple[str, Any]] = []
 
     def value_of(self, entry: Entry) -> Any:
         """Return the manifest of `entry` as these changes leave it; REMOVED where it goes."""
@@ -40,7 +46,7 @@ class Changes:
     def remove(self, entry: Entry) -> None:
         self.changed[id(entry)] = (entry, REMOVED)
 
-    def create(self, path: Path, value: Any) -> None:
+    def create(self, path: str, value: Any) -> None:
         self.created.append((path, value))
 
 
@@ -51,8 +57,8 @@ class Store:
         self.directory = directory
         self.index = Index(cluster, ())
         self._cluster = cluster
-        self._files: dict[Path, ManifestFile] = {}
-        self._signatures: dict[Path, Signature] | None = None
+        self._files: dict[str, ManifestFile] = {}
+        self._signatures: dict[str, Signature] | None = None
         self._problems: list[Problem] = []
 
     def refresh(self, clean: bool = False) -> list[Problem]:
@@ -87,7 +93,7 @@ class Store:
             self._install(edit)
         return True
 
-    def _read(self, files: dict[Path, Signature]) -> list[Problem]:
+    def _read(self, files: dict[str, Signature]) -> list[Problem]:
         known = self._signatures or {}
         kept = {path: self._files[path] for path in files if path in self._files and known.get(path) == files[path]}
         if self._defines_kinds(path for path in self._files if path not in kept):
@@ -103,7 +109,7 @@ class Store:
         self.index = Index(self._cluster, self._files.values())
         return problems + [one for file in self._files.values() for one in file.problems] + self.index.problems
 
-    def _defines_kinds(self, paths: Iterable[Path]) -> bool:
+    def _defines_kinds(self, paths: Iterable[str]) -> bool:
         """Whether other files may have to be read in another way, because a definition of kinds changed."""
         return any(entry.kind == "CustomResourceDefinition" for path in paths for entry in self._files[path].entries)
 
@@ -122,9 +128,13 @@ class Store:
             entry.file = file
             self.index.put(entry)
         self._files[file.path] = file
-        status = os.stat(file.path)
+        try:
+            signature = signature_of(file.path)
+        except OSError:
+            self._signatures = None
+            return
         if self._signatures is not None:
-            self._signatures[file.path] = Signature(status.st_mtime_ns, status.st_size, status.st_ino)
+            self._signatures[file.path] = signature
 
 
 class _Edit:
@@ -189,8 +199,8 @@ class _Edit:
         self.pieces, self.entries, self.fresh = again.pieces, again.entries, list(again.entries)
 
 
-def file_of(directory: Path, namespace: str, kind: str, name: str) -> Path:
+def file_of(directory: Path, namespace: str, kind: str, name: str) -> str:
     """Return the file of an object that is created: NAMESPACE-KIND-NAME.yaml in lower case and safe characters."""
     words = "-".join(part for part in (namespace, kind, name) if part).lower()
     safe = _UNSAFE.sub("-", words).strip(".-") or "object"
-    return directory / f"{safe[:200]}.yaml"
+    return str(directory / f"{safe[:200]}.yaml")

@@ -157,6 +157,10 @@ class Writing:
 
     def _check(self, manifest: dict[str, Any], entry: Entry | None) -> Entry:
         """Refuse a manifest that the API server would refuse for its types."""
+        try:
+            json.dumps(manifest, ensure_ascii=False, allow_nan=False).encode()
+        except ValueError as error:
+            raise RefusedError(f"{self._write.ref}: cannot be written as JSON: {error}") from error
         version, kind = (entry.api_version, entry.kind) if entry is not None else ("", "")
         read = entry_of(Found(manifest, version, kind, 1), Slot(0, 0, "document"))
         if isinstance(read, Entry):
