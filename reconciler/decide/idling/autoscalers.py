@@ -1,0 +1,118 @@
+"""HorizontalPodAutoscalers of idled workloads: held at the floor while idle, given their bounds back at the wake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.decide.idling.marks import OWNER, PREVIOUS_BOUNDS, compact, owner_of, parsed
+from reconciler.decide.types import FieldChange, annotation_changes, annotation_tests
+from reconciler.errors import AnnotationError
+from reconciler.model import HorizontalPodAutoscaler
+
+_MINIMUM = ("spec", "minReplicas")
+_MAXIMUM = ("spec", "maxReplicas")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`minimum` None: absent, which counts as 1."""
+
+    minimum: int | None
+    maximum: int
+
+    def clamp(self, count: int) -> int:
+        """Return the number nearest to `count` within the bounds."""
+        return min(max(count, 1 if self.minimum is None else self.minimum), self.maximum)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One autoscaler of a workload. `previous` is what it had before we held it, None where it is not held.
+
+    `problem` set: what we wrote on it cannot be read, so it is left as it is.
+    """
+
+    autoscaler: HorizontalPodAutoscaler
+    previous: Bounds | None = None
+    problem: str = ""
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.autoscaler.minimum, self.autoscaler.maximum)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether its bounds are still the ones that hold it at a floor."""
+        pinned = self.autoscaler.minimum == self.autoscaler.maximum
+        return self.previous is not None and pinned and self.bounds != self.previous
+
+    def is_pinned_at(self, floor: int) -> bool:
+        if self.previous is None:
+            return False
+        return self.bounds == Bounds(floor, floor)
+
+    @property
+    def own_bounds(self) -> Bounds:
+        """The bounds it has when it is not held."""
+        return self.previous if self.is_pinned and self.previous is not None else self.bounds
+
+
+def hold_of(autoscaler: HorizontalPodAutoscaler, fleets: frozenset[str]) -> Hold:
+    """Return how we hold `autoscaler`; what another Fleet wrote on it is not ours to read."""
+    text = autoscaler.annotations.get(PREVIOUS_BOUNDS)
+    owner = owner_of(autoscaler.annotations)
+    if text is None:
+        return Hold(autoscaler)
+    if owner is not None and owner[0] not in fleets:
+        return Hold(autoscaler, problem=f"{PREVIOUS_BOUNDS} belongs to {owner[0]}")
+    try:
+        return Hold(autoscaler, _previous_bounds(parsed(text, PREVIOUS_BOUNDS)))
+    except AnnotationError as error:
+        return Hold(autoscaler, problem=str(error))
+
+
+def _previous_bounds(value: Any) -> Bounds:
+    found = value if isinstance(value, dict) else {}
+    minimum, maximum = found.get("minReplicas"), found.get("maxReplicas")
+    if type(maximum) is int and maximum > 0 and (minimum is None or (type(minimum) is int and minimum >= 0)):
+        return Bounds(minimum, maximum)
+    raise AnnotationError(f"{PREVIOUS_BOUNDS} is {compact(value)[:60]}, expected minReplicas and maxReplicas")
+
+
+def pinned(hold: Hold, floor: int, owner: str) -> tuple[FieldChange, ...]:
+    """Return the changes that hold the autoscaler at `floor`, () where it is held there already."""
+    own = hold.own_bounds
+    text = compact({"minReplicas": own.minimum, "maxReplicas": own.maximum}, sort=False)
+    wanted = {PREVIOUS_BOUNDS: text, OWNER: owner}
+    if hold.is_pinned_at(floor):
+        return ()
+    return (*_bounds_changes(hold, Bounds(floor, floor)), *annotation_changes(hold.autoscaler.annotations, wanted))
+
+
+def given_back(hold: Hold) -> tuple[FieldChange, ...]:
+    """Return the changes that give the autoscaler its bounds back and keep what they were, () where it has them."""
+    if not hold.is_pinned or hold.previous is None:
+        return ()
+    tests = annotation_tests(hold.autoscaler.annotations, (PREVIOUS_BOUNDS,))
+    return (*_bounds_changes(hold, hold.previous), *tests)
+
+
+def forgotten(hold: Hold) -> tuple[FieldChange, ...]:
+    """Return the changes that take our annotations off the autoscaler, () where there are none."""
+    if hold.previous is None:
+        return ()
+    return annotation_changes(hold.autoscaler.annotations, {PREVIOUS_BOUNDS: None, OWNER: None})
+
+
+def let_go(hold: Hold) -> tuple[FieldChange, ...]:
+    """Return the changes that give the bounds back and take our annotations off, in one request."""
+    bounds = tuple(change for change in given_back(hold) if change.path in (_MINIMUM, _MAXIMUM))
+    return (*bounds, *forgotten(hold))
+
+
+def _bounds_changes(hold: Hold, wanted: Bounds) -> tuple[FieldChange, ...]:
+    return (
+        FieldChange(_MINIMUM, hold.autoscaler.minimum, wanted.minimum),
+        FieldChange(_MAXIMUM, hold.autoscaler.maximum, wanted.maximum),
+    )

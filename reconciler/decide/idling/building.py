@@ -1,0 +1,69 @@
+"""Rulings -> decisions, in the order of writes that leaves no moment without a way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from reconciler.decide.idling.autoscaler_decisions import autoscaler_decisions, needs_bounds_first
+from reconciler.decide.idling.discovery import Inventory
+from reconciler.decide.idling.groups import group_name, groups_of, is_marking
+from reconciler.decide.idling.making import Making, key_of
+from reconciler.decide.idling.order import waits_for
+from reconciler.decide.idling.scalable_decisions import scalable_decision
+from reconciler.decide.idling.service_decisions import service_decisions
+from reconciler.decide.idling.situations import Ruling
+from reconciler.decide.idling.table import Action
+from reconciler.decide.idling.targets import Front
+from reconciler.decide.types import Decision, Verb
+from reconciler.model import ObjectRef
+
+
+def decisions_of(
+    rulings: Mapping[ObjectRef, Ruling],
+    fronts: Iterable[tuple[Front, Inventory]],
+    making: Making,
+    together: Iterable[tuple[ObjectRef, ...]] = (),
+) -> tuple[Decision, ...]:
+    """Return every decision that `rulings` ask for, sorted by group and order; nothing on a frozen cluster."""
+    live = [ruling for ruling in rulings.values() if not ruling.target.frozen]
+    frozen = {cluster.name for cluster in making.fleet.clusters if cluster.state == "frozen"}
+    marked = [(front, found) for front, found in fronts if is_marking(front) and front.ref.cluster not in frozen]
+    groups = {front.ref: group_name(front.ref) for front, _ in marked} | groups_of(live)
+    idle_groups = groups | groups_of(live, together)
+    making = replace(making, groups=groups, idle_groups=idle_groups)
+    behind: dict[ObjectRef, list[Ruling]] = {}
+    for ruling in live:
+        for front in ruling.target.fronts:
+            behind.setdefault(front.ref, []).append(ruling)
+    on_services = {
+        front.ref: service_decisions(front, behind.get(front.ref, ()), inventory, making) for front, inventory in marked
+    }
+    waits = waits_for({ruling.ref: ruling for ruling in live})
+    on_scalables = [decision for ruling in live for decision in _with_autoscaler(ruling, on_services, waits, making)]
+    everything = [*on_scalables, *(decision for found in on_services.values() for decision in found)]
+    return tuple(
+        sorted(everything, key=lambda decision: (decision.phase, decision.group, decision.order, decision.key))
+    )
+
+
+def _with_autoscaler(
+    ruling: Ruling,
+    on_services: Mapping[ObjectRef, tuple[Decision, ...]],
+    waits: Mapping[ObjectRef, tuple[ObjectRef, ...]],
+    making: Making,
+) -> list[Decision]:
+    own = scalable_decision(ruling, making)
+    around = autoscaler_decisions(ruling, own, making)
+    if own is None:
+        return list(around)
+    needs = [*own.needs, *needs_bounds_first(ruling, around)]
+    if ruling.action is Action.IDLE:
+        needs += [
+            decision.key
+            for front in ruling.target.fronts
+            for decision in on_services.get(front.ref, ())
+            if decision.verb is Verb.MARK
+        ]
+    wait_ready = tuple(key_of(own.verb, ref) for ref in waits.get(ruling.ref, ()))
+    return [replace(own, needs=tuple(needs), wait_ready=wait_ready), *around]

@@ -1,0 +1,88 @@
+"""A federated ReplicaSet is idle only if it is idle on every cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from reconciler.decide.idling.situations import Ruling
+from reconciler.decide.idling.states import State
+from reconciler.decide.idling.table import Action, Flag
+from reconciler.decide.membership import LocalKey, federated_by_local_key, key_of
+from reconciler.model import ObjectRef, ObservedState
+from reconciler.policy.types import FederatedReplicaSet
+
+_MAYBE_DOWN = frozenset({State.DOWN, State.SET_ASIDE, State.FOREIGN})
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The local workloads of one federated ReplicaSet that rulings are about.
+
+    `running` are clusters where it runs and no ruling is about it; `held` says why it may not be idled now, "" for
+    nothing; `all` are its local workloads on every cluster that answered.
+    """
+
+    refs: tuple[ObjectRef, ...]
+    all: tuple[ObjectRef, ...]
+    running: tuple[str, ...] = ()
+    held: str = ""
+
+
+def members_of(
+    federated: Iterable[FederatedReplicaSet], state: ObservedState, rulings: Mapping[ObjectRef, Ruling]
+) -> dict[LocalKey, Members]:
+    """Return the members of each federated ReplicaSet of which a ruling concerns at least one."""
+    by_key = federated_by_local_key(federated)
+    ruled: dict[LocalKey, list[ObjectRef]] = {}
+    for ref, ruling in rulings.items():
+        key = key_of(ruling.target.scale.runs.ref)
+        if key in by_key:
+            ruled.setdefault(key, []).append(ref)
+    local = _local_workloads(state, ruled)
+    return {key: _members(by_key[key], ruled[key], local.get(key, {}), state) for key in sorted(ruled)}
+
+
+def _local_workloads(state: ObservedState, keys: Mapping[LocalKey, object]) -> dict[LocalKey, dict[ObjectRef, int]]:
+    """Return the replicas of the local workloads with one of `keys`."""
+    found: dict[LocalKey, dict[ObjectRef, int]] = {}
+    for name in sorted(state.clusters) if keys else ():
+        for workload in state.clusters[name].workloads:
+            key = key_of(workload.ref)
+            if key in keys:
+                found.setdefault(key, {})[workload.ref] = workload.wanted
+    return found
+
+
+def _members(
+    federated: FederatedReplicaSet, refs: list[ObjectRef], local: Mapping[ObjectRef, int], state: ObservedState
+) -> Members:
+    ruled = {ref.cluster for ref in refs}
+    unread = next(iter(sorted(state.unreachable)), "")
+    held = f"{federated.name} is paused" if federated.paused else f"{unread} cannot be read" if unread else ""
+    running = tuple(ref.cluster for ref, replicas in local.items() if ref.cluster not in ruled and replicas > 0)
+    return Members(tuple(refs), tuple(local), running, held)
+
+
+def together(rulings: Mapping[ObjectRef, Ruling], federated: Mapping[LocalKey, Members]) -> dict[ObjectRef, Ruling]:
+    """Return the rulings where no member of a federated ReplicaSet is idle while another one runs."""
+    result = dict(rulings)
+    for members in federated.values():
+        inside = [result[ref] for ref in members.refs]
+        awake = {*members.running, *(ruling.ref.cluster for ruling in inside if _runs(ruling))}
+        for ruling in inside:
+            elsewhere = min(awake - {ruling.ref.cluster}, default="")
+            if elsewhere:
+                result[ruling.ref] = ruling.with_flag(Flag.ELSEWHERE, f"it runs on {elsewhere}")
+            elif members.held and not ruling.was_asleep:
+                result[ruling.ref] = ruling.with_flag(Flag.HELD, members.held)
+    return result
+
+
+def _runs(ruling: Ruling) -> bool:
+    """Return whether something runs there after this run."""
+    if ruling.action is Action.OBSERVE:
+        return False
+    if ruling.standing.state in _MAYBE_DOWN:
+        return ruling.target.scale.replicas > 0 or ruling.action is Action.WAKE
+    return not ruling.stays_asleep

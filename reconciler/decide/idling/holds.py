@@ -1,0 +1,151 @@
+"""What keeps a scalable from being idled: the first reason, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from reconciler.decide.idling.marks import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
+from reconciler.decide.idling.scales import Scale
+from reconciler.decide.idling.targets import Target
+from reconciler.decide.selection import format_time
+from reconciler.model import Workload
+
+ITSELF = "app.kubernetes.io/name"
+_OUR_NAME = "reconciler"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why it is not idled, and the smallest change that would alter that."""
+
+    words: str
+    flip: str = ""
+
+
+def hold_on(target: Target, now: datetime) -> Reason | None:
+    """Return the first reason not to idle `target` at `now`, None where there is none."""
+    return next((reason for check in _CHECKS for reason in check(target, now)), None)
+
+
+def _frozen(target: Target, _now: datetime) -> Iterator[Reason]:
+    if target.frozen:
+        yield Reason("the cluster is frozen", "another state of the cluster")
+
+
+def _equal(target: Target, _now: datetime) -> Iterator[Reason]:
+    if target.want.rivals:
+        yield Reason(f"{' and '.join(target.want.rivals)} have the same priority", "different priorities")
+
+
+def _unread(target: Target, _now: datetime) -> Iterator[Reason]:
+    if target.unknown:
+        yield Reason(target.unknown, "being able to read it")
+    for front in target.fronts:
+        if front.problem:
+            yield Reason(f"the mark on Service/{front.ref.name} cannot be read", "a mark that can be read")
+        elif front.is_foreign:
+            yield Reason(f"somebody else marked Service/{front.ref.name} idle", "taking that mark off")
+        elif front.bids and front.found.undecided:
+            yield Reason(f"what is behind Service/{front.ref.name} is undecided: {front.found.undecided}")
+        elif front.bids and front.found.question is not None:
+            yield Reason(f"the pods behind Service/{front.ref.name} are not known yet")
+
+
+def _itself(target: Target, _now: datetime) -> Iterator[Reason]:
+    if target.scale.runs.labels.get(ITSELF) == _OUR_NAME:
+        yield Reason("the reconciler does not idle itself")
+
+
+def _autoscaler(target: Target, _now: datetime) -> Iterator[Reason]:
+    leaves = target.want.leaves_autoscalers
+    if target.controller:
+        yield Reason(f"left to {target.controller}")
+    if target.scale.is_paused_kind and "keda" in leaves:
+        yield Reason("autoscalers.keda: leave", "autoscalers.keda: pause")
+    if target.scale.paused_by:
+        yield Reason(f"{target.scale.paused_by} is set by somebody else", "taking it off")
+    if target.hold is None:
+        return
+    name = f"HorizontalPodAutoscaler/{target.hold.autoscaler.ref.name}"
+    if "hpa" in leaves:
+        yield Reason(f"{name} controls it (autoscalers.hpa: leave)", "autoscalers.hpa: idle")
+    if target.hold.own_bounds.minimum == 0:
+        yield Reason(f"{name} has minReplicas 0, its zeros are its own", "minReplicas of at least 1")
+    if target.hold.problem:
+        yield Reason(f"{name}: {target.hold.problem}")
+
+
+def _awake(target: Target, now: datetime) -> Iterator[Reason]:
+    annotations = target.scale.written.annotations
+    for key in (AWAKE_SINCE, AWAKE_UNTIL):
+        if key in annotations and optional_instant(annotations, key) is None:
+            yield Reason(f'{key} is "{annotations[key]}", expected a time as in RFC 3339', "a time that can be read")
+    since = target.awake_since
+    if since is not None and now < since + target.want.min_awake:
+        ends = format_time(since + target.want.min_awake)
+        yield Reason(f"awake since {format_time(since)}, less than minAwake", f"after {ends}")
+    until = optional_instant(annotations, AWAKE_UNTIL)
+    if until is not None and now < until:
+        yield Reason(f"kept awake until {format_time(until)}", f"after {format_time(until)}")
+
+
+def _young(target: Target, now: datetime) -> Iterator[Reason]:
+    created = [one.created_at for one in (target.scale.written, target.scale.runs) if one.created_at is not None]
+    if created and now < max(created) + target.want.min_age:
+        ends = format_time(max(created) + target.want.min_age)
+        yield Reason(f"created at {format_time(max(created))}, younger than minAge", f"after {ends}")
+
+
+def _low(target: Target, _now: datetime) -> Iterator[Reason]:
+    if target.scale.replicas <= target.want.floor:
+        yield Reason("already at or below the floor", f"more than {target.want.floor} replicas")
+
+
+def _rollout(target: Target, _now: datetime) -> Iterator[Reason]:
+    if target.scale.written.terminating or target.scale.runs.terminating:
+        yield Reason("it is being deleted")
+    if in_rollout(target.scale):
+        yield Reason("in the middle of a rollout", "the end of the rollout")
+
+
+def in_rollout(scale: Scale) -> bool:
+    """Return whether the pods of `scale` are being replaced; one that gave up (Progressing is False) is not."""
+    workload = scale.runs
+    if workload.observed_generation is not None and workload.observed_generation < (workload.generation or 0):
+        return True
+    progressing = workload.condition("Progressing")
+    if progressing is not None and progressing.status == "False":
+        return False
+    return _updated(workload) < (workload.status_replicas or 0)
+
+
+def _updated(workload: Workload) -> int:
+    """Return how many pods are of the newest template; a kind that does not say has only those.
+
+    A Deployment leaves the number out where it is 0.
+    """
+    if workload.updated_replicas is not None:
+        return workload.updated_replicas
+    return 0 if workload.ref.kind == "Deployment" else (workload.status_replicas or 0)
+
+
+def _unquiet(target: Target, _now: datetime) -> Iterator[Reason]:
+    unquiet = target.want.unquiet
+    if unquiet is not None:
+        yield Reason(unquiet.words, unquiet.flip)
+
+
+_CHECKS: tuple[Callable[[Target, datetime], Iterator[Reason]], ...] = (
+    _frozen,
+    _equal,
+    _unread,
+    _itself,
+    _autoscaler,
+    _low,
+    _awake,
+    _young,
+    _rollout,
+    _unquiet,
+)

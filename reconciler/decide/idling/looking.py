@@ -1,0 +1,233 @@
+"""One observed cluster and the policies -> the Services and scalables that idling is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.decide.idling.autoscalers import Hold, hold_of
+from reconciler.decide.idling.bidding import Bidding, Bids
+from reconciler.decide.idling.discovery import Found, Inventory, inventory_of, is_owned_by_scalable, scalables_behind
+from reconciler.decide.idling.marks import PREVIOUS_BOUNDS, fleet_names
+from reconciler.decide.idling.records import read_record
+from reconciler.decide.idling.scales import Scale
+from reconciler.decide.idling.service_marks import read_mark
+from reconciler.decide.idling.signals import Signal, latest_of, needed_pods, requested
+from reconciler.decide.idling.targets import Front, Target
+from reconciler.decide.idling.wants import Bid, Want
+from reconciler.decide.membership import Autoscalers, autoscalers_of, key_of
+from reconciler.decide.selection import Exclusion, exclusion, namespace_annotations
+from reconciler.model import Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
+from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
+
+_NEEDED = {
+    "namespaces": "Namespaces",
+    "services": "Services",
+    "horizontalpodautoscalers": "HorizontalPodAutoscalers",
+    "scaledobjects": "ScaledObjects",
+}
+"""What has to be readable before anything is idled, by its key in `ObservedCluster.unreadable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is looked at. `blind`: the policies cannot be read, so nothing is known of what they want."""
+
+    fleet: Fleet
+    state: ObservedState
+    run: Run
+    policies: tuple[IdlingPolicy, ...] = ()
+    blind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What idling is about on one cluster."""
+
+    inventory: Inventory
+    fronts: tuple[Front, ...]
+    targets: tuple[Target, ...]
+
+
+def scenes_of(setting: Setting) -> tuple[Scene, ...]:
+    """Return the scene of every cluster that answered, in the Fleet's order."""
+    return tuple(
+        _Eye(setting, setting.state.clusters[cluster.name], cluster).scene()
+        for cluster in setting.fleet.clusters
+        if cluster.name in setting.state.clusters
+    )
+
+
+class _Eye:
+    """Looks at one cluster; keeps what is looked up again and again."""
+
+    def __init__(self, setting: Setting, cluster: ObservedCluster, fleet_cluster: FleetCluster) -> None:
+        now = setting.run.now
+        self._setting = setting
+        self._cluster = cluster
+        self._fleet_cluster = fleet_cluster
+        self._fleets = fleet_names(setting.fleet)
+        self._inventory = inventory_of(cluster)
+        self._groups = self._inventory.groups
+        self._autoscalers: Autoscalers = autoscalers_of(cluster)
+        self._bidding = Bidding(setting.policies, cluster, fleet_cluster, setting.state.answers, now)
+        self._needed_pods = needed_pods(cluster.events)
+        self._endpoints = {(one.ref.namespace, one.ref.name): one for one in cluster.endpoints}
+        self._space_annotations = namespace_annotations(cluster)
+        self._unknown = next(
+            (f"{what} cannot be read" for key, what in _NEEDED.items() if key in cluster.unreadable), ""
+        )
+
+    def scene(self) -> Scene:
+        fronts = tuple(front for service in self._cluster.services if (front := self._front(service)) is not None)
+        direct = self._direct_bids()
+        behind = self._behind(fronts)
+        scales = self._scales(fronts, direct)
+        targets = tuple(self._target(scales[ref], behind, direct) for ref in sorted(scales))
+        return Scene(self._inventory, fronts, targets)
+
+    # Services
+
+    def _front(self, service: Service) -> Front | None:
+        bids = self._bidding.on_service(service)
+        endpoints = self._endpoints.get((service.ref.namespace, service.ref.name))
+        front = Front(
+            service=service,
+            bids=bids.won,
+            lost=bids.lost,
+            on_service=read_mark(service.annotations, self._fleets, self._groups),
+            on_endpoints=None if endpoints is None else read_mark(endpoints.annotations, self._fleets, self._groups),
+            endpoints=endpoints,
+            exclusion=exclusion(service.annotations, self._setting.run.now) if service.annotations else None,
+        )
+        if not (front.bids or front.on_service or front.on_endpoints or front.exclusion):
+            return None
+        return replace(front, found=self._found(front), signal=self._signal(service, endpoints))
+
+    def _found(self, front: Front) -> Found:
+        return scalables_behind(front.service, self._inventory)
+
+    def _signal(self, service: Service, endpoints: Endpoints | None) -> Signal | None:
+        needed = self._needed_pods.get((service.ref.namespace, service.ref.name))
+        on_endpoints = requested(endpoints.annotations) if endpoints is not None else None
+        return latest_of(needed, requested(service.annotations), on_endpoints)
+
+    # what is behind them
+
+    def _direct_bids(self) -> dict[ObjectRef, Bids]:
+        found = ((workload.ref, self._bidding.on_workload(workload)) for workload in self._cluster.workloads)
+        return {ref: bids for ref, bids in found if bids.won}
+
+    def _behind(self, fronts: Iterable[Front]) -> dict[ObjectRef, list[tuple[Front, bool]]]:
+        """Return for each top object or listed scalable its Services, and whether it is behind them now."""
+        result: dict[ObjectRef, list[tuple[Front, bool]]] = {}
+        for front in fronts:
+            tops = [workload.ref for workload in front.found.workloads]
+            for ref in tops:
+                result.setdefault(ref, []).append((front, True))
+            trusted = not front.found.by_labels or bool(front.found.undecided)
+            for ref in _listed(front):
+                if ref not in tops and not self._runs_behind(ref, tops):
+                    result.setdefault(ref, []).append((front, trusted))
+        return result
+
+    def _runs_behind(self, ref: ObjectRef, tops: Iterable[ObjectRef]) -> bool:
+        """Return whether `ref` is a ScaledObject whose target is among `tops`."""
+        workload = self._inventory.by_ref.get(ref)
+        return workload is not None and self._scale(workload).runs.ref in tops
+
+    def _scales(self, fronts: Iterable[Front], direct: Mapping[ObjectRef, Bids]) -> dict[ObjectRef, Scale]:
+        by_ref = self._inventory.by_ref
+        selected = [workload for front in fronts if front.bids for workload in front.found.workloads]
+        selected += [by_ref[ref] for ref in direct]
+        scales = [self._governing(workload) for workload in selected]
+        marked = [by_ref[ref] for front in fronts for ref in _listed(front) if ref in by_ref]
+        marked += [workload for workload in self._cluster.workloads if self._is_marked(workload)]
+        marked += list(self._held())
+        scales += [self._scale(w) for w in marked if not is_owned_by_scalable(w, self._inventory)]
+        return {scale.ref: scale for scale in scales}
+
+    def _is_marked(self, workload: Workload) -> bool:
+        return bool(workload.annotations) and read_record(workload, self._fleets) is not None
+
+    def _held(self) -> Iterator[Workload]:
+        """Yield what has an autoscaler that is held at a floor."""
+        for (namespace, kind, name), autoscaler in self._autoscalers.horizontal.items():
+            found = self._inventory.by_name.get((namespace, kind, name))
+            if found is not None and PREVIOUS_BOUNDS in autoscaler.annotations:
+                yield found
+
+    def _governing(self, workload: Workload) -> Scale:
+        """Return how `workload` is scaled: through the ScaledObject that controls it, where there is one."""
+        controller = self._autoscalers.keda.get(key_of(workload.ref))
+        return self._scale(workload if controller is None else controller)
+
+    def _scale(self, workload: Workload) -> Scale:
+        if workload.ref.kind != "ScaledObject" or workload.scale_target is None:
+            return Scale(workload, workload)
+        target = self._inventory.by_name.get((workload.ref.namespace, *workload.scale_target))
+        return Scale(workload, target or workload)
+
+    # scalables
+
+    def _target(
+        self, scale: Scale, behind: Mapping[ObjectRef, list[tuple[Front, bool]]], direct: Mapping[ObjectRef, Bids]
+    ) -> Target:
+        own = {scale.ref: None, scale.runs.ref: None}
+        around = {front.ref: (front, is_behind) for ref in own for front, is_behind in behind.get(ref, ())}
+        fronts = tuple(around[ref][0] for ref in sorted(around))
+        bids = [bid for ref in sorted(around) for bid in around[ref][0].bids if around[ref][1]]
+        known = {bid.policy.name for bid in bids}
+        bids += [bid for ref in own if ref in direct for bid in direct[ref].won if bid.policy.name not in known]
+        lost = [bid for ref in sorted(around) for bid in around[ref][0].lost if around[ref][1]]
+        lost += [bid for ref in own if ref in direct for bid in direct[ref].lost]
+        return Target(
+            scale=scale,
+            want=Want(tuple(bids), self._setting.blind),
+            fronts=fronts,
+            lost=_once(lost),
+            reading=read_record(scale.written, self._fleets),
+            hold=self._hold(scale),
+            controller=self._controller(scale),
+            exclusion=self._exclusion(scale, fronts),
+            signal=latest_of(requested(scale.written.annotations), requested(scale.runs.annotations)),
+            unknown=self._unknown or self._missing(scale),
+            frozen=self._fleet_cluster.state == "frozen",
+        )
+
+    def _hold(self, scale: Scale) -> Hold | None:
+        key = key_of(scale.runs.ref)
+        if key in self._autoscalers.keda or key not in self._autoscalers.horizontal:
+            return None
+        return hold_of(self._autoscalers.horizontal[key], self._fleets)
+
+    def _controller(self, scale: Scale) -> str:
+        controller = self._autoscalers.keda.get(key_of(scale.ref))
+        return "" if controller is None else f"ScaledObject/{controller.ref.name}"
+
+    def _missing(self, scale: Scale) -> str:
+        if scale.is_paused_kind and scale.runs is scale.written:
+            return "its target was not found"
+        return ""
+
+    def _exclusion(self, scale: Scale, fronts: Iterable[Front]) -> Exclusion | None:
+        namespace, now = scale.ref.namespace, self._setting.run.now
+        if self._fleet_cluster.state == "leaving":
+            return Exclusion(f"the cluster {self._fleet_cluster.name} is leaving")
+        if namespace in self._setting.fleet.protected:
+            return Exclusion(f"the namespace {namespace} is protected")
+        annotated = (self._space_annotations.get(namespace, {}), scale.written.annotations, scale.runs.annotations)
+        own = (exclusion(annotations, now) for annotations in annotated if annotations)
+        return next((found for found in (*own, *(front.exclusion for front in fronts)) if found is not None), None)
+
+
+def _listed(front: Front) -> Iterator[ObjectRef]:
+    """Yield what the marks on a Service list, ours or not."""
+    for mark in (front.mark, front.foreign):
+        for entry in mark.entries if mark is not None else ():
+            yield entry.ref(front.ref)
+
+
+def _once(bids: Iterable[Bid]) -> tuple[Bid, ...]:
+    """Return the first bid of each policy."""
+    return tuple({bid.policy.name: bid for bid in reversed(list(bids))}.values())[::-1]

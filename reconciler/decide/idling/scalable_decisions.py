@@ -1,0 +1,244 @@
+"""Rulings -> the one decision on each scalable: its record and its replicas in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from reconciler.decide.idling.contests import contest_text, is_contest, undo_of
+from reconciler.decide.idling.making import Making, cause_of, cause_text, key_of, record_after
+from reconciler.decide.idling.marks import (
+    AWAKE_SINCE,
+    AWAKE_UNTIL,
+    CAUSE,
+    CONTESTED,
+    SCALE_TIME,
+    UNDONE,
+    WAKE_REQUESTED_AT,
+)
+from reconciler.decide.idling.order import tier
+from reconciler.decide.idling.records import Record, cleared, written
+from reconciler.decide.idling.situations import Ruling
+from reconciler.decide.idling.states import State
+from reconciler.decide.idling.table import Action
+from reconciler.decide.selection import EXCLUDE, EXCLUDE_UNTIL, format_time
+from reconciler.decide.types import Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
+
+_TESTED = (EXCLUDE, EXCLUDE_UNTIL, AWAKE_SINCE, AWAKE_UNTIL, WAKE_REQUESTED_AT)
+"""What could keep a scalable awake: an idle is not written where one of these changed meanwhile."""
+
+
+def scalable_decision(ruling: Ruling, making: Making) -> Decision | None:
+    """Return what is done with the scalable itself, None for nothing."""
+    make = _MAKERS.get(ruling.action)
+    return None if make is None else make(ruling, making)
+
+
+def decision_key(ruling: Ruling) -> str:
+    """Return the key of the decision that `scalable_decision` makes of `ruling`."""
+    return key_of(_VERBS.get(ruling.action, Verb.REPAIR), ruling.ref)
+
+
+def _decision(ruling: Ruling, making: Making, changes: tuple[FieldChange, ...]) -> Decision:
+    """Return a repair of the scalable; the callers put in what is particular."""
+    written_object = ruling.target.scale.written
+    return Decision(
+        key=decision_key(ruling),
+        job="idling",
+        verb=_VERBS.get(ruling.action, Verb.REPAIR),
+        phase=Phase.REPAIR,
+        ref=ruling.ref,
+        api_version=written_object.api_version,
+        uid=written_object.uid,
+        changes=changes,
+        cause=cause_of(ruling, making),
+        group=making.group(ruling.ref),
+        order=(1,),
+        has_annotations=written_object.has_annotations,
+        has_labels=written_object.has_labels,
+    )
+
+
+def _idle(ruling: Ruling, making: Making) -> Decision | None:
+    record = record_after(ruling, making)
+    if record is None:
+        return None
+    scale, annotations = ruling.target.scale, ruling.target.scale.written.annotations
+    wanted: dict[str, str | None] = {
+        **written(record, scale.written),
+        SCALE_TIME: format_time(making.run.now),
+        CAUSE: cause_text(cause_of(ruling, making), making.run),
+        CONTESTED: None,
+    }
+    changes = (
+        scale.change_to(record.idled_to),
+        *annotation_changes(annotations, wanted),
+        *annotation_tests(annotations, _TESTED),
+    )
+    counted = not scale.is_suspended_kind
+    return replace(
+        _decision(ruling, making, changes),
+        phase=Phase.DECREASE,
+        group=making.group(ruling.ref, idles=True),
+        replicas_before=scale.replicas if counted else None,
+        replicas_after=record.idled_to if counted else None,
+        event="Idled",
+        idles=True,
+    )
+
+
+def wake_count(ruling: Ruling, record: Record) -> int:
+    """Return the replicas a wake restores: those of the record, within the bounds of its autoscaler."""
+    hold = ruling.target.hold
+    if hold is None or hold.problem:
+        return record.replicas
+    return hold.own_bounds.clamp(record.replicas)
+
+
+def _wake(ruling: Ruling, making: Making) -> Decision | None:
+    if ruling.record is None:
+        return None
+    scale, annotations = ruling.target.scale, ruling.target.scale.written.annotations
+    count = wake_count(ruling, ruling.record)
+    wanted: dict[str, str | None] = {
+        **cleared(annotations, foreign=ruling.standing.state is State.FOREIGN),
+        AWAKE_SINCE: format_time(making.run.now),
+        UNDONE: None,
+        **_held_until(making.hold_until),
+    }
+    counted = not scale.is_suspended_kind and not scale.is_paused_kind
+    clamped = (
+        f", {count} of {ruling.record.replicas} as its autoscaler allows" if count != ruling.record.replicas else ""
+    )
+    return replace(
+        _decision(ruling, making, (scale.change_back(count), *annotation_changes(annotations, wanted))),
+        phase=Phase.WAKE,
+        cause=cause_of(ruling, making, ruling.why + clamped),
+        order=(tier(ruling), 1),
+        replicas_before=scale.replicas if counted else None,
+        replicas_after=count if counted else None,
+        event="Woken",
+    )
+
+
+def _held_until(until: datetime | None) -> dict[str, str | None]:
+    return {} if until is None else {EXCLUDE_UNTIL: format_time(until)}
+
+
+def _release(ruling: Ruling, making: Making) -> Decision | None:
+    record, target = ruling.record, ruling.target
+    if record is None:
+        return None
+    annotations = target.scale.written.annotations
+    undo = undo_of(target.scale.written, record, making.run.now)
+    contested = is_contest(undo)
+    wanted: dict[str, str | None] = {
+        **cleared(annotations),
+        AWAKE_SINCE: format_time(making.run.now),
+        AWAKE_UNTIL: format_time(awake_until(ruling, record, making.run.now)),
+        UNDONE: undo.text,
+        **({CONTESTED: contest_text(undo, target.want.policy)} if contested else {}),
+        **_held_until(making.hold_until),
+    }
+    return replace(
+        _decision(ruling, making, (target.scale.unchanged(), *annotation_changes(annotations, wanted))),
+        cause=cause_of(ruling, making, f"scaled to {target.scale.replicas} by {undo.by}"),
+        event="IdlingContested" if contested else "",
+    )
+
+
+def awake_until(ruling: Ruling, record: Record, now: datetime) -> datetime:
+    """Return how long what was scaled by hand stays up: `minAwake`, and until the open schedule window ends."""
+    want = ruling.target.want
+    ends = [now + want.min_awake, want.window_end(now)]
+    if not want.bids:
+        ends.append(record.wake_due)
+    return max(end for end in ends if end is not None)
+
+
+def _clear(ruling: Ruling, making: Making) -> Decision | None:
+    if ruling.standing.state is not State.STALE:
+        return None
+    scale = ruling.target.scale
+    return _decision(
+        ruling,
+        making,
+        (scale.unchanged(), *annotation_changes(scale.written.annotations, cleared(scale.written.annotations))),
+    )
+
+
+def _repair(ruling: Ruling, making: Making) -> Decision | None:
+    """Return what brings the record of an idle scalable, and its floor, to what they should be."""
+    record = record_after(ruling, making)
+    if record is None or not making.repairs:
+        return None
+    scale = ruling.target.scale
+    moved = _moves(ruling, record)
+    if _recorded(ruling) == record and not moved:
+        return None
+    cause = cause_of(ruling, making, _repair_words(ruling, record, moved))
+    wanted: dict[str, str | None] = {
+        **written(record, scale.written),
+        SCALE_TIME: format_time(making.run.now if moved else record.idled_at),
+        CAUSE: cause_text(
+            replace(cause, policy=record.policy, at=making.places.get(record.policy, cause.at)), making.run
+        ),
+    }
+    if not moved and SCALE_TIME in scale.written.annotations:
+        del wanted[SCALE_TIME]
+    change = scale.change_to(record.idled_to) if moved else scale.unchanged()
+    decision = replace(
+        _decision(ruling, making, (change, *annotation_changes(scale.written.annotations, wanted))),
+        cause=replace(cause, policy=record.policy, at=making.places.get(record.policy, cause.at)),
+    )
+    return _with_replicas(decision, ruling, record) if moved else decision
+
+
+def _moves(ruling: Ruling, record: Record) -> bool:
+    """Return whether its replicas move: to another floor, or back to the one its autoscaler took it from."""
+    raised = ruling.standing.state is State.HALF_HELD and not ruling.target.scale.stands_at(record.idled_to)
+    return raised or (ruling.record is not None and ruling.record.idled_to != record.idled_to)
+
+
+def _recorded(ruling: Ruling) -> Record | None:
+    """Return the record as it is written on the object now; None where it has to be written again."""
+    reading = ruling.target.reading
+    if reading is None or reading.record is None:
+        return None
+    return reading.record
+
+
+def _repair_words(ruling: Ruling, record: Record, moved: bool) -> str:
+    own = _recorded(ruling)
+    if own is None:
+        return "its record was gone, its Service remembers it"
+    if moved:
+        return f"the floor is {record.idled_to}"
+    if own.policy != record.policy:
+        return f"{own.policy} does not select it any more, {record.policy} wants it idle"
+    if own.orphaned_since != record.orphaned_since:
+        return "its policy is gone" if record.orphaned_since else "its policy is back"
+    return "its record is brought up to date"
+
+
+def _with_replicas(decision: Decision, ruling: Ruling, record: Record) -> Decision:
+    scale = ruling.target.scale
+    down = scale.replicas > record.idled_to and ruling.standing.state is not State.HALF_HELD
+    return replace(
+        decision,
+        phase=Phase.DECREASE if down else Phase.REPAIR,
+        replicas_before=scale.replicas,
+        replicas_after=record.idled_to,
+    )
+
+
+_VERBS: Mapping[Action, Verb] = {Action.IDLE: Verb.IDLE, Action.WAKE: Verb.WAKE, Action.RELEASE: Verb.RELEASE}
+_MAKERS: Mapping[Action, Callable[[Ruling, Making], Decision | None]] = {
+    Action.IDLE: _idle,
+    Action.WAKE: _wake,
+    Action.RELEASE: _release,
+    Action.CLEAR: _clear,
+    Action.KEEP: _repair,
+    Action.PUT_OFF: _repair,
+}

@@ -1,0 +1,302 @@
+"""Rulings -> what is done with the marks on a Service, and on its Endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.decide.idling.discovery import Inventory, is_owned_by_scalable
+from reconciler.decide.idling.making import Making, cause_of, cause_text, key_of, record_after
+from reconciler.decide.idling.marks import CAUSE, IDLED_AT, OWNER, UNIDLE_TARGETS, fleet_names
+from reconciler.decide.idling.order import tier
+from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.scalable_decisions import decision_key
+from reconciler.decide.idling.service_marks import (
+    Entry,
+    Mark,
+    foreign_cleared,
+    mark_annotations,
+    read_mark,
+    targets_text,
+)
+from reconciler.decide.idling.situations import Ruling
+from reconciler.decide.idling.states import State
+from reconciler.decide.idling.table import Action
+from reconciler.decide.idling.targets import Front
+from reconciler.decide.types import Cause, Decision, Phase, Verb, annotation_changes
+from reconciler.model import Endpoints, Service
+
+_UP_NOW = (Action.WAKE, Action.RELEASE)
+
+Annotations = Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The scalables behind one Service. `asleep` are those that stand at their idled count after this run."""
+
+    front: Front
+    rulings: tuple[Ruling, ...]
+    asleep: Mapping[Entry, Record]
+    kept: tuple[Entry, ...]  # entries that nothing is known of, or that are set aside
+
+    @property
+    def idled(self) -> tuple[Ruling, ...]:
+        return tuple(ruling for ruling in self.rulings if ruling.action is Action.IDLE)
+
+    @property
+    def up(self) -> tuple[Ruling, ...]:
+        """Those that are listed and get up in this run."""
+        listed = {entry.ref(self.front.ref) for entry in self.listed}
+        return tuple(ruling for ruling in self.rulings if ruling.action in _UP_NOW and ruling.ref in listed)
+
+    @property
+    def listed(self) -> tuple[Entry, ...]:
+        return self.front.mark.entries if self.front.mark is not None else ()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(sorted({*self.asleep, *self.kept}))
+
+    @property
+    def asleep_already(self) -> tuple[Entry, ...]:
+        """The entries without those that are idled in this run."""
+        new = {ruling.ref for ruling in self.idled}
+        return tuple(entry for entry in self.entries if entry.ref(self.front.ref) not in new)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One write of a mark. `only_list`: nothing but its list changes, because another step follows."""
+
+    verb: Verb
+    phase: Phase
+    after: Mark | None
+    cause: Cause
+    order: tuple[int, ...]
+    needs: tuple[str, ...] = ()
+    only_list: bool = False
+    idles: bool = False
+
+
+def service_decisions(
+    front: Front, rulings: Sequence[Ruling], inventory: Inventory, making: Making
+) -> tuple[Decision, ...]:
+    """Return what is done with the marks on `front`, given the rulings on everything behind it."""
+    if front.mark is None and front.is_foreign:
+        return tuple(_foreign_decisions(front, rulings, inventory, making))
+    if front.problem:
+        return ()
+    steps = tuple(_steps(_behind(front, rulings, inventory, making), making))
+    if not steps:
+        return ()
+    writer = _Writer(front, inventory, making)
+    on_service = tuple(writer.decisions(front.service, steps))
+    return (*on_service, *writer.endpoint_decisions(steps, on_service))
+
+
+def _behind(front: Front, rulings: Sequence[Ruling], inventory: Inventory, making: Making) -> Behind:
+    listed = {entry.ref(front.ref): entry for entry in (front.mark.entries if front.mark is not None else ())}
+    after = [(ruling.ref, record_after(ruling, making)) for ruling in rulings if front.bids or ruling.ref in listed]
+    asleep = {Entry.of(ref, record.replicas): record for ref, record in after if record is not None}
+    told = {ruling.ref for ruling in rulings if ruling.standing.state is not State.SET_ASIDE}
+    kept = tuple(entry for ref, entry in listed.items() if ref not in told and not _is_gone(entry, front, inventory))
+    return Behind(front, tuple(rulings), asleep, kept)
+
+
+def _is_gone(entry: Entry, front: Front, inventory: Inventory) -> bool:
+    ref = entry.ref(front.ref)
+    workload = inventory.by_ref.get(ref)
+    if workload is None:
+        return inventory.is_listed((ref.group, ref.kind))
+    return is_owned_by_scalable(workload, inventory)
+
+
+def _steps(behind: Behind, making: Making) -> Iterator[Step]:
+    """Yield the writes of one Service's mark: its list gets shorter after the wakes, longer before the idles."""
+    if behind.up:
+        yield _shortened(behind, making)
+    if behind.idled:
+        needs = (key_of(Verb.UNMARK, behind.front.ref),) if behind.up else ()
+        after = _mark(behind, behind.entries, making)
+        cause = cause_of(behind.idled[0], making)
+        yield Step(Verb.MARK, Phase.DECREASE, after, cause, (0,), needs, idles=True)
+    elif not behind.up and making.repairs:
+        yield _repaired(behind, making)
+
+
+def _shortened(behind: Behind, making: Making) -> Step:
+    up = behind.up
+    released = any(ruling.action is Action.RELEASE for ruling in up)
+    after = _mark(behind, behind.asleep_already, making)
+    if after is None and behind.idled and behind.front.mark is not None:
+        after = replace(behind.front.mark, entries=())
+    return Step(
+        verb=Verb.UNMARK,
+        phase=Phase.REPAIR if released else Phase.WAKE,
+        after=after,
+        cause=cause_of(up[0], making),
+        order=(2,) if released else (max(tier(ruling) for ruling in up), 2),
+        needs=tuple(decision_key(ruling) for ruling in up),
+        only_list=bool(behind.idled),
+    )
+
+
+def _repaired(behind: Behind, making: Making) -> Step:
+    """Return what brings a mark to what it should be where nothing behind the Service is idled or gets up."""
+    after = _mark(behind, behind.entries, making)
+    verb, why = _repair_words(set(behind.listed), set(after.entries) if after is not None else set())
+    first = tuple(decision_key(ruling) for ruling in behind.rulings if ruling.standing.state is State.STALE)
+    return Step(verb, Phase.REPAIR, after, _repair_cause(behind, making, why), (2,), first)
+
+
+def _repair_words(listed: set[Entry], after: set[Entry]) -> tuple[Verb, str]:
+    if not after:
+        return Verb.UNMARK, "nothing behind it is idle"
+    if after - listed:
+        return Verb.MARK, "what is behind it is idle"
+    return (Verb.UNMARK, "not all of what it lists is idle") if listed - after else (Verb.REPAIR, "its mark was old")
+
+
+def _repair_cause(behind: Behind, making: Making, why: str) -> Cause:
+    policy = behind.front.mark.policy if behind.front.mark is not None else ""
+    if not policy and behind.front.bids:
+        policy = behind.front.bids[0].policy.name
+    return Cause(policy, making.places.get(policy, ""), why)
+
+
+def _mark(behind: Behind, entries: tuple[Entry, ...], making: Making) -> Mark | None:
+    """Return the mark of a Service behind which `entries` are idle, None for none."""
+    mark = behind.front.mark
+    if not entries:
+        return None
+    if mark is not None and not making.repairs:
+        return replace(mark, entries=entries)
+    records = [behind.asleep[entry] for entry in entries if entry in behind.asleep]
+    old = set(behind.listed)
+    new = {ruling.ref for ruling in behind.idled}
+    longer = any(entry not in old or entry.ref(behind.front.ref) in new for entry in entries)
+    dues = [record.wake_due for record in records if record.wake_due is not None]
+    fleet, policy = _owner(behind, records, making)
+    return Mark(
+        idled_at=making.run.now if mark is None or longer else mark.idled_at,
+        entries=entries,
+        idled_to=max((record.idled_to for record in records), default=mark.idled_to if mark is not None else 0),
+        fleet=fleet,
+        policy=policy,
+        wake_due=min(dues, default=None) if records or mark is None else mark.wake_due,
+    )
+
+
+def _owner(behind: Behind, records: Sequence[Record], making: Making) -> tuple[str, str]:
+    """Return (Fleet, policy) that answers for the mark: the one it names, as long as that policy has a part in it."""
+    mark = behind.front.mark
+    if mark is not None and not records:
+        return mark.fleet, mark.policy
+    names = {record.policy for record in records}
+    fleet = making.fleet.name if any(record.fleet == making.fleet.name for record in records) else records[0].fleet
+    if mark is not None and mark.policy in names:
+        return fleet, mark.policy
+    bidding = [bid.policy.name for bid in behind.front.bids if bid.policy.name in names]
+    return fleet, min(bidding or names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Turns steps into decisions on one holder of marks after the other; a later step finds what the earlier wrote."""
+
+    front: Front
+    inventory: Inventory
+    making: Making
+
+    def decisions(self, holder: Service | Endpoints, steps: Sequence[Step]) -> Iterator[Decision]:
+        current: dict[str, str] = dict(holder.annotations)
+        for step in steps:
+            wanted = self._wanted(step, current, isinstance(holder, Service))
+            changes = annotation_changes(current, wanted)
+            if changes:
+                yield replace(self._decision(holder, step), changes=changes)
+            current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
+
+    def endpoint_decisions(self, steps: Sequence[Step], on_service: Sequence[Decision]) -> Iterator[Decision]:
+        """Yield the writes on the Endpoints: they follow those on the Service, where a policy wants that."""
+        endpoints = self.front.endpoints
+        ours = self.front.on_endpoints is not None and self.front.on_endpoints.ours
+        asked = any(bid.policy.mark_endpoints for bid in self.front.bids)
+        if endpoints is None or not (ours or asked):
+            return
+        marked = {decision.verb: decision.key for decision in on_service}
+        for decision in self.decisions(endpoints, steps):
+            before = (marked[decision.verb],) if decision.verb is Verb.MARK and decision.verb in marked else ()
+            needs = (self._own_key(need, endpoints, marked) for need in decision.needs)
+            yield replace(decision, needs=(*needs, *before), order=(*decision.order, 1))
+
+    @staticmethod
+    def _own_key(need: str, endpoints: Endpoints, on_service: Mapping[Verb, str]) -> str:
+        """Return `need`, or where that is the step before on the Service, the same step on the Endpoints."""
+        return key_of(Verb.UNMARK, endpoints.ref) if need == on_service.get(Verb.UNMARK) else need
+
+    def _wanted(self, step: Step, current: Mapping[str, str], is_service: bool) -> dict[str, str | None]:
+        if step.only_list:
+            return {UNIDLE_TARGETS: targets_text(step.after.entries if step.after is not None else ())}
+        wanted = mark_annotations(step.after)
+        if step.after is None:
+            return wanted
+        reading = read_mark(current, fleet_names(self.making.fleet), self.inventory.groups)
+        same = reading.mark if reading is not None else None
+        if same is not None and same.idled_at == step.after.idled_at:
+            wanted[IDLED_AT] = current.get(IDLED_AT)
+        if same is not None and same.entries == step.after.entries:
+            wanted[UNIDLE_TARGETS] = current.get(UNIDLE_TARGETS)
+        if not is_service:
+            return {key: wanted[key] for key in (IDLED_AT, UNIDLE_TARGETS, OWNER)}
+        differs = annotation_changes(current, {**wanted, CAUSE: current.get(CAUSE)})
+        return {**wanted, CAUSE: cause_text(step.cause, self.making.run) if differs else current.get(CAUSE)}
+
+    def _decision(self, holder: Service | Endpoints, step: Step) -> Decision:
+        return Decision(
+            key=key_of(step.verb, holder.ref),
+            job="idling",
+            verb=step.verb,
+            phase=step.phase,
+            ref=holder.ref,
+            api_version="v1",
+            uid=holder.uid,
+            changes=(),
+            cause=step.cause,
+            group=self.making.group(self.front.ref, idles=step.idles),
+            order=step.order,
+            needs=step.needs,
+            has_annotations=holder.has_annotations,
+        )
+
+
+def _foreign_decisions(
+    front: Front, rulings: Sequence[Ruling], inventory: Inventory, making: Making
+) -> Iterator[Decision]:
+    """Yield what takes somebody else's mark off, once everything it lists is woken, runs or is gone."""
+    foreign = front.foreign
+    ruled = {ruling.ref: ruling for ruling in rulings}
+    up = [ruling for ruling in rulings if ruling.standing.state is State.FOREIGN and ruling.action is Action.WAKE]
+    if foreign is None or not up:
+        return
+    for entry in foreign.entries:
+        ruling = ruled.get(entry.ref(front.ref))
+        if ruling is None and not _is_gone(entry, front, inventory):
+            return
+        waits = ruling is not None and ruling.action is not Action.WAKE
+        if ruling is not None and waits and ruling.target.scale.stands_at(foreign.idled_to):
+            return
+    step = Step(
+        verb=Verb.UNMARK,
+        phase=Phase.WAKE,
+        after=None,
+        cause=cause_of(up[0], making),
+        order=(max(tier(ruling) for ruling in up), 2),
+        needs=tuple(decision_key(ruling) for ruling in up),
+    )
+    writer = _Writer(front, inventory, making)
+    for holder, reading in ((front.service, front.on_service), (front.endpoints, front.on_endpoints)):
+        if holder is not None and reading is not None:
+            changes = annotation_changes(holder.annotations, foreign_cleared())
+            yield replace(writer._decision(holder, step), changes=changes)

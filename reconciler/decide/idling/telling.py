@@ -1,0 +1,221 @@
+"""What people are told about the rulings: notices, wishes that lost, and the reason for every number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from reconciler.decide.idling.contests import OUR_MANAGER, contest_of, is_contest, snippet, undo_of
+from reconciler.decide.idling.criteria import Says
+from reconciler.decide.idling.making import owner_policy
+from reconciler.decide.idling.marks import WAKE_REQUESTED_AT, optional_instant
+from reconciler.decide.idling.situations import Ruling
+from reconciler.decide.idling.states import State
+from reconciler.decide.idling.table import Action, Flag
+from reconciler.decide.idling.targets import Front
+from reconciler.decide.selection import format_time
+from reconciler.decide.types import Considered, Notice, Overridden, Undecided
+from reconciler.model import ObjectRef, PodsQuestion, Run
+
+_OUTCOMES = {
+    Action.IDLE: "goes idle",
+    Action.OBSERVE: "would go idle",
+    Action.KEEP: "stays idle",
+    Action.WAKE: "wakes",
+    Action.RELEASE: "stays awake",
+    Action.CLEAR: "stays awake",
+    Action.PUT_OFF: "stays idle",
+    Action.OVERDUE: "stays idle",
+    Action.DEFER: "stays idle",
+}
+
+
+def considered(rulings: Iterable[Ruling]) -> Iterator[Considered]:
+    """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why."""
+    for ruling in rulings:
+        names = dict.fromkeys([bid.policy.name for bid in ruling.target.want.bids] or [owner_policy(ruling)])
+        for name in names:
+            yield Considered(ruling.target.scale.runs.ref, "idling", name, _outcome(ruling), ruling.why, ruling.flip)
+
+
+def _outcome(ruling: Ruling) -> str:
+    if ruling.action is not Action.LEAVE:
+        return _OUTCOMES[ruling.action]
+    return "left as it is" if ruling.standing.state in (State.FOREIGN, State.SET_ASIDE, State.DOWN) else "stays awake"
+
+
+def overridden(rulings: Iterable[Ruling]) -> Iterator[Overridden]:
+    """Yield the wishes of policies that others of higher priority win over, where they differ."""
+    for ruling in rulings:
+        target = ruling.target
+        lost = {bid.policy.name: bid for bid in [*target.lost, *(bid for front in target.fronts for bid in front.lost)]}
+        winner = target.want.policy
+        for name in sorted(lost):
+            says = lost[name].verdict.says
+            if winner is None or says is target.want.says or says is Says.UNKNOWN:
+                continue
+            wish = "idle" if says is Says.IDLE else "awake"
+            why = "it only observes" if lost[name].policy.mode == "observe" else f"priority {winner.priority}"
+            yield Overridden(target.scale.runs.ref, "idling", name, wish, winner.name, why)
+
+
+def undecided(fronts: Iterable[Front]) -> Iterator[Undecided]:
+    """Yield the selected Services whose scalables are not all known."""
+    for front in fronts:
+        if front.bids and front.found.undecided:
+            yield Undecided(str(front.ref), "idling", front.bids[0].policy.name, front.found.undecided)
+
+
+def questions(fronts: Iterable[Front]) -> Iterator[PodsQuestion]:
+    """Yield the pods that must be read: those behind Services that a policy calls idle and labels do not tell of."""
+    for front in fronts:
+        if front.found.question is not None and any(bid.verdict.says is Says.IDLE for bid in front.bids):
+            yield front.found.question
+
+
+def notices(rulings: Iterable[Ruling], fronts: Iterable[Front], run: Run) -> tuple[Notice, ...]:
+    """Return what a person should read, each once, sorted."""
+    found = [notice for ruling in rulings for tell in _TELLERS for notice in tell(ruling, run)]
+    found += [notice for front in fronts for notice in _front_notices(front)]
+    return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
+
+
+def _front_notices(front: Front) -> Iterator[Notice]:
+    if front.problem and not front.is_foreign:
+        yield Notice("setAside", str(front.ref), f"{front.ref}: {front.problem}; its marks stay as they are", "", True)
+    elif front.is_foreign:
+        owner = front.foreign.fleet if front.foreign is not None and front.foreign.fleet else "somebody else"
+        yield Notice("foreignMark", str(front.ref), f"{front.ref} was marked idle by {owner}")
+    if front.exclusion is not None and front.exclusion.unreadable:
+        yield Notice("excludedUnreadable", str(front.ref), f"{front.ref}: {front.exclusion.why}; it counts as excluded")
+    yield from _unreadable_request(front.ref, front.service.annotations)
+
+
+def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:
+    if WAKE_REQUESTED_AT in annotations and optional_instant(annotations, WAKE_REQUESTED_AT) is None:
+        text = f'{ref}: {WAKE_REQUESTED_AT} is "{annotations[WAKE_REQUESTED_AT]}", expected a time as in RFC 3339'
+        yield Notice("unreadableSignal", str(ref), text)
+
+
+def _overdue(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    if ruling.action is Action.OVERDUE:
+        held = "somebody else's" if ruling.standing.state is State.FOREIGN else "the cluster is frozen"
+        text = f"{ruling.ref} should be awake ({ruling.why}): {held}"
+        yield Notice("overdueWake", str(ruling.ref), text, owner_policy(ruling), True)
+    if ruling.action is Action.DEFER:
+        yield Notice("perRun", str(ruling.ref), f"{ruling.ref}: {ruling.why}", owner_policy(ruling))
+
+
+def _set_aside(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    reading = ruling.target.reading
+    if ruling.standing.state is State.SET_ASIDE and reading is not None:
+        yield Notice(
+            "setAside", str(ruling.ref), f"{ruling.ref}: {reading.problem}; its scale stays as it is", "", True
+        )
+
+
+def _foreign(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    if ruling.standing.state is State.FOREIGN:
+        fleet = ruling.record.fleet if ruling.record is not None and ruling.record.fleet else "somebody else"
+        yield Notice("foreignMark", str(ruling.ref), f"{ruling.ref} was idled by {fleet}")
+
+
+def _equal(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    rivals = ruling.target.want.rivals
+    if rivals:
+        text = f"{ruling.ref}: {' and '.join(rivals)} select it with the same priority; nothing new is decided for it"
+        yield Notice("equalPriorities", str(ruling.ref), text, rivals[0], True)
+
+
+def _unreadable_exclusion(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    found = ruling.target.exclusion
+    if found is not None and found.unreadable:
+        yield Notice("excludedUnreadable", str(ruling.ref), f"{ruling.ref}: {found.why}; it counts as excluded")
+
+
+def _autoscaler(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    held = ruling.situation.words.get(Flag.HELD, "")
+    hold, policy = ruling.target.hold, owner_policy(ruling)
+    if ruling.action is Action.LEAVE and ruling.choice.why == held and _by_autoscaler(ruling):
+        yield Notice("autoscaler", str(ruling.target.scale.runs.ref), f"{ruling.target.scale.runs.ref}: {held}", policy)
+    if hold is not None and hold.problem:
+        name = hold.autoscaler.ref
+        yield Notice("setAside", str(name), f"{name}: {hold.problem}; its bounds stay as they are", policy, True)
+
+
+def _by_autoscaler(ruling: Ruling) -> bool:
+    target = ruling.target
+    zeros = target.hold is not None and target.hold.own_bounds.minimum == 0
+    left = target.want.leaves_autoscalers
+    leaves = ("hpa" in left and target.hold is not None) or ("keda" in left and target.scale.is_paused_kind)
+    return zeros or leaves or bool(target.controller)
+
+
+def _contested(ruling: Ruling, run: Run) -> Iterator[Notice]:
+    written = ruling.target.scale.written
+    if ruling.standing.state is State.CONTESTED:
+        contest = contest_of(written, ruling.target.want.policy)
+        if contest is not None:
+            text = f"{ruling.ref} is contested by {contest.by} since {contest.since}; {snippet(contest.by)}"
+            yield Notice("contested", str(ruling.ref), text, owner_policy(ruling))
+    if ruling.action is Action.RELEASE and ruling.record is not None:
+        undo = undo_of(written, ruling.record, run.now)
+        if is_contest(undo):
+            text = f"{ruling.ref} is contested by {undo.by}, which undid it {undo.count} times; {snippet(undo.by)}"
+            yield Notice("contested", str(ruling.ref), text, owner_policy(ruling))
+
+
+def _missed_run(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    scale = ruling.target.scale
+    if ruling.action is Action.WAKE and scale.is_suspended_kind and scale.written.starting_deadline is None:
+        text = f"{ruling.ref} has no startingDeadlineSeconds: a missed run may start at once"
+        yield Notice("missedRun", str(ruling.ref), text, owner_policy(ruling))
+
+
+def _writer(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    """A change of field manager alone is only told."""
+    writer = ruling.target.scale.written.replicas_writer
+    if ruling.standing.state is State.IDLE and writer is not None and writer.manager not in ("", OUR_MANAGER):
+        when = "" if writer.at is None else f" at {format_time(writer.at)}"
+        text = f"{ruling.ref} is idle, and {writer.manager} wrote its replicas last{when}"
+        yield Notice("fieldManager", str(ruling.ref), text, owner_policy(ruling))
+
+
+def _unreadable_signal(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    yield from _unreadable_request(ruling.ref, ruling.target.scale.written.annotations)
+
+
+_TELLERS = (
+    _overdue,
+    _set_aside,
+    _foreign,
+    _equal,
+    _unreadable_exclusion,
+    _autoscaler,
+    _contested,
+    _missed_run,
+    _writer,
+    _unreadable_signal,
+)
+
+
+def claims(rulings: Mapping[ObjectRef, Ruling], federated: Iterable[tuple[ObjectRef, ...]]) -> dict[ObjectRef, str]:
+    """Return every workload that is ours after this run, or that this run changes, with its policy's name.
+
+    Where one local workload of a federated ReplicaSet is, all of them are.
+    """
+    found: dict[ObjectRef, str] = {}
+    for ruling in rulings.values():
+        if _is_claimed(ruling):
+            found |= dict.fromkeys((ruling.ref, ruling.target.scale.runs.ref), owner_policy(ruling))
+    for refs in federated:
+        claimed = [found[ref] for ref in refs if ref in found]
+        if claimed:
+            found |= {ref: claimed[0] for ref in refs if ref not in found}
+    return {ref: found[ref] for ref in sorted(found)}
+
+
+def _is_claimed(ruling: Ruling) -> bool:
+    if ruling.standing.state is State.SET_ASIDE:
+        return True
+    changed = (Action.IDLE, Action.WAKE, Action.RELEASE, Action.CLEAR)
+    return ruling.action in changed or ruling.was_asleep
