@@ -164,7 +164,7 @@ class _Reader:
                 value = self._listed(inside, depth + 1)
             else:
                 value = self._node(inside, depth + 1)
-            if key == "<<" and event.style is None:
+            if key == "<<" and _is_plain(event):
                 merged.extend(value if isinstance(value, list) else [value])
                 continue
             if key in found:
@@ -290,3 +290,7 @@ class _Reader:
         return Fault(
             self._line + line + 1, column + 1, "", f"character #x{error.character:02x} is not allowed, expected text"
         )
+
+
+def _is_plain(event: Any) -> bool:
+    return type(event) is ScalarEvent and not event.style

@@ -1,0 +1,39 @@
+"""One writer at a time, within a process and between two."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.errors import LockHeldError
+from tests.backends.contract.conftest import Place
+
+
+def test_a_lock_is_held_until_it_is_given_back(place: Place) -> None:
+    lock = place.lock("first")
+    assert lock.held() is False
+    lock.acquire(0)
+    assert lock.held() is True
+    lock.release()
+    assert lock.held() is False
+
+
+def test_the_second_is_told_who_holds_it(place: Place) -> None:
+    first, second = place.lock("run 3f2c on host a"), place.lock("second")
+    first.acquire(0)
+    with pytest.raises(LockHeldError, match="run 3f2c on host a"):
+        second.acquire(0)
+    assert (first.held(), second.held()) == (True, False)
+    second.release()
+    assert first.held() is True
+    first.release()
+    second.acquire(0)
+    assert second.held() is True
+    second.release()
+
+
+def test_who_has_it_may_ask_again(place: Place) -> None:
+    lock = place.lock("first")
+    lock.acquire(0)
+    lock.acquire(0)
+    assert lock.held() is True
+    lock.release()

@@ -1,0 +1,61 @@
+"""What one run tells the next, kept in any cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.backends.base import CONFIG_MAPS
+from reconciler.backends.state import ConfigMapStore
+from reconciler.errors import StaleError
+from tests.backends.contract.conftest import Place
+
+
+@pytest.fixture
+def store(place: Place) -> ConfigMapStore:
+    return ConfigMapStore(place.cluster, place.namespace, "reconciler-journal")
+
+
+def test_nothing_was_written(store: ConfigMapStore) -> None:
+    assert store.read("downscale") is None
+
+
+def test_what_was_written_is_read_by_another(place: Place, store: ConfigMapStore) -> None:
+    store.write("downscale/shop/Deployment/web", '{"from": 3}', None)
+    again = ConfigMapStore(place.again(), place.namespace, "reconciler-journal")
+    assert again.read("downscale/shop/Deployment/web") == '{"from": 3}'
+    assert again.read("downscale.shop.Deployment.web") is None
+
+
+def test_a_value_is_replaced_and_removed(store: ConfigMapStore) -> None:
+    store.write("a", "1", None)
+    store.write("b", "1", None)
+    store.write("a", "2", "1")
+    assert (store.read("a"), store.read("b")) == ("2", "1")
+    store.write("a", None, "2")
+    store.write("b", None, "1")
+    assert (store.read("a"), store.read("b")) == (None, None)
+    store.write("a", "3", None)
+    assert store.read("a") == "3"
+
+
+@pytest.mark.parametrize(
+    ("held", "value", "expected"),
+    [
+        pytest.param("1", "2", None, id="somebody was first"),
+        pytest.param("1", "2", "0", id="somebody changed it"),
+        pytest.param(None, "2", "1", id="somebody removed it"),
+        pytest.param("1", None, "0", id="removing what changed"),
+    ],
+)
+def test_what_is_not_as_expected_stays(store: ConfigMapStore, held: str | None, value: str, expected: str) -> None:
+    store.write("other", "x", None)
+    if held is not None:
+        store.write("key", held, None)
+    with pytest.raises(StaleError):
+        store.write("key", value, expected)
+    assert (store.read("key"), store.read("other")) == (held, "x")
+
+
+def test_nothing_is_made_for_nothing(place: Place, store: ConfigMapStore) -> None:
+    store.write("key", None, None)
+    assert [one.ref.name for one in place.cluster.list(CONFIG_MAPS) if one.ref.name == "reconciler-journal"] == []

@@ -1,0 +1,69 @@
+"""Snapshot folders for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from reconciler.backends.base import BUILT_IN_SCALES, SCALED_OBJECT, workloads_of
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
+
+BUILT_IN = {scale.kind: workloads_of(scale) for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)}
+
+
+def last_names_first(pods: Sequence[Pod], count: int) -> Sequence[Pod]:
+    """A victim order that a reader can foresee."""
+    return sorted(pods, key=lambda pod: pod.name, reverse=True)[:count]
+
+
+def a_folder(directory: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write `files` (texts are dedented) below `directory`."""
+    for name, content in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else dedent(content).encode())
+    return directory
+
+
+def a_snapshot_cluster(directory: Path, files: Mapping[str, str | bytes], name: str = "east") -> SnapshotCluster:
+    """A cluster over a folder with `files`."""
+    directory.mkdir(exist_ok=True)
+    return SnapshotCluster(a_folder(directory, files), name, victim_order=last_names_first)
+
+
+def one(directory: Path, manifest: str, kind: str = "Deployment") -> Workload:
+    """The only workload of `kind` in a folder that holds `manifest` alone."""
+    (found,) = a_snapshot_cluster(directory, {"manifest.yaml": manifest}).list(BUILT_IN[kind])
+    return found
+
+
+def patch(
+    ref: ObjectRef,
+    *operations: tuple[str, str, Any] | tuple[str, str],
+    uid: str | None = None,
+    version: str = "apps/v1",
+) -> Write:
+    """A patch of `operations`: (op, path) or (op, path, value)."""
+    return Write("patch", ref, version, uid=uid, patch=tuple(PatchOperation(*found) for found in operations))  # type: ignore[arg-type]
+
+
+def a_manifest(
+    name: str = "web", *, kind: str = "Deployment", namespace: str = "shop", replicas: int | None = 3, **metadata: Any
+) -> dict[str, Any]:
+    """A workload of the apps group as a value."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": {
+            **({} if replicas is None else {"replicas": replicas}),
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "registry.example/main:1"}]},
+            },
+        },
+    }

@@ -1,0 +1,590 @@
+"""Manifests as people write them, and as kubectl prints them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.backends.base import (
+    AUTOSCALERS,
+    CONFIG_MAPS,
+    ENDPOINT_SLICES,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+    workloads_of,
+)
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.model import FieldWriter, Pod, ScaleKind
+from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, one
+
+SECOND = 10**9
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("apps/v1", "Deployment"),
+        ("apps/v1beta1", "Deployment"),
+        ("apps/v1beta2", "Deployment"),
+        ("extensions/v1beta1", "Deployment"),
+        ("extensions/v1beta1", "ReplicaSet"),
+        ("apps/v1beta1", "StatefulSet"),
+        ("v1", "ReplicationController"),
+        ("batch/v1beta1", "CronJob"),
+        ("batch/v2alpha1", "CronJob"),
+    ],
+)
+def test_old_versions_are_read_as_the_present_ones(tmp_path: Path, version: str, kind: str) -> None:
+    found = one(tmp_path, f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: web}}}}", kind)
+    assert (found.ref.group, found.api_version) == (BUILT_IN[kind].group, BUILT_IN[kind].api_version)
+    assert (found.ref.namespace, found.wanted) == ("default", 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "numbers"),
+    [
+        pytest.param("", (4, 4, 4, 4, 7), id="no status is settled"),
+        pytest.param("status: {}", (4, 4, 4, 4, 7), id="an empty status is none"),
+        pytest.param("status: null", (4, 4, 4, 4, 7), id="null is none"),
+        pytest.param("status: {replicas: 4, readyReplicas: 2}", (4, 2, None, None, None), id="what is written counts"),
+        pytest.param("status: {replicas: 0}", (0, None, None, None, None), id="zero is written too"),
+        pytest.param("status: {observedGeneration: 6}", (None, None, None, None, 6), id="lagging"),
+    ],
+)
+def test_status(tmp_path: Path, status: str, numbers: tuple[int | None, ...]) -> None:
+    manifest = f"""
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {{name: web, generation: 7}}
+        spec: {{replicas: 4}}
+        {status}
+        """
+    found = one(tmp_path, manifest)
+    assert (
+        found.status_replicas,
+        found.ready_replicas,
+        found.available_replicas,
+        found.updated_replicas,
+        found.observed_generation,
+    ) == numbers
+
+
+@pytest.mark.parametrize(
+    ("replicas", "read", "settled"), [("replicas: 0", 0, 0), ("replicas: null", None, 1), ("paused: true", None, 1)]
+)
+def test_replicas_that_are_not_there_count_as_one(tmp_path: Path, replicas: str, read: int, settled: int) -> None:
+    found = one(tmp_path, f"{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{{replicas}}}}}")
+    assert (found.replicas, found.wanted, found.ready_replicas) == (read, settled, settled)
+
+
+def test_a_written_uid_counts_and_a_missing_one_is_derived_from_the_name(tmp_path: Path) -> None:
+    files = {
+        "a.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, uid: u-1}}",
+        "b.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: b}}",
+    }
+    first, second = a_snapshot_cluster(tmp_path / "x", files).list(BUILT_IN["Deployment"])
+    _, again = a_snapshot_cluster(tmp_path / "y", files).list(BUILT_IN["Deployment"])
+    _, elsewhere = a_snapshot_cluster(tmp_path / "z", files, name="west").list(BUILT_IN["Deployment"])
+    assert first.uid == "u-1"
+    assert second.uid == again.uid
+    assert len({first.uid, second.uid, elsewhere.uid}) == 3
+
+
+@pytest.mark.parametrize(
+    ("manifest", "identity"),
+    [
+        pytest.param("", "east", id="no such namespace: the name"),
+        pytest.param("{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: u-7}}", "u-7", id="its uid"),
+        pytest.param(
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}", "east", id="implied"
+        ),
+    ],
+)
+def test_identity(tmp_path: Path, manifest: str, identity: str) -> None:
+    assert a_snapshot_cluster(tmp_path, {"a.yaml": manifest}).identity() == identity
+
+
+def test_namespaces_are_those_written_and_those_of_objects(tmp_path: Path) -> None:
+    cluster = a_snapshot_cluster(
+        tmp_path,
+        {
+            "a.yaml": """
+            apiVersion: v1
+            kind: Namespace
+            metadata: {name: shop, labels: {tier: web}}
+            ---
+            apiVersion: apps/v1
+            kind: Deployment
+            metadata: {name: web, namespace: shop}
+            ---
+            apiVersion: v1
+            kind: ServiceAccount
+            metadata: {name: bot, namespace: ci}
+            ---
+            apiVersion: v1
+            kind: Node
+            metadata: {name: node-1, labels: {zone: a}}
+            """
+        },
+    )
+    assert [(found.ref.name, dict(found.labels)) for found in cluster.list(NAMESPACES)] == [
+        ("ci", {}),
+        ("shop", {"tier": "web"}),
+    ]
+    assert cluster.get(NAMESPACES, "", "ci") == cluster.list(NAMESPACES)[0]
+    assert [(node.ref.namespace, node.ref.name, node.labels) for node in cluster.list(NODES)] == [
+        ("", "node-1", {"zone": "a"})
+    ]
+
+
+KUBECTL_LIST = """
+apiVersion: v1
+items:
+- apiVersion: apps/v1
+  kind: Deployment
+  metadata:
+    name: web
+- apiVersion: v1
+  kind: Service
+  metadata:
+    name: web
+kind: List
+metadata:
+  resourceVersion: ""
+"""
+TYPED_LIST = """
+kind: DeploymentList
+apiVersion: apps/v1
+metadata: {resourceVersion: "1"}
+items:
+- metadata: {name: web}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        pytest.param("a.yaml", KUBECTL_LIST, id="kubectl get -o yaml"),
+        pytest.param("a.yaml", TYPED_LIST, id="a typed list"),
+        pytest.param(
+            "a.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": [a_manifest()]}), id="json list"
+        ),
+        pytest.param("a.json", json.dumps(a_manifest()), id="json object"),
+        pytest.param("a.yaml", json.dumps(a_manifest()), id="json in yaml"),
+        pytest.param("deep/er/a.YML", TYPED_LIST, id="deeper, .YML"),
+        pytest.param(
+            "a.yaml",
+            "kind: List\napiVersion: v1\nitems:\n- " + json.dumps({"kind": "List", "items": [a_manifest()]}),
+            id="nested",
+        ),
+        pytest.param("a.yaml", b"\xef\xbb\xbf" + TYPED_LIST.encode(), id="byte order mark"),
+        pytest.param("a.yaml", b"\xff\xfe" + TYPED_LIST.encode("utf-16-le"), id="UTF-16, as PowerShell writes"),
+        pytest.param("a.yaml", b"\xfe\xff" + TYPED_LIST.encode("utf-16-be"), id="UTF-16, big endian"),
+        pytest.param("a.yaml", TYPED_LIST.replace("\n", "\r\n").encode(), id="line breaks of Windows"),
+        pytest.param("a.yaml", TYPED_LIST.replace("\n", "\r").encode(), id="line breaks of old Macs"),
+    ],
+)
+def test_forms_of_files(tmp_path: Path, name: str, content: str | bytes) -> None:
+    found = a_snapshot_cluster(tmp_path, {name: content}).list(BUILT_IN["Deployment"])
+    assert [workload.ref.name for workload in found] == ["web"]
+
+
+def test_what_is_no_manifest_is_left_alone(tmp_path: Path) -> None:
+    files = {
+        "README.md": "# not YAML: [",
+        ".hidden.yaml": "[",
+        ".git/config.yaml": "[",
+        "metrics.yaml": "results: []",
+        "empty.yaml": "# nothing here\n---\n---\n",
+        "empty.json": " \n",
+        "kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a.yaml]",
+        "deep/metrics.yaml": "{apiVersion: v1, kind: Service, metadata: {name: metrics}}",
+        "crs.yaml": "{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: a}, spec: {selector: no}}",
+    }
+    cluster = a_snapshot_cluster(tmp_path, files)
+    assert cluster.problems() == []
+    assert [service.ref.name for service in cluster.list(SERVICES)] == ["metrics"]
+
+
+def test_links_are_followed_once(tmp_path: Path) -> None:
+    directory = a_folder(tmp_path / "east", {"real/a.yaml": TYPED_LIST})
+    (directory / "loop").symlink_to(directory)
+    a_folder(tmp_path / "far", {"b.yaml": "{apiVersion: v1, kind: Service, metadata: {name: linked}}"})
+    (directory / "b.yaml").symlink_to(tmp_path / "far" / "b.yaml")
+    cluster = a_snapshot_cluster(directory, {})
+    assert [found.ref.name for found in cluster.list(SERVICES)] == ["linked"]
+    assert [found.ref.name for found in cluster.list(BUILT_IN["Deployment"])] == ["web"]
+
+
+def test_values_keep_the_types_of_yaml_1_2(tmp_path: Path) -> None:
+    manifest = """
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: settings}
+        data: {time: 22:30, on: on, no: no, date: 2026-11-20, 1: one}
+        """
+    (found,) = a_snapshot_cluster(tmp_path, {"a.yaml": manifest}).list(CONFIG_MAPS)
+    assert found.data == {"time": "22:30", "on": "on", "no": "no", "date": "2026-11-20", "1": "one"}
+
+
+def test_anchors_aliases_and_merge_keys(tmp_path: Path) -> None:
+    manifest = """
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: &metadata {name: web, labels: &labels {app: web}}
+        spec:
+          <<: {replicas: 5, paused: true}
+          replicas: 2
+          selector: {matchLabels: *labels}
+          template: {metadata: {labels: {<<: [*labels, {app: other, tier: web}], more: x}}}
+        """
+    found = one(tmp_path, manifest)
+    assert found.replicas == 2
+    assert found.selector == LabelSelector((("app", "web"),))
+    assert found.template_labels == {"app": "web", "tier": "web", "more": "x"}
+
+
+def test_selectors(tmp_path: Path) -> None:
+    manifest = """
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: web}
+        spec:
+          selector:
+            matchLabels: {b: "2", a: "1"}
+            matchExpressions: [{key: tier, operator: In, values: [x, y]}]
+        """
+    expected = LabelSelector((("a", "1"), ("b", "2")), (LabelRequirement("tier", "In", ("x", "y")),))
+    assert one(tmp_path, manifest).selector == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "selector", "expected"),
+    [
+        pytest.param("v1", "ReplicationController", "{tier: x}", (("tier", "x"),), id="a plain map"),
+        pytest.param("v1", "ReplicationController", "null", (("app", "web"),), id="from the template"),
+        pytest.param("extensions/v1beta1", "Deployment", "null", (("app", "web"),), id="as the old version did"),
+    ],
+)
+def test_selectors_by_default(tmp_path: Path, version: str, kind: str, selector: str, expected: Any) -> None:
+    manifest = f"""
+        apiVersion: {version}
+        kind: {kind}
+        metadata: {{name: web}}
+        spec: {{selector: {selector}, template: {{metadata: {{labels: {{app: web}}}}}}}}
+        """
+    assert one(tmp_path, manifest, kind).selector == LabelSelector(expected)
+
+
+def test_a_replica_set_keeps_its_template_whole(tmp_path: Path) -> None:
+    found = one(tmp_path, json.dumps(a_manifest(kind="ReplicaSet")), "ReplicaSet")
+    assert found.template == a_manifest()["spec"]["template"]
+    assert found.template_labels == {"app": "web"}
+    assert one(tmp_path / "d", json.dumps(a_manifest())).template is None
+
+
+def test_cron_jobs_and_scaled_objects(tmp_path: Path) -> None:
+    cluster = a_snapshot_cluster(
+        tmp_path,
+        {
+            "a.yaml": """
+            apiVersion: batch/v1
+            kind: CronJob
+            metadata: {name: nightly}
+            spec: {suspend: true, startingDeadlineSeconds: 60}
+            ---
+            apiVersion: keda.sh/v1alpha1
+            kind: ScaledObject
+            metadata: {name: web, annotations: {autoscaling.keda.sh/paused-replicas: "0"}}
+            spec: {scaleTargetRef: {name: web}}
+            """
+        },
+    )
+    (nightly,) = cluster.list(BUILT_IN["CronJob"])
+    assert (nightly.suspend, nightly.starting_deadline, nightly.replicas_path) == (True, 60, ("spec", "suspend"))
+    (scaled,) = cluster.list(BUILT_IN["ScaledObject"])
+    assert (scaled.scale_target, scaled.replicas) == (("Deployment", "web"), None)
+
+
+@pytest.mark.parametrize("version", ["autoscaling/v1", "autoscaling/v2beta2", "autoscaling/v2"])
+def test_autoscalers_of_all_versions(tmp_path: Path, version: str) -> None:
+    manifest = f"""
+        apiVersion: {version}
+        kind: HorizontalPodAutoscaler
+        metadata: {{name: web}}
+        spec:
+          scaleTargetRef: {{kind: StatefulSet, name: db}}
+          maxReplicas: 9
+          behavior: {{scaleDown: {{selectPolicy: Disabled}}}}
+        """
+    (found,) = a_snapshot_cluster(tmp_path, {"a.yaml": manifest}).list(AUTOSCALERS)
+    assert (found.target, found.minimum, found.maximum) == (("StatefulSet", "db"), None, 9)
+    assert found.scale_down_disabled is True
+
+
+CLONE_SETS = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clonesets.apps.kruise.io}
+spec:
+  group: apps.kruise.io
+  scope: Namespaced
+  names: {kind: CloneSet, plural: clonesets}
+  versions:
+  - name: v1beta1
+    served: true
+    storage: false
+    subresources: {scale: {specReplicasPath: .spec.count, statusReplicasPath: .status.count}}
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}
+"""
+CLONE_SET = """
+apiVersion: apps.kruise.io/v1alpha1
+kind: CloneSet
+metadata: {name: web, generation: 3}
+spec: {replicas: 4, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}
+"""
+
+
+def test_a_custom_kind_has_the_paths_of_its_definition(tmp_path: Path) -> None:
+    cluster = a_snapshot_cluster(tmp_path, {"a.yaml": CLONE_SET, "z.yaml": CLONE_SETS})
+    (scale,) = [scale for scale in cluster.scale_kinds() if scale.group == "apps.kruise.io"]
+    assert scale == ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
+    (found,) = cluster.list(workloads_of(scale))
+    assert (found.replicas, found.ready_replicas, found.status_replicas, found.observed_generation) == (4, 4, 4, 3)
+    assert found.selector == LabelSelector((("app", "web"),))
+    assert found.template_labels == {"app": "web"}
+
+
+def test_a_custom_kind_without_definition_cannot_be_scaled(tmp_path: Path) -> None:
+    cluster = a_snapshot_cluster(tmp_path, {"a.yaml": CLONE_SET})
+    kind = ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
+    assert kind not in cluster.scale_kinds()
+    assert cluster.list(workloads_of(kind)) == ()
+
+
+def test_a_definition_that_comes_later_counts(tmp_path: Path) -> None:
+    cluster = a_snapshot_cluster(tmp_path, {"a.yaml": CLONE_SET})
+    before = cluster.scale_kinds()
+    a_folder(tmp_path, {"z.yaml": CLONE_SETS})
+    assert len(cluster.scale_kinds()) == len(before) + 1
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    cluster = a_snapshot_cluster(tmp_path, {"a.yaml": "{apiVersion: v1, kind: Service, metadata: {name: one}}"})
+    assert [found.ref.name for found in cluster.list(SERVICES)] == ["one"]
+    a_folder(tmp_path, {"a.yaml": "{apiVersion: v1, kind: Service, metadata: {name: another}}"})
+    assert [found.ref.name for found in cluster.list(SERVICES)] == ["another"]
+    (tmp_path / "a.yaml").unlink()
+    assert cluster.list(SERVICES) == ()
+
+
+def a_pod(directory: Path, manifest: str) -> Pod:
+    (found,) = a_snapshot_cluster(directory, {"a.yaml": manifest}).list(PODS)
+    return found
+
+
+def test_a_pod_has_all_that_the_victim_order_asks(tmp_path: Path) -> None:
+    manifest = """
+        apiVersion: v1
+        kind: Pod
+        metadata:
+          name: web-1
+          namespace: shop
+          uid: u-1
+          creationTimestamp: 1970-01-01T00:00:10Z
+          labels: {app: web}
+          annotations: {controller.kubernetes.io/pod-deletion-cost: "-8"}
+          ownerReferences:
+          - {apiVersion: v1, kind: Other, name: no, uid: u-8}
+          - {apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u-9, controller: true}
+        spec:
+          nodeName: node-1
+          initContainers: [{name: setup}, {name: mesh, restartPolicy: Always}]
+        status:
+          phase: Running
+          conditions:
+          - {type: Ready, status: "True", lastTransitionTime: "1970-01-01T00:00:11.000000123Z"}
+          - {type: PodScheduled, status: "False", lastTransitionTime: "1970-01-01T01:00:12+01:00"}
+          containerStatuses: [{name: a, restartCount: 2}, {name: b, restartCount: 5}]
+          initContainerStatuses: [{name: setup, restartCount: 9}, {name: mesh, restartCount: 3}]
+        """
+    assert a_pod(tmp_path, manifest) == Pod(
+        name="web-1",
+        uid="u-1",
+        node="node-1",
+        phase="Running",
+        ready=True,
+        ready_since_ns=11 * SECOND + 123,
+        created_ns=10 * SECOND,
+        restarts=5,
+        sidecar_restarts=3,
+        deletion_cost="-8",
+        namespace="shop",
+        cluster="east",
+        labels={"app": "web"},
+        owner_uid="u-9",
+        owner_kind="ReplicaSet",
+        owner_name="web",
+        unscheduled_since_ns=12 * SECOND,
+        unschedulable=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rest", "phase", "ready", "terminating"),
+    [
+        pytest.param("", "Running", True, False, id="without status it is settled"),
+        pytest.param("status: {phase: Running}", "Running", False, False, id="a missing condition is not ready"),
+        pytest.param("status: {phase: Pending}", "Pending", False, False, id="pending"),
+    ],
+)
+def test_pods_with_little_to_say(tmp_path: Path, rest: str, phase: str, ready: bool, terminating: bool) -> None:
+    found = a_pod(tmp_path, f"apiVersion: v1\nkind: Pod\nmetadata: {{name: web-1}}\n{rest}\n")
+    assert (found.phase, found.ready, found.terminating, found.node) == (phase, ready, terminating, "")
+    assert (found.created_ns, found.ready_since_ns) == (None, None)
+
+
+def test_a_pod_that_goes(tmp_path: Path) -> None:
+    metadata = "{name: web-1, deletionTimestamp: 2026-11-20T15:41:23Z}"
+    assert a_pod(tmp_path, f"{{apiVersion: v1, kind: Pod, metadata: {metadata}}}").terminating is True
+
+
+def test_an_owner_without_uid_is_the_one_of_that_name(tmp_path: Path) -> None:
+    cluster = a_snapshot_cluster(
+        tmp_path,
+        {
+            "a.yaml": """
+            apiVersion: v1
+            kind: Pod
+            metadata:
+              name: web-1
+              ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, controller: true}]
+            ---
+            apiVersion: apps/v1
+            kind: ReplicaSet
+            metadata:
+              name: web
+              ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, controller: true}]
+            ---
+            apiVersion: apps/v1
+            kind: Deployment
+            metadata: {name: web, uid: u-1}
+            """
+        },
+    )
+    (pod,) = cluster.list(PODS)
+    (replica_set,) = cluster.list(BUILT_IN["ReplicaSet"])
+    assert pod.owner_uid == replica_set.uid
+    assert replica_set.owner is not None
+    assert replica_set.owner.uid == "u-1"
+
+
+def test_endpoint_slices_name_the_pods_behind_a_service(tmp_path: Path) -> None:
+    manifest = """
+        apiVersion: discovery.k8s.io/v1
+        kind: EndpointSlice
+        metadata: {name: web-x, labels: {kubernetes.io/service-name: web}}
+        endpoints:
+        - {addresses: [10.0.0.1], targetRef: {kind: Pod, name: web-1, uid: u-1}}
+        - {addresses: [10.0.0.2]}
+        - {addresses: [10.0.0.3], targetRef: {kind: Node, name: node-1}}
+        """
+    (found,) = a_snapshot_cluster(tmp_path, {"a.yaml": manifest}).list(ENDPOINT_SLICES)
+    assert (found.service, found.pods) == ("web", (("web-1", "u-1"),))
+
+
+@pytest.mark.parametrize(
+    ("event", "at"),
+    [
+        pytest.param("lastTimestamp: 2026-11-20T15:00:00Z, firstTimestamp: 2026-11-20T14:00:00Z", 15, id="last"),
+        pytest.param("eventTime: 2026-11-20T14:00:00.000000Z, lastTimestamp: null", 14, id="event time"),
+        pytest.param(
+            "eventTime: 2026-11-20T14:00:00Z, series: {lastObservedTime: 2026-11-20T16:00:00Z}", 16, id="series"
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "involved",
+    [
+        "apiVersion: v1, involvedObject: {kind: Service, name: web}",
+        "apiVersion: events.k8s.io/v1, regarding: {kind: Service, name: web}",
+    ],
+)
+def test_events_of_both_groups(tmp_path: Path, event: str, at: int, involved: str) -> None:
+    manifest = f"{{kind: Event, metadata: {{name: e, namespace: shop}}, reason: NeedPods, {involved}, {event}}}"
+    (found,) = a_snapshot_cluster(tmp_path, {"a.yaml": manifest}).list(EVENTS)
+    assert found.involved == ("Service", "shop", "web")
+    assert found.at == datetime(2026, 11, 20, at, tzinfo=UTC)
+
+
+MANAGED = """
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata:
+          name: web
+          managedFields:
+          - manager: kubectl-client-side-apply
+            operation: Update
+            time: "2026-11-20T10:00:00Z"
+            fieldsV1: {{"f:spec": {{"f:template": {{}}}}}}
+          - manager: kube-controller-manager
+            operation: Update
+            subresource: status
+            time: "2026-11-20T12:00:00Z"
+            fieldsV1: {{"f:status": {{"f:replicas": {{}}}}}}
+          {owners}
+"""
+OWNS = 'fieldsV1: {"f:spec": {"f:replicas": {}}}'
+
+
+@pytest.mark.parametrize(
+    ("owners", "writer"),
+    [
+        pytest.param("", None, id="nobody"),
+        pytest.param(
+            f"- {{manager: kubectl-scale, operation: Update, subresource: scale, {OWNS}}}",
+            FieldWriter("kubectl-scale", None, "scale"),
+            id="through /scale, without a time",
+        ),
+        pytest.param(
+            f'- {{manager: argocd, operation: Apply, time: "2026-11-20T11:00:00Z", {OWNS}}}',
+            FieldWriter("argocd", datetime(2026, 11, 20, 11, tzinfo=UTC)),
+            id="an apply",
+        ),
+        pytest.param(
+            f'- {{manager: b, operation: Apply, time: "2026-11-20T11:00:00Z", {OWNS}}}\n'
+            f'          - {{manager: a, operation: Apply, time: "2026-11-20T12:00:00Z", {OWNS}}}',
+            FieldWriter("a", datetime(2026, 11, 20, 12, tzinfo=UTC)),
+            id="the last of two",
+        ),
+    ],
+)
+def test_who_wrote_the_replicas(tmp_path: Path, owners: str, writer: FieldWriter | None) -> None:
+    assert one(tmp_path, MANAGED.format(owners=owners)).replicas_writer == writer
+
+
+def test_a_secret_in_plain_words(tmp_path: Path) -> None:
+    cluster = a_snapshot_cluster(
+        tmp_path,
+        {"a.yaml": '{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: b}, stringData: {c: "d\\n\\n"}}'},
+    )
+    assert cluster.secret("b", "a", "c") == "d\n"
+
+
+def test_reading_needs_no_leave_to_write(tmp_path: Path) -> None:
+    a_snapshot_cluster(tmp_path / "east", {"a.yaml": TYPED_LIST})
+    before = sorted(tmp_path.rglob("*"))
+    cluster = SnapshotCluster(tmp_path / "east", "east", victim_order=lambda pods, count: pods[:count])
+    cluster.list(BUILT_IN["Deployment"])
+    assert sorted(tmp_path.rglob("*")) == before
