@@ -1,0 +1,196 @@
+"""Placement, one pass: every federated ReplicaSet on every cluster of the Fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from reconciler.decide.placement.config_maps import Wish, remember
+from reconciler.decide.placement.departed import departed
+from reconciler.decide.placement.facts import Finding, Local, find
+from reconciler.decide.placement.marks import OWNER, STATUS, owner_text
+from reconciler.decide.placement.memory import MEMORY, UNREACHABLE, read_unreachable, rejection_key, unreachable_text
+from reconciler.decide.placement.outlook import Outlook, outlook
+from reconciler.decide.placement.reasons import considered, entries, placement_view
+from reconciler.decide.placement.sites import Surroundings, surroundings
+from reconciler.decide.placement.status import Entry, Status, read_status, status_name, status_text
+from reconciler.decide.placement.steps import group_of, steps
+from reconciler.decide.selection import format_time
+from reconciler.decide.types import Cause, Considered, Decision, DesiredState, Notice, Overridden, Undecided
+from reconciler.model import ObjectRef, ObservedState, Run
+from reconciler.policy.types import FederatedReplicaSet, PolicySet
+
+
+def decide_placement(
+    policies: PolicySet, state: ObservedState, run: Run, claims: Mapping[ObjectRef, str]
+) -> DesiredState:
+    """Return what placement does in this run.
+
+    `claims` are the workloads that idling decides or keeps idle, with its policy's name: they are left alone. A
+    federated ReplicaSet whose pods must be read first has its questions in `questions`, and nothing decided.
+    """
+    around = surroundings(policies, state, run, claims)
+    parts = [decide_one(federated, around) for federated in policies.federated]
+    by_key = {federated.key: federated for federated in policies.federated}
+    return DesiredState().joined(*parts, departed(by_key, around), _unreachable(around))
+
+
+def decide_one(federated: FederatedReplicaSet, around: Surroundings) -> DesiredState:
+    """Return what is done about one federated ReplicaSet."""
+    if federated.namespace in around.fleet.protected:
+        why = f"namespace {federated.namespace} is protected"
+        return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, why),))
+    status = read_status((around.home or {}).get(status_name(federated.key)))
+    findings = [find(federated, site, around, status) for site in around.sites]
+    if federated.paused:
+        return _paused(federated, [finding.local for finding in findings], around, status)
+    questions = tuple(sorted(finding.question for finding in findings if finding.question is not None))
+    if questions:
+        return DesiredState(questions=questions)
+    locals_ = [finding.local for finding in findings]
+    if _is_idle(locals_):
+        locals_ = [replace(local, part="held", why="idle") if local.part == "placed" else local for local in locals_]
+    view = outlook(federated, locals_, status, around)
+    decisions = steps(view, around)
+    decisions += _cleared(view, decisions, around)
+    decisions += _status(view, entries(view), tuple(one.key for one in decisions), around)
+    return DesiredState(
+        decisions=decisions,
+        undecided=tuple(finding.undecided for finding in findings if finding.undecided is not None),
+        overridden=_overridden(view, status, around),
+        notices=_notices(view, findings),
+        considered=considered(view),
+        placements=(placement_view(view),),
+    )
+
+
+def _is_idle(locals_: Sequence[Local]) -> bool:
+    """Return whether all there is of a federated ReplicaSet is idle: then nothing of it is made anywhere else."""
+    existing = [local for local in locals_ if local.workload is not None and local.part != "out"]
+    return bool(existing) and all(local.idle_by for local in existing)
+
+
+def _paused(
+    federated: FederatedReplicaSet, locals_: Sequence[Local], around: Surroundings, status: Status | None
+) -> DesiredState:
+    """Status only: everything is left as it is."""
+    held = [
+        local if local.part == "out" else replace(local, part="held", why=local.why or "paused") for local in locals_
+    ]
+    view = outlook(federated, held, status, around)
+    return DesiredState(
+        decisions=_status(view, entries(view), (), around),
+        considered=tuple(
+            Considered(local.ref, "placement", federated.name, "left alone", local.why, "paused: false")
+            for local in held
+        ),
+        placements=(placement_view(view),),
+    )
+
+
+def _overridden(view: Outlook, status: Status | None, around: Surroundings) -> tuple[Overridden, ...]:
+    """Return what placement would have asked of workloads that are idle, where that is another number."""
+    idle = {local.cluster for local in view.locals if local.idle_by}
+    if not idle:
+        return ()
+    awake = [_as_awake(local) for local in view.locals]
+    wished = outlook(view.federated, awake, status, around).step
+    return tuple(
+        Overridden(
+            ref=local.ref,
+            job="placement",
+            policy=view.federated.name,
+            wish=f"{wished[local.cluster]} replicas",
+            winner=local.idle_by,
+            why=local.why,
+        )
+        for local in view.locals
+        if local.idle_by and local.workload is not None and wished[local.cluster] != local.workload.wanted
+    )
+
+
+def _as_awake(local: Local) -> Local:
+    if not local.idle_by:
+        return local
+    asked = local.asked or 0
+    return replace(local, part="placed", current=asked, available=asked)
+
+
+def _notices(view: Outlook, findings: Sequence[Finding]) -> tuple[Notice, ...]:
+    """Return what a person should read: what is left alone, what does not come up, what keeps a drain waiting."""
+    name = view.federated.name
+    crashing = [local for local in view.placed if local.crashing]
+    keeping = view.shares.keeping
+    return (
+        *(finding.notice for finding in findings if finding.notice is not None),
+        *(
+            Notice("notAvailable", str(local.ref), f"{local.crashing} replicas are placed, not available", name)
+            for local in crashing
+        ),
+        *(
+            Notice(
+                "drainKeeps",
+                str(local.ref),
+                f"{local.limit}, but {keeping[local.cluster]} replicas have no room anywhere else and stay",
+                name,
+            )
+            for local in view.placed
+            if local.cluster in keeping
+        ),
+    )
+
+
+def _status(
+    view: Outlook, told: Mapping[str, Entry], needs: tuple[str, ...], around: Surroundings
+) -> tuple[Decision, ...]:
+    """Return the decision that writes the status, once everything else is done; () where it says so already."""
+    if around.home is None:
+        return ()
+    federated, fleet = view.federated, around.fleet
+    name = status_name(federated.key)
+    before = read_status(around.home.get(name))
+    text = status_text(federated.replicas, told, before, format_time(around.run.now))
+    wish = Wish(
+        ObjectRef(fleet.home, fleet.namespace, "ConfigMap", name),
+        annotations={OWNER: owner_text(fleet, federated.key), STATUS: text},
+    )
+    cause = Cause(federated.name, str(federated.place), "status")
+    return remember(wish, around.home.get(name), group_of(federated.key), cause, needs)
+
+
+def _cleared(view: Outlook, decisions: Sequence[Decision], around: Surroundings) -> tuple[Decision, ...]:
+    """Return the decisions that forget refusals: once the write that was refused is done, or is not wanted any more."""
+    kept = (around.home or {}).get(MEMORY)
+    if kept is None:
+        return ()
+    found: list[Decision] = []
+    for local in view.placed:
+        if local.rejection is None or local.limit == "refused":
+            continue
+        wish = Wish(kept.ref, data={rejection_key(local.ref): None, **_never_empty(kept.data)})
+        needs = tuple(one.key for one in decisions if one.ref == local.ref)
+        cause = Cause(view.federated.name, str(view.federated.place), f"{local.ref} is refused no more")
+        found += remember(wish, kept, group_of(view.federated.key), cause, needs)
+    return tuple(found)
+
+
+def _never_empty(data: Mapping[str, str]) -> dict[str, str]:
+    """A ConfigMap without any data has no map to add to, so one key always stays."""
+    return {} if UNREACHABLE in data else {UNREACHABLE: unreachable_text({})}
+
+
+def _unreachable(around: Surroundings) -> DesiredState:
+    """Return the decision that remembers since when clusters do not answer, where that changed."""
+    if around.home is None:
+        return DesiredState()
+    fleet, kept = around.fleet, around.home.get(MEMORY)
+    before = {} if kept is None else read_unreachable(kept.data)
+    after = {site.name: site.lost_since for site in around.sites if site.lost_since is not None}
+    if after == before:
+        return DesiredState()
+    wish = Wish(
+        ObjectRef(fleet.home, fleet.namespace, "ConfigMap", MEMORY), data={UNREACHABLE: unreachable_text(after)}
+    )
+    words = ", ".join(sorted(set(after) ^ set(before)))
+    cause = Cause("", str(fleet.place), f"who answers has changed: {words}")
+    return DesiredState(decisions=remember(wish, kept, "placement/memory", cause))

@@ -1,0 +1,118 @@
+"""Federated ReplicaSets that left git: their local ReplicaSets are released or deleted, as they were told to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.decide.idling.guard import FLEET, guard_of
+from reconciler.decide.placement.config_maps import forget
+from reconciler.decide.placement.marks import (
+    CAPACITY,
+    DIGEST,
+    LABEL,
+    ON_DELETE,
+    OWNER,
+    capacity_owner,
+    owner_of,
+)
+from reconciler.decide.placement.sites import Surroundings, local_ref
+from reconciler.decide.placement.status import PREFIX
+from reconciler.decide.placement.steps import group_of
+from reconciler.decide.types import (
+    Cause,
+    Decision,
+    DesiredState,
+    FieldChange,
+    HeldBack,
+    Phase,
+    Verb,
+    annotation_changes,
+)
+from reconciler.model import Workload
+from reconciler.policy.types import FederatedReplicaSet
+
+_MARKS = (OWNER, DIGEST, ON_DELETE, CAPACITY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """A workload with marks of ours. `key` is "namespace/name" of the federated ReplicaSet they name."""
+
+    key: str
+    workload: Workload
+
+
+def departed(federated: Mapping[str, FederatedReplicaSet], around: Surroundings) -> DesiredState:
+    """Return what is done about marks whose federated ReplicaSet is not there any more.
+
+    When more than a quarter of those that own marks are gone at once (and more than one), nothing is: a repository that
+    lost a folder must not delete anything.
+    """
+    marked = list(_marked(around))
+    guard = guard_of([one.key for one in marked], frozenset(federated), around.run.allow_exceed)
+    left = [one for one in marked if not _still_placed(one, federated)]
+    decisions = [*(_decision(one) for one in left), *_statuses(federated, around)]
+    if not guard.tripped:
+        return DesiredState(decisions=tuple(decisions))
+    guarded = tuple(one for one in decisions if one.group in {group_of(key) for key in guard.gone})
+    free = tuple(one for one in decisions if one not in guarded)
+    return DesiredState(decisions=free, held_back=(HeldBack(FLEET, guard.words, guarded),))
+
+
+def _marked(around: Surroundings) -> Iterator[_Marked]:
+    """Yield every workload with our marks that may be written to. What is copied to an owned object does not count."""
+    protected = around.fleet.protected
+    for site in around.sites:
+        if site.observed is None or site.cluster.state == "frozen":
+            continue
+        for workload in site.observed.workloads:
+            annotations = workload.annotations
+            if not annotations or (OWNER not in annotations and CAPACITY not in annotations):
+                continue
+            owner = owner_of(annotations) or capacity_owner(annotations)
+            untouched = workload.owner is not None or workload.terminating or workload.ref in around.claims
+            if owner is None or owner[0] not in around.ours or untouched or workload.ref.namespace in protected:
+                continue
+            yield _Marked(owner[1], workload)
+
+
+def _still_placed(one: _Marked, federated: Mapping[str, FederatedReplicaSet]) -> bool:
+    policy = federated.get(one.key)
+    if policy is None or local_ref(policy, one.workload.ref.cluster) != one.workload.ref:
+        return False
+    return policy.target is None or OWNER not in one.workload.annotations
+
+
+def _decision(one: _Marked) -> Decision:
+    workload = one.workload
+    delete = owner_of(workload.annotations) is not None and workload.annotations.get(ON_DELETE) == "delete"
+    verb = Verb.DELETE if delete else Verb.RELEASE
+    label = FieldChange(("metadata", "labels", LABEL), workload.labels.get(LABEL), None)
+    marks = annotation_changes(workload.annotations, dict.fromkeys(_MARKS))
+    return Decision(
+        key=f"{group_of(one.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{verb}",
+        job="placement",
+        verb=verb,
+        phase=Phase.DECREASE if delete else Phase.REPAIR,
+        ref=workload.ref,
+        api_version=workload.api_version,
+        uid=workload.uid,
+        changes=() if delete else (*marks, *([label] if LABEL in workload.labels else [])),
+        cause=_cause(one.key, f"its policy is gone (onDelete: {'delete' if delete else 'orphan'})"),
+        group=group_of(one.key),
+        replicas_before=workload.wanted if delete else None,
+        replicas_after=0 if delete else None,
+        event="" if delete else "Released",
+    )
+
+
+def _statuses(federated: Mapping[str, FederatedReplicaSet], around: Surroundings) -> Iterator[Decision]:
+    for name, found in sorted((around.home or {}).items()):
+        owner = owner_of(found.annotations) if name.startswith(PREFIX) else None
+        if owner is not None and owner[0] in around.ours and owner[1] not in federated:
+            yield forget(found, group_of(owner[1]), _cause(owner[1], "its policy is gone"))
+
+
+def _cause(key: str, why: str) -> Cause:
+    return Cause(key.partition("/")[2], "", why)

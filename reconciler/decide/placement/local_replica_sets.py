@@ -1,0 +1,175 @@
+"""Local ReplicaSets: whose they are, what they are made of, and where one differs from its policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from reconciler.decide.placement.marks import (
+    DIGEST,
+    LABEL,
+    ON_DELETE,
+    OWNER,
+    label_of,
+    owner_of,
+    owner_text,
+    template_digest,
+)
+from reconciler.decide.types import FieldChange, annotation_changes
+from reconciler.model import LabelRequirement, LabelSelector, Workload
+from reconciler.policy.types import FederatedReplicaSet, Fleet
+
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:([eE][+-]?[0-9]+)|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)")
+_DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_QUANTITY_FIELDS = frozenset({"limits", "requests", "overhead"})
+
+
+def is_ours(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> bool:
+    """Return whether `workload` carries our marks for `federated`; `fleets` are the Fleet names that are ours."""
+    owner = owner_of(workload.annotations)
+    if owner is not None:
+        return owner[0] in fleets and owner[1] == federated.key
+    return workload.labels.get(LABEL) == label_of(federated.name) and DIGEST in workload.annotations
+
+
+def names_another(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> str:
+    """Return the owner that the marks of `workload` name where it is another federated ReplicaSet, "" otherwise."""
+    owner = owner_of(workload.annotations)
+    if owner is None or (owner[0] in fleets and owner[1] == federated.key):
+        return ""
+    return workload.annotations[OWNER]
+
+
+def manifest(federated: FederatedReplicaSet, fleet: Fleet, replicas: int) -> dict[str, Any]:
+    """Return a whole local ReplicaSet, with our marks."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": federated.name,
+            "namespace": federated.namespace,
+            "labels": wanted_labels(federated),
+            "annotations": wanted_annotations(federated, fleet),
+        },
+        "spec": {"replicas": replicas, "selector": federated.selector, "template": federated.template},
+    }
+
+
+def wanted_labels(federated: FederatedReplicaSet) -> dict[str, str]:
+    """Return the labels every local ReplicaSet of `federated` carries."""
+    return {**federated.labels, LABEL: label_of(federated.name)}
+
+
+def wanted_annotations(federated: FederatedReplicaSet, fleet: Fleet) -> dict[str, str]:
+    """Return the annotations every local ReplicaSet of `federated` carries."""
+    return {
+        OWNER: owner_text(fleet, federated.key),
+        DIGEST: template_digest(federated),
+        ON_DELETE: federated.on_delete,
+    }
+
+
+def mark_changes(workload: Workload, federated: FederatedReplicaSet, fleet: Fleet) -> tuple[FieldChange, ...]:
+    """Return the changes that put our marks on a local ReplicaSet, none where they are right."""
+    labels = wanted_labels(federated)
+    return annotation_changes(workload.annotations, wanted_annotations(federated, fleet)) + tuple(
+        FieldChange(("metadata", "labels", key), workload.labels.get(key), labels[key])
+        for key in sorted(labels)
+        if workload.labels.get(key) != labels[key]
+    )
+
+
+def found_manifest(workload: Workload) -> dict[str, Any]:
+    """Return what is known of a local ReplicaSet, so that it can be made again by hand."""
+    selector = workload.selector or LabelSelector()
+    expressions = [
+        {"key": one.key, "operator": one.operator, "values": list(one.values)} for one in selector.match_expressions
+    ]
+    return {
+        "apiVersion": workload.api_version,
+        "kind": workload.ref.kind,
+        "metadata": {
+            "name": workload.ref.name,
+            "namespace": workload.ref.namespace,
+            "labels": dict(workload.labels),
+            "annotations": dict(workload.annotations),
+        },
+        "spec": {
+            "replicas": workload.wanted,
+            "selector": {"matchLabels": dict(selector.match_labels), "matchExpressions": expressions},
+            "template": workload.template,
+        },
+    }
+
+
+def selector_differs(workload: Workload, federated: FederatedReplicaSet) -> bool:
+    """Return whether the local ReplicaSet selects other pods than the policy says; that cannot be changed in place."""
+    if federated.selector is None or workload.selector is None:
+        return False
+    return _normal(workload.selector) != _normal(_selector_of(federated.selector))
+
+
+def _selector_of(raw: Mapping[str, Any]) -> LabelSelector:
+    expressions = raw.get("matchExpressions") or ()
+    return LabelSelector(
+        match_labels=tuple((raw.get("matchLabels") or {}).items()),
+        match_expressions=tuple(
+            LabelRequirement(one["key"], one["operator"], tuple(one.get("values") or ())) for one in expressions
+        ),
+    )
+
+
+def _normal(selector: LabelSelector) -> tuple[Any, ...]:
+    expressions = sorted((one.key, one.operator, tuple(sorted(one.values))) for one in selector.match_expressions)
+    return (sorted(selector.match_labels), expressions)
+
+
+def template_differences(workload: Workload, federated: FederatedReplicaSet) -> tuple[str, ...]:
+    """Return the fields of the pod template that are not as the policy says, () for none.
+
+    What the policy does not state may be anything: the API server fills in defaults. A policy that states less than it
+    did is told by the digest on the workload.
+    """
+    if federated.template is None or workload.template is None:
+        return ()
+    found = tuple(_differences(federated.template, workload.template, ("template",)))
+    known = workload.annotations.get(DIGEST)
+    if not found and known not in (None, template_digest(federated)):
+        return ("template",)
+    return found
+
+
+def _differences(wanted: Any, found: Any, path: tuple[str, ...]) -> Iterator[str]:
+    if found is None and not wanted:
+        return  # the API server leaves empty values out
+    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
+        for key in sorted(wanted):
+            yield from _differences(wanted[key], found.get(key), (*path, key))
+    elif isinstance(wanted, list | tuple) and isinstance(found, list | tuple) and len(wanted) == len(found):
+        for at, (one, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from _differences(one, other, (*path, str(at)))
+    elif wanted != found and not _same_quantity(wanted, found, path):
+        yield ".".join(path)
+
+
+def _same_quantity(wanted: Any, found: Any, path: tuple[str, ...]) -> bool:
+    """Return whether two values of a resource are the same amount: the API server rewrites 0.5 to 500m."""
+    if not _QUANTITY_FIELDS.intersection(path) and path[-1] not in ("sizeLimit", "divisor"):
+        return False
+    amount = _amount(str(wanted))
+    return amount is not None and amount == _amount(str(found))
+
+
+def _amount(text: str) -> Decimal | None:
+    """Return a Kubernetes quantity as a number. Source: apimachinery pkg/api/resource/quantity.go."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[1].count(".") > 1 or not any(sign.isdigit() for sign in match[1]):
+        return None
+    number, exponent, suffix = match.groups()
+    if suffix in _BINARY_SUFFIXES:
+        return Decimal(number) * Decimal(2 ** _BINARY_SUFFIXES[suffix])
+    power = int(exponent[1:]) if exponent else _DECIMAL_SUFFIXES[suffix or ""]
+    return Decimal(number).scaleb(power) if abs(power) < 100 else None

@@ -1,0 +1,126 @@
+"""Counting the pods of one local workload: how many are placed, available, stuck or crashing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from reconciler.model import Pod, Workload
+from reconciler.policy.types import FederatedReplicaSet
+
+_BUILT_IN_GROUPS = ("", "apps")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Replicas of one local workload.
+
+    `current` are placed on a node; `stuck` wait for one, or do not exist, for too long; `crashing` are placed but not
+    ready for longer than the progress deadline.
+    """
+
+    current: int
+    available: int
+    stuck: int = 0
+    crashing: int = 0
+
+
+def is_lagging(workload: Workload) -> bool:
+    """Return whether the workload's controller has not looked at its spec yet."""
+    observed, generation = workload.observed_generation, workload.generation
+    return observed is not None and generation is not None and observed < generation
+
+
+def is_rolling_out(workload: Workload) -> bool:
+    """Return whether a Deployment is in the middle of a rollout; one past its progress deadline is not."""
+    if workload.ref.kind != "Deployment":
+        return False
+    if is_lagging(workload):
+        return True
+    progressing = workload.condition("Progressing")
+    given_up = progressing is not None and progressing.status == "False"
+    return not given_up and (workload.updated_replicas or 0) < (workload.status_replicas or 0)
+
+
+def is_calm(workload: Workload) -> bool:
+    """Return whether its status alone tells that every replica is placed and ready."""
+    return (
+        not is_lagging(workload)
+        and (workload.ready_replicas or 0) == workload.wanted
+        and _failing_since(workload) is None
+    )
+
+
+def calm_counts(workload: Workload) -> Counts:
+    """Return the counts of a calm workload: all it asks for is placed."""
+    return Counts(workload.wanted, available_replicas(workload))
+
+
+def available_replicas(workload: Workload, ready: int | None = None) -> int:
+    """Return how many replicas are available and stay so: never more than are asked for.
+
+    An absent status field is 0 for built-in kinds; other kinds may have none, and their ready replicas count, or the
+    pods counted as `ready`.
+    """
+    found = workload.available_replicas
+    if found is None and workload.ref.group not in _BUILT_IN_GROUPS:
+        found = workload.ready_replicas if workload.ready_replicas is not None else ready
+    return min(found or 0, workload.wanted)
+
+
+def counted(workload: Workload, pods: Iterable[Pod], federated: FederatedReplicaSet, now: datetime) -> Counts:
+    """Return the counts of `workload` from its `pods`."""
+    active = [pod for pod in pods if not pod.terminating and pod.phase not in ("Succeeded", "Failed")]
+    placed = [pod for pod in active if pod.node]
+    waiting_since = _nanoseconds(now - federated.unschedulable_after)
+    crashing_since = _nanoseconds(now - federated.progress_deadline)
+    stuck = sum([_waits_since(pod) <= waiting_since for pod in active if not pod.node and pod.unschedulable])
+    return Counts(
+        current=len(placed),
+        available=available_replicas(workload, sum([pod.ready for pod in placed])),
+        stuck=stuck + _never_made(workload, active, now - federated.unschedulable_after),
+        crashing=sum([not pod.ready and (pod.created_ns or 0) <= crashing_since for pod in placed]),
+    )
+
+
+def _waits_since(pod: Pod) -> int:
+    """Return since when a pod cannot be scheduled; where that is unknown, since it was made; else long ago."""
+    if pod.unscheduled_since_ns is not None:
+        return pod.unscheduled_since_ns
+    return pod.created_ns or 0
+
+
+def _nanoseconds(at: datetime) -> int:
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+
+
+def _never_made(workload: Workload, active: Sequence[Pod], before: datetime) -> int:
+    """Return how many replicas should exist since `before` at the latest, and do not."""
+    missing = max(0, workload.wanted - len(active))
+    if not missing:
+        return 0
+    failing = _failing_since(workload)
+    since = _asked_since(workload) if failing is None else failing
+    return missing if since is not None and since <= before else 0
+
+
+def _failing_since(workload: Workload) -> datetime | None:
+    """Return since when pods of the workload cannot be created (quota, admission), None where they can."""
+    failure = workload.condition("ReplicaFailure")
+    if failure is None or failure.status != "True" or failure.reason != "FailedCreate":
+        return None
+    return failure.since or datetime.min.replace(tzinfo=UTC)
+
+
+def _asked_since(workload: Workload) -> datetime | None:
+    """Return a time since which the workload asks for its replicas, None where none is known.
+
+    That is when its replicas were last written, or, for one never changed, when it was made. The age of one that was
+    changed says nothing: its pods may just be on their way.
+    """
+    if workload.replicas_writer is not None and workload.replicas_writer.at is not None:
+        return workload.replicas_writer.at
+    if workload.generation in (None, 1):
+        return workload.created_at or datetime.min.replace(tzinfo=UTC)
+    return None

@@ -1,0 +1,114 @@
+"""What every cluster should run: the allocation over the clusters that take part, and what is taken off the total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import sub
+
+from reconciler.decide.allocation import Allocation, Demand, Entrants, allocate, entrants, with_overflow
+from reconciler.decide.placement.facts import Local
+from reconciler.decide.placement.status import Status
+from reconciler.decide.rounding.fair import Claims, seats_until_more
+from reconciler.policy.types import FederatedReplicaSet
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """`replicas` is what each placed cluster should run, `keeping` what draining clusters keep of that because it has
+    no room anywhere else.
+
+    `wanted` is how many the whole federated ReplicaSet can run if every cluster has room: what must not be lost on the
+    way. `taken_off` are the replicas of clusters that are held.
+    """
+
+    allocation: Allocation
+    served: Entrants
+    replicas: Mapping[str, int]
+    keeping: Mapping[str, int]
+    taken_off: int
+    wanted: int
+
+    @property
+    def overflow(self) -> Mapping[str, int]:
+        return self.allocation.overflow
+
+    def totals_for_more(self) -> dict[str, int]:
+        """Return from which total on each cluster gets one more, without those of which that is not known.
+
+        It is known while replicas are shared by highest averages: `fair`, all of them placed, none being given up.
+        """
+        demand, served, given = self.allocation.demand, self.served, self.allocation.replicas
+        settled = sum(given.values()) == demand.total and sum(served.minimums) <= demand.total
+        kept = 0 if demand.rebalance else sum(demand.kept.values())
+        if demand.rounding != "fair" or not settled or kept > demand.total:
+            return {}
+        minimum = self.allocation.minimum
+        ceilings = [
+            min(top, demand.capacity.get(name, top)) for name, top in zip(served.names, served.maximums, strict=True)
+        ]
+        seats = [given[name] - own for name, own in zip(served.names, minimum, strict=True)]
+        claims = Claims(served.weights, seats, list(map(sub, ceilings, minimum)))
+        more = zip(served.names, seats_until_more(claims), strict=True)
+        return {name: demand.total + self.taken_off + number for name, number in more if number is not None}
+
+
+def shares(federated: FederatedReplicaSet, locals_: Sequence[Local], status: Status | None) -> Shares:
+    """Return what each placed cluster of `locals_` should run."""
+    placed = [local for local in locals_ if local.part == "placed"]
+    taken_off = _taken_off(federated, locals_, status)
+    demand = Demand(
+        total=max(0, federated.replicas - taken_off),
+        rebalance=federated.rebalance,
+        rounding=federated.rounding,
+        kept={local.cluster: local.kept for local in placed},
+        capacity={local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None},
+    )
+    served = entrants(federated.clusters, [local.cluster for local in placed], federated.key)
+    learned = [local.cluster for local in placed if local.limit == "learned"]
+    allocation = with_overflow(allocate(served, demand), served, demand, learned)
+    keeping = _keeping(served, demand, allocation, placed)
+    replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
+    wanted = taken_off + _placeable(served, demand, sum(replicas.values()))
+    return Shares(allocation, served, replicas, keeping, taken_off, wanted)
+
+
+def _placeable(served: Entrants, demand: Demand, given: int) -> int:
+    """Return how many replicas the preferences alone let run."""
+    if given >= demand.total or not demand.capacity:
+        return given
+    return max(given, sum(allocate(served, replace(demand, capacity={})).replicas.values()))
+
+
+def _keeping(served: Entrants, demand: Demand, allocation: Allocation, placed: Sequence[Local]) -> dict[str, int]:
+    """Return what draining clusters keep: of the replicas without room, what they would be given if they just stayed
+    as full as they are.
+    """
+    leaving = {local.cluster: local.current for local in placed if local.limit in ("draining", "leaving")}
+    left = demand.total - sum(allocation.replicas.values())
+    if left <= 0 or not any(leaving.values()):
+        return {}
+    staying = allocate(served, replace(demand, capacity={**demand.capacity, **leaving})).replicas
+    keeping: dict[str, int] = {}
+    for name in served.names:
+        if name in leaving and left > 0:
+            keeping[name] = min(staying[name], left)
+            left -= keeping[name]
+    return {name: number for name, number in keeping.items() if number}
+
+
+def _taken_off(federated: FederatedReplicaSet, locals_: Sequence[Local], status: Status | None) -> int:
+    """Return how many replicas the clusters that are left out have.
+
+    Where that is unknown they are taken to have all that the others did not have when the status was written (or, with
+    no status, all that is wanted), so that the others only grow by a raised total. A federated ReplicaSet that was
+    never placed anywhere has none.
+    """
+    known = sum(local.asked or 0 for local in locals_ if local.part == "held")
+    if not any(local.part == "held" and local.asked is None for local in locals_):
+        return known
+    if status is None and all(local.workload is None for local in locals_):
+        return known
+    before = federated.replicas if status is None or status.desired is None else status.desired
+    elsewhere = sum(local.kept for local in locals_ if local.part == "placed")
+    return known + max(0, before - elsewhere - known)
