@@ -50,8 +50,8 @@ def _calendar(view: CalendarView, start: datetime, end: datetime) -> Iterator[st
 
 
 def _period(first: datetime, last: datetime, zone: tzinfo, shown: tuple[datetime, datetime]) -> str:
-    here = f"{_local(first, zone)} → {_local(last, zone)}"
-    there = f"{_local(first, UTC)} → {_local(last, UTC)} UTC"
+    here = f"{weekday_and_time(first, zone)} → {weekday_and_time(last, zone)}"
+    there = f"{weekday_and_time(first, UTC)} → {weekday_and_time(last, UTC)} UTC"
     notes = [
         *(["open already"] if first <= shown[0] else []),
         *(["goes on"] if last >= shown[1] else []),
@@ -60,7 +60,8 @@ def _period(first: datetime, last: datetime, zone: tzinfo, shown: tuple[datetime
     return f"{here}  {_hours(last - first):>7}  {there}{aside}"
 
 
-def _local(at: datetime, zone: tzinfo) -> str:
+def weekday_and_time(at: datetime, zone: tzinfo) -> str:
+    """Return "Fri 2026-11-20 20:00": what calendar and clock in `zone` show at `at`."""
     here = at.astimezone(zone)
     return f"{_DAYS[here.weekday()]} {here:%Y-%m-%d %H:%M}"
 
@@ -74,14 +75,13 @@ def _clock_change(change: ClockChange) -> str:
     way = "forward" if change.after > change.before else "back"
     day = f"{_DAYS[change.before.weekday()]} {change.before:%Y-%m-%d}"
     shown = f"{change.before:%H:%M} to {change.after:%H:%M}"
-    return f"{day}: the clocks go {way} from {shown} ({_local(change.at, UTC)} UTC)"
+    return f"{day}: the clocks go {way} from {shown} ({weekday_and_time(change.at, UTC)} UTC)"
 
 
 def _summary(view: CalendarView, start: datetime, end: datetime) -> str:
     if not view.periods:
-        return (
-            f"no window in the {counted(round((end - start) / _DAY), 'day')} from {_local(start, view.calendar.zone)}"
-        )
+        days = counted(round((end - start) / _DAY), "day")
+        return f"no window in the {days} from {weekday_and_time(start, view.calendar.zone)}"
     opened = sum((last - first for first, last in view.periods), timedelta())
     return f"{counted(len(view.periods), 'window')}, open {_hours(opened)} of {_hours(end - start)}"
 

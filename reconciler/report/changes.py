@@ -158,6 +158,6 @@ def _fate(change: FieldChange) -> str:
     return f"{_value(change.before)} → {_value(change.after)}"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, one: str, many: str = "") -> str:
     """Return "1 replica", "2 replicas"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {one}" if number == 1 else f"{number} {many or one + 's'}"

@@ -45,20 +45,34 @@ class Group:
     lines: tuple[Line, ...]
 
 
-def grouped(actions: Sequence[Action], *, fold: Callable[[Action], bool] = lambda _: True) -> tuple[Group, ...]:
-    """Return `actions` as groups, the one that takes most away first; so inside a group.
+def grouped(
+    actions: Sequence[Action],
+    *,
+    fold: Callable[[Action], bool] = lambda _: True,
+    urgent: Callable[[Action], bool] = lambda _: False,
+) -> tuple[Group, ...]:
+    """Return `actions` as groups: those with anything `urgent` first, then the one that takes most away; so inside one.
 
     Marks and records for which `fold` holds go along with a change of the same group and cluster, where there is one.
     """
+
+    def badness(line: Line) -> tuple[bool, int, int, str, int]:
+        return (not urgent(line.action), *_badness(line))
+
     members: dict[tuple[str, str, str], list[Line]] = {}
     for line in _folded(actions, fold):
         decision = line.decision
         members.setdefault((decision.ref.cluster, decision.cause.policy, decision.job), []).append(line)
     groups = [
-        Group(cluster, job, policy, tuple(sorted(lines, key=_badness)))
+        Group(cluster, job, policy, tuple(sorted(lines, key=badness)))
         for (cluster, policy, job), lines in members.items()
     ]
-    return tuple(sorted(groups, key=_group_badness))
+    return tuple(sorted(groups, key=lambda group: (not urgent(group.lines[0].action), *_group_badness(group))))
+
+
+def worst_first(actions: Sequence[Action], urgent: Callable[[Action], bool] = lambda _: False) -> list[Action]:
+    """Return `actions` in the order of their groups, nothing folded."""
+    return [line.action for group in grouped(actions, fold=lambda _: False, urgent=urgent) for line in group.lines]
 
 
 def is_quiet(decision: Decision) -> bool:

@@ -12,8 +12,9 @@ from reconciler.plan.actions import Action, HeldBackActions, Plan
 from reconciler.plan.counts import Effect, effect_of
 from reconciler.plan.one_line import one_line
 from reconciler.plan.plan import number
-from reconciler.report.changes import arrow_of, counted, fields_of, name_of, victims_of, what_of, why_of
+from reconciler.report.changes import arrow_of, fields_of, name_of, victims_of, what_of, why_of
 from reconciler.report.groups import Line, grouped, is_quiet
+from reconciler.report.outcome_words import NOT_APPROVED, status_of, went_well, words_of
 from reconciler.report.told import after_summary, allow_once, apply_summary, plan_summary, told_of
 
 _HELD_SHOWN = 5
@@ -35,8 +36,6 @@ _STATUS_COLORS = {
     Status.SKIPPED: "33",
     Status.POSTPONED: "33",
 }
-_NOT_APPROVED = "not approved"
-_WIDTH = len(_NOT_APPROVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +75,12 @@ def _heading(plan: Plan, style: _Style) -> Iterator[str]:
 
 def _changes(plan: Plan, outcomes: Sequence[Outcome] | None, style: _Style) -> list[str]:
     by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
-    found = grouped(plan.actions, fold=lambda action: not style.verbose and _went_well(action, by_action))
+    found = grouped(
+        plan.actions,
+        fold=lambda action: not style.verbose and went_well(action, by_action),
+        urgent=lambda action: not went_well(action, by_action),
+    )
     return [text for group in found for line in group.lines for text in _line(line, by_action, style)]
-
-
-def _went_well(action: Action, outcomes: Mapping[int, Outcome] | None) -> bool:
-    if outcomes is None:
-        return True
-    outcome = outcomes.get(action.id)
-    return outcome is not None and outcome.status is Status.APPLIED and not outcome.message
 
 
 def _line(line: Line, outcomes: Mapping[int, Outcome] | None, style: _Style) -> Iterator[str]:
@@ -94,7 +90,7 @@ def _line(line: Line, outcomes: Mapping[int, Outcome] | None, style: _Style) -> 
         return
     outcome = outcomes.get(line.action.id)
     yield f"{_status(outcome, style)} {_change(line.decision, style)}"
-    yield from ("    " + text for text in _outcome_words(outcome))
+    yield from ("    " + text for text in words_of(outcome))
     yield from _below(line, style, "    ")
 
 
@@ -135,22 +131,8 @@ def _details(action: Action) -> Iterator[str]:
 
 
 def _status(outcome: Outcome | None, style: _Style) -> str:
-    if outcome is None:
-        return style.paint("33", _NOT_APPROVED.ljust(_WIDTH))
-    return style.paint(_STATUS_COLORS[outcome.status], str(outcome.status).ljust(_WIDTH))
-
-
-def _outcome_words(outcome: Outcome | None) -> Iterator[str]:
-    if outcome is None:
-        return
-    if outcome.message:
-        yield one_line(outcome.message)
-    asked = outcome.hit + outcome.missed
-    if asked:
-        words = [f"{outcome.hit} of the {counted(asked, 'chosen pod')} went"]
-        words += [f"{outcome.missed} still there"] if outcome.missed else []
-        words += [f"{counted(outcome.substituted, 'other pod')} went instead"] if outcome.substituted else []
-        yield ", ".join(words)
+    color = "33" if outcome is None else _STATUS_COLORS[outcome.status]
+    return style.paint(color, status_of(outcome).ljust(len(NOT_APPROVED)))
 
 
 def _observed(plan: Plan, style: _Style) -> Iterator[str]:

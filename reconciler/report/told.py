@@ -85,9 +85,9 @@ def plan_summary(plan: Plan) -> str:
             (counts.to_overwrite, "to replace"),
             (counts.to_delete, "to delete"),
             (counts.to_repair, "to put right"),
-            (counts.notes, "marks and notes"),
-            (counts.held_back, "held back"),
         ),
+        *([counted(counts.notes, "mark or note", "marks and notes")] if counts.notes else []),
+        *_some((counts.held_back, "held back")),
         f"{counts.undecided} undecided",
         f"{counts.unknown} unknown",
     ]

@@ -270,7 +270,7 @@ def test_verbose_shows_every_field():
     ]
 
 
-def test_an_apply_tells_what_became_of_each_change():
+def test_an_apply_tells_what_became_of_each_change_and_what_went_wrong_first():
     plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), a_scale(9, 8, "db"), a_scale(2, 4, "up"))
     ids = {action.ref.name + action.ref.kind: action.id for action in plan.actions}
     outcomes = (
@@ -280,14 +280,14 @@ def test_an_apply_tells_what_became_of_each_change():
         Outcome(ids["dbDeployment"], Status.STALE, "replicas are 10, expected 9; plan again"),
     )
     assert text_of(plan, outcomes) == (
-        "applied      ↓ eu-west shop/Deployment/web replicas 6 → 2 "
-        "(placement web: weight 1 of 4, max 2; policies/shop.yaml:9)\n"
-        "    3 of the 4 chosen pods went, 1 still there, 1 other pod went instead\n"
         "stale        ↓ eu-west shop/Deployment/db replicas 9 → 8 "
         "(placement web: weight 1 of 4, max 2; policies/shop.yaml:9)\n"
         "    replicas are 10, expected 9; plan again\n"
         "not approved ↑ eu-west shop/Deployment/up replicas 2 → 4 "
         "(placement web: weight 1 of 4, max 2; policies/shop.yaml:9)\n"
+        "applied      ↓ eu-west shop/Deployment/web replicas 6 → 2 "
+        "(placement web: weight 1 of 4, max 2; policies/shop.yaml:9)\n"
+        "    3 of the 4 chosen pods went, 1 still there, 1 other pod went instead\n"
         "failed       →0 eu-west dev-a/Deployment/api replicas 3 → 0 "
         "(idle-dev: 0 requests in 30m; policies/dev.yaml:4)\n"
         '    admission webhook "x" said no\n'

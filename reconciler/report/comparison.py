@@ -1,0 +1,145 @@
+"""What a change of policies means, as Markdown for its pull request: base against head, same clusters, same time."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from reconciler.decide.types import Decision
+from reconciler.model import ObjectRef, QueryKey
+from reconciler.plan.actions import Action, Plan
+from reconciler.report.calendar import weekday_and_time
+from reconciler.report.changes import counted, what_of
+from reconciler.report.groups import worst_first
+from reconciler.report.markdown import change_row, change_table, held_back_of, origin_of, summary_of, told_in
+from reconciler.report.markdown_text import code, details, joined, prose, table
+
+Periods = tuple[tuple[datetime, datetime], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """What a change of policies means beside the two plans.
+
+    `windows_before` and `windows_after` are the open periods of the next seven days (UTC) by calendar or policy.
+    `unanswered` are the queries of head that the snapshot does not hold.
+    """
+
+    newly_selected: tuple[ObjectRef, ...] = ()
+    no_longer_selected: tuple[ObjectRef, ...] = ()
+    windows_before: Mapping[str, Periods] = field(default_factory=dict)
+    windows_after: Mapping[str, Periods] = field(default_factory=dict)
+    unanswered: tuple[QueryKey, ...] = ()
+
+
+def render_markdown_comparison(base: Plan, head: Plan, change: PolicyChange) -> str:
+    """Return what head does that base does not, in fixed blocks; a block with nothing in it says so."""
+    known = {_identity(action.decision) for action in base.actions}
+    wanted = {_identity(action.decision) for action in head.actions}
+    return joined(
+        [
+            ["## What this change of policies does"],
+            summary_of(head),
+            ["### Now"],
+            *_now(base, head, known, wanted),
+            *held_back_of(head),
+            told_in(head),
+            ["### Scope"],
+            *_scope(change),
+            ["### Next seven days"],
+            *_windows(change),
+            ["### Not evaluated"],
+            _unanswered(change),
+            ["### What drifts already"],
+            _drift([action for action in head.actions if _identity(action.decision) in known]),
+            origin_of(head),
+        ]
+    )
+
+
+def _identity(decision: Decision) -> Hashable:
+    """What makes a change of base and one of head the same: the object and what becomes of it, whatever the reason."""
+    return (decision.ref, decision.verb, what_of(decision))
+
+
+def _now(base: Plan, head: Plan, known: set[Hashable], wanted: set[Hashable]) -> list[list[str]]:
+    new = [action for action in head.actions if _identity(action.decision) not in known]
+    gone = [action for action in base.actions if _identity(action.decision) not in wanted]
+    if not new and not gone:
+        return [["Nothing: the next run does exactly what it would do without this change."]]
+    changed = {action.ref for action in new}
+    instead = {action.ref: action for action in gone if action.ref in changed}
+    left = [action for action in gone if action.ref not in changed]
+    return [_new(new, instead), _gone(left)]
+
+
+def _new(actions: Sequence[Action], instead: Mapping[ObjectRef, Action]) -> list[str]:
+    if not actions:
+        return []
+    rows = [
+        (*change_row(action.decision), prose(what_of(instead[action.ref].decision)) if action.ref in instead else "")
+        for action in worst_first(actions)
+    ]
+    return table(("", "Cluster", "Object", "Change", "Why", "Policy", "Instead of"), rows)
+
+
+def _gone(actions: Sequence[Action]) -> list[str]:
+    if not actions:
+        return []
+    return [f"{counted(len(actions), 'change')} no longer made:", "", *change_table(actions)]
+
+
+def _scope(change: PolicyChange) -> list[list[str]]:
+    if not change.newly_selected and not change.no_longer_selected:
+        return [["The same objects are selected as before."]]
+    return [
+        _objects(change.newly_selected, "newly selected, whatever their state"),
+        _objects(change.no_longer_selected, "no longer selected"),
+    ]
+
+
+def _objects(refs: Sequence[ObjectRef], words: str) -> list[str]:
+    if not refs:
+        return []
+    rows = [(code(ref.cluster), code(ref.namespace), code(f"{ref.kind}/{ref.name}")) for ref in sorted(refs)]
+    return details(f"{counted(len(refs), 'object')} {words}", table(("Cluster", "Namespace", "Object"), rows))
+
+
+def _windows(change: PolicyChange) -> list[list[str]]:
+    names = sorted({*change.windows_before, *change.windows_after})
+    before, after = change.windows_before, change.windows_after
+    differing = [name for name in names if before.get(name, ()) != after.get(name, ())]
+    if not differing:
+        return [["The same windows as before."]]
+    return [_window_table(name, before.get(name, ()), after.get(name, ())) for name in differing]
+
+
+def _window_table(name: str, before: Periods, after: Periods) -> list[str]:
+    rows = [
+        ("same" if period in before and period in after else "new" if period in after else "gone", *_times(period))
+        for period in sorted({*before, *after})
+    ]
+    return [f"{code(name)}:", "", *table(("", "From (UTC)", "To (UTC)"), rows)]
+
+
+def _times(period: tuple[datetime, datetime]) -> tuple[str, str]:
+    return (weekday_and_time(period[0], UTC), weekday_and_time(period[1], UTC))
+
+
+def _unanswered(change: PolicyChange) -> list[str]:
+    if not change.unanswered:
+        return ["Every query of the policies has an answer."]
+    rows = [
+        (code(key.cluster), code(key.policy), code(key.template), code(key.window)) for key in sorted(change.unanswered)
+    ]
+    queries, them = (counted(len(rows), "query", "queries"), "it" if len(rows) == 1 else "them")
+    words = f"The snapshot holds no answer to {queries} of the policies; what depends on {them} is not decided here."
+    return [words, "", *table(("Cluster", "Policy", "Query", "Window"), rows)]
+
+
+def _drift(actions: Sequence[Action]) -> list[str]:
+    if not actions:
+        return ["Nothing."]
+    words = f"{counted(len(actions), 'change')} that the next run makes with this change or without it"
+    return details(words, change_table(actions))

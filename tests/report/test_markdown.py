@@ -1,0 +1,319 @@
+"""Plans, reports and comparisons as Markdown: the exact blocks, and that nothing from outside becomes markup."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from reconciler.apply.outcomes import Outcome, Status
+from reconciler.decide.types import Cause, Notice, PlacementRow, PlacementView, Undecided
+from reconciler.model import QueryKey
+from reconciler.plan.actions import HeldBackActions
+from reconciler.plan.one_line import one_line
+from reconciler.report.comparison import PolicyChange, render_markdown_comparison
+from reconciler.report.markdown import render_markdown
+from reconciler.report.markdown_text import ROWS, code, prose, table
+from tests.builders import a_ref
+from tests.report.plans import a_mark, a_plan, a_scale, a_wake, an_idle
+from tests.report.rendered import page_of_markdown
+from tests.report.strategies import outcomes_of, plans, texts
+
+HOSTILE = (
+    "a|b",
+    "a\\|b",
+    "a\\\\|b",
+    "`code`",
+    "``two``",
+    "`|`",
+    "<script>alert(1)</script>",
+    "<!-- x -->",
+    "&lt;b&gt;",
+    "&#124;",
+    "**bold** _em_ ~~gone~~",
+    "[link](https://evil.example)",
+    "![picture](https://evil.example/x.png)",
+    "https://evil.example",
+    "www.evil.example",
+    "<https://evil.example>",
+    "line\nbreak\r\n\r\n# heading",
+    "</details>",
+    "| --- |",
+    "# heading",
+    "- item",
+    "1. item",
+    "> quote",
+    "\\",
+    " ",
+    "\u202ereversed",
+    "\x1b[31mred",
+)
+NOT_FROM_US = {"script", "a", "img", "em", "strong", "s", "h1", "ol", "li", "blockquote", "p", "hr"}
+
+
+def reads(text: str) -> str:
+    """What a reader reads: zero width spaces are not seen, spaces at the ends neither."""
+    return " ".join(text.replace("\u200b", "").split())
+
+
+@pytest.mark.parametrize("escaped", [prose, code])
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_stay_texts(escaped, text):
+    check_cell(escaped, text)
+
+
+@given(st.sampled_from([prose, code]), texts | st.text(max_size=20))
+@example(code, "`")
+@settings(max_examples=300, deadline=None)
+def test_any_text_stays_text(escaped, text):
+    check_cell(escaped, text)
+
+
+def check_cell(escaped, text):
+    page = page_of_markdown("\n".join(table(("left", "right"), [(escaped(text), "end")])))
+    assert [reads(cell) for cell in page.cells] == ["left", "right", reads(one_line(text)), "end"]
+    assert NOT_FROM_US.isdisjoint(page.tags)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("ask @team now", "ask @\u200bteam now", id="a mention"),
+        pytest.param("owner/repo#12", "owner/repo#\u200b12", id="a reference"),
+        pytest.param("a # b @ c", "a # b @ c", id="signs alone"),
+        pytest.param("see https://x.example", "see https&#58;//x.example", id="a link"),
+        pytest.param("see WWW.x.example", "see WWW&#46;x.example", id="a link without scheme"),
+        pytest.param("[x|y]\\", "&#91;x&#124;y&#93;&#92;", id="markup"),
+    ],
+)
+def test_prose(text, expected):
+    assert prose(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("shop/Deployment/web", "`shop/Deployment/web`", id="a name"),
+        pytest.param("@team #1 <b>", "`@team #1 <b>`", id="code is no mention"),
+        pytest.param("a|b", "<code>a&#124;b</code>", id="a pipe"),
+        pytest.param("a`b", "<code>a&#96;b</code>", id="a backtick"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_code(text, expected):
+    assert code(text) == expected
+
+
+def test_a_plan():
+    placed = PlacementView("shop/web", 8, (PlacementRow("eu-west", 2, 2, 6, 5, None, 0, "weight 1 of 4"),))
+    plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), placements=(placed,), revision="3f2c1ab")
+    assert render_markdown(plan) == (
+        "## Plan: Fleet `production`\n"
+        "\n"
+        "**Plan: 1 to idle, 0 to wake, 1 to scale down, 1 mark or note, 0 undecided, 0 unknown. "
+        "7 replicas fewer. Limits: 1 of 45 workloads, 7 of 300 replicas.**\n"
+        "\n"
+        "|  | Cluster | Object | Change | Why | Policy |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| ↓ | `eu-west` | `shop/Deployment/web` | replicas 6 → 2 | weight 1 of 4, max 2 "
+        "| `web` policies/shop.yaml:9 |\n"
+        "| →0 | `eu-west` | `dev-a/Deployment/api` | replicas 3 → 0 | 0 requests in 30m "
+        "| `idle-dev` policies/dev.yaml:4 |\n"
+        "\n"
+        "<details>\n"
+        "<summary>1 mark or note</summary>\n"
+        "\n"
+        "|  | Cluster | Object | Change | Why | Policy |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| · | `eu-west` | `dev-a/Service/api` | marked as idled | 0 requests in 30m "
+        "| `idle-dev` policies/dev.yaml:4 |\n"
+        "\n"
+        "</details>\n"
+        "\n"
+        "<details>\n"
+        "<summary><code>shop/web</code>: 8 replicas over 1 cluster</summary>\n"
+        "\n"
+        "| Cluster | Now | After | Runs | Fits | Why |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| `eu-west` | 6 | 2 | 5 | no limit known | weight 1 of 4 |\n"
+        "\n"
+        "</details>\n"
+        "\n"
+        "<sub>Run <code>0123456789ab</code>, made from live clusters at 2026-11-20T15:41:23Z, "
+        "policies at <code>3f2c1ab</code>.</sub>\n"
+    )
+
+
+def test_an_apply_puts_what_went_wrong_first():
+    plan = a_plan(a_scale(6, 2), a_scale(3, 2, "db"))
+    ids = {action.ref.name: action.id for action in plan.actions}
+    outcomes = (Outcome(ids["web"], Status.APPLIED), Outcome(ids["db"], Status.FAILED, "denied by @policy"))
+    lines = render_markdown(plan, outcomes).splitlines()
+    assert lines[0] == "## Apply: Fleet `production`"
+    assert [line.split(" | ")[0] for line in lines if line.startswith("| ")] == [
+        "| Outcome",
+        "| ---",
+        "| failed<br>denied by @\u200bpolicy",
+        "| applied",
+    ]
+
+
+def test_what_is_told_beside_the_changes():
+    held = HeldBackActions("idle-dev", "idle-dev would idle 61 of 180 workloads (33 %, limit 25 %).", (an_idle(),))
+    plan = a_plan(
+        held_back=(held,),
+        observed=(an_idle("seen"),),
+        undecided=(Undecided("eu-west/a/Service/b", "idling", "", "no answer"),),
+        notices=(Notice("contested", "eu-west/a/Deployment/c", "scaled back by @argocd", "", partial=True),),
+    )
+    text = render_markdown(plan)
+    assert (
+        "**Held back:** idle-dev would idle 61 of 180 workloads (33 %, limit 25 %). "
+        "Allow once: `--allow-exceed idle-dev`\n\n<details>\n<summary>1 change</summary>\n"
+    ) in text
+    assert (
+        "- **Attention:** eu-west/a/Deployment/c: scaled back by @\u200bargocd\n"
+        "- **Undecided:** eu-west/a/Service/b: no answer\n"
+    ) in text
+    assert "<summary>1 change only observed, never applied (mode: observe)</summary>" in text
+
+
+def test_a_long_table_says_what_is_left_out():
+    plan = a_plan(*(an_idle(f"api-{n}") for n in range(ROWS + 7)))
+    assert "\nand 7 more; the JSON form has them all.\n" in render_markdown(plan)
+    assert len(render_markdown(plan)) < 65_536
+
+
+@given(st.data(), plans(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_nothing_from_a_plan_becomes_a_link_a_script_or_a_picture(data, plan, applied):
+    page = page_of_markdown(render_markdown(plan, data.draw(outcomes_of(plan)) if applied else None))
+    assert {"a", "img", "script", "em", "blockquote", "ol"}.isdisjoint(page.tags)
+    assert page.tags.count("details") == page.tags.count("summary")
+
+
+def test_a_comparison_of_equal_plans_says_so_in_every_block():
+    plan = a_plan(an_idle())
+    assert render_markdown_comparison(plan, plan, PolicyChange()) == (
+        "## What this change of policies does\n"
+        "\n"
+        "**Plan: 1 to idle, 0 to wake, 0 to scale down, 0 undecided, 0 unknown. "
+        "3 replicas fewer. Limits: 1 of 45 workloads, 7 of 300 replicas.**\n"
+        "\n"
+        "### Now\n"
+        "\n"
+        "Nothing: the next run does exactly what it would do without this change.\n"
+        "\n"
+        "### Scope\n"
+        "\n"
+        "The same objects are selected as before.\n"
+        "\n"
+        "### Next seven days\n"
+        "\n"
+        "The same windows as before.\n"
+        "\n"
+        "### Not evaluated\n"
+        "\n"
+        "Every query of the policies has an answer.\n"
+        "\n"
+        "### What drifts already\n"
+        "\n"
+        "<details>\n"
+        "<summary>1 change that the next run makes with this change or without it</summary>\n"
+        "\n"
+        "|  | Cluster | Object | Change | Why | Policy |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| →0 | `eu-west` | `dev-a/Deployment/api` | replicas 3 → 0 | 0 requests in 30m "
+        "| `idle-dev` policies/dev.yaml:4 |\n"
+        "\n"
+        "</details>\n"
+        "\n"
+        "<sub>Run <code>0123456789ab</code>, made from live clusters at 2026-11-20T15:41:23Z.</sub>\n"
+    )
+
+
+def block(text: str, title: str) -> list[str]:
+    """The lines of one block of a comparison."""
+    return [line for line in text.partition(f"### {title}\n")[2].partition("\n### ")[0].splitlines() if line]
+
+
+def compared(base, head, **fields):
+    return render_markdown_comparison(base, head, PolicyChange(**fields))
+
+
+def test_a_comparison_shows_what_is_new_what_is_different_and_what_is_gone():
+    base = a_plan(a_scale(6, 4), a_wake("front"), an_idle("same"))
+    head = a_plan(a_scale(6, 2), an_idle("new"), an_idle("same"))
+    text = compared(base, head)
+    assert block(text, "Now") == [
+        "|  | Cluster | Object | Change | Why | Policy | Instead of |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| ↓ | `eu-west` | `shop/Deployment/web` | replicas 6 → 2 | weight 1 of 4, max 2 "
+        "| `web` policies/shop.yaml:9 | replicas 6 → 4 |",
+        "| →0 | `eu-west` | `dev-a/Deployment/new` | replicas 3 → 0 | 0 requests in 30m "
+        "| `idle-dev` policies/dev.yaml:4 |  |",
+        "1 change no longer made:",
+        "|  | Cluster | Object | Change | Why | Policy |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| ↥ | `eu-west` | `dev-a/Deployment/front` | replicas 0 → 3 | 0 requests in 30m "
+        "| `idle-dev` policies/dev.yaml:4 |",
+    ]
+    assert any("dev-a/Deployment/same" in line for line in block(text, "What drifts already"))
+
+
+def test_a_change_of_reason_alone_is_no_change():
+    base = a_plan(an_idle(cause=Cause("old", "policies/a.yaml:1", "old words")))
+    assert block(compared(base, a_plan(an_idle())), "Now")[0].startswith("Nothing")
+
+
+def test_a_comparison_shows_the_scope_whatever_the_state():
+    text = compared(
+        a_plan(), a_plan(), newly_selected=(a_ref("b"), a_ref("a")), no_longer_selected=(a_ref("c", cluster="west"),)
+    )
+    assert block(text, "Scope") == [
+        "<details>",
+        "<summary>2 objects newly selected, whatever their state</summary>",
+        "| Cluster | Namespace | Object |",
+        "| --- | --- | --- |",
+        "| `east` | `shop` | `Deployment/a` |",
+        "| `east` | `shop` | `Deployment/b` |",
+        "</details>",
+        "<details>",
+        "<summary>1 object no longer selected</summary>",
+        "| Cluster | Namespace | Object |",
+        "| --- | --- | --- |",
+        "| `west` | `shop` | `Deployment/c` |",
+        "</details>",
+    ]
+
+
+def test_a_comparison_shows_the_windows_that_differ():
+    def period(day, start, end):
+        return (datetime(2026, 11, day, start, tzinfo=UTC), datetime(2026, 11, day, end, tzinfo=UTC))
+
+    text = compared(
+        a_plan(),
+        a_plan(),
+        windows_before={"nights": (period(21, 1, 6), period(22, 1, 6)), "same": (period(21, 2, 3),)},
+        windows_after={"nights": (period(21, 1, 6), period(22, 1, 8)), "same": (period(21, 2, 3),)},
+    )
+    assert block(text, "Next seven days") == [
+        "`nights`:",
+        "|  | From (UTC) | To (UTC) |",
+        "| --- | --- | --- |",
+        "| same | Sat 2026-11-21 01:00 | Sat 2026-11-21 06:00 |",
+        "| gone | Sun 2026-11-22 01:00 | Sun 2026-11-22 06:00 |",
+        "| new | Sun 2026-11-22 01:00 | Sun 2026-11-22 08:00 |",
+    ]
+
+
+def test_a_comparison_names_the_queries_without_an_answer():
+    text = compared(a_plan(), a_plan(), unanswered=(QueryKey("east", "idle-dev", "sum(a | b)", "30m"),))
+    assert block(text, "Not evaluated") == [
+        "The snapshot holds no answer to 1 query of the policies; what depends on it is not decided here.",
+        "| Cluster | Policy | Query | Window |",
+        "| --- | --- | --- | --- |",
+        "| `east` | `idle-dev` | <code>sum(a &#124; b)</code> | `30m` |",
+    ]
