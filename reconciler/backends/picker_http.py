@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import re
 import socket
 import ssl
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import quote
 
 from reconciler.model import PodPicker
 
@@ -96,14 +98,17 @@ class _Running:
             if not self._over:
                 self._result = result
                 self._over = True
-            self._close()
+            if self._socket is not None:
+                self._socket.close()
 
     def finish(self) -> bool:
         """End the exchange; return whether it was still going on."""
         with self._guard:
             unfinished = not self._over
             self._over = True
-            self._close()
+            if unfinished and self._socket is not None:
+                with contextlib.suppress(OSError):  # where it is not connected yet, connecting ends by itself
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not the TLS state, the thread uses that
             return unfinished
 
     def reply(self) -> Reply:
@@ -111,58 +116,58 @@ class _Running:
             raise self._result
         return self._result
 
-    def _close(self) -> None:
-        if self._socket is not None:
-            try:
-                self._socket.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # it is not connected any more
-            self._socket.close()
-            self._socket = None
-
     def _keep(self, opened: socket.socket) -> socket.socket:
         """Remember what has to be closed when time is up."""
         with self._guard:
             self._socket = opened
             if self._over:
-                self._close()
                 raise Retryable("time is up")
         return opened
 
     def _exchanged(self) -> Reply:
         picker = self._attempt.picker
         connection = http.client.HTTPConnection(picker.host, picker.port)
-        connection.sock = self._connected(addresses_of(picker))
-        connection.putrequest("POST", picker.path, skip_host=True)
-        connection.putheader("Host", _host_header(picker))
-        connection.putheader("Content-Type", "application/json")
-        connection.putheader("Accept", "application/json")
-        connection.putheader("Connection", "close")
-        connection.putheader("Content-Length", str(len(self._attempt.body)))
-        for name, value in self._attempt.headers:
+        connection.sock = self._secured(self._connected(addresses_of(picker)))
+        connection.putrequest(
+            "POST", quote(picker.path, safe="%/:=&?~+!$,;'@()*[]"), skip_host=True, skip_accept_encoding=True
+        )
+        for name, value in self._headers():
             connection.putheader(name, value)
         connection.endheaders(self._attempt.body)
         return _reply(connection.getresponse())
 
+    def _headers(self) -> Iterator[tuple[str, bytes]]:
+        """Yield all headers; Accept and the like only where the policy does not say them."""
+        given = {name.lower() for name, _ in self._attempt.headers}
+        yield "Host", _host_header(self._attempt.picker).encode()
+        yield "Content-Type", b"application/json"
+        yield "Content-Length", str(len(self._attempt.body)).encode()
+        yield "Connection", b"close"
+        yield from self._attempt.headers
+        for name, value in (("Accept", b"application/json"), ("Accept-Encoding", b"identity")):
+            if name.lower() not in given:
+                yield name, value
+
     def _connected(self, addresses: Iterable[SocketAddress]) -> socket.socket:
-        failure: OSError | None = None
+        failure = OSError("the name has no address")
         for family, address in addresses:
             opened = self._keep(socket.socket(family, socket.SOCK_STREAM))
             opened.settimeout(self._attempt.picker.timeout_seconds)
             try:
                 opened.connect(address)
-                return self._secured(opened)
-            except (ConnectionRefusedError, TimeoutError) as error:
+            except OSError as error:
                 failure = error
-        raise failure or OSError("the name has no address")
+                opened.close()
+                continue
+            return opened
+        raise failure
 
     def _secured(self, opened: socket.socket) -> socket.socket:
         picker = self._attempt.picker
         if picker.scheme == "http":
             return opened
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         secured = tls_context(picker.ca_bundle).wrap_socket(
-            opened, server_hostname=picker.host.rstrip("."), do_handshake_on_connect=False
+            opened, server_hostname=_bare_host(picker), do_handshake_on_connect=False
         )
         self._keep(secured)
         secured.do_handshake()
@@ -175,6 +180,8 @@ def tls_context(ca_bundle: str | None) -> ssl.SSLContext:
     Raises:
         Refused: the bundle cannot be read.
     """
+    if ca_bundle is not None and not ca_bundle.strip():
+        raise Refused("caBundle is empty, expected certificates in PEM")
     try:
         context = ssl.create_default_context(cadata=ca_bundle)
     except (ssl.SSLError, ValueError):
@@ -189,8 +196,7 @@ def addresses_of(picker: PodPicker) -> list[SocketAddress]:
     Raises:
         Refused: one of them is link-local or belongs to a metadata service. OSError: the name cannot be resolved.
     """
-    host = picker.host.strip("[]")
-    found = socket.getaddrinfo(host, picker.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    found = socket.getaddrinfo(_bare_host(picker), picker.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     for *_, address in found:
         if is_forbidden(ip_address(str(address[0]))):
             raise Refused(f"the host resolves to {address[0]}, expected no link-local or metadata address")
@@ -214,8 +220,12 @@ def _inner(address: Address) -> IPv4Address | None:
     return address.ipv4_mapped or address.sixtofour
 
 
+def _bare_host(picker: PodPicker) -> str:
+    return picker.host.strip("[]").rstrip(".")
+
+
 def _host_header(picker: PodPicker) -> str:
-    host = f"[{picker.host}]" if ":" in picker.host and not picker.host.startswith("[") else picker.host
+    host = f"[{_bare_host(picker)}]" if ":" in picker.host else picker.host
     default = 443 if picker.scheme == "https" else 80
     return host if picker.port == default else f"{host}:{picker.port}"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.decide.downscale import decide_downscale, decide_recovery, with_victims
+from reconciler.decide.downscale.forecast import with_victims
+from reconciler.decide.downscale.recovery import decide_recovery
+from reconciler.decide.downscale.targets import decide_downscale
 from reconciler.decide.idling.decide import decide_idling
 from reconciler.decide.membership import local_key
 from reconciler.decide.placement.decide import decide_placement

@@ -1,0 +1,55 @@
+"""Which DownscalePolicies have a say in a workload, and which of them wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from reconciler.decide.selection import namespace_labels, selects_cluster, selects_namespace, selects_workload
+from reconciler.model import ObjectRef, ObservedCluster, Workload
+from reconciler.policy.types import DownscalePolicy, FleetCluster
+
+_NO_REPLICAS = ("CronJob", "ScaledObject")
+
+
+def policies_by_workload(
+    policies: Iterable[DownscalePolicy], fleet_cluster: FleetCluster, observed: ObservedCluster
+) -> dict[ObjectRef, list[DownscalePolicy]]:
+    """Return for each workload that any of `policies` selects in this cluster those that do, in their order."""
+    inside = _by_namespace(observed.workloads)
+    labels = namespace_labels(observed)
+    found: dict[ObjectRef, list[DownscalePolicy]] = {}
+    for policy in policies:
+        if selects_cluster(policy.selector, fleet_cluster):
+            for workload in _selected(policy, inside, labels):
+                found.setdefault(workload.ref, []).append(policy)
+    return found
+
+
+def winners(policies: Sequence[DownscalePolicy]) -> list[DownscalePolicy]:
+    """Return those of the highest priority: one, unless priorities are equal; none of none."""
+    highest = max((policy.priority for policy in policies), default=0)
+    return [policy for policy in policies if policy.priority == highest]
+
+
+def strategy_of(policy: DownscalePolicy) -> str:
+    """Return the policy's strategy in one word, "podPicker" where it has one."""
+    return policy.strategy if policy.pod_picker is None else "podPicker"
+
+
+def _by_namespace(workloads: Iterable[Workload]) -> dict[str, list[Workload]]:
+    found: dict[str, list[Workload]] = {}
+    for workload in workloads:
+        if workload.owner is None and workload.ref.kind not in _NO_REPLICAS:
+            found.setdefault(workload.ref.namespace, []).append(workload)
+    return found
+
+
+def _selected(
+    policy: DownscalePolicy, inside: Mapping[str, Sequence[Workload]], labels: Mapping[str, Mapping[str, str]]
+) -> Iterator[Workload]:
+    selector = policy.selector
+    if selector.workloads is None:
+        return
+    for namespace, workloads in inside.items():
+        if selects_namespace(selector.namespaces, namespace, labels.get(namespace, {})):
+            yield from (workload for workload in workloads if selects_workload(selector.workloads, workload))

@@ -1,0 +1,60 @@
+"""Whose pods go when a workload shrinks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reconciler.decide.victims import is_active
+from reconciler.model import Pod, Run, Workload
+
+OWN_PODS = ("ReplicaSet", "ReplicationController", "CloneSet")
+"""Kinds that own their pods."""
+THROUGH_REPLICA_SETS = ("Deployment", "Rollout")
+"""Kinds that own ReplicaSets, and these the pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The pods of the one ReplicaSet (or the like) that shrinks; `siblings` as in `rank_victims`.
+
+    `split`: several ReplicaSets have pods, so there is no such one.
+    """
+
+    pods: tuple[Pod, ...] = ()
+    siblings: tuple[Pod, ...] | None = None
+    split: bool = False
+
+    @property
+    def active(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if is_active(pod))
+
+
+def group_of(kind: str, pods: Sequence[Pod]) -> Group:
+    """Return the pods that a decrease of a workload of `kind` chooses among; `pods` are all of the workload's."""
+    if kind not in THROUGH_REPLICA_SETS:
+        return Group(tuple(pods))
+    owners = sorted({pod.owner_uid for pod in pods if is_active(pod)})
+    if len(owners) > 1:
+        return Group(split=True)
+    return Group(
+        pods=tuple(pod for pod in pods if pod.owner_uid in owners),
+        siblings=tuple(pod for pod in pods if pod.owner_uid not in owners),
+    )
+
+
+def in_rollout(workload: Workload) -> bool:
+    """Return whether the pods of `workload` are being replaced; one that gave up (Progressing is False) is not."""
+    if workload.ref.kind not in THROUGH_REPLICA_SETS:
+        return False
+    if (workload.observed_generation or 0) < (workload.generation or 0) and workload.observed_generation is not None:
+        return True
+    progressing = workload.condition("Progressing")
+    if progressing is not None and progressing.status == "False":
+        return False
+    return (workload.updated_replicas or 0) < (workload.status_replicas or 0)
+
+
+def nanoseconds_at(run: Run) -> int:
+    """Return the run's `now` in nanoseconds since the epoch."""
+    return int(run.now.timestamp()) * 10**9
