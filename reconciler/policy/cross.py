@@ -65,7 +65,7 @@ def _same_workload(built: Sequence[Built]) -> Iterator[Problem]:
             path = ("spec", "targetRef") if target is not None else ("metadata", "name")
             yield one.reading.document.problem(
                 path,
-                f"drives {key[1]} {key[0]}/{key[2]}, expected one policy for it; {first.name} at {first.place} does too",
+                f"drives {key[1]} {key[0]}/{key[2]}, expected one policy for it; {first.name} at {first.place} does",
             )
 
 
