@@ -41,7 +41,8 @@ def _target(reading: Reading, path: Path) -> DownscaleTarget | None:
         return None
     query, replicas = reading.get((*path, "query")), reading.get((*path, "replicas"))
     if (query is None) == (replicas is None):
-        reading.add(path, "expected exactly one of query and replicas")
+        what = "has neither query nor replicas" if query is None else "has query and replicas"
+        reading.add(path, f"{what}, expected exactly one of the two")
     least = reading.whole((*path, "min"), 0)
     most = None if reading.get((*path, "max")) is None else reading.whole((*path, "max"), 0)
     if most is not None and most < least:

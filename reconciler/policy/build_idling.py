@@ -50,7 +50,7 @@ def build_idling(reading: Reading, calendars: Mapping[str, Calendar | None], war
         mark_endpoints=reading.get(("spec", "markEndpoints"), False),
         limits=reading.limits(("spec", "limits"), Limits()),
     )
-    _check(reading, policy)
+    _check(reading, policy, broken=builder.broken)
     return policy
 
 
@@ -70,10 +70,12 @@ class _Criteria:
         self._reading = reading
         self._calendars = calendars
         self._warnings = warnings
+        self.broken = False
 
     def all_at(self, path: Path) -> tuple[Criterion, ...]:
         count = len(self._reading.get(path, ()))
         found = [self._criterion((*path, position)) for position in range(count)]
+        self.broken = self.broken or None in found
         return tuple(criterion for criterion in found if criterion is not None)
 
     def _criterion(self, path: Path) -> Criterion | None:
@@ -148,7 +150,7 @@ def _wake_order(reading: Reading) -> WakeOrder:
     )
 
 
-def _check(reading: Reading, policy: IdlingPolicy) -> None:
+def _check(reading: Reading, policy: IdlingPolicy, *, broken: bool) -> None:
     inside = list(criteria(policy.idle_when))
     has_metric = any(isinstance(criterion, MetricCriterion) for criterion in inside)
     has_schedule = any(isinstance(criterion, ScheduleCriterion) for criterion in inside)
@@ -159,6 +161,8 @@ def _check(reading: Reading, policy: IdlingPolicy) -> None:
             ("spec", "idleWhen"),
             "has a metric criterion, expected only schedules for workloads that are selected without a Service",
         )
+    if broken:
+        return
     if has_metric and not has_schedule and not policy.wake_when and policy.wake == "automatic":
         reading.add(
             ("spec", "idleWhen"),

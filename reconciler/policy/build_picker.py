@@ -53,7 +53,8 @@ def _header(reading: Reading, path: Path) -> PickerHeader:
     elif name.lower() in _RESERVED:
         reading.add((*path, "name"), f"is {shown(name)}, expected a header that is not ours to set")
     if (value is None) == (referred is None):
-        reading.add(path, "expected exactly one of value and valueFrom")
+        what = "has neither value nor valueFrom" if value is None else "has value and valueFrom"
+        reading.add(path, f"{what}, expected exactly one of the two")
     if value is not None and _CONTROL.search(value):
         reading.add((*path, "value"), "has control characters, expected a text on one line")
     pair = None if referred is None else (str(reading.get((*secret, "name"))), str(reading.get((*secret, "key"))))

@@ -70,7 +70,7 @@ class Reading:
         """Return a duration as written, for queries; it must not be zero."""
         text = str(self.get(path, default))
         if not parse_duration(text):
-            self.add(path, f"is {shown(text)}, expected {_DURATION}")
+            self.add(path, f"is {shown(text)}, expected {_DURATION}, above zero")
         return text
 
     def query(self, path: Path) -> str:

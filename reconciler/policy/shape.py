@@ -11,13 +11,24 @@ from reconciler.policy.schemas import validator_of
 from reconciler.policy.words import expectation, nearest, shown
 
 _LARGEST = 2**53
+_MEANT = "unknown field, did you mean"
+_MISSING = "is missing"
 
 
 def shape_problems(document: Document, kind: str) -> list[Problem]:
     """Return what is wrong with the shape of `document`, a policy of `kind`, by its schema."""
-    return [
+    found = [
         problem for error in validator_of(kind).iter_errors(document.value) for problem in problems_of(error, document)
     ]
+    meant = {_sibling(problem) for problem in found if _MEANT in problem.message}
+    return [problem for problem in found if not (problem.field in meant and problem.message.startswith(_MISSING))]
+
+
+def _sibling(problem: Problem) -> str:
+    """Return the path of the field that a misspelt one stands for; that it is missing need not be told as well."""
+    parent = problem.field.rpartition(".")[0]
+    name = problem.message.split('"')[1]
+    return f"{parent}.{name}" if parent else name
 
 
 def problems_of(error: Any, document: Document) -> Iterator[Problem]:

@@ -32,7 +32,7 @@ def shown(value: Any) -> str:
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
-        return "a list"
+        return "a list" if value else "an empty list"
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return f'"{text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"}"'
 
@@ -71,7 +71,7 @@ def _of_type(schema: Mapping[str, Any]) -> str:
 def _bounds(schema: Mapping[str, Any]) -> str:
     if "minimum" in schema and schema.get("maximum", 2**53) < 2**53:
         return f" from {schema['minimum']} to {schema['maximum']}"
-    if "minimum" in schema:
+    if schema.get("minimum", -(2**53)) > -(2**53):
         return f" of at least {schema['minimum']}"
     if "exclusiveMinimum" in schema:
         return f" above {schema['exclusiveMinimum']}"
