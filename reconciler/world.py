@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from reconciler.apply.outcomes import Access
+from reconciler.backends.base import Clock
+from reconciler.backends.open import Backend, Opened, open_live, open_snapshot
+from reconciler.backends.pod_picker import HttpPodPicker
+from reconciler.decide.victims import rank_victims
+from reconciler.model import Pod
 from reconciler.observe import Source
 from reconciler.policy.types import Fleet
+
+_LIVE_WORKERS = 16
 
 
 @dataclass(frozen=True)
@@ -19,8 +29,70 @@ class World:
     accesses: Mapping[str, Access]
     origin: str = "live"
     workers: int = 1
+    warnings: tuple[str, ...] = ()
+
+
+class RealClock:
+    """Time as it passes."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class SettledClock:
+    """Time of a snapshot, which settles at once: waiting takes none, and is over all the same."""
+
+    def __init__(self) -> None:
+        self._waited = 0.0
+
+    def monotonic(self) -> float:
+        return self._waited
+
+    def sleep(self, seconds: float) -> None:
+        self._waited += seconds
 
 
 def open_world(fleet: Fleet, snapshot: str | None, now: datetime) -> World:
-    """Return the clusters of `fleet`, opened: those of the snapshot directory where one is given, else the live ones."""
-    raise NotImplementedError
+    """Return the clusters of `fleet`, opened: those of the snapshot directory where one is given, else the live ones.
+
+    Raises:
+        SnapshotError: the snapshot cannot be read. UsageError: live clusters cannot be opened.
+    """
+    if snapshot is None:
+        return _world(fleet, open_live(cluster.connection for cluster in fleet.clusters), RealClock(), "live")
+    now_ns = int(now.timestamp()) * 10**9
+
+    def victims(pods: Sequence[Pod], count: int) -> Sequence[Pod]:
+        return rank_victims(pods, count, now_ns=now_ns).victims
+
+    names = [cluster.name for cluster in fleet.clusters]
+    return _world(fleet, open_snapshot(snapshot, names, victims, fleet.namespace), SettledClock(), "snapshot")
+
+
+def _world(fleet: Fleet, opened: Opened, clock: Clock, origin: str) -> World:
+    return World(
+        sources={name: Source(found.cluster, found.metrics, found.error) for name, found in opened.backends.items()},
+        accesses={
+            name: access
+            for name, found in opened.backends.items()
+            if (access := _access(fleet, found, clock)) is not None
+        },
+        origin=origin,
+        workers=1 if origin == "snapshot" else _LIVE_WORKERS * max(1, len(opened.backends)),
+        warnings=opened.warnings,
+    )
+
+
+def _access(fleet: Fleet, backend: Backend, clock: Clock) -> Access | None:
+    if backend.cluster is None or backend.store is None:
+        return None
+    return Access(
+        cluster=backend.cluster,
+        store=backend.store,
+        lock=backend.lock(f"reconciler {fleet.name} on {socket.gethostname()}, process {os.getpid()}", RealClock()),
+        picker=HttpPodPicker(backend.cluster.secret, fleet.allowed_picker_hosts),
+        clock=clock,
+    )
