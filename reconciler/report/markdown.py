@@ -15,6 +15,7 @@ from reconciler.report.markdown_text import code, code_element, details, joined,
 from reconciler.report.outcome_words import status_of, went_well, words_of
 from reconciler.report.told import after_summary, apply_summary, plan_summary, told_of
 
+_PLACEMENTS = 10
 _HEAD = ("", "Cluster", "Object", "Change", "Why", "Policy")
 
 
@@ -29,7 +30,7 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> st
             *held_back_of(plan),
             told_in(plan),
             *_observed(plan),
-            *(_placement(view) for view in plan.placements),
+            *_placements(plan),
             origin_of(plan),
         ]
     )
@@ -105,6 +106,13 @@ def _observed(plan: Plan) -> list[list[str]]:
         return []
     summary = f"{counted(len(plan.observed), 'change')} only observed, never applied (mode: observe)"
     return [details(summary, change_table(number(plan.observed)))]
+
+
+def _placements(plan: Plan) -> list[list[str]]:
+    changing = [view for view in plan.placements if any(row.current != row.asked for row in view.rows)]
+    left = len(changing) - _PLACEMENTS
+    more = [[f"and {counted(left, 'federated ReplicaSet')} more; the JSON form has them all."]] if left > 0 else []
+    return [*map(_placement, changing[:_PLACEMENTS]), *more]
 
 
 def _placement(view: PlacementView) -> list[str]:

@@ -20,7 +20,7 @@ from tests.report.validators import schema_file, validator_of
 
 
 @given(st.data(), plans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_report_read_back_is_the_report_that_was_written(data, plan):
     outcomes = data.draw(outcomes_of(plan))
     document = json.loads(render_json(plan, outcomes))

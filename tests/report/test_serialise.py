@@ -23,13 +23,20 @@ from tests.report.validators import schema_file, validator_of
 
 
 @given(plans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_plan_read_back_is_the_plan_that_was_written(plan):
     assert plan_from_dict(json.loads(plan_to_json(plan))) == plan
 
 
+@pytest.mark.soak
 @given(plans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=5_000, deadline=None)
+def test_a_plan_read_back_is_the_plan_that_was_written_at_length(plan):
+    assert plan_from_dict(json.loads(plan_to_json(plan))) == plan
+
+
+@given(plans())
+@settings(max_examples=40, deadline=None)
 def test_every_plan_is_what_the_schema_says(plan):
     validator_of("plan.schema.json").validate(json.loads(plan_to_json(plan)))
 

@@ -304,7 +304,7 @@ def test_colour_adds_nothing_but_colour():
 
 
 @given(plans(), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_every_change_is_said_on_lines_that_can_be_printed(plan, verbose):
     lines = text_of(plan, verbose=verbose).splitlines()
     assert all(line.isprintable() for line in lines)
@@ -315,7 +315,7 @@ def test_every_change_is_said_on_lines_that_can_be_printed(plan, verbose):
 
 
 @given(st.data(), plans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_every_outcome_but_a_plain_success_is_said_next_to_its_change(data, plan):
     outcomes = data.draw(outcomes_of(plan))
     lines = text_of(plan, outcomes).splitlines()

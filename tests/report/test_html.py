@@ -1,0 +1,132 @@
+"""Plans and reports as one HTML file: it shows everything, and nothing from outside becomes markup."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.apply.outcomes import Outcome, Status
+from reconciler.decide.types import Cause, PlacementRow, PlacementView, Undecided
+from reconciler.plan.actions import HeldBackActions
+from reconciler.plan.serialise import plan_from_dict, plan_to_dict
+from reconciler.report.changes import name_of, what_of
+from reconciler.report.distribution import distributions_of
+from reconciler.report.html import render_html
+from reconciler.report.told import plan_summary
+from tests.builders import a_ref
+from tests.report.plans import a_create, a_mark, a_plan, a_scale, an_idle
+from tests.report.rendered import page_of_html
+from tests.report.strategies import outcomes_of, plans
+
+FROM_ELSEWHERE = {"script", "link", "img", "iframe", "object", "embed", "base", "form", "a"}
+
+
+def reads(text: str) -> str:
+    return " ".join(text.split())
+
+
+@given(st.data(), plans(), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_every_change_is_shown_and_nothing_comes_from_elsewhere(data, plan, applied):
+    html = render_html(plan, data.draw(outcomes_of(plan)) if applied else None)
+    page = page_of_html(html)
+    shown = reads(page.text)
+    assert FROM_ELSEWHERE.isdisjoint(page.tags)
+    assert {name for name, _ in page.attributes}.isdisjoint({"src", "href", "onclick", "onload", "onerror"})
+    for action in plan.actions:
+        assert reads(name_of(action.ref)) in shown
+        assert reads(what_of(action.decision)) in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "</td></table>", "' onload='x"],
+)
+def test_hostile_texts_stay_texts(text):
+    cause = Cause(text, text, text)
+    held = HeldBackActions(text, text, (an_idle(cause=cause),))
+    view = PlacementView(text, 1, (PlacementRow(text, 1, 2, 1, 1, None, 0, text),))
+    plan = a_plan(
+        a_scale(3, 1, ref=a_ref(text), cause=cause),
+        fleet=text,
+        revision=text,
+        held_back=(held,),
+        placements=(view,),
+        undecided=(Undecided(text, "idling", text, text),),
+        unknown={text: text},
+    )
+    ids = [action.id for action in plan.actions]
+    page = page_of_html(render_html(plan, [Outcome(ids[0], Status.FAILED, text)]))
+    harmless = page_of_html(render_html(_without(plan, text), [Outcome(ids[0], Status.FAILED, "harmless")]))
+    assert page.tags == harmless.tags
+    assert [name for name, _ in page.attributes] == [name for name, _ in harmless.attributes]
+    assert page.text.count(text) >= 10
+
+
+def _without(plan, text):
+    """The same plan with a harmless word in place of `text`."""
+    quoted = json.dumps(text, ensure_ascii=False)[1:-1]
+    return plan_from_dict(json.loads(json.dumps(plan_to_dict(plan), ensure_ascii=False).replace(quoted, "harmless")))
+
+
+def test_the_page_says_what_the_text_says():
+    plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), a_create())
+    shown = reads(page_of_html(render_html(plan)).text)
+    assert plan_summary(plan) in shown
+    assert "Run 0123456789ab, made from live clusters at 2026-11-20T15:41:23Z." in shown
+    assert "1 mark or note" in shown
+
+
+def test_no_changes():
+    assert "No changes." in page_of_html(render_html(a_plan())).text
+
+
+def test_light_and_dark_without_anything_from_elsewhere():
+    html = render_html(a_plan(an_idle()))
+    assert "prefers-color-scheme: dark" in html
+    assert "://" not in html
+    assert "@import" not in html
+    assert "url(" not in html
+
+
+def test_an_apply_shows_what_went_wrong_first():
+    plan = a_plan(a_scale(6, 2), a_scale(3, 2, "db"))
+    ids = {action.ref.name: action.id for action in plan.actions}
+    outcomes = (Outcome(ids["web"], Status.APPLIED), Outcome(ids["db"], Status.FAILED, "denied"))
+    cells = page_of_html(render_html(plan, outcomes)).cells
+    assert [reads(cell) for cell in cells if reads(cell).startswith(("applied", "failed"))] == [
+        "faileddenied",
+        "applied",
+    ]
+
+
+def test_the_distribution_of_everything_the_plan_changes():
+    plan = a_plan(a_scale(6, 2), an_idle(replicas=3), a_scale(2, 5, "db", cluster="us-east"), a_create(4), a_mark())
+    changed = distributions_of(plan)[0]
+    assert [(bar.cluster, bar.before, bar.after) for bar in changed.bars] == [
+        ("ap-south", 0, 4),
+        ("eu-west", 9, 2),
+        ("us-east", 2, 5),
+    ]
+    assert (changed.top, changed.percent(9), changed.percent(2)) == (9, 100.0, 22.22)
+
+
+def test_the_distribution_of_a_federated_replica_set():
+    rows = (PlacementRow("a", 2, 4, 6, 6, 3, 2, "full"), PlacementRow("b", None, None, None, None))
+    plan = a_plan(placements=(PlacementView("shop/web", 8, rows), PlacementView("shop/api", 0, ())))
+    web, api = distributions_of(plan)
+    assert (web.title, web.top, web.changes) == ("shop/web, 8 replicas wanted", 6, True)
+    assert [(bar.cluster, bar.before, bar.after, bar.capacity) for bar in web.bars] == [
+        ("a", 6, 4, 3),
+        ("b", None, None, None),
+    ]
+    assert (api.top, api.percent(0), api.changes) == (0, 0.0, False)
+
+
+def test_what_stays_as_it_is_is_folded_away():
+    rows = (PlacementRow("a", 2, 2, 2, 2),)
+    html = render_html(a_plan(placements=(PlacementView("shop/web", 2, rows),)))
+    assert "1 federated ReplicaSet this plan leaves alone" in page_of_html(html).text
