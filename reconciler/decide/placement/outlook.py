@@ -46,7 +46,8 @@ def outlook(
     """Return what `federated` should look like, and the step this run makes towards it."""
     given = shares(federated, locals_, status)
     placed = [local for local in locals_ if local.part == "placed"]
-    memory = {local.cluster: _memory(local, given, federated, around) for local in placed}
+    settled = all(given.replicas[local.cluster] <= local.current for local in placed)
+    memory = {local.cluster: _memory(local, given, settled, federated, around) for local in placed}
     target = {
         local.cluster: given.replicas[local.cluster]
         + min(given.overflow.get(local.cluster, 0), _waits(federated, memory[local.cluster], around.run.now))
@@ -64,16 +65,16 @@ def _waits(federated: FederatedReplicaSet, memory: ObservedCapacity | None, now:
 
 
 def _memory(
-    local: Local, given: Shares, federated: FederatedReplicaSet, around: Surroundings
+    local: Local, given: Shares, settled: bool, federated: FederatedReplicaSet, around: Surroundings
 ) -> ObservedCapacity | None:
     """Return what is known of the room of a cluster after this run, None where it is forgotten or never was known.
 
-    It is forgotten as soon as it does not bind, and kept while writes are refused there.
+    It is forgotten when it does not bind and everything is settled, and kept while writes are refused there.
     """
     known, now = local.remembered, around.run.now
     if local.limit == "refused":
         return known
-    if local.limit != "learned" or local.capacity is None or local.cluster not in given.overflow:
+    if local.limit != "learned" or local.capacity is None or (settled and local.cluster not in given.overflow):
         return None
     owner = "" if federated.target is None else owner_text(around.fleet, federated.key)
     retries = federated.waiting_replicas == 0

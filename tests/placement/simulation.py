@@ -1,0 +1,243 @@
+"""Clusters with hidden room, as placement sees them, and what becomes of them when its decisions are applied.
+
+Each cluster runs one local ReplicaSet. The controller makes and deletes pods at once, the scheduler places what fits,
+the kubelet makes placed pods ready by the next tick, unless the cluster is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from reconciler.decide.placement.decide import decide_placement
+from reconciler.decide.types import Decision, DesiredState, FieldChange
+from reconciler.model import (
+    ClusterConnection,
+    ConfigMap,
+    LabelSelector,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    Pod,
+    Run,
+    Workload,
+)
+from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, Place, PolicySet
+from tests.builders import NOW
+
+OUR_NAMESPACE = "reconciler"
+SELECTOR = {"matchLabels": {"app": "web"}}
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}
+
+
+@dataclass
+class SimPod:
+    name: str
+    made: datetime
+    placed: bool = False
+    ready: bool = False
+
+
+@dataclass
+class SimCluster:
+    """`spec` None: there is no local ReplicaSet. `room` is how many pods fit, which nobody is told."""
+
+    name: str
+    room: int
+    spec: int | None = None
+    state: str = "active"
+    reachable: bool = True
+    broken: bool = False
+    pods: list[SimPod] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    uid: str = ""
+    config_maps: dict[str, ConfigMap] = field(default_factory=dict)
+    made: int = 0
+
+    @property
+    def placed(self) -> int:
+        return sum(pod.placed for pod in self.pods)
+
+    @property
+    def available(self) -> int:
+        return sum(pod.ready for pod in self.pods)
+
+    def control(self, now: datetime) -> None:
+        """Delete what is too much (unplaced, then not ready, then young pods first), make what is missing, place it."""
+        wanted = self.spec or 0
+        self.pods.sort(key=lambda pod: (pod.placed, pod.ready, -pod.made.timestamp()))
+        del self.pods[: max(0, len(self.pods) - wanted)]
+        for _ in range(wanted - len(self.pods)):
+            self.made += 1
+            self.pods.append(SimPod(f"{self.name}-{self.made}", now))
+        self.schedule()
+
+    def schedule(self) -> None:
+        for pod in self.pods:
+            if not pod.placed and self.placed < self.room:
+                pod.placed = True
+
+    def tick(self) -> None:
+        """What happens until the next run."""
+        self.schedule()
+        for pod in self.pods:
+            pod.ready = pod.ready or (pod.placed and not self.broken)
+
+    def observed(self, asked_for: Iterable[ObjectRef]) -> ObservedCluster:
+        workload = None if self.spec is None else self._workload()
+        pods = {} if workload is None else {workload.ref: tuple(self._pod(pod) for pod in self.pods)}
+        return ObservedCluster(
+            name=self.name,
+            identity=self.name,
+            workloads=() if workload is None else (workload,),
+            config_maps=tuple(self.config_maps[name] for name in sorted(self.config_maps)),
+            pods={ref: pods[ref] for ref in asked_for if ref in pods},
+        )
+
+    def _workload(self) -> Workload:
+        return Workload(
+            ref=ObjectRef(self.name, "shop", "ReplicaSet", "web", "apps"),
+            uid=self.uid,
+            api_version="apps/v1",
+            replicas=self.spec,
+            labels=dict(self.labels),
+            annotations=dict(self.annotations),
+            selector=LabelSelector((("app", "web"),)),
+            created_at=NOW - timedelta(days=1),
+            generation=2,
+            observed_generation=2,
+            status_replicas=len(self.pods),
+            ready_replicas=self.available or None,
+            available_replicas=self.available or None,
+            template=TEMPLATE,
+        )
+
+    def _pod(self, pod: SimPod) -> Pod:
+        made = int(pod.made.timestamp()) * 10**9
+        return Pod(
+            name=pod.name,
+            node="node" if pod.placed else "",
+            phase="Running" if pod.ready else "Pending",
+            ready=pod.ready,
+            created_ns=made,
+            owner_uid=self.uid,
+            unschedulable=not pod.placed,
+            unscheduled_since_ns=None if pod.placed else made,
+        )
+
+
+@dataclass
+class World:
+    """The clusters, the policy, and the time."""
+
+    clusters: list[SimCluster]
+    federated: FederatedReplicaSet
+    now: datetime = NOW
+
+    @property
+    def readable(self) -> list[SimCluster]:
+        return [cluster for cluster in self.clusters if cluster.reachable]
+
+    def policies(self) -> PolicySet:
+        fleet = Fleet(
+            name="production",
+            place=Place("policies/fleet.yaml"),
+            clusters=tuple(
+                FleetCluster(one.name, {}, ClusterConnection(one.name), state=one.state)  # type: ignore[arg-type]
+                for one in self.clusters
+            ),
+            home=self.clusters[0].name,
+        )
+        return PolicySet(fleet, federated=(self.federated,))
+
+    def decided(self) -> DesiredState:
+        """Return what placement decides now, its questions about pods answered."""
+        desired = self._decide(())
+        if desired.questions:
+            desired = self._decide([question.workload for question in desired.questions])
+            assert not desired.questions, "a question was asked again after it was answered"
+        return desired
+
+    def _decide(self, asked_for: Sequence[ObjectRef]) -> DesiredState:
+        state = ObservedState(
+            clusters={
+                one.name: one.observed([ref for ref in asked_for if ref.cluster == one.name]) for one in self.readable
+            },
+            unreachable={one.name: "connection refused" for one in self.clusters if not one.reachable},
+        )
+        return decide_placement(self.policies(), state, Run(self.now, "run"), {})
+
+    def apply(self, decisions: Iterable[Decision]) -> None:
+        """Carry out `decisions`; every test of what they rest on must hold."""
+        by_name = {cluster.name: cluster for cluster in self.clusters}
+        for decision in sorted(decisions, key=lambda decision: (decision.phase, decision.order, decision.key)):
+            cluster = by_name[decision.ref.cluster]
+            assert cluster.reachable, f"{decision.key}: writes to a cluster that does not answer"
+            if decision.ref.kind == "ConfigMap":
+                _write_config_map(cluster, decision)
+            else:
+                _write_workload(cluster, decision)
+
+    def control(self) -> None:
+        for cluster in self.clusters:
+            cluster.control(self.now)
+
+    def pass_time(self, tick: timedelta) -> None:
+        self.now += tick
+        for cluster in self.clusters:
+            cluster.tick()
+
+
+def _write_config_map(cluster: SimCluster, decision: Decision) -> None:
+    name = decision.ref.name
+    if decision.manifest is not None:
+        assert name not in cluster.config_maps
+        metadata: Any = decision.manifest["metadata"]
+        data: Any = decision.manifest["data"]
+        cluster.config_maps[name] = ConfigMap(
+            decision.ref, f"uid-{name}", dict(data), annotations=dict(metadata.get("annotations", {}))
+        )
+        return
+    found = cluster.config_maps[name]
+    assert decision.uid == found.uid
+    cluster.config_maps[name] = replace(
+        found,
+        data=_changed(found.data, [change for change in decision.changes if change.path[0] == "data"]),
+        annotations=_changed(found.annotations, [change for change in decision.changes if change.path[0] != "data"]),
+    )
+
+
+def _write_workload(cluster: SimCluster, decision: Decision) -> None:
+    if decision.manifest is not None:
+        assert cluster.spec is None
+        metadata: Any = decision.manifest["metadata"]
+        spec: Any = decision.manifest["spec"]
+        cluster.spec, cluster.uid = spec["replicas"], f"uid-{cluster.name}"
+        cluster.annotations, cluster.labels = dict(metadata["annotations"]), dict(metadata["labels"])
+        return
+    assert decision.uid == cluster.uid
+    replicas = [change for change in decision.changes if change.path == ("spec", "replicas")]
+    for change in replicas:
+        assert change.before == cluster.spec
+        cluster.spec = change.after
+    cluster.annotations = _changed(cluster.annotations, _below(decision.changes, "annotations"))
+    cluster.labels = _changed(cluster.labels, _below(decision.changes, "labels"))
+
+
+def _below(changes: Iterable[FieldChange], part: str) -> list[FieldChange]:
+    return [change for change in changes if change.path[:2] == ("metadata", part)]
+
+
+def _changed(current: Any, changes: Iterable[FieldChange]) -> dict[str, str]:
+    result = dict(current)
+    for change in changes:
+        key = change.path[-1]
+        assert result.get(key) == change.before, f"{key} is {result.get(key)}, expected {change.before}"
+        if change.after is None:
+            result.pop(key, None)
+        else:
+            result[key] = change.after
+    return result

@@ -1,0 +1,233 @@
+"""The closed loop: decide, apply, let the clusters do their part, decide again.
+
+Law: it comes to rest within 8 runs and then stays byte for byte the same; the replicas that run never dip below what ran
+before or is wanted; no replica waits while a cluster with weight has room, and nothing stays on a draining cluster that
+has room elsewhere.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+import pytest
+
+from reconciler.decide.allocation import allocate_replicas
+from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Place
+
+from .simulation import SELECTOR, TEMPLATE, SimCluster, SimPod, World
+
+RUNS = 8
+TICKS = tuple(timedelta(minutes=minutes) for minutes in (1, 4, 11))
+PATIENCE = timedelta(minutes=11)  # longer than unschedulableAfter and clusterGracePeriod
+NAMES = ("east", "north", "south", "west", "up", "down")
+
+
+def a_preference(rng):
+    minimum = rng.choice((0, 0, 0, rng.randint(1, 4)))
+    maximum = rng.choice((None, None, minimum + rng.randint(0, 12)))
+    return ClusterPreference(minimum, maximum, rng.choice((0, 1, 1, 1, 2, 3, 10)))
+
+
+def some_preferences(rng, names):
+    entries = {"*": a_preference(rng)} if rng.random() < 0.7 else {}
+    entries |= {name: a_preference(rng) for name in names if rng.random() < 0.4 or not entries}
+    return entries
+
+
+def a_world(rng, rounding, rebalance):
+    names = NAMES[: rng.randint(2, 6)]
+    federated = FederatedReplicaSet(
+        name="web",
+        namespace="shop",
+        place=Place("policies/web.yaml"),
+        replicas=rng.randint(0, 30),
+        rebalance=rebalance,
+        clusters=some_preferences(rng, names),
+        rounding=rounding,
+        waiting_replicas=rng.choice((1, 2, 2, 3)),
+        selector=SELECTOR,
+        template=TEMPLATE,
+    )
+    world = World([a_cluster(rng, name) for name in names], federated)
+    for cluster in world.clusters:
+        populate(rng, world, cluster)
+    return world
+
+
+def a_cluster(rng, name):
+    return SimCluster(name, room=rng.choice((0, 100, 100, rng.randint(1, 20), rng.randint(1, 20))), broken=rng.random() < 0.1)
+
+
+def populate(rng, world, cluster):
+    """Give some clusters a local ReplicaSet that is there already, with pods that wait for longer or shorter."""
+    if rng.random() < 0.5:
+        return
+    cluster.spec, cluster.uid = rng.randint(0, 15), f"uid-{cluster.name}"
+    for number in range(cluster.spec):
+        age = rng.choice((timedelta(minutes=1), timedelta(hours=1)))
+        cluster.pods.append(SimPod(f"{cluster.name}-old-{number}", world.now - age))
+    cluster.schedule()
+    cluster.tick()
+
+
+def change_something(rng, world):
+    """Change one thing, as people and clusters do; return what."""
+    cluster = rng.choice(world.clusters)
+    change = rng.choice(CHANGES)
+    change(rng, world, cluster)
+    return f"{change.__name__} {cluster.name}"
+
+
+def change_total(rng, world, cluster):
+    world.federated = replace_federated(world, replicas=rng.randint(0, 40))
+
+
+def change_preferences(rng, world, cluster):
+    world.federated = replace_federated(world, clusters=some_preferences(rng, [one.name for one in world.clusters]))
+
+
+def change_room(rng, world, cluster):
+    cluster.room = rng.choice((0, cluster.room + rng.randint(1, 10), rng.randint(0, 20), 100))
+
+
+def lose_nodes(rng, world, cluster):
+    """Some pods lose their place and are made anew."""
+    cluster.room = rng.randint(0, 10)
+    keep = set(rng.sample(range(len(cluster.pods)), min(len(cluster.pods), cluster.room)))
+    cluster.pods = [pod for at, pod in enumerate(cluster.pods) if at in keep]
+    cluster.control(world.now)
+
+
+def drain(rng, world, cluster):
+    cluster.state = "active" if cluster.state != "active" else rng.choice(("draining", "leaving"))
+
+
+def freeze(rng, world, cluster):
+    cluster.state = "active" if cluster.state == "frozen" else "frozen"
+
+
+def cut_off(rng, world, cluster):
+    cluster.reachable = not cluster.reachable
+
+
+def break_pods(rng, world, cluster):
+    """What is made from now on crashes, and so does some of what runs; or all is well again."""
+    cluster.broken = not cluster.broken
+    if cluster.broken:
+        for pod in cluster.pods:
+            pod.ready = pod.ready and rng.random() < 0.5
+
+
+CHANGES = (change_total, change_total, change_room, change_room, lose_nodes, drain, cut_off, break_pods, freeze, change_preferences)
+
+
+def replace_federated(world, **changes):
+    from dataclasses import replace
+
+    return replace(world.federated, **changes)
+
+
+def wanted(world):
+    """Return how many replicas can run if every cluster has room: all of them, unless the preferences say less."""
+    placed = [one for one in world.clusters if one.state != "frozen" and one.reachable]
+    left = world.federated.replicas - sum(one.spec or 0 for one in world.clusters if one not in placed)
+    preferences = {
+        "rebalance": world.federated.rebalance,
+        "clusters": {
+            name: {"minReplicas": own.min_replicas, "maxReplicas": own.max_replicas, "weight": own.weight}
+            for name, own in world.federated.clusters.items()
+        },
+    }
+    current = {one.name: one.spec or 0 for one in placed}
+    given = allocate_replicas(
+        preferences, max(0, left), [one.name for one in placed], current=current, rounding=world.federated.rounding
+    )
+    return sum(given.replicas.values())
+
+
+def run_once(world, tick):
+    """Run once and let a tick pass; return the decisions made. The available replicas must not dip."""
+    desired = world.decided()
+    before = {one.name: one.available for one in world.readable}
+    needed = min(sum(before.values()), wanted(world))
+    world.apply(desired.decisions)
+    world.control()
+    after = sum(one.available for one in world.readable)
+    if world.federated.replicas:
+        assert after >= needed, f"dip: {before} -> {after} available, {needed} needed"
+    world.pass_time(tick)
+    return desired.decisions
+
+
+def come_to_rest(world, tick):
+    """Run until nothing is decided for as long as anything may wait before it counts; return how many runs decided
+    something.
+    """
+    busy, quiet = 0, timedelta()
+    while quiet <= PATIENCE:
+        decisions = run_once(world, tick)
+        busy, quiet = (busy + 1, timedelta()) if decisions else (busy, quiet + tick)
+        assert busy <= RUNS, f"no rest after {RUNS} runs: {[one.key for one in decisions]}"
+    return busy
+
+
+def check_rest(world):
+    """Nothing changes any more, and nothing could be better."""
+    first = world.decided()
+    for _ in range(3):
+        world.pass_time(PATIENCE)
+        assert world.decided() == first
+    assert not first.decisions
+    running = sum(one.placed for one in world.readable if one.state != "frozen")
+    held = sum(one.spec or 0 for one in world.clusters if one.state == "frozen" and one.reachable)
+    unknown = any(not one.reachable and (one.state == "frozen" or one is world.clusters[0]) for one in world.clusters)
+    roomy = [one.name for one in world.readable if has_room(world, one)]
+    short = world.federated.replicas - held - running
+    home_answers = world.clusters[0].reachable
+    all_answer = home_answers and not unknown
+    if all_answer:
+        assert short <= 0 or not roomy, f"{short} replicas wait while {roomy} have room"
+        drained = [one.name for one in world.readable if one.state in ("draining", "leaving") and one.placed]
+        assert not drained or not roomy or blocked(world), f"{drained} keep pods while {roomy} have room"
+
+
+def blocked(world):
+    """Return whether a drain has to wait for pods that are placed and crash."""
+    return any(one.broken or one.available < one.placed for one in world.readable)
+
+
+def has_room(world, cluster):
+    entries = world.federated.clusters
+    own = entries.get(cluster.name, entries.get("*"))
+    if own is None or not own.weight or cluster.state != "active":
+        return False
+    return cluster.placed < min(cluster.room, 10**9 if own.max_replicas is None else own.max_replicas)
+
+
+def live(seed):
+    """Live through one random history; return the most runs it took to come to rest."""
+    rng = random.Random(seed)
+    rounding = "kubefed" if seed % 2 else "fair"
+    world = a_world(rng, rounding, rebalance=bool(seed // 2 % 2))
+    tick = TICKS[seed // 4 % 3]
+    story = [f"ticks of {tick}"]
+    most = 0
+    try:
+        for _ in range(4):
+            most = max(most, come_to_rest(world, tick))
+            check_rest(world)
+            story.append(change_something(rng, world))
+    except AssertionError as failed:
+        raise AssertionError(f"seed {seed} ({', '.join(story)}): {failed}") from failed
+    return most
+
+
+def test_random_fleets_come_to_rest_without_dips():
+    assert max(live(seed) for seed in range(160)) <= RUNS
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(20))
+def test_twenty_thousand_random_fleets_come_to_rest_without_dips(part):
+    assert max(live(seed) for seed in range(1000 * part, 1000 * (part + 1))) <= RUNS
