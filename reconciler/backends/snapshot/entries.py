@@ -147,7 +147,8 @@ def entry_of(found: Found, slot: Slot) -> Entry | list[tuple[Path, str]] | None:
     """Return the object as an entry; the paths and words of all that is wrong with it; None: nothing for a cluster."""
     if not isinstance(found.value, dict):
         return [((), "is no mapping, expected a manifest with apiVersion, kind and metadata")]
-    header = {"apiVersion": found.api_version, "kind": found.kind} | found.value
+    inherited = {"apiVersion": found.api_version, "kind": found.kind} if found.kind else {}
+    header = inherited | found.value
     faults = [(one.path, one.words()) for one in mismatches(header, Header)]
     if faults:
         return faults

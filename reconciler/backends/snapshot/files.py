@@ -86,7 +86,7 @@ class ManifestFile:
     def written(self, pieces: list[str], slot: Slot, value: Any) -> str:
         """Return `value` as the text of the piece of `slot`, to stand behind the text that `pieces` have before it."""
         if slot.style == "json":
-            return self._json_text(slot, value)
+            return self._json_text(pieces, slot, value)
         if slot.style == "flow":
             return flow_text(value)
         before = pieces[slot.piece - 1].rpartition("\n")[2]
@@ -97,24 +97,24 @@ class ManifestFile:
         text += "".join(f"{' ' * indent if line else ''}{line}\n" for line in lines[1:])
         return text.replace("\n", self.newline)
 
-    def _json_text(self, slot: Slot, value: Any) -> str:
+    def _json_text(self, pieces: list[str], slot: Slot, value: Any) -> str:
+        """Return JSON in the layout of the file, judged by its first indented key."""
         found = _JSON_INDENT.search("".join(self.pieces[:2]))
         if found is None:
             return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=found[1])
-        return text.replace("\n", "\n" + " " * slot.column)
+        margin = pieces[slot.piece - 1].rpartition("\n")[2]
+        return text.replace("\n", "\n" + margin[: len(margin) - len(margin.lstrip())])
 
     def _take_out(self, pieces: list[str], slot: Slot) -> None:
-        before, after = slot.piece - 1, slot.piece + 1
         pieces[slot.piece] = ""
+        own = slot.piece - 1
         if slot.style == "block":
-            pieces[before] = _DASH.sub("", pieces[before])
+            pieces[own] = _DASH.sub("", pieces[own])
         elif slot.style == "document":
-            pieces[before] = pieces[before][: len(pieces[before]) - slot.lead] if slot.lead else pieces[before]
-        elif _COMMA_BEFORE.search(pieces[before]):
-            pieces[before] = _COMMA_BEFORE.sub(r"\1", pieces[before])
+            pieces[own] = pieces[own][: len(pieces[own]) - slot.lead] if slot.lead else pieces[own]
         else:
-            pieces[after] = _COMMA_AFTER.sub(r"\1", pieces[after])
+            _take_comma_out(pieces, slot.piece)
 
     def _mark_empty_lists(self, pieces: list[str]) -> None:
         """A block list whose last entry went is written `[]`."""
@@ -126,6 +126,19 @@ class ManifestFile:
             if slot.style == "block" and slot.document not in left:
                 pieces[slot.piece] = " " * slot.column + "[]\n"
                 left.add(slot.document)
+
+
+def _take_comma_out(pieces: list[str], piece: int) -> None:
+    """Remove one comma beside a removed entry, past others that were removed before it."""
+    before, after = piece - 1, piece + 1
+    while before > 1 and not pieces[before].strip() and not pieces[before - 1]:
+        before -= 2
+    while after < len(pieces) - 2 and not pieces[after].strip() and not pieces[after + 1]:
+        after += 2
+    if _COMMA_BEFORE.search(pieces[before]):
+        pieces[before] = _COMMA_BEFORE.sub(r"\1", pieces[before])
+    else:
+        pieces[after] = _COMMA_AFTER.sub(r"\1", pieces[after])
 
 
 def read_file(path: str, data: bytes) -> ManifestFile:
@@ -162,8 +175,8 @@ def entry_at(placed: Placed) -> Entry | list[tuple[FieldPath, str]] | None:
 
 def problems_at(file: ManifestFile, slot: Slot, line: int, wrong: Sequence[tuple[FieldPath, str]]) -> list[Problem]:
     """Return what is wrong with the object at `slot` of `file`, which starts at `line`, with lines and columns."""
-    indent = 0 if slot.style == "json" else slot.column
-    known = places(" " * indent + file.pieces[slot.piece])
+    before = file.pieces[slot.piece - 1].rpartition("\n")[2]
+    known = places(" " * len(before) + file.pieces[slot.piece])
     found = []
     for inside, words in wrong:
         down, column = place_of(known, (*slot.path, *inside))

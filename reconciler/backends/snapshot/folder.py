@@ -139,8 +139,8 @@ def replace_files(directory: Path, contents: Mapping[str, bytes | None]) -> None
     home = os.path.realpath(directory)
     try:
         steps = [_staged(home, path, content) for path, content in contents.items()]
-        _sync_folders(home, steps)
         if len(steps) > 1:
+            _sync_folders(home, steps)
             _write(os.path.join(home, PENDING + _NEW), json.dumps(steps).encode())
             os.replace(os.path.join(home, PENDING + _NEW), os.path.join(home, PENDING))
             _sync(home)

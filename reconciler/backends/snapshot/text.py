@@ -151,7 +151,7 @@ def _cut_json(text: str) -> CutText:
         return _whole_json(text, whole)
     lines = _Lines(text)
     placed = [
-        Placed(value, Slot(2 * index + 1, 0, "json", lines.indent(start)), lines.line(start), inherited)
+        Placed(value, Slot(2 * index + 1, 0, "json"), lines.line(start), inherited)
         for index, ((start, _), (value, _, inherited)) in enumerate(zip(cuts, objects_in(whole), strict=True))
     ]
     return CutText(_pieces(text, cuts), placed, [])
@@ -190,7 +190,7 @@ def _pieces(text: str, cuts: Sequence[tuple[int, int]]) -> list[str]:
 
 
 class _Lines:
-    """Line and indent of growing positions."""
+    """The lines of growing positions."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -201,10 +201,6 @@ class _Lines:
         self._line += self._text.count("\n", self._seen, position)
         self._seen = position
         return self._line
-
-    def indent(self, position: int) -> int:
-        line = self._text[self._text.rfind("\n", 0, position) + 1 : position]
-        return len(line) - len(line.lstrip())
 
 
 def _json_fault(text: str, said: str) -> Fault:

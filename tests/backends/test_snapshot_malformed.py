@@ -1,0 +1,343 @@
+"""A malformed snapshot is a SnapshotError with a line for each problem, never anything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from reconciler.backends.base import CONFIG_MAPS, PODS, SERVICES, workloads_of
+from reconciler.backends.open import open_snapshot
+from reconciler.errors import SnapshotError
+from tests.backends.folders import BUILT_IN, a_folder, a_snapshot_cluster, last_names_first
+from tests.backends.test_snapshot_reading import CLONE_SET, CLONE_SETS
+
+DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n"
+
+
+def problems(directory: Path, files: dict[str, str | bytes]) -> list[str]:
+    """The problems of a folder with `files`, the folder itself left out."""
+    found = a_snapshot_cluster(directory, files).problems()
+    return [str(problem).removeprefix(f"{directory}/") for problem in sorted(found)]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(
+            "a: b: c\n", "a.yaml:1:5: mapping values are not allowed in this context, expected YAML", id="no YAML"
+        ),
+        pytest.param(
+            "- a\n", "a.yaml:1:1: is no mapping, expected a manifest with apiVersion, kind and metadata", id="a list"
+        ),
+        pytest.param(
+            "web\n", "a.yaml:1:1: is no mapping, expected a manifest with apiVersion, kind and metadata", id="a text"
+        ),
+        pytest.param(
+            "kind: Service\nmetadata: {name: a}\n",
+            "a.yaml:1:1: apiVersion: is missing, expected a text",
+            id="no apiVersion",
+        ),
+        pytest.param(
+            "apiVersion: v1\nmetadata: {name: a}\n", "a.yaml:1:1: kind: is missing, expected a text", id="no kind"
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Service\n", "a.yaml:1:1: metadata: is missing, expected a mapping", id="no metadata"
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Service\nmetadata:\n  labels: {}\n",
+            "a.yaml:4:3: metadata.name: is missing, expected a text",
+            id="no name",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: ''\n",
+            'a.yaml:4:9: metadata.name: is "", expected a text that is not empty',
+            id="empty name",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: 7\n",
+            "a.yaml:4:9: metadata.name: is 7, expected a text; put it in quotes",
+            id="a number as name",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Role\nmetadata: {}\n",
+            "a.yaml:3:11: metadata.name: is missing, expected a text",
+            id="no name in a kind that is not read",
+        ),
+        pytest.param(
+            DEPLOYMENT + "spec:\n  replicas: three\n",
+            'a.yaml:5:13: spec.replicas: is "three", expected a whole number of at least 0 and at most 2147483647',
+            id="words for a number",
+        ),
+        pytest.param(
+            DEPLOYMENT + "spec:\n  replicas: -1\n",
+            "a.yaml:5:13: spec.replicas: is -1, expected a whole number of at least 0 and at most 2147483647",
+            id="below zero",
+        ),
+        pytest.param(
+            DEPLOYMENT + "spec:\n  replicas: true\n",
+            "a.yaml:5:13: spec.replicas: is true, expected a whole number of at least 0 and at most 2147483647",
+            id="true",
+        ),
+        pytest.param(
+            DEPLOYMENT + "spec:\n  replicas: 1.5\n",
+            "a.yaml:5:13: spec.replicas: is 1.5, expected a whole number of at least 0 and at most 2147483647",
+            id="a fraction",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  creationTimestamp: yesterday\n",
+            'a.yaml:5:22: metadata.creationTimestamp: is "yesterday", expected a time as in RFC 3339',
+            id="no time",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels:\n    app.kubernetes.io/version: 3\n",
+            'a.yaml:6:32: metadata.labels["app.kubernetes.io/version"]: is 3, expected a text; put it in quotes',
+            id="a number as label",
+        ),
+        pytest.param(
+            DEPLOYMENT + "spec: {selector: {matchExpressions: [{key: a, operator: Near}]}}\n",
+            'a.yaml:4:57: spec.selector.matchExpressions[0].operator: is "Near", expected one of DoesNotExist, Exists, In, NotIn',
+            id="no operator",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: [1]\n",
+            "a.yaml:4:7: spec: is a list, expected a mapping",
+            id="a list for a mapping",
+        ),
+        pytest.param(
+            "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: a}\nspec: {template: {metadata: {labels: {a: 1}}}}\n",
+            "a.yaml:4:42: spec.template.metadata.labels.a: is 1, expected a text; put it in quotes",
+            id="inside a template kept whole",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {}\nspec: {}\n",
+            'a.yaml:5:1: "spec" is given twice, expected once',
+            id="a key twice",
+        ),
+        pytest.param("a: !mine b\n", 'a.yaml:1:4: tag "!mine" is unknown here, expected none', id="a tag"),
+        pytest.param("? [a]\n: b\n", "a.yaml:1:3: a key is a collection, expected a text", id="a collection as key"),
+        pytest.param("a: *nobody\n", 'a.yaml:1:4: "*nobody" names no anchor before it, expected one', id="no anchor"),
+        pytest.param(
+            "a: &a [*a]\n", 'a.yaml:1:8: "*a" names no anchor before it, expected one', id="an anchor inside itself"
+        ),
+        pytest.param(b"a: \xff\n", "a.yaml:1:4: byte #xff is no UTF-8, expected text", id="no text"),
+        pytest.param(
+            b"a: b\nc: \x00\n", "a.yaml:2:4: character #x00 is not allowed, expected text", id="a control character"
+        ),
+    ],
+)
+def test_one_problem(tmp_path: Path, content: str | bytes, expected: str) -> None:
+    assert problems(tmp_path, {"a.yaml": content}) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param('{"a": 1,\n "b" 2}', "a.json:2:6: Expecting ':' delimiter, expected JSON", id="no JSON"),
+        pytest.param("[1]", "a.json:1:1: is no mapping, expected a manifest", id="a list"),
+        pytest.param(
+            '{"apiVersion": "v1", "kind": "Service",\n "metadata": {"name": 7}}',
+            "a.json:2:23: metadata.name: is 7, expected a text; put it in quotes",
+            id="a number as name",
+        ),
+        pytest.param(
+            '{"kind": "List", "items": [\n {"apiVersion": "v1", "kind": "Service"}]}',
+            "a.json:2:2: metadata: is missing, expected a mapping",
+            id="in a list",
+        ),
+    ],
+)
+def test_one_problem_in_json(tmp_path: Path, content: str, expected: str) -> None:
+    assert problems(tmp_path, {"a.json": content}) == [expected]
+
+
+def test_all_problems_at_once(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "a.yaml": """
+            apiVersion: apps/v1
+            kind: Deployment
+            metadata: {name: web, labels: {a: 1, b: 2}}
+            spec: {replicas: many}
+            ---
+            a: b: c
+            ---
+            apiVersion: v1
+            kind: List
+            items:
+            - {apiVersion: v1, kind: Service, metadata: {name: good}}
+            - apiVersion: v1
+              kind: Service
+              metadata: {name: bad, annotations: {c: false}}
+            """,
+        "b.json": "{",
+    }
+    limits = "expected a whole number of at least 0 and at most 2147483647"
+    assert problems(tmp_path, files) == [
+        "a.yaml:4:35: metadata.labels.a: is 1, expected a text; put it in quotes",
+        "a.yaml:4:41: metadata.labels.b: is 2, expected a text; put it in quotes",
+        f'a.yaml:5:18: spec.replicas: is "many", {limits}',
+        "a.yaml:7:5: mapping values are not allowed in this context, expected YAML",
+        "a.yaml:15:42: metadata.annotations.c: is false, expected a text; put it in quotes",
+        "b.json:1:2: Expecting property name enclosed in double quotes, expected JSON",
+    ]
+
+
+def test_an_object_in_two_files(tmp_path: Path) -> None:
+    old = "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: web, namespace: default}\n"
+    assert problems(tmp_path, {"a.yaml": DEPLOYMENT, "b.yaml": f"# old\n{old}"}) == [
+        f"b.yaml:2:1: default/Deployment/web is also in {tmp_path}/a.yaml:1, expected it once"
+    ]
+
+
+def test_a_custom_resource_with_wrong_replicas(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"a.yaml": CLONE_SET.replace("replicas: 4", "replicas: four"), "z.yaml": CLONE_SETS}
+    expected = ['a.yaml:5:18: spec.replicas: is "four", expected a whole number of at least 0']
+    assert problems(tmp_path, files) == expected
+    assert problems(tmp_path, {"b.yaml": DEPLOYMENT}) == expected
+
+
+def test_a_secret_is_not_quoted(tmp_path: Path) -> None:
+    content = "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {pin: 987654}, data: [c2VjcmV0]}"
+    (data, pin) = problems(tmp_path, {"a.yaml": content})
+    assert "987654" not in pin
+    assert "c2VjcmV0" not in data
+
+
+def test_the_problems_go_when_they_are_mended(tmp_path: Path) -> None:
+    cluster = a_snapshot_cluster(tmp_path, {"a.yaml": "a: b: c"})
+    with pytest.raises(SnapshotError):
+        cluster.list(SERVICES)
+    a_folder(tmp_path, {"a.yaml": "{apiVersion: v1, kind: Service, metadata: {name: web}}"})
+    assert len(cluster.list(SERVICES)) == 1
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").symlink_to(tmp_path / "nowhere.yaml")
+    assert problems(tmp_path, {}) == [
+        "a.yaml:1:1: cannot be read: No such file or directory, expected a file that can be read"
+    ]
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        pytest.param(
+            "a: &a [x, x]\n"
+            + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(24)),
+            id="aliases",
+        ),
+        pytest.param("- " * 300_000, id="nested blocks"),
+        pytest.param("[" * 300_000, id="nested flow"),
+        pytest.param("{a: " * 50_000, id="nested mappings"),
+        pytest.param("a: " + "9" * 10_000, id="a number without end"),
+    ],
+)
+def test_bombs_are_refused(tmp_path: Path, bomb: str) -> None:
+    (problem,) = problems(tmp_path, {"a.yaml": bomb})
+    assert problem.startswith("a.yaml:")
+
+
+@pytest.mark.parametrize("bomb", ["[" * 100_000, '{"a":' * 100_000, '{"items":' + "[" * 100_000])
+def test_bombs_of_json_are_refused(tmp_path: Path, bomb: str) -> None:
+    (problem,) = problems(tmp_path, {"a.json": bomb})
+    assert problem.startswith("a.json:1:1: ")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        pytest.param({}, "holds no folder, expected one for each cluster, named like it", id="empty"),
+        pytest.param(
+            {"a.yaml": DEPLOYMENT},
+            "holds no folder, expected one for each cluster, named like it",
+            id="manifests at the top",
+        ),
+    ],
+)
+def test_no_snapshot(tmp_path: Path, files: dict[str, str | bytes], message: str) -> None:
+    with pytest.raises(SnapshotError, match=message):
+        open_snapshot(a_folder(tmp_path, files), ["east"], last_names_first)
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(
+        SnapshotError, match="No such file or directory, expected a folder with a folder for each cluster"
+    ):
+        open_snapshot(tmp_path / "nowhere", ["east"], last_names_first)
+
+
+SEEDS = (
+    DEPLOYMENT + "spec:\n  replicas: 3\n  template: {metadata: {labels: {app: web}}}\nstatus: {replicas: 3}\n",
+    CLONE_SETS + "---" + CLONE_SET,
+    "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}, status: {phase: Running}}\n",
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: &m {name: a}\ndata: {a: |\n b, <<: *m}\n",
+    '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "Service", "apiVersion": "v1", "metadata": {"name": "a"}}]}',
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A manifest with bytes removed, doubled, or put in their place."""
+    data = bytearray(draw(st.sampled_from(SEEDS)).encode())
+    for _ in range(draw(st.integers(1, 8))):
+        at = draw(st.integers(0, max(0, len(data) - 1)))
+        end = min(len(data), at + draw(st.integers(0, 12)))
+        data[at:end] = draw(
+            st.sampled_from([b"", bytes(data[at:end]) * 2])
+            | st.binary(max_size=6)
+            | st.sampled_from(
+                [
+                    b"- ",
+                    b"\n---\n",
+                    b"\n...\n",
+                    b"{",
+                    b"[",
+                    b": ",
+                    b"null",
+                    b"-1",
+                    b'"',
+                    b"*m",
+                    b"&m ",
+                    b"!!int ",
+                    b"%YAML 1.2\n",
+                    b"\r",
+                    b"\t",
+                ]
+            )
+        )
+    return bytes(data)
+
+
+def read_everything(directory: Path, name: str, content: bytes) -> None:
+    """Read a folder with one file; only a SnapshotError may come of it."""
+    cluster = a_snapshot_cluster(directory, {name: content})
+    try:
+        kinds = [workloads_of(scale) for scale in cluster.scale_kinds()]
+        for resource in (*kinds, BUILT_IN["ScaledObject"], PODS, SERVICES, CONFIG_MAPS):
+            assert list(cluster.list(resource)) == list(cluster.list(resource))
+        cluster.identity()
+    except SnapshotError as error:
+        assert str(error).startswith(str(directory))
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.json"])
+@settings(max_examples=300)
+@example(content=b"%TAG ! tag:yaml.org,2002:\n---\na: !str 1\n")
+@example(content=b"\xff\xfe\x00\xd8")
+@given(content=mutated() | st.binary(max_size=60))
+def test_nothing_but_a_snapshot_error_comes_of_any_bytes(
+    tmp_path_factory: pytest.TempPathFactory, name: str, content: bytes
+) -> None:
+    read_everything(tmp_path_factory.mktemp("any"), name, content)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["a.yaml", "a.json"])
+@settings(max_examples=20_000)
+@given(content=mutated() | st.binary(max_size=200))
+def test_nothing_but_a_snapshot_error_comes_of_any_bytes_soak(
+    tmp_path_factory: pytest.TempPathFactory, name: str, content: bytes
+) -> None:
+    read_everything(tmp_path_factory.mktemp("any"), name, content)
