@@ -58,11 +58,12 @@ def render_text(
     changes = _changes(plan, outcomes, style)
     blocks = [line for block in (_observed(plan, style), _held(plan, style), _told(plan, style)) for line in block]
     head = [*_heading(plan, style), *(changes or ["No changes."])]
-    if not changes and not blocks and not plan.dropped:
+    after = list(after_summary(plan, everything=verbose))
+    if not changes and not blocks and not after:
         return "\n".join(head) + "\n"
     summary = plan_summary(plan) if outcomes is None else apply_summary(plan, outcomes)
     middle = ["", *blocks, ""] if blocks else []
-    return "\n".join([*head, *middle, style.paint("1", summary), *after_summary(plan)]) + "\n"
+    return "\n".join([*head, *middle, style.paint("1", summary), *after]) + "\n"
 
 
 def _heading(plan: Plan, style: _Style) -> Iterator[str]:
@@ -162,5 +163,5 @@ def _shown(held: HeldBackActions, style: _Style) -> int:
 
 
 def _told(plan: Plan, style: _Style) -> Iterator[str]:
-    for told in told_of(plan):
+    for told in told_of(plan, everything=style.verbose):
         yield f"{style.paint('1;33', told.about + ':')} {told.text}"

@@ -13,6 +13,8 @@ from reconciler.plan.one_line import one_line
 from reconciler.report.changes import counted, some_names
 from reconciler.report.totals import Totals, totals_of
 
+_AUTOSCALER = "autoscaler"
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -22,49 +24,60 @@ class Told:
     text: str
 
 
-def told_of(plan: Plan) -> tuple[Told, ...]:
-    """Return what a person should read beside the changes of `plan`, the most pressing first."""
-    pressing, other = _notices(plan, partial=True), _notices(plan, partial=False)
-    return (*_unknown(plan), *pressing, *_undecided(plan), *_overridden(plan), *other)
+def told_of(plan: Plan, *, everything: bool = False) -> tuple[Told, ...]:
+    """Return what a person should read beside the changes of `plan`, the most pressing first.
+
+    What is said of several objects in the same words is one thing to tell; with `everything` it names all of them.
+    """
+    found = (*_unknown(plan), *_notices(plan, True), *_undecided(plan), *_overridden(plan), *_notices(plan, False))
+    same: dict[_Said, list[str]] = {}
+    for said, subject in found:
+        same.setdefault(said, []).append(subject)
+    return tuple(Told(said.about, _words(said, subjects, everything)) for said, subjects in same.items())
 
 
-def _unknown(plan: Plan) -> Iterator[Told]:
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Words about a subject that is named apart."""
+
+    about: str
+    words: str
+    policy: str = ""
+
+
+def _words(said: _Said, subjects: Sequence[str], everything: bool) -> str:
+    policy = f" ({said.policy})" if said.policy and said.policy not in said.words else ""
+    if len(subjects) == 1:
+        return one_line(f"{subjects[0]}: {said.words}{policy}".lstrip(": "))
+    names = some_names(tuple(subjects), everything=everything)
+    return f"{one_line(said.words)}{one_line(policy)}: {len(subjects)} objects: {names}"
+
+
+def _unknown(plan: Plan) -> Iterator[tuple[_Said, str]]:
     for name in sorted(plan.unknown):
-        yield Told("Unknown", one_line(f"{name}: {plan.unknown[name]}. What cannot be read is left as it is."))
+        yield _Said("Unknown", f"{plan.unknown[name]}. What cannot be read is left as it is."), name
 
 
-def _undecided(plan: Plan) -> Iterator[Told]:
+def _undecided(plan: Plan) -> Iterator[tuple[_Said, str]]:
     for one in plan.undecided:
-        policy = f" ({one.policy})" if one.policy else ""
-        yield Told("Undecided", one_line(f"{one.subject}{policy}: {one.why}"))
+        yield _Said("Undecided", one.why, one.policy), one.subject
 
 
-def _overridden(plan: Plan) -> Iterator[Told]:
+def _overridden(plan: Plan) -> Iterator[tuple[_Said, str]]:
     for lost in plan.overridden:
-        yield Told(
-            "Overridden",
-            one_line(f"{lost.ref}: {lost.policy} wants {lost.wish}, but {lost.winner} decides there ({lost.why})"),
-        )
+        words = f"{lost.policy} wants {lost.wish}, but {lost.winner} decides there ({lost.why})"
+        yield _Said("Overridden", words), str(lost.ref)
 
 
-def _notices(plan: Plan, *, partial: bool) -> Iterator[Told]:
-    """Yield the notices; those that say the same about several objects as one."""
-    about = "Attention" if partial else "Note"
-    same: dict[tuple[str, str, str], list[Notice]] = {}
+def _notices(plan: Plan, partial: bool) -> Iterator[tuple[_Said, str]]:
     for notice in plan.notices:
-        if notice.partial is partial:
-            same.setdefault((notice.kind, notice.policy, notice.text), []).append(notice)
-    for notices in same.values():
-        yield Told(about, _notice(notices))
+        if notice.partial is partial and notice.kind != _AUTOSCALER:
+            yield _Said("Attention" if partial else "Note", _bare(notice), notice.policy), notice.subject
 
 
-def _notice(notices: Sequence[Notice]) -> str:
-    first = notices[0]
-    policy = f" ({first.policy})" if first.policy and first.policy not in first.text else ""
-    subjects = tuple(notice.subject for notice in notices if notice.subject)
-    if len(notices) == 1:
-        return one_line(f"{first.subject}: {first.text}{policy}" if first.subject else f"{first.text}{policy}")
-    return one_line(f"{first.text}{policy}: {len(notices)} objects: ") + some_names(subjects)
+def _bare(notice: Notice) -> str:
+    """Return the text of `notice` without its subject in front."""
+    return notice.text.removeprefix(notice.subject).lstrip(": ")
 
 
 def allow_once(held: HeldBackActions) -> str:
@@ -107,12 +120,27 @@ def apply_summary(plan: Plan, outcomes: Sequence[Outcome]) -> str:
     return f"Apply: {', '.join(parts)}. {_replicas(totals)}"
 
 
-def after_summary(plan: Plan) -> Iterator[str]:
-    """Yield what follows the last line: what was left out of it."""
+def after_summary(plan: Plan, *, everything: bool = False) -> Iterator[str]:
+    """Yield what follows the last line: what was left alone, and what was left out of it."""
+    yield from _left_alone(plan, everything)
     if plan.observed:
         yield f"{counted(len(plan.observed), 'change')} only observed (mode: observe); never applied."
     if plan.dropped:
         yield f"{counted(plan.dropped, 'change')} left out by filters."
+
+
+def _left_alone(plan: Plan, everything: bool) -> Iterator[str]:
+    by_policy: dict[str, list[Notice]] = {}
+    for notice in plan.notices:
+        if notice.kind == _AUTOSCALER:
+            by_policy.setdefault(notice.policy, []).append(notice)
+    for policy, notices in by_policy.items():
+        whose = f" ({policy})" if policy else ""
+        if len(notices) == 1 or everything:
+            yield from (one_line(f"{one.subject} left alone: {_bare(one)}{whose}.") for one in notices)
+        else:
+            names = some_names(tuple(notice.subject for notice in notices))
+            yield f"{len(notices)} left alone because of an autoscaler{one_line(whose)}: {names}."
 
 
 def _some(*pairs: tuple[int, str]) -> list[str]:

@@ -35,17 +35,18 @@ def text_of(plan, outcomes=None, **fields) -> str:
     return render_text(plan, outcomes, **fields)
 
 
+def undecided(name: str) -> Undecided:
+    return Undecided(f"eu-west/x/Service/{name}", "idling", "idle-dev", "no answer")
+
+
 def test_the_sample():
     placed = a_scale(6, 2, cause=Cause("web", "", "weight 1 of 4, max 2"))
-    plan = a_plan(
-        placed, an_idle(), undecided=(Undecided("eu-west/x/Service/y", "idling", "idle-dev", "no answer"),) * 2
-    )
+    plan = a_plan(placed, an_idle(), undecided=(undecided("y"), undecided("z")))
     assert text_of(plan) == (
         "↓ eu-west shop/Deployment/web replicas 6 → 2 (placement web: weight 1 of 4, max 2)\n"
         "→0 eu-west dev-a/Deployment/api replicas 3 → 0 (idle-dev: 0 requests in 30m; policies/dev.yaml:4)\n"
         "\n"
-        "Undecided: eu-west/x/Service/y (idle-dev): no answer\n"
-        "Undecided: eu-west/x/Service/y (idle-dev): no answer\n"
+        "Undecided: no answer (idle-dev): 2 objects: eu-west/x/Service/y, eu-west/x/Service/z\n"
         "\n"
         f"Plan: 1 to idle, 0 to wake, 1 to scale down, 2 undecided, 0 unknown. 7 replicas fewer. {LIMITS}\n"
     )
@@ -117,8 +118,11 @@ def test_everything_beside_the_changes_is_told_the_most_pressing_first():
         overridden=(Overridden(a_ref("web"), "downscale", "workers", "3 replicas", "idle-dev", "idling first"),),
         unknown={"us-west": "no route\nto host"},
         notices=(
-            Notice("autoscaler", "east/a/Deployment/b", "left alone because of an HPA", "idle-dev"),
-            Notice("autoscaler", "east/a/Deployment/c", "left alone because of an HPA", "idle-dev"),
+            Notice("autoscaler", "east/a/Deployment/b", "HorizontalPodAutoscaler/b controls it", "idle-dev"),
+            Notice("autoscaler", "east/a/Deployment/c", "HorizontalPodAutoscaler/c controls it", "idle-dev"),
+            Notice("autoscaler", "east/a/Deployment/d", "ScaledObject/d controls it", "workers"),
+            Notice("foreignMark", "east/a/Service/e", "east/a/Service/e was marked idle by staging"),
+            Notice("foreignMark", "east/a/Service/f", "east/a/Service/f was marked idle by staging"),
             Notice("contested", "east/a/Deployment/d", "argocd scaled it back twice", "idle-dev", partial=True),
             Notice("exclusions", "", "3 Services are excluded"),
         ),
@@ -132,10 +136,12 @@ def test_everything_beside_the_changes_is_told_the_most_pressing_first():
         "Attention: east/a/Deployment/d: argocd scaled it back twice (idle-dev)\n"
         "Undecided: eu-west/a/Service/b: an owner cannot be read\n"
         "Overridden: east/shop/Deployment/web: workers wants 3 replicas, but idle-dev decides there (idling first)\n"
-        "Note: left alone because of an HPA (idle-dev): 2 objects: east/a/Deployment/b, east/a/Deployment/c\n"
+        "Note: was marked idle by staging: 2 objects: east/a/Service/e, east/a/Service/f\n"
         "Note: 3 Services are excluded\n"
         "\n"
         "Plan: 0 to idle, 0 to wake, 0 to scale down, 1 undecided, 1 unknown. No replicas change.\n"
+        "2 left alone because of an autoscaler (idle-dev): east/a/Deployment/b, east/a/Deployment/c.\n"
+        "east/a/Deployment/d left alone: ScaledObject/d controls it (workers).\n"
         "1 change only observed (mode: observe); never applied.\n"
     )
 
