@@ -221,5 +221,5 @@ def test_a_typo_on_monday_at_ten_to_seven_does_not_keep_the_morning_dark(week):
     assert state(week) == "dark"
     said = week.apply(rfc3339(at("2026-11-23T07:00")))
     assert said.code == 3
-    assert 'policies/dev.yaml:8:3: spec.idelWhen: unknown field, did you mean "idleWhen"?' in said.err
+    assert 'policies/dev.yaml:9:3: spec.idelWhen: unknown field, did you mean "idleWhen"?' in said.err
     assert state(week) == "awake"

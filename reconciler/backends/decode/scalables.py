@@ -107,7 +107,7 @@ def _cron_job(decoded: workloads.CronJob, _: ScaleKind | None) -> dict[str, Any]
     spec = decoded.spec or workloads.CronJobSpec()
     job = spec.job_template.spec if spec.job_template is not None else None
     return {
-        "suspend": bool(spec.suspend),
+        "suspend": spec.suspend,
         "starting_deadline": spec.starting_deadline_seconds,
         "template_labels": _template_labels(job.template if job is not None else None),
     }
