@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import pairwise
 
 from reconciler.policy.types import AbsoluteWindow, WeeklyWindow
 
@@ -19,6 +20,11 @@ _MINUTES_A_DAY = 24 * 60
 _MINUTES_A_WEEK = 7 * _MINUTES_A_DAY
 _SATURDAY = 5 * _MINUTES_A_DAY
 _SHORT_GAP = 12 * 60
+_ABSOLUTE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
+_YEARS = range(1970, 3000)  # what calendars can be asked about without leaving the range of datetime
+
+_Minutes = tuple[int, int]
+"""Two minutes counted from the start of a week; a day has 1440."""
 
 
 def parse_window(text: str) -> tuple[WeeklyWindow | AbsoluteWindow, ...] | None:
@@ -36,14 +42,14 @@ def parse_window(text: str) -> tuple[WeeklyWindow | AbsoluteWindow, ...] | None:
 
 def parse_absolute(text: str) -> AbsoluteWindow | None:
     """Return `2026-12-24T18:00/2027-01-02T08:00` as a window; None where it is none, or ends before it starts."""
-    parts = text.strip().split("/")
-    if len(parts) != 2:
+    parts = [part.strip() for part in text.split("/")]
+    if len(parts) != 2 or not all(_ABSOLUTE.fullmatch(part) for part in parts):
         return None
     try:
-        start, end = (datetime.fromisoformat(part.strip()) for part in parts)
+        start, end = (datetime.fromisoformat(part) for part in parts)
     except ValueError:
         return None
-    if start.tzinfo is not None or end.tzinfo is not None or end <= start:
+    if start.year not in _YEARS or end.year not in _YEARS or end <= start:
         return None
     return AbsoluteWindow(start, end)
 
@@ -59,14 +65,18 @@ def _span(match: re.Match[str]) -> tuple[WeeklyWindow, ...] | None:
         return None
     first, last = _DAYS.index(match[1].lower()), _DAYS.index(match[4].lower())
     days = (last - first) % 7
-    if days == 0 and end <= start:
+    if days == 0 and end < start:
         days = 7
+    if days * _MINUTES_A_DAY + end <= start:
+        return None
     return (WeeklyWindow(first, start, days, end),)
 
 
 def _daily(match: re.Match[str]) -> tuple[WeeklyWindow, ...] | None:
     start, end = _minute(match[2], match[3]), _minute(match[4], match[5])
     if start is None or end is None or start == _MINUTES_A_DAY:
+        return None
+    if start == end:
         return None
     days = 0 if end > start else 1
     return tuple(WeeklyWindow(day, start, days, end) for day in _days(match[1]))
@@ -87,8 +97,8 @@ def _days(text: str | None) -> list[int]:
 def weekend_warnings(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[str]:
     """Return what about the weekends of `windows` is rarely meant: a gap of less than 12 hours awake inside one, and a
     Monday that is awake earlier than the other weekdays."""
-    idle = _idle_minutes([window for window in windows if isinstance(window, WeeklyWindow)])
-    if not any(idle[_SATURDAY:]) or all(idle):
+    idle = _idle_periods([window for window in windows if isinstance(window, WeeklyWindow)])
+    if not any(start < _MINUTES_A_WEEK and end > _SATURDAY for start, end in idle):
         return []
     short = [gap for gap in _gaps(idle) if gap[1] - gap[0] < _SHORT_GAP and _touches_weekend(*gap)]
     return [f"is awake for less than 12 hours on a weekend, from {_moment(a)} to {_moment(b)}" for a, b in short] + [
@@ -97,40 +107,43 @@ def weekend_warnings(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[s
     ]
 
 
-def _idle_minutes(weekly: Sequence[WeeklyWindow]) -> bytearray:
-    """Return a flag for each minute of the week: whether a window is open."""
-    idle = bytearray(_MINUTES_A_WEEK)
-    for window in weekly:
-        start = window.start_day * _MINUTES_A_DAY + window.start_minute
-        length = min(window.days * _MINUTES_A_DAY + window.end_minute - window.start_minute, _MINUTES_A_WEEK)
-        for minute in range(start, start + length):
-            idle[minute % _MINUTES_A_WEEK] = 1
-    return idle
+def _idle_periods(weekly: Sequence[WeeklyWindow]) -> list[_Minutes]:
+    """Return the open periods of the week, of the one before and of the one after, joined where they touch."""
+    periods = sorted(
+        (start + shift, start + shift + window.days * _MINUTES_A_DAY + window.end_minute - window.start_minute)
+        for window in weekly
+        for start in (window.start_day * _MINUTES_A_DAY + window.start_minute,)
+        for shift in (-_MINUTES_A_WEEK, 0, _MINUTES_A_WEEK)
+    )
+    joined: list[_Minutes] = []
+    for start, end in periods:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
 
 
-def _early_monday(idle: bytearray) -> list[tuple[int, int]]:
-    starts = [idle.find(0, day * _MINUTES_A_DAY) - day * _MINUTES_A_DAY for day in range(5)]
-    usual = max(set(starts[1:]), key=starts[1:].count)
-    return [(starts[0], usual)] if 0 <= starts[0] < usual < _MINUTES_A_DAY else []
+def _early_monday(idle: list[_Minutes]) -> list[_Minutes]:
+    """Return when Monday and when three other weekdays wake, in minutes of the day; nothing where it is not earlier."""
+    monday, *others = (_wakes(idle, day * _MINUTES_A_DAY) for day in range(5))
+    usual = max(others, key=others.count)
+    return [(monday, usual)] if monday < usual < _MINUTES_A_DAY and others.count(usual) >= 3 else []
 
 
-def _gaps(idle: bytearray) -> list[tuple[int, int]]:
-    """Return the stretches awake as minutes of the week, [start, end); the end may lie in the next week."""
-    twice = idle + idle
-    found = []
-    position = idle.index(1)
-    last = position + _MINUTES_A_WEEK
-    while (start := twice.find(0, position, last)) >= 0:
-        end = twice.find(1, start)
-        found.append((start, end))
-        position = end
-    return found
+def _wakes(idle: list[_Minutes], midnight: int) -> int:
+    return next((end - midnight for start, end in idle if start <= midnight < end), 0)
+
+
+def _gaps(idle: list[_Minutes]) -> list[_Minutes]:
+    """Return the stretches awake that start within the week; the last may end in the next."""
+    gaps = ((before[1], after[0]) for before, after in pairwise(idle))
+    return [gap for gap in gaps if 0 <= gap[0] < _MINUTES_A_WEEK]
 
 
 def _touches_weekend(start: int, end: int) -> bool:
-    weekend_end = _MINUTES_A_WEEK + 1
     return any(
-        start + shift < weekend_end and end + shift > _SATURDAY for shift in (0, -_MINUTES_A_WEEK, _MINUTES_A_WEEK)
+        start + shift <= _MINUTES_A_WEEK and end + shift > _SATURDAY for shift in (0, -_MINUTES_A_WEEK, _MINUTES_A_WEEK)
     )
 
 
