@@ -39,8 +39,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Control:
-    """How an apply is steered: `approve` sees the plan made without locks; `choose` gets the one made under the locks and
-    returns what may be done of it."""
+    """How an apply is steered.
+
+    `approve` sees the plan made without locks; `choose` gets the one made under the locks and returns what may be done.
+    """
 
     choose: Callable[[Plan], tuple[Action, ...]]
     progress: Progress
@@ -69,21 +71,8 @@ def plan(policies: PolicySet, world: World, request: Request, decide: Decide = d
     return make_plan(policies, state, desired, run, Inputs(digest, world.origin, request.filters))
 
 
-def apply(policies: PolicySet, world: World, request: Request, control: Control) -> Applied:
+def apply(policies: PolicySet, world: World, request: Request, control: Control, decide: Decide = decide) -> Applied:
     """Plan, take the locks of what is to be written, plan again and carry that out. Nothing to do takes no lock."""
-    return _apply(policies, world, request, control, decide)
-
-
-def apply_wakes_due(fleet: Fleet, world: World, request: Request, control: Control) -> Applied:
-    """Wake what is due by its own mark, where the policies cannot be used but the Fleet can."""
-    return _apply(PolicySet(fleet), world, request, control, _due)
-
-
-def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-    return decide_wakes_due(policies.fleet, state, run)
-
-
-def _apply(policies: PolicySet, world: World, request: Request, control: Control, decide: Decide) -> Applied:
     first = plan(policies, world, request, decide)
     if not first.actions:
         return Applied(first)
@@ -92,6 +81,15 @@ def _apply(policies: PolicySet, world: World, request: Request, control: Control
     with locked(world.accesses, first, control.lock_timeout) as left_out:
         again = plan(policies, world, request, decide)
         return carry_out(again, policies.fleet, world, control, left_out)
+
+
+def apply_wakes_due(fleet: Fleet, world: World, request: Request, control: Control) -> Applied:
+    """Wake what is due by its own mark, where the policies cannot be used but the Fleet can."""
+    return apply(PolicySet(fleet), world, request, control, _due)
+
+
+def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+    return decide_wakes_due(policies.fleet, state, run)
 
 
 def apply_saved(saved: Plan, fleet: Fleet, world: World, control: Control) -> Applied:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from reconciler.cli.options import (
     quiet_option,
     run_options,
     snapshot_option,
+    terminal_or,
     verbose_option,
 )
 from reconciler.cli.progress import progress_to_stderr
@@ -27,7 +27,7 @@ from reconciler.cli.rendering import rendered
 from reconciler.cli.running import Call
 from reconciler.cli.saved import read_saved
 from reconciler.cli.stopping import stopping
-from reconciler.errors import ExitCode, PolicyError, UsageError, first_exit_code
+from reconciler.errors import ExitCode, PolicyError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due
 from reconciler.policy.validate import read_fleet
 
@@ -52,8 +52,7 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
     """Bring the clusters to what the policies below PATH want, or carry out exactly the saved plan PATH."""
     call = Call.of(path, flags)
     saved = is_saved_plan(path)
-    if not auto_approve and not saved and not sys.stdin.isatty():
-        raise UsageError("apply: there is no terminal to ask on, expected --auto-approve")
+    terminal_or(auto_approve or saved, "apply")
     approval = Approval(output, call, ask=not auto_approve and not saved)
     with stopping(flags["timeout"]) as stop:
         control = Control(
@@ -84,7 +83,7 @@ def _fresh(call: Call, control: Control, output: str) -> ExitCode:
     except PolicyError as error:
         return _due_only(call, control, output, error)
     applied = apply(policies, call.world(policies.fleet), call.request(), control)
-    _print(applied, output, call)
+    print_applied(applied, output, call)
     return exit_of_apply(applied)
 
 
@@ -97,7 +96,7 @@ def _due_only(call: Call, control: Control, output: str, problem: PolicyError) -
     click.echo(str(problem), err=True)
     click.echo("The policies decide nothing in this run; only what is due by its own mark is woken.", err=True)
     applied = apply_wakes_due(fleet, call.world(fleet), call.request(), control)
-    _print(applied, output, call)
+    print_applied(applied, output, call)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
 
@@ -106,11 +105,12 @@ def _saved(call: Call, control: Control, output: str, flags: dict[str, Any]) -> 
     world = call.world(fleet)
     made = read_saved(call.path, world, call, max_age=flags["max_plan_age"], live=flags["live"])
     applied = apply_saved(made, fleet, world, control)
-    _print(applied, output, call)
+    print_applied(applied, output, call)
     return exit_of_saved(applied)
 
 
-def _print(applied: Applied, output: str, call: Call) -> None:
+def print_applied(applied: Applied, output: str, call: Call) -> None:
+    """Print the report of an apply, or that nothing was done."""
     if applied.declined:
         click.echo("Nothing was done.", err=True)
         return

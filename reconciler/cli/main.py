@@ -26,7 +26,7 @@ VERBS = {
     "calendar": "The windows to come, with daylight-saving days.",
     "schema": "The JSON Schema of a kind.",
 }
-_ALIASES = {"diff": "plan", "compile": "compile_", "wake": "wake", "restore": "restore"}
+_MODULES = {"diff": "plan", "compile": "compile_"}
 
 
 class _Verbs(click.Group):
@@ -38,7 +38,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"reconciler.cli.{_ALIASES.get(cmd_name, cmd_name)}")
+        module = importlib.import_module(f"reconciler.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
         return command
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
@@ -15,6 +15,7 @@ from reconciler.decide.selection import parse_time
 from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector, parse_label_selector
 from reconciler.plan.filters import Filters
+from reconciler.policy.durations import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,6 +76,28 @@ def moment(text: str | None) -> datetime:
     if at is None:
         raise UsageError(f'--now: "{text}" is no time, expected RFC 3339 with a zone, like 2026-11-20T15:41:23Z')
     return at.replace(microsecond=0)
+
+
+def duration_of(flag: str, text: str) -> timedelta:
+    """Return the duration given to `flag`.
+
+    Raises:
+        UsageError: it is none.
+    """
+    found = parse_duration(text)
+    if found is None:
+        raise UsageError(f'{flag}: "{text}" is no duration, expected something like 90s, 30m, 1h30m or 2d')
+    return found
+
+
+def terminal_or(approved: bool, verb: str) -> None:
+    """Refuse a verb that would have to ask where nobody can answer.
+
+    Raises:
+        UsageError: there is no terminal, and nothing was approved.
+    """
+    if not approved and not sys.stdin.isatty():
+        raise UsageError(f"{verb}: there is no terminal to ask on, expected --auto-approve")
 
 
 def colored(choice: str) -> bool:

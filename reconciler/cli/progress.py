@@ -16,8 +16,12 @@ from reconciler.plan.actions import Action
 def progress_to_stderr(quiet: bool) -> Progress:
     """Return what is called after each action."""
     if quiet:
-        return lambda action, outcome: None
+        return _nothing
     return _line if not sys.stderr.isatty() else _counter()
+
+
+def _nothing(_action: Action, _outcome: Outcome) -> None:
+    return
 
 
 def _line(action: Action, outcome: Outcome) -> None:

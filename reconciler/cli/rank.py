@@ -12,7 +12,7 @@ from reconciler.cli.options import now_option, option, output_option, snapshot_o
 from reconciler.cli.running import Call
 from reconciler.decide.rank_view import RankedPod, Ranking, ranking_of
 from reconciler.errors import UsageError
-from reconciler.model import ObjectRef, ObservedState, PodsQuestion, Workload
+from reconciler.model import ObjectRef, ObservedState, PodsQuestion, Run, Workload
 from reconciler.observe import answer, observe
 
 
@@ -31,7 +31,7 @@ def command(subject: str, to: int | None, policies: str, output: str, **flags: A
     state = observe(found, world.sources)
     workload = workload_named(state, object_name(subject), subject)
     state = answer(state, [PodsQuestion(workload.ref)], world.sources)
-    ranking = ranking_of(workload, found, state, call.request().now, to)
+    ranking = ranking_of(workload, found, state, Run(call.now), to)
     click.echo(_json(ranking) if output == "json" else _text(ranking), nl=False)
 
 
@@ -53,32 +53,35 @@ def workload_named(state: ObservedState, name: ObjectName, text: str) -> Workloa
 
 
 def _text(ranking: Ranking) -> str:
+    forecast = ranking.forecast
+    certain = "chosen at apply" if forecast.chosen_at_apply else "certain" if forecast.certain else "not certain"
     lines = [
-        f"{ranking.ref}: {ranking.active} active pods, to {ranking.to}: {ranking.count} go, "
-        f"strategy {ranking.strategy}, {'certain' if ranking.certain else 'not certain'}"
+        f"{ranking.workload.ref}: {len(ranking.pods)} active pods, to {ranking.to}: {forecast.count} go, "
+        f"strategy {forecast.strategy}, {certain}"
     ]
     width = max((len(pod.name) for pod in ranking.pods), default=0)
     lines += [_line(position, pod, width) for position, pod in enumerate(ranking.pods, start=1)]
-    if ranking.note:
-        lines.append(ranking.note)
+    if forecast.note:
+        lines.append(forecast.note)
     return "\n".join(lines) + "\n"
 
 
 def _line(position: int, pod: RankedPod, width: int) -> str:
-    return f"{position:>4}  {'goes' if pod.goes else 'stays'}  {pod.name:<{width}}  {pod.rule}".rstrip()
+    return f"{position:>4}  {'goes ' if pod.goes else 'stays'}  {pod.name:<{width}}  {pod.rule}".rstrip()
 
 
 def _json(ranking: Ranking) -> str:
+    forecast = ranking.forecast
     value = {
         "schemaVersion": "reconciler/v1alpha1",
         "kind": "Ranking",
-        "object": str(ranking.ref),
-        "active": ranking.active,
+        "object": str(ranking.workload.ref),
         "to": ranking.to,
-        "count": ranking.count,
-        "strategy": ranking.strategy,
-        "certain": ranking.certain,
+        "count": forecast.count,
+        "strategy": forecast.strategy,
+        "certain": forecast.certain,
+        "chosenAtApply": forecast.chosen_at_apply,
         "pods": [{"name": pod.name, "goes": pod.goes, "rule": pod.rule} for pod in ranking.pods],
-        "note": ranking.note,
+        "note": forecast.note,
     }
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

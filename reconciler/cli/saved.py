@@ -7,11 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from reconciler.cli.options import duration_of
 from reconciler.cli.running import Call
-from reconciler.errors import ClusterError, PlanFileError, UsageError
+from reconciler.errors import ClusterError, PlanFileError
 from reconciler.plan.actions import Plan
 from reconciler.plan.serialise import plan_from_dict
-from reconciler.policy.durations import parse_duration
 from reconciler.world import World
 
 
@@ -39,7 +39,7 @@ def read_saved(file: str, world: World, call: Call, *, max_age: str, live: bool)
     _check_age(made, file, call, max_age)
     if made.source == "snapshot" and world.origin == "live" and not live:
         raise PlanFileError(
-            f"{file}: was made from a snapshot, expected one made from the live clusters; add --live to apply it all the same"
+            f"{file}: was made from a snapshot, expected a plan of live clusters; add --live to apply it all the same"
         )
     for name in sorted({action.ref.cluster for action in made.actions}):
         _check_identity(made, name, world, file)
@@ -47,9 +47,7 @@ def read_saved(file: str, world: World, call: Call, *, max_age: str, live: bool)
 
 
 def _check_age(made: Plan, file: str, call: Call, max_age: str) -> None:
-    allowed = parse_duration(max_age)
-    if allowed is None:
-        raise UsageError(f'--max-plan-age: "{max_age}" is no duration, expected something like 90s, 30m or 1h30m')
+    allowed = duration_of("--max-plan-age", max_age)
     age = call.now - made.made_at
     if not timedelta(0) <= age <= allowed:
         raise PlanFileError(

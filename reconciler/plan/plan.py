@@ -144,11 +144,9 @@ def _left_of(
 
 
 def _labels(state: ObservedState) -> dict[ObjectRef, Mapping[str, str]]:
-    return {
-        found.ref: found.labels
-        for cluster in state.clusters.values()
-        for found in (*cluster.workloads, *cluster.services)
-    }
+    clusters = state.clusters.values()
+    workloads = {found.ref: found.labels for cluster in clusters for found in cluster.workloads}
+    return workloads | {found.ref: found.labels for cluster in clusters for found in cluster.services}
 
 
 def _unknown(state: ObservedState) -> dict[str, str]:

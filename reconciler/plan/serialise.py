@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC
 from typing import Any, TypeVar, cast
@@ -38,14 +37,19 @@ from reconciler.plan.json_values import json_value
 from reconciler.plan.plan import number
 from reconciler.plan.reading import plan_from_dict
 
-__all__ = ["plan_document", "plan_from_dict", "plan_to_dict", "plan_to_json"]
+__all__ = ["json_text", "plan_document", "plan_from_dict", "plan_to_dict", "plan_to_json"]
 
 D = TypeVar("D", bound=msgspec.Struct)
 
 
 def plan_to_json(plan: Plan) -> str:
     """Return `plan` as the text of a plan file: indented by 2, keys in the schema's order, a newline at the end."""
-    return json.dumps(plan_to_dict(plan), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(plan_document(plan))
+
+
+def json_text(document: msgspec.Struct) -> str:
+    """Return `document` as indented JSON text, a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode("utf-8") + "\n"
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:

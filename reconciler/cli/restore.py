@@ -1,0 +1,82 @@
+"""`reconciler restore`: what we idled gets its replicas back, without any policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from reconciler.cli.apply import print_applied
+from reconciler.cli.approval import Approval
+from reconciler.cli.exit_codes import exit_of_apply
+from reconciler.cli.object_names import object_name
+from reconciler.cli.options import (
+    color_option,
+    duration_of,
+    now_option,
+    option,
+    output_option,
+    quiet_option,
+    snapshot_option,
+    terminal_or,
+    verbose_option,
+)
+from reconciler.cli.progress import progress_to_stderr
+from reconciler.cli.running import Call
+from reconciler.cli.stopping import stopping
+from reconciler.decide.idling.restore import Restoration, decide_restore
+from reconciler.decide.types import DesiredState
+from reconciler.errors import UsageError, first_exit_code
+from reconciler.model import ObservedState, Run
+from reconciler.pipeline import Control, apply
+from reconciler.policy.types import PolicySet
+from reconciler.policy.validate import read_fleet
+
+
+@click.command(name="restore")
+@click.argument("subject", metavar="[OBJECT]", required=False)
+@option("--fleet", default="policies", metavar="FILE", help="Where the Fleet document is.")
+@option("--all", "everything", is_flag=True, help="Everything that this Fleet idled.")
+@option("--policy", multiple=True, metavar="GLOB", help="Only what these policies idled.")
+@option("--run", "runs", multiple=True, metavar="ID", help="Only what these runs idled.")
+@option("--hold", metavar="DURATION", help="Do not idle it again for this long, like 12h.")
+@option("--adopt", is_flag=True, help="Also what somebody else idled (oc idle, another Fleet).")
+@option("--auto-approve", is_flag=True, help="Do not ask.")
+@snapshot_option
+@now_option
+@output_option("text", "json", "yaml", "markdown")
+@color_option
+@verbose_option
+@quiet_option
+def command(subject: str | None, fleet: str, everything: bool, output: str, **flags: Any) -> int:
+    """Give what we idled below OBJECT its replicas back. Reads the Fleet only; no policy has a say."""
+    narrowed = subject or flags["policy"] or flags["runs"]
+    if bool(narrowed) == everything:
+        raise UsageError("restore: expected an OBJECT, --policy, --run, or --all alone")
+    terminal_or(flags["auto_approve"], "restore")
+    found = read_fleet(fleet)
+    call = Call.of(fleet, {**flags, "policy": ()})
+    restoration = restoration_of(subject, call, flags)
+
+    def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        return decide_restore(policies.fleet, state, run, restoration)
+
+    approval = Approval(output, call, ask=not flags["auto_approve"])
+    with stopping(None) as stop:
+        control = Control(approval.choose, progress_to_stderr(call.quiet), approval.approve, stop)
+        applied = apply(PolicySet(found), call.world(found), call.request(), control, decide)
+    print_applied(applied, output, call)
+    return first_exit_code([exit_of_apply(applied), *([stop.exit_code] if stop.exit_code else [])])
+
+
+def restoration_of(subject: str | None, call: Call, flags: dict[str, Any]) -> Restoration:
+    """Return what is to be given back."""
+    hold = None if flags["hold"] is None else call.now + duration_of("--hold", flags["hold"])
+    narrowing = {} if subject is None else {"objects": object_name(subject).matches}
+    return Restoration(
+        **narrowing,
+        policies=tuple(flags["policy"]),
+        runs=frozenset(flags["runs"]),
+        adopt=flags["adopt"],
+        hold_until=hold,
+    )

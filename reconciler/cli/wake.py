@@ -1,0 +1,112 @@
+"""`reconciler wake`: wake now what is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import click
+
+from reconciler.cli.apply import print_applied
+from reconciler.cli.exit_codes import exit_of_apply
+from reconciler.cli.object_names import ObjectName, object_name
+from reconciler.cli.options import (
+    color_option,
+    duration_of,
+    now_option,
+    option,
+    output_option,
+    quiet_option,
+    snapshot_option,
+    verbose_option,
+)
+from reconciler.cli.progress import progress_to_stderr
+from reconciler.cli.running import Call
+from reconciler.cli.stopping import stopping
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.selection import EXCLUDE_UNTIL, format_time
+from reconciler.decide.types import DesiredState, annotation_changes
+from reconciler.errors import UsageError, first_exit_code
+from reconciler.model import ObservedState, Run, Service, Workload, Write
+from reconciler.observe import observe
+from reconciler.pipeline import Control, apply
+from reconciler.plan.writes import patch_of
+from reconciler.policy.types import PolicySet
+from reconciler.policy.validate import read_fleet
+from reconciler.world import World
+
+WAKE_REQUESTED = "reconciler/wake-requested-at"
+_IDLED = ("idling.kubernetes.io/idled-at", "idling.alpha.openshift.io/idled-at")
+_ANNOTATIONS = ("metadata", "annotations")
+
+
+@click.command(name="wake")
+@click.argument("subject", metavar="OBJECT")
+@option("--for", "awake_for", metavar="DURATION", help="Keep it awake for this long, like 4h.")
+@option("--fleet", default="policies", metavar="FILE", help="Where the Fleet document is.")
+@snapshot_option
+@now_option
+@output_option("text", "json", "yaml", "markdown")
+@color_option
+@verbose_option
+@quiet_option
+def command(subject: str, awake_for: str | None, fleet: str, output: str, **flags: Any) -> int:
+    """Ask CLUSTER/NAMESPACE[/KIND/NAME] to wake, and wake it. Reads the Fleet only; broken policies do not matter."""
+    found = read_fleet(fleet)
+    call = Call.of(fleet, flags)
+    name = object_name(subject)
+    if found.cluster(name.cluster) is None:
+        raise UsageError(f'{subject}: "{name.cluster}" is no cluster of the Fleet')
+    world = call.world(found)
+    until = None if awake_for is None else call.now + duration_of("--for", awake_for)
+    asked = request_wakes(observe(PolicySet(found), world.sources), name, world, call.now, until)
+    if not asked:
+        raise UsageError(f"{subject}: nothing below it is idle")
+
+    def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        return only(decide_wakes_due(policies.fleet, state, run), name)
+
+    with stopping(None) as stop:
+        control = Control(lambda plan: plan.actions, progress_to_stderr(call.quiet), stop=stop)
+        applied = apply(PolicySet(found), world, call.request(), control, decide)
+    print_applied(applied, output, call)
+    return first_exit_code([exit_of_apply(applied), *([stop.exit_code] if stop.exit_code else [])])
+
+
+def request_wakes(state: ObservedState, name: ObjectName, world: World, now: datetime, until: datetime | None) -> int:
+    """Write the request on everything idle that `name` names, without a lock, and return how many that was."""
+    wanted = {WAKE_REQUESTED: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
+    found = list(idle_objects(state, name))
+    for one in found:
+        world.accesses[one.ref.cluster].cluster.write(request_of(one, wanted))
+    return len(found)
+
+
+def idle_objects(state: ObservedState, name: ObjectName) -> Iterator[Service | Workload]:
+    """Yield the Services and scalables that `name` names and that carry an idling mark."""
+    for cluster in state.clusters.values():
+        found: list[Service | Workload] = [*cluster.services, *cluster.workloads]
+        for one in found:
+            if name.matches(one.ref) and any(mark in one.annotations for mark in _IDLED):
+                yield one
+
+
+def request_of(one: Service | Workload, wanted: Mapping[str, str]) -> Write:
+    """Return the tested patch that writes `wanted` on one object."""
+    changes = annotation_changes(one.annotations, wanted)
+    version = one.api_version if isinstance(one, Workload) else "v1"
+    missing = () if one.has_annotations else (_ANNOTATIONS,)
+    return Write("patch", one.ref, version, uid=one.uid, patch=tuple(patch_of(changes, missing)))
+
+
+def only(desired: DesiredState, name: ObjectName) -> DesiredState:
+    """Return what of `desired` stands in a group with something that `name` names."""
+    groups = {decision.group for decision in desired.decisions if name.matches(decision.ref)}
+    return replace(
+        desired,
+        decisions=tuple(decision for decision in desired.decisions if decision.group in groups),
+        held_back=(),
+        notices=(),
+    )

@@ -1,0 +1,70 @@
+"""Who would go if one workload shrank: what the plan would say, and the order of all of its pods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.decide.downscale.forecast import with_victims
+from reconciler.decide.downscale.groups import group_of, nanoseconds_at
+from reconciler.decide.types import Cause, Decision, Phase, Verb, VictimForecast
+from reconciler.decide.victims import Rule, is_active, rank_victims
+from reconciler.model import ObservedState, Pod, Run, Workload
+from reconciler.policy.types import PolicySet
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPod:
+    """`rule` is what puts a victim before the first pod that stays; "" for pods that stay."""
+
+    name: str
+    goes: bool
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """`pods` are all active pods, first to go first; `forecast` is what a plan would say of the decrease."""
+
+    workload: Workload
+    to: int
+    forecast: VictimForecast
+    pods: tuple[RankedPod, ...]
+
+
+def ranking_of(workload: Workload, policies: PolicySet, state: ObservedState, run: Run, to: int | None) -> Ranking:
+    """Return who goes when `workload` shrinks to `to` replicas; None: to one fewer than there are active pods."""
+    pods = state.clusters[workload.ref.cluster].pods.get(workload.ref, ())
+    active = [pod for pod in pods if is_active(pod)]
+    target = max(0, len(active) - 1) if to is None else to
+    decisions, _, _ = with_victims([_decrease(workload, len(active), target)], policies, state, run)
+    forecast = decisions[0].victims or VictimForecast(strategy="none", note="nothing goes")
+    return Ranking(workload, target, forecast, _ranked(workload, pods, forecast, target, run))
+
+
+def _decrease(workload: Workload, active: int, target: int) -> Decision:
+    return Decision(
+        key="rank",
+        job="downscale",
+        verb=Verb.SCALE,
+        phase=Phase.DECREASE,
+        ref=workload.ref,
+        api_version=workload.api_version,
+        uid=workload.uid,
+        changes=(),
+        cause=Cause("", "", ""),
+        group="rank",
+        replicas_before=active,
+        replicas_after=target,
+    )
+
+
+def _ranked(
+    workload: Workload, pods: tuple[Pod, ...], forecast: VictimForecast, target: int, run: Run
+) -> tuple[RankedPod, ...]:
+    group = group_of(workload.ref.kind, pods)
+    order = rank_victims(group.pods, 0, now_ns=nanoseconds_at(run), siblings=group.siblings).order
+    if target == 0:
+        return tuple(RankedPod(pod.name, True, str(Rule.ALL)) for pod in order)
+    going = tuple(RankedPod(name, True, rule) for name, rule in zip(forecast.pods, forecast.rules, strict=True))
+    staying = (pod.name for pod in order if pod.name not in forecast.pods)
+    return (*going, *(RankedPod(name, False) for name in staying))
