@@ -42,9 +42,8 @@ class Orders:
         order = self._wanted(ref)
         if not order.chooses:
             return order
-        name = self.autoscalers.name_of(ref)
-        horizontal = self.autoscalers.horizontal.get(key_of(ref))
-        if name is None or (horizontal is not None and horizontal.scale_down_disabled):
+        name = shrunk_by(self.autoscalers, ref)
+        if name is None:
             return order
         return Order(note=f"{order.settings.strategy} needs {name} to leave scaling down alone, the controller chooses")
 
@@ -57,6 +56,14 @@ class Orders:
             names = " and ".join(policy.name for policy in best)
             return Order(note=f"{names} have the same priority, the controller chooses")
         return Order(settings_of(best[0])) if best else Order()
+
+
+def shrunk_by(autoscalers: Autoscalers, ref: ObjectRef) -> str | None:
+    """Return the name of the autoscaler that scales `ref` down, None where none does or its way down is disabled."""
+    horizontal = autoscalers.horizontal.get(key_of(ref))
+    if horizontal is not None and horizontal.scale_down_disabled:
+        return None
+    return autoscalers.name_of(ref)
 
 
 def orders_in(policies: PolicySet, state: ObservedState, cluster: str) -> Orders:

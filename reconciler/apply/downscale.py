@@ -1,0 +1,272 @@
+"""Shrinks one workload so that exactly the chosen pods go: marks them, scales, looks, cleans up.
+
+Whatever goes wrong before the scale, the marks are taken off and nothing dies. Whatever stops us in between, the
+journal tells the next run (decide/downscale/recovery.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.apply.downscale_live import Live, Task, autoscaler_of, check_as_planned, domains, look
+from reconciler.apply.downscale_marks import check_lock, close_journal, mark, open_journal, put_right, take_off
+from reconciler.apply.outcomes import Access, Outcome, Status
+from reconciler.decide.downscale.cut import (
+    MARK,
+    SPARED,
+    Choice,
+    Cut,
+    balanced,
+    cut_of,
+    foreign_costs,
+    picked,
+    picker_rules,
+    question_of,
+)
+from reconciler.decide.downscale.groups import in_rollout, nanoseconds_at
+from reconciler.decide.downscale.journal import Entry, Marked
+from reconciler.decide.downscale.settled import why_unsettled
+from reconciler.decide.types import Decision
+from reconciler.decide.victims import RankingRules, is_active
+from reconciler.errors import (
+    ClusterError,
+    LockHeldError,
+    NotFoundError,
+    PickerError,
+    ReconcilerError,
+    RefusedError,
+    StaleError,
+)
+from reconciler.model import PatchOperation, Pod, Run, Write
+from reconciler.plan.writes import write_of
+
+_POLL_SECONDS = 1.0
+_SCALE_STRATEGY = "/spec/scaleStrategy"
+
+
+class _Postponed(ReconcilerError):
+    """Nothing was done; the next run decides afresh."""
+
+
+class _Unsure(ReconcilerError):
+    """It is not known whether the scale was done; the marks stay for the next run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shrink:
+    """What was looked at, and which pods were chosen."""
+
+    task: Task
+    live: Live
+    cut: Cut
+    victims: tuple[Pod, ...]
+    note: str = ""
+
+    @property
+    def going(self) -> tuple[Pod, ...]:
+        """All pods that go: those that go before all others, and the victims."""
+        return (*self.cut.first, *self.victims)
+
+
+def shrink(action: int, decision: Decision, access: Access, run: Run, namespace: str) -> Outcome:
+    """Carry out `decision`, a decrease whose victims are ours to choose, and return what became of it.
+
+    `namespace` is our own, in which nothing is scaled.
+    """
+    task = Task(decision, access, run)
+    if task.ref.namespace == namespace:
+        return Outcome(action, Status.FAILED, f"{task.ref}: is in our own namespace, expected another")
+    try:
+        return replace(_shrunk(task), action=action)
+    except _Postponed as error:
+        return Outcome(action, Status.POSTPONED, str(error))
+    except LockHeldError as error:
+        return Outcome(action, Status.SKIPPED, str(error))
+    except (StaleError, NotFoundError) as error:
+        return Outcome(action, Status.STALE, str(error))
+    except ReconcilerError as error:
+        return Outcome(action, Status.FAILED, str(error))
+
+
+def _shrunk(task: Task) -> Outcome:
+    live = _looked(task)
+    base = task.settings.logarithm_base
+    rules = RankingRules(base=base) if task.settings.picker is None else picker_rules(base)
+    cut = cut_of(live.group, task.after, now_ns=nanoseconds_at(task.run), rules=rules)
+    if not cut.open:
+        return _left_to_the_controller(task, "")
+    choice = _chosen(task, cut)
+    if not choice.pods:
+        return _left_to_the_controller(task, choice.note)
+    chosen = _Shrink(task, live, cut, choice.pods, choice.note)
+    return _by_name(chosen) if task.ref.kind == "CloneSet" else _by_marks(chosen)
+
+
+def _looked(task: Task) -> Live:
+    """Return the workload as it is now, fit to be shrunk and without anything that an earlier run left."""
+    live = look(task)
+    check_as_planned(task, live.workload)
+    if put_right(task, live.pods):
+        live = look(task)
+    name = autoscaler_of(task)
+    if name is not None:
+        raise _Postponed(f"{task.ref}: {name} scales it down too, expected none that does; left to the next run")
+    if live.group.split or in_rollout(live.workload):
+        raise _Postponed(f"{task.ref}: is in the middle of a rollout, expected its end; left to the next run")
+    return live
+
+
+def _chosen(task: Task, cut: Cut) -> Choice:
+    """Return the victims; none where the choice is left to the controller, and the note says why."""
+    picker = task.settings.picker
+    if picker is None:
+        return balanced(cut, domains(task))
+    try:
+        answer = task.access.picker.pick(question_of(cut, picker, task.ref.namespace))
+        return picked(cut, answer, picker) or Choice((), "the picker has no opinion, the controller chose")
+    except PickerError as error:
+        if picker.on_error == "skip":
+            raise _Postponed(f"{error}; left to the next run (onError: skip)") from error
+        return Choice((), f"{error}; the controller chose (onError: fallback)")
+
+
+def _left_to_the_controller(task: Task, note: str) -> Outcome:
+    check_lock(task)
+    task.access.cluster.write(write_of(task.decision))
+    return Outcome(0, Status.APPLIED, note)
+
+
+def _by_name(shrink: _Shrink) -> Outcome:
+    """Name the pods in the same request that scales: a CloneSet deletes those first."""
+    task = shrink.task
+    check_lock(task)
+    names = [pod.name for pod in shrink.going]
+    inside = PatchOperation("add", f"{_SCALE_STRATEGY}/podsToDelete", names)
+    absent = PatchOperation("test", _SCALE_STRATEGY, None)
+    try:
+        task.access.cluster.write(_with(write_of(task.decision), inside))
+    except (StaleError, RefusedError):
+        whole = PatchOperation("add", _SCALE_STRATEGY, {"podsToDelete": names})
+        task.access.cluster.write(_with(write_of(task.decision), absent, whole))
+    return _verified(shrink, None)
+
+
+def _with(write: Write, *operations: PatchOperation) -> Write:
+    return replace(write, patch=(*write.patch, *operations))
+
+
+def _by_marks(shrink: _Shrink) -> Outcome:
+    task = shrink.task
+    spared = _spared(shrink)
+    entry = _entry(shrink, (*shrink.victims, *spared))
+    costs = dict.fromkeys((pod.uid for pod in spared), SPARED) | {pod.uid: MARK for pod in shrink.victims}
+    open_journal(task, entry)
+    try:
+        mark(task, (*shrink.victims, *spared), costs)
+        task.access.clock.sleep(task.settings.settle_seconds)
+        now = look(task)
+        why = why_unsettled(now.workload, now.group, shrink.cut, shrink.victims, entry)
+        if why:
+            raise _Postponed(f"{task.ref}: {why}; the marks were taken off, left to the next run")
+        check_lock(task)
+        _scale(task)
+    except (LockHeldError, _Unsure):
+        raise
+    except ReconcilerError as error:
+        raise _undone(task, entry, error) from error
+    return _verified(shrink, entry)
+
+
+def _spared(shrink: _Shrink) -> tuple[Pod, ...]:
+    """Return the pods that stay and need another cost meanwhile.
+
+    Raises:
+        _Postponed: somebody else's costs are in the way, and they are not to be overridden.
+    """
+    marked, spared = foreign_costs(shrink.cut, shrink.victims)
+    if (marked or spared) and shrink.task.settings.on_foreign_cost == "skip":
+        told = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in (*marked, *spared)[:5])
+        raise _Postponed(f"{shrink.task.ref}: foreign deletion costs on {told}, expected none (onForeignCost: skip)")
+    return spared
+
+
+def _entry(shrink: _Shrink, pods: Sequence[Pod]) -> Entry:
+    task = shrink.task
+    return Entry(
+        workload=task.ref,
+        uid=shrink.live.workload.uid,
+        before=task.before,
+        after=task.after,
+        pods=tuple(Marked(pod.name, pod.uid, pod.deletion_cost) for pod in pods),
+        at=task.run.now,
+        run=task.run.id,
+        policy=task.settings.policy,
+    )
+
+
+def _undone(task: Task, entry: Entry, error: ReconcilerError) -> ReconcilerError:
+    """Take the marks off again and return the error to end with."""
+    try:
+        take_off(task, entry.costs)
+        close_journal(task, entry)
+    except ReconcilerError as failure:
+        return ClusterError(f"{error}; the marks could not all be taken off, the next run does it: {failure}")
+    return error
+
+
+def _scale(task: Task) -> None:
+    """Scale, and find out whether it was done where the answer got lost."""
+    try:
+        task.access.cluster.write(write_of(task.decision))
+    except (StaleError, NotFoundError, RefusedError):
+        raise
+    except ClusterError as error:
+        try:
+            workload = look(task).workload
+        except ClusterError:
+            raise _Unsure(f"{error}; whether it was scaled is not known, the next run puts it right") from error
+        if workload.uid != task.decision.uid or workload.wanted != task.after:
+            raise
+
+
+def _verified(shrink: _Shrink, entry: Entry | None) -> Outcome:
+    """Wait until the pods are going, then clean up; whatever fails now is left to the next run, the scale is done."""
+    try:
+        now, reached = _waited(shrink)
+        if entry is not None and reached:
+            _clean(shrink.task, now, entry)
+    except ReconcilerError as error:
+        return Outcome(0, Status.APPLIED, f"scaled, not verified; the next run cleans up: {error}")
+    there = {pod.uid for pod in now.pods if is_active(pod)}
+    going = {pod.uid for pod in shrink.going}
+    staying = {pod.uid for pod in shrink.cut.candidates} - going
+    missed, substituted = len(going & there), len(staying - there)
+    told = [shrink.note]
+    if missed or substituted:
+        told.append(f"{len(going) - missed} of {len(going)} victims went, {substituted} other pods went")
+    if not reached:
+        told.append(f"its status did not reach {shrink.task.after} in {shrink.task.settings.verify_seconds:g} s")
+    message = "; ".join(part for part in told if part)
+    return Outcome(0, Status.APPLIED, message, len(going) - missed, missed, substituted)
+
+
+def _waited(shrink: _Shrink) -> tuple[Live, bool]:
+    """Return what is there once all victims are going and the status says so, or time is up."""
+    task = shrink.task
+    going = {pod.uid for pod in shrink.going}
+    until = task.access.clock.monotonic() + task.settings.verify_seconds
+    while True:
+        now = look(task)
+        reached = now.workload.status_replicas in (task.after, None)
+        left = until - task.access.clock.monotonic()
+        if (reached and not any(pod.uid in going and is_active(pod) for pod in now.pods)) or left <= 0:
+            return now, reached
+        task.access.clock.sleep(min(_POLL_SECONDS, left))
+
+
+def _clean(task: Task, now: Live, entry: Entry) -> None:
+    """Take the marks off those that stay, and close the journal."""
+    if any(pod.uid in entry.costs and is_active(pod) for pod in now.pods):
+        take_off(task, entry.costs)
+    close_journal(task, entry)

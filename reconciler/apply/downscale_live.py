@@ -1,0 +1,125 @@
+"""A workload that is to be shrunk, as it is right now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.apply.outcomes import Access
+from reconciler.backends.base import AUTOSCALERS, NODES, PODS, SCALED_OBJECT, Resource, workloads_of
+from reconciler.decide.downscale.forecast import domains_of
+from reconciler.decide.downscale.groups import THROUGH_REPLICA_SETS, Group, group_of
+from reconciler.decide.downscale.orders import DEFAULT, shrunk_by
+from reconciler.decide.membership import autoscalers_of
+from reconciler.decide.types import Decision, DownscaleSettings
+from reconciler.errors import NotFoundError, StaleError
+from reconciler.labels import LabelSelector
+from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One workload to shrink."""
+
+    decision: Decision
+    access: Access
+    run: Run
+
+    @property
+    def ref(self) -> ObjectRef:
+        return self.decision.ref
+
+    @property
+    def settings(self) -> DownscaleSettings:
+        return self.decision.downscale or DEFAULT
+
+    @property
+    def before(self) -> int:
+        return self.decision.replicas_before or 0
+
+    @property
+    def after(self) -> int:
+        return self.decision.replicas_after or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The workload and all of its pods."""
+
+    workload: Workload
+    pods: tuple[Pod, ...]
+
+    @property
+    def group(self) -> Group:
+        return group_of(self.workload.ref.kind, self.pods)
+
+
+def look(task: Task) -> Live:
+    """Return what is there now.
+
+    Raises:
+        NotFoundError: the workload is gone. ClusterError: it cannot be read.
+    """
+    cluster, ref = task.access.cluster, task.ref
+    workload = cluster.get(_resource_of(task), ref.namespace, ref.name)
+    owners = {workload.uid}
+    if ref.kind in THROUGH_REPLICA_SETS:
+        sets = cluster.list(_replica_sets(task), namespace=ref.namespace)
+        owners |= {one.uid for one in sets if one.owner is not None and one.owner.uid == workload.uid}
+    pods = cluster.list(PODS, namespace=ref.namespace, labels=selector_text(workload.selector))
+    return Live(workload, tuple(pod for pod in pods if pod.owner_uid in owners))
+
+
+def check_as_planned(task: Task, workload: Workload) -> None:
+    """Check that `workload` is still what the plan saw.
+
+    Raises:
+        StaleError: it is not.
+    """
+    if workload.uid != task.decision.uid or workload.terminating:
+        raise StaleError(f"{task.ref}: is another object or being deleted, expected the one of the plan; plan again")
+    if workload.wanted != task.before:
+        raise StaleError(f"{task.ref}: replicas are {workload.wanted}, expected {task.before}; plan again")
+
+
+def autoscaler_of(task: Task) -> str | None:
+    """Return the name of the autoscaler that scales the workload down too, None where there is none."""
+    cluster, namespace = task.access.cluster, task.ref.namespace
+    around = ObservedCluster(
+        name=cluster.name,
+        identity="",
+        workloads=cluster.list(workloads_of(SCALED_OBJECT), namespace=namespace),
+        autoscalers=cluster.list(AUTOSCALERS, namespace=namespace),
+    )
+    return shrunk_by(autoscalers_of(around), task.ref)
+
+
+def domains(task: Task) -> dict[str, str]:
+    """Return the domain of each node by its name."""
+    return domains_of(task.access.cluster.list(NODES), task.settings.topology_key)
+
+
+def _resource_of(task: Task) -> Resource[Workload]:
+    for kind in task.access.cluster.scale_kinds():
+        if (kind.group, kind.kind) == (task.ref.group, task.ref.kind):
+            return workloads_of(kind)
+    raise NotFoundError(f"{task.ref}: {task.ref.kind} has no scale in this cluster, expected one")
+
+
+def _replica_sets(task: Task) -> Resource[Workload]:
+    kinds = task.access.cluster.scale_kinds()
+    return next(workloads_of(kind) for kind in kinds if (kind.group, kind.kind) == ("apps", "ReplicaSet"))
+
+
+def selector_text(selector: LabelSelector | None) -> str:
+    """Return `selector` as kubectl takes it; "" where there is none."""
+    return ",".join(_terms(selector)) if selector is not None else ""
+
+
+def _terms(selector: LabelSelector) -> Iterator[str]:
+    yield from (f"{key}={value}" for key, value in selector.match_labels)
+    for one in selector.match_expressions:
+        if one.operator in ("Exists", "DoesNotExist"):
+            yield one.key if one.operator == "Exists" else f"!{one.key}"
+        else:
+            yield f"{one.key} {'in' if one.operator == 'In' else 'notin'} ({','.join(one.values)})"

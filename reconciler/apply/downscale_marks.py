@@ -1,0 +1,123 @@
+"""Marks and the journal, written and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from reconciler.apply.downscale_live import Task, look
+from reconciler.backends.base import PODS
+from reconciler.decide.downscale.journal import Entry, entry_text, mark_changes, read_entry, unmark_changes
+from reconciler.decide.types import FieldChange
+from reconciler.decide.victims import VICTIM_LABEL
+from reconciler.errors import LockHeldError, NotFoundError, StaleError
+from reconciler.model import ObjectRef, Pod, Write
+from reconciler.plan.writes import patch_of
+
+_AT_ONCE = 16
+_ATTEMPTS = 3
+
+
+def check_lock(task: Task) -> None:
+    """Check that the cluster is still ours to write to.
+
+    Raises:
+        LockHeldError: it is not.
+    """
+    if not task.access.lock.held():
+        raise LockHeldError(f"{task.ref}: the lock was lost, nothing more is written there")
+
+
+def open_journal(task: Task, entry: Entry) -> None:
+    """Write down what is about to be done."""
+    check_lock(task)
+    task.access.store.write(entry.uid, entry_text(entry), None)
+
+
+def close_journal(task: Task, entry: Entry) -> None:
+    """Take the entry off the journal."""
+    check_lock(task)
+    task.access.store.write(entry.uid, None, entry_text(entry))
+
+
+def mark(task: Task, pods: Sequence[Pod], costs: Mapping[str, str]) -> None:
+    """Give each pod its cost of `costs` (by uid), and our label.
+
+    Raises:
+        ClusterError: some could not be marked; the others may be.
+    """
+    _each(pods, lambda pod: _patch(task, pod, mark_changes(pod, costs[pod.uid], task.run.id)))
+
+
+def take_off(task: Task, former: Mapping[str, str | None]) -> None:
+    """Take the marks off the workload's pods in `former` (cost before, by uid), but for those that are going.
+
+    Raises:
+        ClusterError: some are still marked.
+    """
+    _each((pod for pod in look(task).pods if pod.uid in former), lambda pod: _take_off(task, pod, former[pod.uid]))
+
+
+def put_right(task: Task, pods: Iterable[Pod]) -> bool:
+    """Take off what an earlier run left on the workload and its `pods`; return whether there was anything.
+
+    Raises:
+        AnnotationError: the journal's entry cannot be read.
+    """
+    uid = task.decision.uid or ""
+    text = task.access.store.read(uid)
+    strays = [pod for pod in pods if VICTIM_LABEL in pod.labels]
+    if text is None and not strays:
+        return False
+    former: dict[str, str | None] = {pod.uid: None for pod in strays}
+    if text is not None:
+        former |= read_entry(text, task.ref.cluster).costs
+    take_off(task, former)
+    if text is not None:
+        task.access.store.write(uid, None, text)
+    return True
+
+
+def _take_off(task: Task, pod: Pod, former: str | None) -> None:
+    """Take the mark off one pod as it is now; one that is gone or going has none to speak of."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        changes = () if pod.terminating else unmark_changes(pod, former)
+        if not changes:
+            return
+        try:
+            _patch(task, pod, changes)
+            return
+        except NotFoundError:
+            return
+        except StaleError:
+            if attempt == _ATTEMPTS:
+                raise
+        found = _found(task, pod)
+        if found is None:
+            return
+        pod = found
+
+
+def _found(task: Task, pod: Pod) -> Pod | None:
+    """Return the pod as it is now, None where it is gone or another one has its name."""
+    try:
+        now = task.access.cluster.get(PODS, pod.namespace, pod.name)
+    except NotFoundError:
+        return None
+    return now if now.uid == pod.uid else None
+
+
+def _patch(task: Task, pod: Pod, changes: Sequence[FieldChange]) -> None:
+    check_lock(task)
+    maps = ((pod.has_annotations, ("metadata", "annotations")), (pod.has_labels, ("metadata", "labels")))
+    missing = [path for there, path in maps if not there]
+    ref = ObjectRef(task.ref.cluster, pod.namespace or task.ref.namespace, "Pod", pod.name)
+    task.access.cluster.write(Write("patch", ref, "v1", uid=pod.uid, patch=tuple(patch_of(changes, missing))))
+
+
+def _each(pods: Iterable[Pod], do: Callable[[Pod], None]) -> None:
+    """Do it for all, side by side; the first error in their order is raised once all are done."""
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        running = [pool.submit(do, pod) for pod in pods]
+    for one in running:
+        one.result()
