@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -11,7 +10,7 @@ import msgspec
 from reconciler.apply.outcomes import Outcome
 from reconciler.plan.actions import Plan
 from reconciler.plan.documents import SCHEMA_VERSION
-from reconciler.plan.serialise import plan_document, plan_to_json
+from reconciler.plan.serialise import json_text, plan_document, plan_to_json
 from reconciler.report.documents import OutcomeCountsDocument, OutcomeDocument, ReportDocument
 from reconciler.report.totals import totals_of
 
@@ -20,16 +19,19 @@ def render_json(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
     """Return the plan, or with `outcomes` the report of its apply, as JSON text."""
     if outcomes is None:
         return plan_to_json(plan)
-    return json.dumps(report_to_dict(plan, outcomes), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(_document(plan, outcomes))
 
 
 def report_to_dict(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return what became of `plan` as JSON values, as schemas/report.schema.json says."""
-    document = ReportDocument(
+    return cast("dict[str, Any]", msgspec.to_builtins(_document(plan, outcomes)))
+
+
+def _document(plan: Plan, outcomes: Sequence[Outcome]) -> ReportDocument:
+    return ReportDocument(
         schema_version=SCHEMA_VERSION,
         kind="Report",
         counts=msgspec.convert(totals_of(plan, outcomes), OutcomeCountsDocument, from_attributes=True),
         outcomes=msgspec.convert(outcomes, list[OutcomeDocument], from_attributes=True),
         plan=plan_document(plan),
     )
-    return cast("dict[str, Any]", msgspec.to_builtins(document))

@@ -1,0 +1,276 @@
+"""Policies and snapshots of a given size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+CLUSTERS = 20
+_PER_FILE = 10
+
+
+def fleet(clusters: int = CLUSTERS) -> str:
+    lines = [
+        "apiVersion: reconciler/v1alpha1",
+        "kind: Fleet",
+        "metadata: {name: bench}",
+        "spec:",
+        "  home: cluster-00",
+        "  clusters:",
+    ]
+    lines += [f"    - {{name: cluster-{n:02}, labels: {{region: r{n % 3}}}}}" for n in range(clusters)]
+    lines += ["  limits:", "    idledWorkloads: {share: 100%, atLeast: 10}"]
+    lines += ["    removedReplicas: {share: 100%, atLeast: 10}"]
+    return "\n".join(lines) + "\n"
+
+
+def _idling(n: int) -> str:
+    return f"""apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata:
+  name: idle-{n}
+spec:
+  mode: enforce
+  priority: {n}
+  selector:
+    clusters:
+      names: ["*"]
+      matchLabels:
+        region: r{n % 3}
+    namespaces:
+      include:
+        - dev-{n}
+        - dev-{n}-*
+      exclude:
+        - dev-{n}-shared
+    services:
+      matchLabels:
+        tier: web
+        team: team-{n % 17}
+  idleWhen:
+    - metric:
+        query: 'sum by (namespace, service) (increase(requests_total[{{{{ window }}}}]))'
+        atMost: 0
+        window: 30m
+        coverage: 'min by (namespace, service) (count_over_time(up[{{{{ window }}}}]))'
+        coverageAtLeast: 50
+        noSeries: unknown
+    - schedule:
+        timeZone: Europe/Paris
+        windows:
+          - "Mon-Thu 20:00-07:00"
+          - "Fri 20:00-Mon 07:00"
+  minAge: 1h
+  minAwake: 2h
+  floor: 0
+  wakeWhen:
+    - metric:
+        query: 'sum by (namespace, service) (queue_length{{queue="q{n}"}})'
+        above: 0
+        window: 5m
+  wake: automatic
+  wakeOrder:
+    group: group-{n % 29}
+    tier: 10
+  autoscalers:
+    hpa: idle
+    keda: pause
+  markEndpoints: false
+  limits:
+    idledWorkloads:
+      share: 50%
+      atLeast: 5
+    removedReplicas:
+      share: 50%
+      atLeast: 5
+"""
+
+
+def _federated(n: int) -> str:
+    return f"""apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata:
+  name: web-{n}
+  namespace: shop-{n % 13}
+spec:
+  replicas: {50 + n % 50}
+  preferences:
+    rebalance: true
+    clusters:
+      "*":
+        weight: 1
+      cluster-00:
+        minReplicas: 1
+        maxReplicas: 20
+        weight: 3
+      cluster-01:
+        minReplicas: 0
+        maxReplicas: 10
+        weight: 2
+  rounding: fair
+  paused: false
+  unschedulableAfter: 5m
+  waitingReplicas: 2
+  clusterGracePeriod: 10m
+  progressDeadline: 10m
+  onConflict: overwrite
+  onDelete: orphan
+  selector:
+    matchLabels:
+      app: web-{n}
+  template:
+    metadata:
+      labels:
+        app: web-{n}
+        tier: web
+      annotations:
+        example.com/owner: team-{n % 17}
+    spec:
+      serviceAccountName: web
+      containers:
+        - name: web
+          image: registry.example/shop/web:1.{n}
+          args:
+            - --listen
+            - 0.0.0.0:8080
+          ports:
+            - name: http
+              containerPort: 8080
+          env:
+            - name: MODE
+              value: production
+          resources:
+            requests:
+              cpu: 100m
+              memory: 128Mi
+            limits:
+              memory: 256Mi
+"""
+
+
+def _downscale(n: int) -> str:
+    return f"""apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata:
+  name: workers-{n}
+spec:
+  mode: enforce
+  priority: {n}
+  selector:
+    clusters:
+      names:
+        - cluster-0*
+        - cluster-1*
+      matchLabels:
+        region: r{n % 3}
+    namespaces:
+      include:
+        - batch-{n}
+      exclude:
+        - batch-{n}-private
+      matchLabels:
+        kind: batch
+    workloads:
+      kinds:
+        - Deployment
+        - ReplicaSet
+      matchLabels:
+        app: worker
+        team: team-{n % 17}
+  target:
+    query: 'ceil(sum(running_tasks{{queue="q{n}"}}) / 8)'
+    min: 2
+    max: 40
+    direction: down
+  podPicker:
+    http:
+      host: picker.batch-{n}.svc.cluster.local
+      port: 443
+      scheme: https
+      path: /downscale-pod-picker
+      httpHeaders:
+        - name: authentication
+          valueFrom:
+            secretKeyRef:
+              name: my-secret
+              key: authentication-token
+        - name: x-queue
+          value: q{n}
+      allowInsecureAuth: false
+    maxRetries: 3
+    timeoutSeconds: 5
+    onError: fallback
+    onTooFew: fill
+  logarithm:
+    base: 2
+  onForeignCost: skip
+  settleSeconds: 2
+  verifySeconds: 30
+"""
+
+
+def write_policies(folder: Path, count: int) -> Path:
+    """Write a Fleet and `count` policies of about 60 lines, ten to a file, the three kinds in turn."""
+    folder.mkdir(parents=True)
+    (folder / "fleet.yaml").write_text(fleet())
+    texts = [(_idling, _federated, _downscale)[n % 3](n) for n in range(count)]
+    for start in range(0, count, _PER_FILE):
+        (folder / f"policies-{start:05}.yaml").write_text("---\n".join(texts[start : start + _PER_FILE]))
+    return folder
+
+
+def write_nightly(folder: Path) -> Path:
+    """Write a Fleet and one policy that idles everything outside office hours."""
+    folder.mkdir(parents=True)
+    (folder / "fleet.yaml").write_text(fleet())
+    (folder / "nights.yaml").write_text(
+        """apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {namespaces: {include: ["dev-*"]}, services: {}}
+  idleWhen:
+    - schedule: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}
+"""
+    )
+    return folder
+
+
+def write_snapshot(folder: Path, deployments: int) -> Path:
+    """Write `deployments` Deployments, each with its Service, spread over the clusters of the Fleet."""
+    for cluster in range(CLUSTERS):
+        inside = folder / f"cluster-{cluster:02}"
+        inside.mkdir(parents=True)
+        (inside / "cluster.yaml").write_text(
+            f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: kube-system, uid: identity-{cluster}}}\n"
+        )
+        for number in range(cluster, deployments, CLUSTERS):
+            (inside / f"app-{number:05}.yaml").write_text(_app(number))
+    return folder
+
+
+def _app(n: int) -> str:
+    return f"""apiVersion: v1
+kind: Service
+metadata: {{name: app-{n}, namespace: dev-{n % 7}, creationTimestamp: "2026-10-01T09:00:00Z"}}
+spec:
+  selector: {{app: app-{n}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: app-{n}
+  namespace: dev-{n % 7}
+  creationTimestamp: "2026-10-01T09:00:00Z"
+  labels: {{app: app-{n}}}
+spec:
+  replicas: {1 + n % 5}
+  selector:
+    matchLabels: {{app: app-{n}}}
+  template:
+    metadata:
+      labels: {{app: app-{n}}}
+    spec:
+      containers:
+        - name: app
+          image: registry.example/app:1.{n}
+"""
