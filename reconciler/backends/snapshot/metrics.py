@@ -29,7 +29,7 @@ from reconciler.backends.decode.mismatches import dotted, shown
 from reconciler.backends.snapshot.faults import Fault, snapshot_error
 from reconciler.backends.snapshot.folder import METRICS_FILES, read_bytes
 from reconciler.backends.snapshot.text import decoded_text
-from reconciler.backends.snapshot.yaml_places import place_of, places
+from reconciler.backends.snapshot.yaml_places import KEY, place_of, places
 from reconciler.backends.snapshot.yaml_reader import read_yaml
 from reconciler.errors import Problem
 from reconciler.model import QueryAnswer, Sample
@@ -109,7 +109,8 @@ def _read_file(path: str, cluster: str | None) -> tuple[Answers, list[Problem]]:
     found = []
     for at, words in check.wrong:
         line, column = place_of(known, at)
-        found.append(Fault(line + 1, column + 1, dotted(at), words).of(path))
+        field = dotted(at[:-1] if at and at[-1] == KEY else at)
+        found.append(Fault(line + 1, column + 1, field, words).of(path))
     return answers, found
 
 
@@ -212,14 +213,17 @@ class _Check:
     def _entries(self, value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Mapping[str, Any]]]:
         """Yield the path of each mapping of a list, and the mapping."""
         for index, one in self._list(value, path):
-            yield (*path, index), self._mapping(one, (*path, index))
+            if isinstance(one, dict):
+                yield (*path, index), one
+            else:
+                self._add((*path, index), f"is {shown(one)}, expected a mapping")
 
     def _fields(self, value: Mapping[str, Any], known: tuple[str, ...], path: FieldPath) -> None:
         for name in value:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f', did you mean "{near[0]}"?' if near else f", expected one of {', '.join(known)}"
-                self._add((*path, name), f"unknown field{hint}")
+                self._add((*path, name, KEY), f"unknown field{hint}")
 
     def _add(self, path: FieldPath, words: str) -> None:
         self.wrong.append((path, words))

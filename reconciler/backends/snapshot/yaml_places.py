@@ -18,11 +18,13 @@ from yaml.events import (
 from reconciler.backends.decode.mismatches import Path
 
 Places = dict[Path, tuple[int, int]]
-"""Path -> (line, column), both counted from 0, in the text given."""
+"""Path -> (line, column), both counted from 0, in the text given; the path of a key ends with KEY."""
+
+KEY = -1
 
 
 def places(text: str) -> Places:
-    """Return the place of every value of the first document of `text`, as far as it can be read."""
+    """Return the place of every key and value of the first document of `text`, as far as it can be read."""
     found: Places = {}
     stack: list[_Open] = []
     try:
@@ -53,14 +55,14 @@ class _Open:
         self.index = 0 if is_list else -1
         self.key: str | None = None
 
-    def take(self, event: Any) -> Path | None:
-        """Return the path of `event`; None where it is a key."""
+    def take(self, event: Any) -> Path:
+        """Return the path of `event`."""
         if self.index >= 0:
             self.index += 1
             return (*self.path, self.index - 1)
         if self.key is None:
-            self.key = event.value if type(event) is ScalarEvent else ""
-            return None
+            self.key = str(event.value) if type(event) is ScalarEvent else ""
+            return (*self.path, self.key, KEY)
         path = (*self.path, self.key)
         self.key = None
         return path
@@ -74,7 +76,6 @@ def _visit(event: Any, stack: list[_Open], found: Places) -> None:
     if kind not in (MappingStartEvent, SequenceStartEvent, ScalarEvent, AliasEvent):
         return
     path = stack[-1].take(event) if stack else ()
-    if path is not None:
-        found.setdefault(path, (event.start_mark.line, event.start_mark.column))
+    found.setdefault(path, (event.start_mark.line, event.start_mark.column))
     if kind in (MappingStartEvent, SequenceStartEvent):
-        stack.append(_Open(path or (), kind is SequenceStartEvent))
+        stack.append(_Open(path, kind is SequenceStartEvent))

@@ -1,0 +1,195 @@
+"""Decoding: bytes and values alike, times, the versions of definitions, names of state."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.backends.base import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
+from reconciler.backends.decode.instants import instant
+from reconciler.backends.decode.mismatches import dotted, mismatches
+from reconciler.backends.decode.nouns import noun_of, shape_of
+from reconciler.backends.decode.objects import CustomResourceDefinition
+from reconciler.backends.decode.scale_kinds import scale_kind_of
+from reconciler.backends.decode.shapes import SHAPES, decoded_json, decoded_value
+from reconciler.backends.decode.workloads import Custom
+from reconciler.backends.state import entry_name
+from reconciler.model import ScaleKind
+from tests.backends.folders import BUILT_IN, a_manifest
+
+MINUTE = 60 * 10**9
+BASE = int(datetime(2026, 11, 20, 15, 40, tzinfo=UTC).timestamp()) * 10**9
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("2026-11-20T15:40:00Z", BASE),
+        ("2026-11-20t15:40:00z", BASE),
+        ("2026-11-20T15:40:00.000000001Z", BASE + 1),
+        ("2026-11-20T15:40:00.5+01:30", BASE + 5 * 10**8 - 90 * MINUTE),
+        ("2026-11-20T15:40:00-00:30", BASE + 30 * MINUTE),
+        ("2026-11-20T15:40:00.1234567891Z", BASE + 123456789),
+        ("1969-12-31T23:59:59.5Z", -5 * 10**8),
+    ],
+)
+def test_instants(text: str, nanoseconds: int) -> None:
+    assert instant(text) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "now",
+        "2026-11-20",
+        "2026-11-20 15:40:00Z",
+        "2026-11-20T15:40:00",
+        "2026-11-20T15:40Z",
+        "2026-13-01T00:00:00Z",
+        "2026-11-20T15:40:60Z",
+        "2026-W01-1T10:00:00Z",
+        "0001-01-01T00:00:00+01:00",
+        "9999-12-31T23:59:59-01:00",
+    ],
+)
+def test_no_instants(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the calendar's own words, or ours
+        instant(text)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+def test_bytes_and_values_give_the_same(kind: str) -> None:
+    manifest = a_manifest(kind=kind, creationTimestamp="2026-11-20T15:40:00Z", labels={"a": "b"})
+    resource = BUILT_IN[kind]
+    shape = shape_of(resource)
+    by_value = noun_of(resource, decoded_value(shape, manifest), "east")
+    by_bytes = noun_of(resource, decoded_json(shape, json.dumps(manifest).encode()), "east")
+    assert by_value == by_bytes
+    assert by_value.created_at == datetime(2026, 11, 20, 15, 40, tzinfo=UTC)
+
+
+def definition(*versions: dict[str, Any], **spec: Any) -> CustomResourceDefinition:
+    names = {"kind": "Rollout", "plural": "rollouts"}
+    whole = {"group": "argoproj.io", "names": names, "versions": list(versions), **spec}
+    return decoded_value(CustomResourceDefinition, {"metadata": {"name": "rollouts.argoproj.io"}, "spec": whole})
+
+
+def version(name: str, scale: bool = True, **fields: Any) -> dict[str, Any]:
+    paths = {"specReplicasPath": f".spec.{name}", "statusReplicasPath": ".status.deep.replicas"}
+    return {"name": name, "served": True, "subresources": {"scale": paths} if scale else {"status": {}}} | fields
+
+
+@pytest.mark.parametrize(
+    ("versions", "chosen"),
+    [
+        pytest.param([version("v1alpha1")], "v1alpha1", id="the only one"),
+        pytest.param([version("v1"), version("v1beta1", storage=True)], "v1beta1", id="the stored one"),
+        pytest.param([version("v1beta2"), version("v2"), version("v10"), version("x")], "v10", id="the preferred one"),
+        pytest.param([version("v1beta1"), version("v1alpha9")], "v1beta1", id="beta before alpha"),
+        pytest.param([version("v2", scale=False, storage=True), version("v1")], "v1", id="one with a scale"),
+        pytest.param([version("v2", served=False), version("v1")], "v1", id="one that is served"),
+        pytest.param([version("v1", scale=False)], None, id="none with a scale"),
+        pytest.param([], None, id="no version"),
+    ],
+)
+def test_the_version_of_a_custom_kind(versions: list[dict[str, Any]], chosen: str | None) -> None:
+    found = scale_kind_of(definition(*versions))
+    expected = ScaleKind(
+        "argoproj.io", chosen or "", "Rollout", "rollouts", ("spec", chosen or ""), ("status", "deep", "replicas")
+    )
+    assert found == (None if chosen is None else expected)
+
+
+def test_an_old_definition_has_its_scale_at_the_top() -> None:
+    paths = {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}
+    found = scale_kind_of(definition(version="v1alpha1", subresources=paths))
+    assert found == ScaleKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
+
+
+def test_a_custom_resource_is_read_by_its_paths() -> None:
+    scale = ScaleKind("argoproj.io", "v1alpha1", "Rollout", "rollouts", ("spec", "deep", "count"), ("status", "total"))
+    value = {
+        "metadata": {
+            "name": "web",
+            "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {"f:deep": {"f:count": {}}}}}],
+        },
+        "spec": {"deep": {"count": 7}, "selector": "app=web", "template": []},
+        "status": {"total": 6, "readyReplicas": 5, "observedGeneration": "12", "conditions": "none"},
+    }
+    resource = Resource("argoproj.io", "v1alpha1", "Rollout", "rollouts", BUILT_IN["Deployment"].noun)
+    found = noun_of(resource, decoded_value(Custom, value), "east", scale)
+    assert (found.replicas, found.status_replicas, found.ready_replicas, found.observed_generation) == (7, 6, 5, 12)
+    assert (found.selector, dict(found.template_labels), found.conditions) == (None, {}, ())
+    assert found.replicas_path == ("spec", "deep", "count")
+    assert found.replicas_writer is not None
+    assert found.replicas_writer.manager == "m"
+
+
+WORDS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3)
+)
+ANY = st.recursive(
+    WORDS,
+    lambda inside: st.lists(inside, max_size=2) | st.dictionaries(st.text(max_size=3), inside, max_size=2),
+    max_leaves=6,
+)
+FIELDS = """
+    metadata name namespace labels annotations ownerReferences managedFields fieldsV1 f:spec f:replicas
+    creationTimestamp spec replicas selector matchLabels matchExpressions key operator values template status conditions
+    type containerStatuses restartCount initContainers suspend jobTemplate scaleTargetRef maxReplicas data group names
+    kind plural versions subresources scale endpoints targetRef involvedObject series lastTimestamp
+""".strip().split()
+SHAPED = st.recursive(
+    ANY | st.sampled_from(["In", "2026-11-20T15:40:00Z", "web", 3]),
+    lambda inside: st.lists(inside, max_size=2) | st.dictionaries(st.sampled_from(FIELDS), inside, max_size=6),
+    max_leaves=14,
+)
+
+
+@settings(max_examples=200)
+@given(kind=st.sampled_from(sorted(SHAPES)), value=st.dictionaries(st.sampled_from(FIELDS), SHAPED, max_size=5))
+def test_every_refusal_is_explained_and_nothing_else_is(kind: tuple[str, str], value: dict[str, Any]) -> None:
+    """The mismatches are found by another way than decoding: both must agree whether there are any."""
+    shape = SHAPES[kind]
+    wrong = mismatches(value, shape)
+    try:
+        decoded_value(shape, value)
+        refused = False
+    except msgspec.ValidationError:
+        refused = True
+    assert refused == bool(wrong)
+    assert all(one.words() and dotted(one.path) for one in wrong)
+
+
+@pytest.mark.parametrize(
+    ("resource", "value"),
+    [
+        (SERVICES, {}),
+        (PODS, {}),
+        (EVENTS, {}),
+        (AUTOSCALERS, {"spec": {"maxReplicas": 1, "scaleTargetRef": {"name": "a"}}}),
+    ],
+)
+def test_objects_that_say_nothing_are_read(resource: Resource[Any], value: dict[str, Any]) -> None:
+    found = noun_of(resource, decoded_value(shape_of(resource), {"metadata": {"name": "a"}, **value}), "east")
+    assert isinstance(found, resource.noun)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=8), unique=True, max_size=5))
+def test_every_key_of_state_is_a_key_of_a_config_map(keys: list[str]) -> None:
+    """Source: apimachinery util/validation, IsConfigMapKey."""
+    names = [entry_name(key) for key in keys]
+    assert len(set(names)) == len(keys)
+    assert all(re.fullmatch(r"[-._a-zA-Z0-9]*", name) for name in names)

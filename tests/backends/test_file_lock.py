@@ -1,0 +1,86 @@
+"""The lock file: waiting, dying holders, files that are pulled away."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reconciler.backends.file_lock import LOCK_FILE, FileLock
+from reconciler.errors import ClusterError, LockHeldError
+from tests.backends.clocks import CountingClock
+
+HOLD = """
+import sys, time
+from reconciler.backends.file_lock import FileLock
+from tests.backends.clocks import PatientClock
+lock = FileLock(sys.argv[1], "the other process", PatientClock())
+lock.acquire(10)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_dead_process_frees_its_lock(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], cwd=root, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        lock = FileLock(tmp_path, "we", CountingClock())
+        with pytest.raises(LockHeldError, match="held by the other process, expected it free"):
+            lock.acquire(0.2)
+        other.kill()
+        other.wait()
+    assert (tmp_path / LOCK_FILE).read_text() == "the other process\n"
+    lock.acquire(0)
+    assert (tmp_path / LOCK_FILE).read_text() == "we\n"
+    lock.release()
+    assert os.listdir(tmp_path) == []
+
+
+def test_waiting_takes_as_long_as_it_may(tmp_path: Path) -> None:
+    first, clock = FileLock(tmp_path, "first", CountingClock()), CountingClock()
+    first.acquire(0)
+    with pytest.raises(LockHeldError):
+        FileLock(tmp_path, "second", clock).acquire(30)
+    assert clock.now == pytest.approx(30)
+    first.release()
+
+
+def test_waiting_ends_when_the_lock_is_given_back(tmp_path: Path) -> None:
+    first = FileLock(tmp_path, "first", CountingClock())
+
+    class Releasing(CountingClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if self.now > 5:
+                first.release()
+
+    clock = Releasing()
+    second = FileLock(tmp_path, "second", clock)
+    first.acquire(0)
+    second.acquire(30)
+    assert second.held() is True
+    assert 5 < clock.now < 6
+    second.release()
+
+
+def test_a_lock_whose_file_was_removed_is_lost(tmp_path: Path) -> None:
+    first, second = (FileLock(tmp_path, name, CountingClock()) for name in ("first", "second"))
+    first.acquire(0)
+    (tmp_path / LOCK_FILE).unlink()
+    assert first.held() is False
+    second.acquire(0)
+    first.release()
+    assert second.held() is True
+    with pytest.raises(LockHeldError, match="second"):
+        first.acquire(0)
+    second.release()
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="No such file or directory"):
+        FileLock(tmp_path / "nowhere", "we", CountingClock()).acquire(0)

@@ -1,0 +1,93 @@
+"""A Fleet's clusters over a snapshot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.backends.base import CONFIG_MAPS, SERVICES
+from reconciler.backends.open import JOURNAL, open_live, open_snapshot
+from reconciler.errors import SnapshotError, UsageError
+from reconciler.model import ClusterConnection
+from tests.backends.clocks import CountingClock
+from tests.backends.folders import a_folder, last_names_first
+
+SERVICE = "{apiVersion: v1, kind: Service, metadata: {name: web}}"
+
+
+def test_every_cluster_of_the_fleet_is_there_in_its_order(tmp_path: Path) -> None:
+    a_folder(
+        tmp_path, {"west/a.yaml": SERVICE, "east/a.yaml": SERVICE, "metrics.yaml": "clusters: {east: [{query: q}]}"}
+    )
+    opened = open_snapshot(tmp_path, ["west", "north", "east"], last_names_first)
+    assert list(opened.backends) == ["west", "north", "east"]
+    west, north, east = opened.backends.values()
+    assert opened.warnings == ()
+    assert (north.cluster, north.metrics, north.store, north.error) == (
+        None,
+        None,
+        None,
+        f"no folder {tmp_path}/north in the snapshot",
+    )
+    assert west.cluster is not None
+    assert east.metrics is not None
+    assert west.metrics is not None
+    assert [found.ref.cluster for found in west.cluster.list(SERVICES)] == ["west"]
+    assert (east.metrics.query("q").error, west.metrics.query("q").error) == ("", "not recorded in the snapshot")
+
+
+def test_what_belongs_to_nobody_is_told(tmp_path: Path) -> None:
+    files = {"east/a.yaml": SERVICE, "old/a.yaml": "broken: [", "a.yaml": SERVICE, "README.md": "", ".git/x.yaml": "["}
+    a_folder(tmp_path, files | {"metrics.yaml": "clusters: {far: []}\nresults: [{query: q, cluster: older}]"})
+    assert open_snapshot(tmp_path, ["east"], last_names_first).warnings == (
+        f"{tmp_path}/old: no cluster of the Fleet is called old, the folder is ignored",
+        f"{tmp_path}: metrics are recorded for older, which is no cluster of the Fleet; they are ignored",
+        f"{tmp_path}/a.yaml: stands in no cluster's folder and is ignored",
+    )
+
+
+def test_the_problems_of_all_clusters_come_at_once(tmp_path: Path) -> None:
+    a_folder(
+        tmp_path,
+        {"east/a.yaml": "- 1", "west/b.yaml": "a: [", "west/metrics.yaml": "result: []", "metrics.yaml": "results: 1"},
+    )
+    with pytest.raises(SnapshotError) as raised:
+        open_snapshot(tmp_path, ["east", "west"], last_names_first)
+    lines = [line.removeprefix(f"{tmp_path}/").split(": ")[0] for line in str(raised.value).splitlines()]
+    assert lines == ["east/a.yaml:1:1", "metrics.yaml:1:10", "west/b.yaml:2:1", "west/metrics.yaml:1:1"]
+
+
+def test_the_journal_is_a_config_map_in_our_namespace(tmp_path: Path) -> None:
+    backend = open_snapshot(a_folder(tmp_path, {"east/a.yaml": SERVICE}), ["east"], last_names_first, "ours").backends[
+        "east"
+    ]
+    assert backend.store is not None
+    assert backend.cluster is not None
+    backend.store.write("key", "value", None)
+    assert dict(backend.cluster.get(CONFIG_MAPS, "ours", JOURNAL).data) == {"key": "value"}
+
+
+def test_a_lock_leaves_nothing_behind(tmp_path: Path) -> None:
+    backend = open_snapshot(a_folder(tmp_path, {"east/a.yaml": SERVICE}), ["east", "west"], last_names_first).backends[
+        "east"
+    ]
+    lock = backend.lock("run 1", CountingClock())
+    lock.acquire(0)
+    assert (tmp_path / "east" / ".reconciler.lock").read_text() == "run 1\n"
+    assert backend.cluster is not None
+    assert len(backend.cluster.list(SERVICES)) == 1
+    lock.release()
+    assert [path.name for path in (tmp_path / "east").iterdir()] == ["a.yaml"]
+
+
+def test_a_cluster_without_folder_has_no_lock(tmp_path: Path) -> None:
+    opened = open_snapshot(a_folder(tmp_path, {"east/a.yaml": SERVICE}), ["west"], last_names_first)
+    with pytest.raises(UsageError, match="no folder"):
+        opened.backends["west"].lock("run 1", CountingClock())
+
+
+def test_live_clusters_are_refused_only_where_there_are_any() -> None:
+    assert open_live([]).backends == {}
+    with pytest.raises(UsageError, match="east, west: live clusters cannot be opened by this version"):
+        open_live([ClusterConnection("east"), ClusterConnection("west")])

@@ -1,0 +1,64 @@
+"""Manifests that others wrote, read as snapshot clusters."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reconciler.backends.base import NAMESPACES, SERVICES, workloads_of
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.model import Workload
+from tests.backends.folders import a_snapshot_cluster, patch
+
+
+@pytest.fixture
+def real_input(shared: Path) -> Path:
+    return shared / "real-input"
+
+
+def workloads_in(cluster: SnapshotCluster) -> list[Workload]:
+    return [found for scale in cluster.scale_kinds() for found in cluster.list(workloads_of(scale))]
+
+
+@pytest.mark.parametrize(
+    ("folder", "kinds", "wanted", "services"),
+    [
+        pytest.param("online-boutique", {"Deployment": 12}, 12, 12, id="twelve Deployments without replicas"),
+        pytest.param(
+            "guestbook", {"Deployment": 3, "ReplicationController": 3}, 12, 3, id="old ReplicationControllers"
+        ),
+        pytest.param("cassandra", {"StatefulSet": 1}, 3, 1, id="a StatefulSet with a headless Service"),
+    ],
+)
+def test_what_others_wrote(real_input: Path, folder: str, kinds: dict[str, int], wanted: int, services: int) -> None:
+    cluster = SnapshotCluster(real_input / folder, folder, victim_order=lambda pods, count: pods[:count])
+    assert cluster.problems() == []
+    found = workloads_in(cluster)
+    assert {kind: sum(one.ref.kind == kind for one in found) for kind in kinds} == kinds
+    assert len(found) == sum(kinds.values())
+    assert sum(one.wanted for one in found) == wanted
+    assert all(one.ready_replicas == one.wanted for one in found)
+    assert all(one.selector is not None and one.selector.matches(one.template_labels) for one in found)
+    assert len(cluster.list(SERVICES)) == services
+    assert [one.ref.name for one in cluster.list(NAMESPACES)] == ["default"]
+    assert cluster.identity() == folder
+
+
+@pytest.mark.parametrize("folder", ["online-boutique", "guestbook", "cassandra"])
+def test_what_others_wrote_can_be_idled_and_woken(tmp_path: Path, real_input: Path, folder: str) -> None:
+    shutil.copytree(real_input / folder, tmp_path / folder, copy_function=shutil.copyfile)
+    cluster = a_snapshot_cluster(tmp_path / folder, {}, folder)
+    for before in workloads_in(cluster):
+        test = ("test", "/spec/replicas", before.replicas)
+        zero = ("add" if before.replicas is None else "replace", "/spec/replicas", 0)
+        cluster.write(patch(before.ref, test, zero, uid=before.uid))
+        cluster.write(patch(before.ref, ("test", "/spec/replicas", 0), ("replace", "/spec/replicas", before.wanted)))
+    after = workloads_in(a_snapshot_cluster(tmp_path / folder, {}, folder))
+    assert [(one.ref, one.wanted, one.template_labels) for one in after] == [
+        (one.ref, one.wanted, one.template_labels)
+        for one in workloads_in(
+            SnapshotCluster(real_input / folder, folder, victim_order=lambda pods, count: pods[:count])
+        )
+    ]

@@ -1,0 +1,82 @@
+"""Writers side by side lose nothing: threads of one process, and processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from reconciler.backends.base import CONFIG_MAPS
+from reconciler.backends.state import ConfigMapStore
+from reconciler.errors import StaleError
+from tests.backends.folders import BUILT_IN, a_folder, a_snapshot_cluster, patch
+from tests.backends.racers import COUNTER
+
+FILES = {
+    "all.yaml": """
+        # One file for all.
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: counter, namespace: shop}
+        data: {count: "0"}
+        ---
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: web, namespace: shop}  # left alone
+        """,
+    "tally.txt": "0",
+}
+
+
+def test_two_processes_lose_no_write(tmp_path: Path) -> None:
+    count = 15
+    a_folder(tmp_path, FILES)
+    root = Path(__file__).resolve().parents[2]
+    racers = [
+        subprocess.Popen([sys.executable, "-m", "tests.backends.racers", str(tmp_path), name, str(count)], cwd=root)
+        for name in ("a", "b")
+    ]
+    assert [racer.wait(timeout=240) for racer in racers] == [0, 0]
+    cluster = a_snapshot_cluster(tmp_path, {})
+    data = cluster.get(CONFIG_MAPS, "shop", "counter").data
+    assert data["count"] == str(2 * count)
+    assert len(data) == 1 + 2 * count
+    assert (tmp_path / "tally.txt").read_text() == str(2 * count)
+    assert "metadata: {name: web, namespace: shop}  # left alone" in (tmp_path / "all.yaml").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.yaml", "tally.txt"]
+
+
+def test_threads_of_one_cluster_lose_no_write(tmp_path: Path) -> None:
+    cluster = a_snapshot_cluster(tmp_path, FILES)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: cluster.write(patch(COUNTER, ("add", f"/data/{n}", "x"), version="v1")), range(24)))
+    assert len(cluster.get(CONFIG_MAPS, "shop", "counter").data) == 25
+
+
+def test_one_of_two_compare_and_sets_wins(tmp_path: Path) -> None:
+    first = ConfigMapStore(a_snapshot_cluster(tmp_path, FILES), "reconciler", "journal")
+    second = ConfigMapStore(a_snapshot_cluster(tmp_path, {}), "reconciler", "journal")
+    first.write("a", "1", None)
+    with pytest.raises(StaleError):
+        second.write("a", "2", None)
+    second.write("b", "2", None)
+    first.write("a", "3", "1")
+    assert (second.read("a"), first.read("b")) == ("3", "2")
+
+
+def test_a_file_that_an_editor_changed_is_read_before_it_is_written(tmp_path: Path) -> None:
+    """The change keeps time, size and inode, so only the bytes tell."""
+    cluster = a_snapshot_cluster(tmp_path, FILES)
+    found = cluster.get(BUILT_IN["Deployment"], "shop", "web")
+    path = tmp_path / "all.yaml"
+    before = path.stat()
+    path.write_text(path.read_text().replace("# left alone", "# by an hand"))
+    import os
+
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    cluster.write(patch(COUNTER, ("add", "/data/new", "x"), version="v1"))
+    assert "# by an hand" in path.read_text()
+    assert cluster.get(BUILT_IN["Deployment"], "shop", "web") == found
