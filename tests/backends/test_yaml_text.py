@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from reconciler.backends.snapshot.yaml_places import KEY, place_of, places
 from reconciler.backends.snapshot.yaml_reader import read_yaml
-from reconciler.backends.snapshot.yaml_scalars import plain_value
 from reconciler.backends.snapshot.yaml_writer import block_text, flow_text
+from reconciler.yaml_scalars import plain_value
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from yaml.events import (
 from yaml.reader import ReaderError
 
 from reconciler.backends.snapshot.faults import Fault
-from reconciler.backends.snapshot.yaml_scalars import TYPED_STARTS, plain_value
+from reconciler.yaml_scalars import TYPED_STARTS, plain_value
 
 MAX_DEPTH = 100
 MAX_ALIASED_NODES = 1_000_000
