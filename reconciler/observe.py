@@ -23,6 +23,7 @@ from reconciler.backends.base import (
     Resource,
     workloads_of,
 )
+from reconciler.decide.selection import selects_cluster
 from reconciler.decide.victims import VICTIM_LABEL
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
 from reconciler.model import (
@@ -176,16 +177,22 @@ def rendered(key: QueryKey) -> str:
 def query_keys(cluster: str, policies: PolicySet) -> tuple[QueryKey, ...]:
     """Return every query of the policies that may concern `cluster`, sorted."""
     fleet_cluster = policies.fleet.cluster(cluster)
-    pairs = {
+    if fleet_cluster is None:
+        return ()
+    idling = {
         QueryKey(cluster, policy.name, template, window)
         for policy in policies.idling
+        if selects_cluster(policy.selector, fleet_cluster)
         for template, window in _queries_of(policy)
-    } | {
+    }
+    targets = {
         QueryKey(cluster, policy.name, policy.target.query)
         for policy in policies.downscale
-        if policy.target is not None and policy.target.query is not None
+        if policy.target is not None
+        and policy.target.query is not None
+        and selects_cluster(policy.selector, fleet_cluster)
     }
-    return tuple(sorted(pairs)) if fleet_cluster is not None else ()
+    return tuple(sorted(idling | targets))
 
 
 def _queries_of(policy: IdlingPolicy) -> Iterator[tuple[str, str]]:

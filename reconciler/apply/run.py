@@ -13,7 +13,7 @@ from reconciler.apply.events import event_of
 from reconciler.apply.outcomes import Access, Outcome, Status
 from reconciler.apply.readiness import is_ready
 from reconciler.decide.types import DownscaleSettings
-from reconciler.errors import ClusterError, NotFoundError, ReconcilerError, StaleError
+from reconciler.errors import AlreadyExistsError, ClusterError, NotFoundError, ReconcilerError, StaleError
 from reconciler.model import Run
 from reconciler.plan.actions import Action
 from reconciler.plan.writes import write_of
@@ -112,7 +112,7 @@ def _apply_one(action: Action, work: _Work) -> Outcome:
     late = _wait_ready(action, work)
     try:
         outcome = _carry_out(action, work.applying)
-    except (StaleError, NotFoundError) as error:
+    except (StaleError, NotFoundError, AlreadyExistsError) as error:
         return Outcome(action.id, Status.STALE, str(error))
     except ReconcilerError as error:
         return Outcome(action.id, Status.FAILED, str(error))

@@ -23,9 +23,10 @@ def exit_of_apply(applied: Applied) -> ExitCode:
 
 
 def exit_of_saved(applied: Applied) -> ExitCode:
-    """Return the exit code of a saved plan: refused as a whole when every action was stale."""
+    """Return the exit code of a saved plan: refused as a whole when nothing of it fitted any more."""
     outcomes = applied.outcomes
-    if outcomes and all(outcome.status is Status.STALE for outcome in outcomes):
+    stale = any(outcome.status is Status.STALE for outcome in outcomes)
+    if stale and all(outcome.status in (Status.STALE, Status.SKIPPED) for outcome in outcomes):
         return ExitCode.PLAN_REFUSED
     return first_exit_code(_of_outcomes(applied))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from reconciler.cli.comparing import compared
 from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.options import (
     color_option,
@@ -21,6 +22,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.rendering import rendered_plan
 from reconciler.cli.running import Call, save
+from reconciler.errors import UsageError
 from reconciler.pipeline import plan
 
 
@@ -30,17 +32,25 @@ from reconciler.pipeline import plan
 @now_option
 @output_option("text", "json", "yaml", "markdown", "html")
 @option("--out", metavar="FILE", help="Also save the plan there, for `apply FILE`.")
+@option("--base", metavar="PATH", help="With -o markdown: compare with these policies, same clusters, same time.")
 @option("--detailed-exitcode", is_flag=True, help="End with 2 where changes are pending.")
 @filter_options
 @run_options
 @color_option
 @verbose_option
 @quiet_option
-def command(path: str, output: str, out: str | None, detailed_exitcode: bool, **flags: Any) -> int:
+def command(path: str, output: str, out: str | None, base: str | None, detailed_exitcode: bool, **flags: Any) -> int:
     """Show what the policies below PATH would change now. Nothing is written, no lock is taken."""
     call = Call.of(path, flags)
-    made = plan(call.policies(), call.world(), call.request())
-    click.echo(rendered_plan(made, output, call), nl=False)
+    if base is not None and output != "markdown":
+        raise UsageError("--base: compares as Markdown only, expected -o markdown")
+    policies = call.policies()
+    world = call.world(policies.fleet)
+    made = plan(policies, world, call.request())
+    if base is None:
+        click.echo(rendered_plan(made, output, call), nl=False)
+    else:
+        click.echo(compared(base, policies, made, call), nl=False)
     if out is not None:
         save(made, out)
     return exit_of_plan(made, detailed=detailed_exitcode)

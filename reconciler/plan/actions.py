@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from reconciler.decide.types import Considered, Decision, Notice, Overridden, PlacementView, Undecided
-from reconciler.model import NOTHING, ObjectRef
+from reconciler.model import NOTHING, ObjectRef, QueryKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,7 @@ class Plan:
     limits: tuple[LimitUse, ...] = ()
     placements: tuple[PlacementView, ...] = ()
     considered: tuple[Considered, ...] = ()  # for `explain`; not part of to_dict()
+    unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in to_dict() they are part of `unknown`
     dropped: int = 0  # actions dropped by filters
     revision: str = ""
     source: str = "live"  # or "snapshot"

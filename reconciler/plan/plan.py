@@ -44,6 +44,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         limits=kept.uses,
         placements=desired.placements,
         considered=desired.considered,
+        unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
         dropped=len(limited.decisions) - len(kept.decisions),
         revision=run.revision,
         source=inputs.source,
@@ -153,5 +154,10 @@ def _unknown(state: ObservedState) -> dict[str, str]:
     parts = {
         f"{name}/{what}": why for name, cluster in state.clusters.items() for what, why in cluster.unreadable.items()
     }
-    everything = {**state.unreachable, **parts}
+    queries = {
+        f"{key.cluster}/query of {key.policy}: {key.template}": answer.error
+        for key, answer in state.answers.items()
+        if answer.error and key.cluster in state.clusters
+    }
+    everything = {**state.unreachable, **parts, **queries}
     return {name: everything[name] for name in sorted(everything)}

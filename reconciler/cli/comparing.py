@@ -1,0 +1,46 @@
+"""What a change of policies does: head against base, on the same clusters at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from reconciler.cli.calendar import calendars_of
+from reconciler.cli.running import Call
+from reconciler.decide.schedule import open_periods
+from reconciler.model import ObjectRef
+from reconciler.pipeline import plan
+from reconciler.plan.actions import Plan
+from reconciler.policy.types import PolicySet
+from reconciler.policy.validate import read_policies
+
+_AHEAD = timedelta(days=7)
+
+Periods = tuple[tuple[datetime, datetime], ...]
+
+
+def compared(base: str, head_policies: PolicySet, head: Plan, call: Call) -> str:
+    """Return, as Markdown for a pull request, what the policies of `head` do that those below `base` do not."""
+    from reconciler.report.comparison import PolicyChange, render_markdown_comparison
+
+    base_policies = read_policies(base)
+    unlifted = replace(call.request(), filters=call.words.filters(), run_id="")
+    before = plan(base_policies, call.world(base_policies.fleet), unlifted)
+    selected_before, selected_after = _selected(before), _selected(head)
+    change = PolicyChange(
+        newly_selected=tuple(sorted(selected_after - selected_before)),
+        no_longer_selected=tuple(sorted(selected_before - selected_after)),
+        windows_before=_windows(base_policies, call.now),
+        windows_after=_windows(head_policies, call.now),
+        unanswered=head.unanswered,
+    )
+    return render_markdown_comparison(before, head, change)
+
+
+def _selected(made: Plan) -> set[ObjectRef]:
+    return {one.ref for one in made.considered if one.policy}
+
+
+def _windows(policies: PolicySet, now: datetime) -> Mapping[str, Periods]:
+    return {name: open_periods(calendar, now, now + _AHEAD) for name, calendar in calendars_of(policies)}
