@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC
 from typing import Any, TypeVar, cast
 
 import msgspec
 
-from reconciler.decide.types import Decision, DownscaleSettings, FieldChange, Overridden
+from reconciler.decide.types import Decision, DownscaleSettings, FieldChange, Overridden, VictimForecast
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.plan.actions import Action, HeldBackActions, Plan, pointer
 from reconciler.plan.counts import counts_of
@@ -112,7 +114,7 @@ def _change(action: Action) -> ChangeDocument:
         after=_after(decision.changes),
         manifest=None if decision.manifest is None else json_value(decision.manifest),
         orphan=decision.orphan,
-        victims=None if decision.victims is None else _same(decision.victims, VictimsDocument),
+        victims=None if decision.victims is None else _victims(decision.victims),
         downscale=None if decision.downscale is None else _downscale(decision.downscale),
         group=decision.group,
         order=list(decision.order),
@@ -158,16 +160,22 @@ def _cause(decision: Decision) -> CauseDocument:
     return CauseDocument(policy=cause.policy, at=cause.at, why=cause.why, values=json_value(cause.values))
 
 
+def _victims(forecast: VictimForecast) -> VictimsDocument:
+    ratio = forecast.age_ratio
+    finite = ratio if ratio is not None and math.isfinite(ratio) else None
+    return _same(replace(forecast, age_ratio=finite), VictimsDocument)
+
+
 def _downscale(settings: DownscaleSettings) -> DownscaleDocument:
     return DownscaleDocument(
         policy=settings.policy,
         strategy=settings.strategy,
         picker=None if settings.picker is None else _picker(settings.picker),
-        logarithm_base=settings.logarithm_base,
+        logarithm_base=float(settings.logarithm_base),
         topology_key=settings.topology_key,
         on_foreign_cost=settings.on_foreign_cost,
-        settle_seconds=settings.settle_seconds,
-        verify_seconds=settings.verify_seconds,
+        settle_seconds=float(settings.settle_seconds),
+        verify_seconds=float(settings.verify_seconds),
     )
 
 
@@ -181,7 +189,7 @@ def _picker(picker: PodPicker) -> PodPickerDocument:
         ca_bundle=picker.ca_bundle,
         allow_insecure_auth=picker.allow_insecure_auth,
         max_retries=picker.max_retries,
-        timeout_seconds=picker.timeout_seconds,
+        timeout_seconds=float(picker.timeout_seconds),
         on_error=picker.on_error,
         on_too_few=picker.on_too_few,
     )

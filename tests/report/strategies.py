@@ -42,7 +42,7 @@ manifests = st.dictionaries(texts, json_values, max_size=3)
 causes = st.builds(Cause, texts, texts, texts, st.dictionaries(texts, json_values, max_size=2))
 refs = st.builds(ObjectRef, clusters, names, st.sampled_from(("Deployment", "Service", "CronJob")), names, texts)
 headers = st.builds(PickerHeader, texts, st.none() | texts, st.none() | st.tuples(texts, texts))
-seconds = st.floats(0, 100) | st.integers(0, 100).map(float)
+seconds = st.floats(0, 100) | st.integers(0, 100)  # policies may say 2 as well as 2.0
 pickers = st.builds(
     PodPicker,
     host=texts,
