@@ -16,7 +16,7 @@ from reconciler.model import ObservedState, Run
 from reconciler.observe import Source, answer, observe
 from reconciler.plan.actions import Action, Plan
 from reconciler.plan.digest import run_id, state_digest
-from reconciler.plan.filters import Filters
+from reconciler.plan.filters import Filters, check_namespaces
 from reconciler.plan.plan import Inputs, make_plan
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World
@@ -65,6 +65,7 @@ class Applied:
 def plan(policies: PolicySet, world: World, request: Request, decide: Decide = decide) -> Plan:
     """Return what `policies` would do now; nothing is written."""
     state = observe(policies, world.sources)
+    check_namespaces(request.filters, state)
     digest = state_digest(state)
     run = _run(policies, digest, request)
     state, desired = _decided(policies, state, run, world.sources, decide)

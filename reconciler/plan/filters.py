@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from reconciler.decide.types import Decision, Verb
-from reconciler.model import LabelSelector, ObjectRef
+from reconciler.errors import UsageError
+from reconciler.model import LabelSelector, ObjectRef, ObservedState
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,20 @@ def kept_groups(
     for decision in decisions:
         members.setdefault(decision.group, []).append(decision)
     return frozenset(group for group, inside in members.items() if _matches_whole(inside, filters, labels))
+
+
+def check_namespaces(filters: Filters, state: ObservedState) -> None:
+    """Refuse a namespace filter that matches nothing that was read; a typo must not pass for "nothing to do".
+
+    Raises:
+        UsageError: with the nearest name.
+    """
+    known = {space.ref.name for cluster in state.clusters.values() for space in cluster.namespaces}
+    for pattern in filters.namespaces:
+        if state.clusters and not any(fnmatchcase(name, pattern) for name in known):
+            near = get_close_matches(pattern, sorted(known), n=1)
+            meant = f', did you mean "{near[0]}"?' if near else ""
+            raise UsageError(f'--namespace: "{pattern}" matches none of {len(known)} known{meant}')
 
 
 def _matches_whole(inside: Sequence[Decision], filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]) -> bool:

@@ -1,0 +1,224 @@
+"""Bad input of any kind: one clear line for each problem, the right exit code, and nothing changes."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.way.calls import Folder
+
+NOW = "2026-11-20T22:00:00Z"
+LOOK = ("--snapshot", "snapshot", "--now", NOW)
+
+
+@pytest.fixture
+def quickstart(repository, tmp_path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def contents(folder: Folder) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(folder.path.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        pytest.param(["plann"], 64, "error: No such command 'plann', did you mean \"plan\"?", id="misspelt verb"),
+        pytest.param(["plan", "--snapshto", "x"], 64, "error: No such option", id="misspelt flag"),
+        pytest.param(
+            ["plan", "policies", "--snapshot", "snapshot", "--now", "yesterday"],
+            64,
+            '--now: "yesterday" is no time, expected RFC 3339 with a zone, like 2026-11-20T15:41:23Z',
+            id="a time that is none",
+        ),
+        pytest.param(
+            ["plan", "policies", "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00"],
+            64,
+            '--now: "2026-11-20T22:00:00" is no time',
+            id="a time without a zone",
+        ),
+        pytest.param(
+            ["plan", "policies", *LOOK, "--cluster", "eu-wst"],
+            64,
+            '--cluster: "eu-wst" matches none of 3 known, did you mean "eu-west"?',
+            id="a filter for an unknown cluster",
+        ),
+        pytest.param(
+            ["plan", "policies", *LOOK, "--policy", "idle-dve"],
+            64,
+            '--policy: "idle-dve" matches none of 5 known, did you mean "idle-dev"?',
+            id="a filter for an unknown policy",
+        ),
+        pytest.param(
+            ["plan", "policies", *LOOK, "-n", "dev-z"],
+            64,
+            '--namespace: "dev-z" matches none of',
+            id="a filter for an unknown namespace",
+        ),
+        pytest.param(
+            ["plan", "policies", *LOOK, "-l", "a=b=c"], 64, '--selector: "a=b=c" is no label selector', id="labels"
+        ),
+        pytest.param(
+            ["plan", "policies", *LOOK, "--allow-exceed", "flet"],
+            64,
+            '--allow-exceed: "flet" is no policy, expected a policy\'s name or "fleet", did you mean "fleet"?',
+            id="an unknown limit",
+        ),
+        pytest.param(
+            ["apply", "policies", *LOOK],
+            64,
+            "apply: there is no terminal to ask on, expected --auto-approve",
+            id="nobody to ask",
+        ),
+        pytest.param(
+            ["plan", "nowhere", *LOOK],
+            3,
+            "nowhere:1:1: does not exist, expected a directory with policy files",
+            id="no policies",
+        ),
+        pytest.param(
+            ["plan", "snapshot/ap-south", *LOOK], 3, "snapshot/ap-south/cluster.yaml", id="no policies but manifests"
+        ),
+        pytest.param(
+            ["plan", "policies", "--snapshot", "nowhere", "--now", NOW],
+            3,
+            "nowhere: No such file or directory, expected a folder with a folder for each cluster",
+            id="no snapshot",
+        ),
+        pytest.param(["show", "nowhere.json"], 5, "nowhere.json: No such file or directory", id="no plan"),
+        pytest.param(["show", "policies/fleet.yaml"], 5, "policies/fleet.yaml: is no JSON", id="a plan that is none"),
+        pytest.param(["explain", "IdlingPolicy.spec.flor"], 64, 'did you mean "floor"?', id="an unknown field"),
+        pytest.param(["explain", "Fleeet"], 64, 'did you mean "Fleet"?', id="an unknown kind"),
+        pytest.param(["schema", "Pod"], 64, '"Pod" is no kind', id="a schema of no kind"),
+        pytest.param(
+            ["explain", "eu-west/dev-a/deploy/nothing", *LOOK],
+            64,
+            "eu-west/dev-a/deploy/nothing: no policy considers it",
+            id="an object that nothing considers",
+        ),
+        pytest.param(
+            ["rank", "eu-west/batch", *LOOK],
+            64,
+            "eu-west/batch: names eu-west/batch/Deployment/worker, eu-west/batch/ReplicaSet/worker-6d4f9, expected one",
+            id="several objects to rank",
+        ),
+        pytest.param(
+            ["rank", "mars/batch/deploy/worker", *LOOK],
+            64,
+            'cluster "mars" cannot be looked at: it is not in the Fleet',
+            id="an unknown cluster to rank",
+        ),
+        pytest.param(["rank", "a/b/c/d/e", *LOOK], 64, "names no object, expected CLUSTER/NAMESPACE", id="too long"),
+        pytest.param(
+            ["restore", *LOOK, "--auto-approve"], 64, "restore: expected an OBJECT, --policy", id="restore nothing"
+        ),
+        pytest.param(
+            ["wake", "eu-west/dev-a", "--for", "long", *LOOK],
+            64,
+            '--for: "long" is no duration, expected something like 90s, 30m, 1h30m or 2d',
+            id="a duration that is none",
+        ),
+        pytest.param(
+            ["plan", "policies"], 64, "live clusters cannot be opened by this version", id="no snapshot given"
+        ),
+    ],
+)
+def test_a_wrong_call(quickstart, monkeypatch, arguments, code, line):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    before = contents(quickstart)
+    said = quickstart.call(*arguments)
+    assert said.code == code, said
+    assert line in said.err
+    assert "Traceback" not in said.err
+    assert contents(quickstart) == before
+
+
+def test_with_json_asked_for_an_error_is_one_json_document_too(quickstart):
+    file = quickstart.path / "policies" / "idling.yaml"
+    file.write_text(file.read_text().replace("idleWhen", "idelWhen", 1))
+    said = quickstart.call("plan", "policies", *LOOK, "-o", "json")
+    found = json.loads(said.out)
+    assert (said.code, found["kind"], found["exitCode"]) == (3, "Error", 3)
+    assert found["problems"] == [
+        {
+            "file": "policies/idling.yaml",
+            "line": 9,
+            "column": 3,
+            "field": "spec.idelWhen",
+            "message": 'unknown field, did you mean "idleWhen"?',
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edit", "line"),
+    [
+        pytest.param(lambda plan: plan | {"schemaVersion": "reconciler/v9"}, "schemaVersion", id="another version"),
+        pytest.param(lambda plan: plan | {"more": 1}, "more", id="an unknown field"),
+        pytest.param(lambda plan: {key: plan[key] for key in plan if key != "actions"}, "actions", id="no actions"),
+        pytest.param(lambda plan: plan | {"madeAt": "2026-11-20T20:00:00Z"}, "plan again", id="too old"),
+        pytest.param(lambda plan: plan | {"madeAt": "2026-11-21T00:00:00Z"}, "plan again", id="of the future"),
+        pytest.param(
+            lambda plan: plan | {"clusters": dict.fromkeys(plan["clusters"], "another")},
+            "it is another cluster now",
+            id="of other clusters",
+        ),
+        pytest.param(lambda plan: plan | {"clusters": {}}, "expected one of $.clusters", id="of no clusters"),
+        pytest.param(lambda plan: [plan], "", id="a list"),
+        pytest.param(lambda plan: plan | {"actions": [{"id": 1}]}, "actions", id="half an action"),
+    ],
+)
+def test_a_saved_plan_that_does_not_fit_is_refused_as_a_whole(quickstart, edit, line):
+    assert quickstart.plan(NOW, "--out", "plan.json").code == 0
+    file = quickstart.path / "plan.json"
+    file.write_text(json.dumps(edit(json.loads(file.read_text()))))
+    before = contents(quickstart)
+    said = quickstart.call("apply", "plan.json", *LOOK)
+    assert said.code == 5, said
+    assert line in said.err
+    assert contents(quickstart) == before
+
+
+def test_a_saved_plan_does_exactly_what_an_apply_does_and_only_once(quickstart, repository, tmp_path):
+    other = Folder.copied(repository / "examples" / "quickstart", tmp_path / "other")
+    other.apply(NOW)
+    quickstart.plan(NOW, "--out", "plan.json")
+    assert quickstart.call("apply", "plan.json", *LOOK, "-q").code == 0
+    assert quickstart.objects() == other.objects()
+    again = quickstart.call("apply", "plan.json", *LOOK, "-q")
+    assert again.code == 5
+    assert quickstart.objects() == other.objects()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "line"),
+    [
+        pytest.param("web.yaml", "kind: [", "snapshot/eu-west/web.yaml:2:1: ", id="no YAML"),
+        pytest.param("web.yaml", "- a\n- b\n", "snapshot/eu-west/web.yaml:1:", id="no manifest"),
+        pytest.param(
+            "web.yaml",
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: three}\n",
+            'snapshot/eu-west/web.yaml:4:18: spec.replicas: is "three", expected a whole number',
+            id="a number that is none",
+        ),
+        pytest.param(
+            "dev-a2.yaml",
+            "apiVersion: v1\nkind: Service\nmetadata: {name: api, namespace: dev-a}\n",
+            "snapshot/eu-west/dev-a2.yaml",
+            id="an object twice",
+        ),
+        pytest.param("metrics.yaml", "result: []\n", 'did you mean "results"?', id="a misspelt field of the metrics"),
+    ],
+)
+def test_a_malformed_snapshot(quickstart, file, text, line):
+    quickstart.write(f"snapshot/eu-west/{file}", text)
+    before = contents(quickstart)
+    for verb in ("plan", "apply"):
+        said = quickstart.call(verb, "policies", *LOOK, *(["--auto-approve"] if verb == "apply" else []))
+        assert said.code == 3, said
+        assert line in said.err
+        assert "Traceback" not in said.err
+    assert contents(quickstart) == before
