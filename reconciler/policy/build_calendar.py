@@ -13,7 +13,7 @@ from reconciler.policy.words import nearest, shown
 
 def build_calendar(reading: Reading, path: Path, name: str, warnings: list[str]) -> Calendar:
     """Return the calendar at `path`; problems are gathered in `reading`, what is rarely meant in `warnings`."""
-    texts = tuple(str(text) for text in reading.get((*path, "windows"), ()))
+    texts = reading.texts((*path, "windows"))
     windows = _windows(reading, (*path, "windows"), texts)
     line, _ = reading.document.place((*path, "windows"))
     warnings += [f"{reading.document.file}:{line}: {words}" for words in weekend_warnings(windows)]
@@ -45,8 +45,8 @@ def _windows(reading: Reading, path: Path, texts: tuple[str, ...]) -> tuple[Week
 
 def _exceptions(reading: Reading, path: Path) -> tuple[AbsoluteWindow, ...]:
     found: list[AbsoluteWindow] = []
-    for position, text in enumerate(reading.get(path, ())):
-        window = parse_absolute(str(text))
+    for position, text in enumerate(reading.texts(path)):
+        window = parse_absolute(text)
         if window is None:
             reading.add(
                 (*path, position),

@@ -31,8 +31,6 @@ def build_downscale(reading: Reading) -> DownscalePolicy:
     )
     if picker is not None and selector.workloads is not None:
         check_pickable(reading, (*spec, "selector", "workloads", "kinds"), selector.workloads.kinds)
-    if picker is not None and reading.get((*spec, "strategy")) is not None:
-        reading.add((*spec, "strategy"), "is beside podPicker, expected one of the two", key=True)
     return policy
 
 

@@ -13,9 +13,9 @@ from reconciler.labels import LabelSelector
 from reconciler.policy.build_picker import build_picker
 from reconciler.policy.building import Reading
 from reconciler.policy.documents import Document, Path, dotted
-from reconciler.policy.schemas import load_schema
+from reconciler.policy.shape import shape_problems
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, TargetRef
-from reconciler.policy.words import expectation, nearest, shown
+from reconciler.policy.words import shown
 
 PREFERENCES = "federation.kubernetes.io/replica-set-preferences"
 _ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)
@@ -52,29 +52,26 @@ def build_federated(reading: Reading) -> FederatedReplicaSet:
     return policy
 
 
-def build_replica_set(reading: Reading) -> FederatedReplicaSet | None:
-    """Return the policy of a plain ReplicaSet whose annotation holds the preferences; None where that is broken.
+def build_replica_set(reading: Reading) -> FederatedReplicaSet:
+    """Return the policy of a plain ReplicaSet whose annotation holds the preferences.
 
     Problems of the JSON inside the annotation are reported at the annotation's line.
     """
-    preferences = _annotation(reading)
-    if preferences is None:
-        return None
     selector, template = reading.get(("spec", "selector")), reading.get(("spec", "template"))
-    inside = Reading(Document(reading.document.file, preferences, *reading.document.place(_ANNOTATION)))
+    preferences = _annotation(reading)
     policy = FederatedReplicaSet(
         name=reading.name,
         namespace=str(reading.get(("metadata", "namespace"), "default")),
         place=reading.place,
         replicas=reading.whole(("spec", "replicas"), 1),
-        rebalance=inside.get(("rebalance",), False),
-        clusters=_preferences(inside, ("clusters",)),
+        rebalance=preferences.get(("rebalance",), False),
+        clusters=_preferences(preferences, ("clusters",)),
         selector=selector,
         template=template,
         labels=reading.labels(("metadata", "labels")),
         digest=document_digest({key: value for key, value in reading.document.value.items() if key not in _NOT_OURS}),
     )
-    reading.problems += [_inside(problem) for problem in inside.problems]
+    reading.problems += [_inside(problem) for problem in preferences.problems]
     _check_form(reading, policy)
     return policy
 
@@ -90,28 +87,27 @@ def _inside(problem: Problem) -> Problem:
     )
 
 
-def _annotation(reading: Reading) -> dict[str, Any] | None:
-    text = reading.get(_ANNOTATION)
-    if not isinstance(text, str):
-        reading.add(
-            ("metadata", "annotations"),
-            f"has no {PREFERENCES}, expected the preferences of a federated ReplicaSet there",
-        )
-        return None
+def _annotation(reading: Reading) -> Reading:
+    """Return what the annotation says, as a document of its own; of what cannot be read, an empty one."""
+    value: Any = {}
     try:
-        value = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+        text = reading.get(_ANNOTATION, "{}")
+        value = _lower(json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant))
     except (ValueError, RecursionError) as error:
-        reading.add(_ANNOTATION, f"is no JSON: {str(error) or 'nested too deeply'}")
-        return None
-    return _shaped(reading, _lower(value))
+        words = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        reading.add(_ANNOTATION, f"is no JSON: {words}")
+    inside = Reading(Document(reading.document.file, value, *reading.document.place(_ANNOTATION)))
+    inside.problems += shape_problems(inside.document, "ReplicaSet", "preferences")
+    return inside
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    repeated = [key for key in keys if keys.count(key) > 1]
-    if repeated:
-        raise ValueError(f'"{repeated[0]}" is given twice, expected once')
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{shown(key)} is given twice, expected once")
+        found[key] = value
+    return found
 
 
 def _no_constant(name: str) -> Any:
@@ -122,41 +118,17 @@ def _lower(value: Any) -> Any:
     """Return preferences with the spelling of Go's field names (`Weight`) as that of JSON (`weight`)."""
     if not isinstance(value, dict):
         return value
-    top = {_uncapitalised(key): inside for key, inside in value.items()}
+    top = _uncapitalised(value)
     clusters = top.get("clusters")
     if isinstance(clusters, dict):
         top["clusters"] = {
-            name: {_uncapitalised(key): inside for key, inside in entry.items()} if isinstance(entry, dict) else entry
-            for name, entry in clusters.items()
+            name: _uncapitalised(entry) if isinstance(entry, dict) else entry for name, entry in clusters.items()
         }
     return top
 
 
-def _uncapitalised(key: str) -> str:
-    return key[:1].lower() + key[1:]
-
-
-def _shaped(reading: Reading, value: Any) -> dict[str, Any] | None:
-    from jsonschema import Draft202012Validator
-
-    schema = load_schema("ReplicaSet")
-    wanted = {"$ref": "#/$defs/preferences", "$defs": schema["$defs"]}
-    faults = sorted(
-        Draft202012Validator(wanted).iter_errors(value), key=lambda fault: list(map(str, fault.absolute_path))
-    )
-    for fault in faults:
-        reading.add(_ANNOTATION, _worded(fault))
-    return None if faults else value
-
-
-def _worded(fault: Any) -> str:
-    path = dotted(list(fault.absolute_path))
-    where = f"{path}: " if path else ""
-    if fault.validator == "additionalProperties":
-        known = fault.schema.get("properties", {})
-        name = sorted(set(fault.instance) - set(known))[0]
-        return f"{where}{name}: unknown field{nearest(name, known)}"
-    return f"{where}is {shown(fault.instance)}, expected {expectation(fault.schema)}"
+def _uncapitalised(fields: dict[str, Any]) -> dict[str, Any]:
+    return _without_repeats([(key[:1].lower() + key[1:], value) for key, value in fields.items()])
 
 
 def _preferences(reading: Reading, path: Path) -> Mapping[str, ClusterPreference]:

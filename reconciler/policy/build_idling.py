@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 
 from reconciler.policy.build_calendar import build_calendar
@@ -26,8 +27,19 @@ from reconciler.policy.words import nearest, shown
 _KINDS = ("metric", "schedule", "anyOf", "allOf")
 
 
-def build_idling(reading: Reading, calendars: Mapping[str, Calendar | None], warnings: list[str]) -> IdlingPolicy:
-    """Return the policy. `calendars` has every Calendar document by name, None for those that are broken themselves."""
+@dataclass(frozen=True, slots=True)
+class Calendars:
+    """The Calendar documents by name, None for those that are broken themselves.
+
+    `complete` False: some document could not be read, and may be one more.
+    """
+
+    named: Mapping[str, Calendar | None]
+    complete: bool = True
+
+
+def build_idling(reading: Reading, calendars: Calendars, warnings: list[str]) -> IdlingPolicy:
+    """Return the policy; its problems are gathered in `reading`."""
     builder = _Criteria(reading, calendars, warnings)
     idle_when = AllOf(builder.all_at(("spec", "idleWhen")))
     policy = IdlingPolicy(
@@ -66,7 +78,7 @@ def criteria(criterion: Criterion) -> Iterator[MetricCriterion | ScheduleCriteri
 class _Criteria:
     """Builds the criteria of one policy."""
 
-    def __init__(self, reading: Reading, calendars: Mapping[str, Calendar | None], warnings: list[str]) -> None:
+    def __init__(self, reading: Reading, calendars: Calendars, warnings: list[str]) -> None:
         self._reading = reading
         self._calendars = calendars
         self._warnings = warnings
@@ -115,11 +127,10 @@ class _Criteria:
             return None
         if name is None:
             return self._own_calendar(path, own)
-        if name not in self._calendars:
-            near = nearest(name, self._calendars)
+        if name not in self._calendars.named and self._calendars.complete:
+            near = nearest(name, self._calendars.named)
             reading.add((*path, "calendar"), f"is {shown(name)}, expected the name of a Calendar{near}")
-            return None
-        found = self._calendars[name]
+        found = self._calendars.named.get(name)
         return None if found is None else ScheduleCriterion(found)
 
     def _own_calendar(self, path: Path, own: list[str]) -> ScheduleCriterion | None:

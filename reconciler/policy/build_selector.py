@@ -13,15 +13,15 @@ def build_selector(reading: Reading) -> Selector:
     services, workloads = (*_PATH, "services"), (*_PATH, "workloads")
     return Selector(
         clusters=ClusterSelector(
-            tuple(reading.get((*_PATH, "clusters", "names"), ("*",))), reading.label_selector((*_PATH, "clusters"))
+            reading.texts((*_PATH, "clusters", "names"), ("*",)), reading.label_selector((*_PATH, "clusters"))
         ),
         namespaces=NamespaceSelector(
-            include=tuple(reading.get((*_PATH, "namespaces", "include"), ("*",))),
-            exclude=tuple(reading.get((*_PATH, "namespaces", "exclude"), ())),
+            include=reading.texts((*_PATH, "namespaces", "include"), ("*",)),
+            exclude=reading.texts((*_PATH, "namespaces", "exclude")),
             labels=reading.label_selector((*_PATH, "namespaces")),
         ),
         services=reading.label_selector(services) if reading.get(services) is not None else None,
-        workloads=WorkloadSelector(tuple(reading.get((*workloads, "kinds"), ())), reading.label_selector(workloads))
+        workloads=WorkloadSelector(reading.texts((*workloads, "kinds")), reading.label_selector(workloads))
         if reading.get(workloads) is not None
         else None,
     )

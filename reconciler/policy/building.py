@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -13,12 +12,6 @@ from reconciler.policy.documents import Document, Path
 from reconciler.policy.durations import parse_duration, parse_share
 from reconciler.policy.queries import query_fault
 from reconciler.policy.types import Limit, Limits, Place
-from reconciler.policy.words import shown
-
-_LABEL_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-_LABEL_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
-_DURATION = "a duration like 90s, 30m, 1h30m or 2d"
-_OPERATORS = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
 
 
 class Reading:
@@ -34,7 +27,7 @@ class Reading:
 
     @property
     def name(self) -> str:
-        return str(self.document.value["metadata"]["name"])
+        return str(self.get(("metadata", "name"), ""))
 
     def get(self, path: Path, default: Any = None) -> Any:
         """Return the value at `path`; `default` where it, or anything above it, is missing or null."""
@@ -55,23 +48,20 @@ class Reading:
         return int(self.get(path, default))
 
     def add(self, path: Path, message: str, *, key: bool = False) -> None:
-        self.problems.append(self.document.problem(path, message, key=key))
+        """Add a problem, unless one at the same value, around it or inside it has been told already."""
+        if self.document.is_judged(path):
+            self.problems.append(self.document.problem(path, message, key=key))
 
     def duration(self, path: Path, default: timedelta) -> timedelta:
         text = self.get(path)
         if text is None:
             return default
         found = parse_duration(text)
-        if found is None:
-            self.add(path, f"is {shown(text)}, expected {_DURATION}")
-        return found or default
+        return default if found is None else found
 
     def duration_text(self, path: Path, default: str) -> str:
-        """Return a duration as written, for queries; it must not be zero."""
-        text = str(self.get(path, default))
-        if not parse_duration(text):
-            self.add(path, f"is {shown(text)}, expected {_DURATION}, above zero")
-        return text
+        """Return a duration as written, for queries."""
+        return str(self.get(path, default))
 
     def query(self, path: Path) -> str:
         text = str(self.get(path, ""))
@@ -92,8 +82,6 @@ class Reading:
         base = default or Limit()
         text = self.get((*path, "share"))
         share = base.share if text is None else parse_share(text)
-        if share is None:
-            self.add((*path, "share"), f'is {shown(text)}, expected a share from "0%" to "100%"')
         return Limit(base.share if share is None else share, self.whole((*path, "atLeast"), base.at_least))
 
     def label_selector(self, path: Path) -> LabelSelector:
@@ -103,43 +91,20 @@ class Reading:
         requirements = [self._requirement((*path, "matchExpressions", position)) for position in range(count)]
         return LabelSelector(tuple(sorted(labels.items())), tuple(requirements))
 
+    def texts(self, path: Path, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Return a list of texts; "" stands where one was no text."""
+        return tuple("" if text is None else str(text) for text in self.get(path, default))
+
     def labels(self, path: Path) -> dict[str, str]:
-        """Return a map of labels, keys and values as Kubernetes allows them."""
-        found: Mapping[str, Any] = self.get(path, {})
-        for key, value in found.items():
-            if not is_label_key(key):
-                self.add(
-                    (*path, key), "is no label key, expected [prefix/]name of letters, digits, -, _ and .", key=True
-                )
-            if not isinstance(value, str):
-                self.add((*path, key), f"is {shown(value)}, expected a text; put it in quotes")
-            elif not is_label_value(value):
-                self.add(
-                    (*path, key), f"is {shown(value)}, expected a label value of at most 63 letters, digits, -, _ and ."
-                )
-        return {key: value for key, value in found.items() if isinstance(value, str)}
+        found: Mapping[str, str] = self.get(path, {})
+        return dict(found)
 
     def _requirement(self, path: Path) -> LabelRequirement:
-        operator = self.get((*path, "operator"), "Exists")
-        values = tuple(str(value) for value in self.get((*path, "values"), ()))
+        operator = self.get((*path, "operator"))
+        values = self.texts((*path, "values"))
         key = str(self.get((*path, "key"), ""))
-        if not is_label_key(key):
-            self.add((*path, "key"), f"is {shown(key)}, expected a label key")
-        if _OPERATORS[operator] and not values:
+        if operator in ("In", "NotIn") and not values:
             self.add((*path, "values"), f"is missing, expected at least one value for {operator}")
-        if not _OPERATORS[operator] and values:
+        if operator in ("Exists", "DoesNotExist") and values:
             self.add((*path, "values"), f"has values, expected none for {operator}")
-        return LabelRequirement(key, operator, values)
-
-
-def is_label_key(key: str) -> bool:
-    """Source: apimachinery pkg/util/validation, IsQualifiedName."""
-    prefix, slash, name = key.rpartition("/")
-    if slash and not _LABEL_PREFIX.fullmatch(prefix):
-        return False
-    return _LABEL_NAME.fullmatch(name) is not None
-
-
-def is_label_value(value: str) -> bool:
-    """Source: apimachinery pkg/util/validation, IsValidLabelValue."""
-    return value == "" or _LABEL_NAME.fullmatch(value) is not None
+        return LabelRequirement(key, operator or "Exists", values)

@@ -26,7 +26,7 @@ _PICKERS: dict[str, Path] = {
 def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]]) -> list[Problem]:
     """Return what is wrong between policies. Without exactly one good Fleet, names of clusters are not judged."""
     problems = [*_repeated(shaped), *_same_workload(built)]
-    fleets = [one.policy for one in built if one.kind == "Fleet"]
+    fleets = [one for one in built if one.kind == "Fleet"]
     if len(fleets) == 1:
         for one in built:
             problems += _against_fleet(one, fleets[0])
@@ -53,29 +53,38 @@ def _repeated(shaped: Sequence[tuple[str, Document]]) -> Iterator[Problem]:
 
 
 def _same_workload(built: Sequence[Built]) -> Iterator[Problem]:
-    seen: dict[tuple[str, str, str], FederatedReplicaSet] = {}
+    seen: dict[tuple[str, str, str, str], FederatedReplicaSet] = {}
     for one in built:
         policy = one.policy
-        if not isinstance(policy, FederatedReplicaSet):
+        if not isinstance(policy, FederatedReplicaSet) or one.reading.document.taken_out:
             continue
-        target = policy.target
-        key = (policy.namespace, *(("ReplicaSet", policy.name) if target is None else (target.kind, target.name)))
-        first = seen.setdefault(key, policy)
+        group, kind, name = _driven(policy)
+        first = seen.setdefault((policy.namespace, group, kind.lower(), name), policy)
         if first is not policy and first.name != policy.name:
-            path = ("spec", "targetRef") if target is not None else ("metadata", "name")
+            path = ("spec", "targetRef") if policy.target is not None else ("metadata", "name")
             yield one.reading.document.problem(
                 path,
-                f"drives {key[1]} {key[0]}/{key[2]}, expected one policy for it; {first.name} at {first.place} does",
+                f"drives {kind} {policy.namespace}/{name}, expected one policy for it; "
+                f"{first.name} at {first.place} does",
             )
 
 
-def _against_fleet(one: Built, fleet: Fleet) -> list[Problem]:
+def _driven(policy: FederatedReplicaSet) -> tuple[str, str, str]:
+    """Return (group, kind, name) of the local workloads of `policy`."""
+    if policy.target is None:
+        return ("apps", "ReplicaSet", policy.name)
+    return (policy.target.api_version.rpartition("/")[0], policy.target.kind, policy.target.name)
+
+
+def _against_fleet(one: Built, fleet: Built) -> list[Problem]:
     known = len(one.reading.problems)
-    for path in _cluster_paths(one):
-        _check_cluster(one, path, fleet)
+    judged = fleet.reading.document.is_judged
+    if judged(("spec", "clusters")):
+        for path in _cluster_paths(one):
+            _check_cluster(one, path, fleet.policy)
     picker = _PICKERS.get(one.kind)
-    if picker is not None:
-        check_host(one.reading, picker, one.policy.pod_picker, fleet)
+    if picker is not None and judged(("spec", "podPickers", "allowedHosts")):
+        check_host(one.reading, picker, one.policy.pod_picker, fleet.policy)
     return one.reading.problems[known:]
 
 

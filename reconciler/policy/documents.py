@@ -26,6 +26,7 @@ from yaml.events import (
 from yaml.reader import ReaderError
 
 from reconciler.errors import Problem
+from reconciler.policy.words import printable
 from reconciler.yaml_scalars import TYPED_STARTS, plain_value
 
 MAX_DEPTH = 100
@@ -49,6 +50,25 @@ class Document:
     column: int
     first_line: int = 0  # lines of the file before the text its marks count in
     marks: dict[int, _Marks] = field(default_factory=dict)
+    taken_out: list[Path] = field(default_factory=list)
+
+    def take_out(self, path: Path) -> None:
+        """Leave out the value at `path`, of which a problem has been told; in a list None stands in its place."""
+        self.taken_out.append(path)
+        if not path:
+            self.value = {}
+            return
+        parent = self.value
+        for step in path[:-1]:
+            parent = _inside(parent, step)
+        if isinstance(parent, dict):
+            parent.pop(path[-1], None)
+        elif isinstance(parent, list) and isinstance(path[-1], int):
+            parent[path[-1]] = None
+
+    def is_judged(self, path: Path) -> bool:
+        """Return whether nothing at `path`, above or below it was taken out."""
+        return not any(_related(path, gone) for gone in self.taken_out)
 
     def place(self, path: Path, *, key: bool = False) -> tuple[int, int]:
         """Return line and column of the value at `path`, or with `key` of its key.
@@ -63,7 +83,7 @@ class Document:
                 break
             found = mark[0] if key and step == path[-1] else mark[1]
             at = (self.first_line + found.line + 1, found.column + 1)
-            value = value[step]
+            value = _inside(value, step)
         return at
 
     def problem(self, path: Path, message: str, *, key: bool = False) -> Problem:
@@ -77,7 +97,18 @@ def dotted(path: Path) -> str:
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
+    return printable(text)
+
+
+def _inside(value: Any, step: str | int) -> Any:
+    """Return what is at `step` of a collection, None where there is nothing (any more)."""
+    if isinstance(value, dict):
+        return value.get(step)
+    return value[step] if isinstance(value, list) and isinstance(step, int) and step < len(value) else None
+
+
+def _related(path: Path, other: Path) -> bool:
+    return all(here == there for here, there in zip(path, other, strict=False))
 
 
 def read_documents(file: str, text: str) -> tuple[list[Document], list[Problem]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ _KINDS = (
     "Plan",
     "Report",
 )
+_WORDS = frozenset(("$schema", "$id", "$defs", "title", "description", "default"))
+_RELATIONS = frozenset(("oneOf", "anyOf", "dependentRequired"))
+_COUNTS = frozenset(("minProperties", "maxProperties"))
 
 
 @lru_cache(maxsize=1)
@@ -49,11 +53,64 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=16)
-def validator_of(kind: str) -> Any:
-    """Return the one validator for documents of `kind`."""
-    from jsonschema import Draft202012Validator
+def validator_of(kind: str, part: str = "") -> Any:
+    """Return the one validator for the shape of documents of `kind`, or of one of the schema's `$defs`.
 
-    return Draft202012Validator(load_schema(kind))
+    It checks every field by itself. How fields go together (`oneOf`, `anyOf`, `dependentRequired`, the number of fields
+    of a closed mapping) is left to the builders, which can say it in words; the published schema has it for editors.
+    """
+    root = load_schema(kind)
+    shape = _shape(root["$defs"][part] if part else root, root, frozenset())
+    repeated = {name: _shape(root["$defs"][name], root, frozenset((name,))) for name in sorted(_references(shape))}
+    return _validator_class()({**shape, "$defs": repeated})
+
+
+@lru_cache(maxsize=1)
+def _validator_class() -> Any:
+    from jsonschema import Draft202012Validator, ValidationError, validators
+
+    extend: Any = validators.extend  # its stub has no types
+
+    def pattern(_validator: Any, wanted: str, instance: Any, _schema: Any) -> Iterator[Any]:
+        if isinstance(instance, str) and not _compiled(wanted).search(instance):
+            yield ValidationError("does not match")
+
+    return extend(Draft202012Validator, {"pattern": pattern})
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """In JSON Schema `$` is the end of the text; in Python it also stands before a line break there."""
+    return re.compile(pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern)
+
+
+def _shape(schema: Any, root: Mapping[str, Any], inside: frozenset[str]) -> Any:
+    """Return `schema` without words and relations, its references written out; what refers to itself keeps its own."""
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        name = _referred(schema)
+        return {"$ref": schema["$ref"]} if name in inside else _shape(root["$defs"][name], root, inside | {name})
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            found[key] = {name: _shape(inner, root, inside) for name, inner in value.items()}
+        elif key in ("items", "additionalProperties", "propertyNames"):
+            found[key] = _shape(value, root, inside)
+        elif key not in _WORDS and not (key in _RELATIONS or (key in _COUNTS and "properties" in schema)):
+            found[key] = value
+    return found
+
+
+def _references(shape: Any) -> set[str]:
+    if isinstance(shape, dict):
+        own = {_referred(shape)} if isinstance(shape.get("$ref"), str) else set()
+        return own.union(*(_references(inner) for inner in shape.values()))
+    return set().union(*map(_references, shape)) if isinstance(shape, list) else set()
+
+
+def _referred(schema: Mapping[str, Any]) -> str:
+    return str(schema["$ref"]).rpartition("/")[2]
 
 
 def _kind(text: str) -> str:
@@ -86,7 +143,7 @@ def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str
     """Return `schema` with its reference followed; what stands beside the reference counts."""
     if "$ref" not in schema:
         return schema
-    target = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    target = root["$defs"][_referred(schema)]
     return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
 
 

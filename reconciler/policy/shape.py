@@ -1,27 +1,49 @@
-"""Whether a document has the shape its JSON Schema asks for; what it says, in our own words."""
+"""Whether a document has the shape its JSON Schema asks for; what is wrong, in our own words."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from reconciler.errors import Problem
 from reconciler.policy.documents import Document, Path
 from reconciler.policy.schemas import validator_of
-from reconciler.policy.words import expectation, nearest, shown
+from reconciler.policy.words import LARGEST, expectation, nearest, shown
+from reconciler.yaml_scalars import plain_value
 
-_LARGEST = 2**53
 _MEANT = "unknown field, did you mean"
 _MISSING = "is missing"
 
 
-def shape_problems(document: Document, kind: str) -> list[Problem]:
-    """Return what is wrong with the shape of `document`, a policy of `kind`, by its schema."""
-    found = [
-        problem for error in validator_of(kind).iter_errors(document.value) for problem in problems_of(error, document)
-    ]
+def shape_problems(document: Document, kind: str, part: str = "") -> list[Problem]:
+    """Return what is wrong with the shape of `document`, a policy of `kind` (or a `part` of its schema), by its schema.
+
+    What is wrong is taken out of the document, so that the rest of it can still be judged.
+    """
+    validator = validator_of(kind, part)
+    errors = list(validator.iter_errors(document.value))
+    if not errors:
+        return []
+    found = [problem for error in _first_of_each(errors) for problem in _problems_of(error, document)]
+    while wrong := [error for error in errors if not _is_known(error, document)]:
+        for error in wrong:
+            _take_out(error, document)
+        errors = list(validator.iter_errors(document.value))
     meant = {_sibling(problem) for problem in found if _MEANT in problem.message}
     return [problem for problem in found if not (problem.field in meant and problem.message.startswith(_MISSING))]
+
+
+def _first_of_each(errors: list[Any]) -> Iterator[Any]:
+    """Yield the errors, of those that concern one value only the first."""
+    seen = set()
+    for error in errors:
+        path = tuple(error.absolute_path)
+        several = error.validator in ("required", "additionalProperties") or _is_key(error)
+        if several or path not in seen:
+            yield error
+        if not several:
+            seen.add(path)
 
 
 def _sibling(problem: Problem) -> str:
@@ -31,10 +53,39 @@ def _sibling(problem: Problem) -> str:
     return f"{parent}.{name}" if parent else name
 
 
-def problems_of(error: Any, document: Document) -> Iterator[Problem]:
+def _is_key(error: Any) -> bool:
+    return "propertyNames" in error.absolute_schema_path
+
+
+def _is_known(error: Any, document: Document) -> bool:
+    """Return whether `error` stays although what is wrong was taken out: a gap in a list, a field that is missing."""
+    path = tuple(error.absolute_path)
+    if error.validator == "required":
+        return all(name in error.instance or (*path, name) in document.taken_out for name in error.validator_value)
+    return error.instance is None and path in document.taken_out
+
+
+def _take_out(error: Any, document: Document) -> None:
+    path = tuple(error.absolute_path)
+    if error.validator == "required":
+        document.taken_out += [(*path, name) for name in error.validator_value if name not in error.instance]
+    elif error.validator == "additionalProperties":
+        for name in sorted(set(error.instance) - set(error.schema.get("properties", {}))):
+            document.take_out((*path, name))
+    elif _is_key(error):
+        document.take_out((*path, error.instance))
+    else:
+        document.take_out(path)
+
+
+def _problems_of(error: Any, document: Document) -> Iterator[Problem]:
     """Yield one jsonschema error as problems: several where several fields are unknown."""
-    word = _WORDS.get(error.validator, _other)
-    yield from word(error, document, tuple(error.absolute_path))
+    path = tuple(error.absolute_path)
+    if _is_key(error):
+        wanted = expectation(error.schema)
+        yield document.problem((*path, error.instance), f"is no valid key, expected {wanted}", key=True)
+        return
+    yield from _WORDS.get(error.validator, _other)(error, document, path)
 
 
 def _unknown(error: Any, document: Document, path: Path) -> Iterator[Problem]:
@@ -57,12 +108,36 @@ def _enum(error: Any, document: Document, path: Path) -> Iterator[Problem]:
     yield document.problem(path, f"is {shown(error.instance)}, expected {expectation(error.schema)}{near}")
 
 
-def _pattern(error: Any, document: Document, path: Path) -> Iterator[Problem]:
-    yield document.problem(path, f"is {shown(error.instance)}, expected {error.schema.get('x-expected', _NAME)}")
+def _type(error: Any, document: Document, path: Path) -> Iterator[Problem]:
+    found = f"is {shown(error.instance)}, expected {expectation(error.schema)}"
+    yield document.problem(path, found + _quotes(error.instance, error.schema))
+
+
+def _quotes(value: Any, schema: Any) -> str:
+    """Return the advice that helps where a text was taken for a number or truth, or the other way round."""
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if isinstance(value, int | float) and "string" in types:
+        text = str(value).lower()
+        fits = re.search(schema["pattern"], text) if "pattern" in schema else "x-expected" not in schema
+        return "; put it in quotes" if fits else ""
+    if isinstance(value, str) and value and len(value) < 20:
+        meant = plain_value(value)
+        number = isinstance(meant, int | float) and not isinstance(meant, bool) and {"integer", "number"} & set(types)
+        return "; take away the quotes" if number or (isinstance(meant, bool) and "boolean" in types) else ""
+    return ""
+
+
+def _length(error: Any, document: Document, path: Path) -> Iterator[Problem]:
+    yield document.problem(path, f"has {len(error.instance)} characters, expected at most {error.validator_value}")
 
 
 def _too_large(error: Any, document: Document, path: Path) -> Iterator[Problem]:
-    wanted = expectation(error.schema) if error.validator_value < _LARGEST else "a number of at most 2^53"
+    wanted = expectation(error.schema) if error.validator_value < LARGEST else "a number of at most 2^53"
+    yield document.problem(path, f"is {shown(error.instance)}, expected {wanted}")
+
+
+def _too_small(error: Any, document: Document, path: Path) -> Iterator[Problem]:
+    wanted = expectation(error.schema) if error.validator_value > -LARGEST else "a number of at least -2^53"
     yield document.problem(path, f"is {shown(error.instance)}, expected {wanted}")
 
 
@@ -70,11 +145,12 @@ def _other(error: Any, document: Document, path: Path) -> Iterator[Problem]:
     yield document.problem(path, f"is {shown(error.instance)}, expected {expectation(error.schema)}")
 
 
-_NAME = "a name of lower-case letters, digits, - and . that starts and ends with a letter or digit"
 _WORDS: dict[str, Callable[[Any, Document, Path], Iterator[Problem]]] = {
     "additionalProperties": _unknown,
     "required": _missing,
     "enum": _enum,
-    "pattern": _pattern,
+    "type": _type,
+    "maxLength": _length,
     "maximum": _too_large,
+    "minimum": _too_small,
 }

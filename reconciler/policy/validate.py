@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from reconciler.policy.build_calendar import build_calendar
 from reconciler.policy.build_downscale import build_downscale
 from reconciler.policy.build_federated import build_federated, build_replica_set
 from reconciler.policy.build_fleet import build_fleet
-from reconciler.policy.build_idling import build_idling
+from reconciler.policy.build_idling import Calendars, build_idling
 from reconciler.policy.building import Reading
 from reconciler.policy.cross import cross_problems
 from reconciler.policy.documents import Document
@@ -21,9 +21,7 @@ from reconciler.policy.shape import shape_problems
 from reconciler.policy.types import Calendar, Fleet, PolicySet
 from reconciler.policy.words import listed, nearest, shown
 
-API_VERSION = "reconciler/v1alpha1"
 KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy")
-_OWNERS = {"ReplicaSet": "apps/v1"}
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,11 @@ def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, .
     loaded = load(path)
     found = _Found(problems=list(loaded.problems))
     shaped = [(kind, document) for document in loaded.documents if (kind := _kind_of(document, found.problems))]
-    good = [(kind, document) for kind, document in shaped if not _misshapen(kind, document, found.problems)]
-    _build(good, [document for kind, document in shaped if kind == "Calendar"], found)
-    found.problems += _fleets(shaped, str(path))
+    complete = not found.problems
+    for kind, document in shaped:
+        found.problems += shape_problems(document, kind)
+    _build(shaped, found, complete=complete)
+    found.problems += _fleets(shaped, str(path), complete=complete)
     found.problems += cross_problems(found.built, shaped)
     if found.problems:
         return None, tuple(sorted(set(found.problems)))
@@ -80,18 +80,20 @@ def read_fleet(path: str | Path) -> Fleet:
     Raises:
         PolicyError: there is none, there are several, or it is broken itself.
     """
+    loaded = load(path)
     problems: list[Problem] = []
     found = _Found(problems)
     fleets = [
         ("Fleet", document)
-        for document in load(path).documents
+        for document in loaded.documents
         if isinstance(document.value, dict) and document.value.get("kind") == "Fleet"
     ]
-    good = [pair for pair in fleets if _kind_of(pair[1], problems) and not _misshapen(*pair, problems)]
-    _build(good, [], found)
-    problems += _fleets(fleets, str(path))
+    for kind, document in fleets:
+        problems += shape_problems(document, kind)
+    _build(fleets, found, complete=True)
+    problems += _fleets(fleets, str(path), complete=True)
     if problems:
-        raise PolicyError.of(problems)
+        raise PolicyError.of([*problems, *(() if fleets else loaded.problems)])
     fleet: Fleet = found.built[0].policy
     return fleet
 
@@ -104,7 +106,7 @@ def _kind_of(document: Document, problems: list[Problem]) -> str | None:
         )
         return None
     kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in (*KINDS, *_OWNERS):
+    if not isinstance(kind, str) or kind not in (*KINDS, "ReplicaSet"):
         words = (
             f"is {shown(kind)}, expected {listed(KINDS)}"
             if "kind" in value
@@ -112,34 +114,25 @@ def _kind_of(document: Document, problems: list[Problem]) -> str | None:
         )
         problems.append(document.problem(("kind",), f"{words}{nearest(kind, KINDS) if kind else ''}"))
         return None
-    wanted = _OWNERS.get(kind, API_VERSION)
-    if value.get("apiVersion") != wanted:
-        found = f"is {shown(value['apiVersion'])}" if "apiVersion" in value else "is missing"
-        problems.append(document.problem(("apiVersion",), f'{found}, expected "{wanted}"'))
-        return None
     return kind
 
 
-def _misshapen(kind: str, document: Document, problems: list[Problem]) -> bool:
-    found = shape_problems(document, kind)
-    problems += found
-    return bool(found)
+def _build(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bool) -> None:
+    """Make policies of documents: calendars first, because others name them.
 
-
-def _build(good: Sequence[tuple[str, Document]], calendars: Sequence[Document], found: _Found) -> None:
-    """Make policies of documents of good shape: calendars first, because others name them."""
-    named: dict[str, Calendar | None] = {_name_of(document): None for document in calendars}
-    for kind, document in sorted(good, key=lambda pair: pair[0] != "Calendar"):
+    `complete` False: some document could not be read at all, so what seems to be missing may be there.
+    """
+    named: dict[str, Calendar | None] = {_name_of(document): None for kind, document in shaped if kind == "Calendar"}
+    for kind, document in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
         reading = Reading(document)
-        policy = _made(kind, reading, named, found.warnings)
-        if kind == "Calendar" and not reading.problems:
+        policy = _made(kind, reading, Calendars(named, complete), found.warnings)
+        if kind == "Calendar" and not reading.problems and not document.taken_out:
             named[policy.name] = policy
-        if policy is not None:
-            found.built.append(Built(kind, policy, reading))
+        found.built.append(Built(kind, policy, reading))
         found.problems += reading.problems
 
 
-def _made(kind: str, reading: Reading, calendars: Mapping[str, Calendar | None], warnings: list[str]) -> Any:
+def _made(kind: str, reading: Reading, calendars: Calendars, warnings: list[str]) -> Any:
     if kind == "Calendar":
         return build_calendar(reading, ("spec",), reading.name, warnings)
     if kind == "IdlingPolicy":
@@ -160,10 +153,10 @@ def _name_of(document: Document) -> str:
     return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
 
 
-def _fleets(shaped: Iterable[tuple[str, Document]], path: str) -> list[Problem]:
+def _fleets(shaped: Iterable[tuple[str, Document]], path: str, *, complete: bool) -> list[Problem]:
     fleets = [document for kind, document in shaped if kind == "Fleet"]
     if not fleets:
-        return [Problem(path, 1, 1, "", "has no Fleet, expected exactly one")]
+        return [Problem(path, 1, 1, "", "has no Fleet, expected exactly one")] if complete else []
     first = fleets[0]
     return [
         document.problem(("kind",), f"is a second Fleet, expected one; the first is at {first.file}:{first.line}")

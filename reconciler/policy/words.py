@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+LARGEST = 2**53  # beyond it not every whole number is a float, and JSON readers disagree
 _LONGEST = 60
 _TYPES = {
     "string": "a text",
@@ -16,13 +18,6 @@ _TYPES = {
     "array": "a list",
     "null": "nothing",
 }
-_FORMATS = {
-    "duration": "a duration like 90s, 30m, 1h30m or 2d",
-    "window": 'a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026-12-24T18:00/2027-01-02T08:00"',
-    "absolute-window": 'a window like "2026-12-24T18:00/2027-01-02T08:00"',
-    "share": 'a share like "25%"',
-    "time-zone": "a time zone like Europe/Paris",
-}
 
 
 def shown(value: Any) -> str:
@@ -30,15 +25,24 @@ def shown(value: Any) -> str:
     if value is None:
         return "empty"
     if isinstance(value, dict):
-        return "a mapping"
+        return "a mapping" if value else "an empty mapping"
     if isinstance(value, list):
         return "a list" if value else "an empty list"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return f'"{text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"}"'
+    return f'"{printable(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")}"'
+
+
+def printable(text: str) -> str:
+    """Return `text` on one line: what cannot be printed is written as in JSON."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def nearest(word: Any, known: Iterable[str]) -> str:
     """Return `, did you mean "weight"?`, or "" where nothing known is near."""
+    if len(str(word)) > _LONGEST:
+        return ""
     options = sorted(known)
     lower = {option.lower(): option for option in options}
     found = difflib.get_close_matches(str(word).lower(), list(lower), n=1, cutoff=0.6)
@@ -57,8 +61,8 @@ def expectation(schema: Mapping[str, Any]) -> str:
         return f'"{schema["const"]}"'
     if "enum" in schema:
         return listed(schema["enum"])
-    if schema.get("format") in _FORMATS:
-        return _FORMATS[schema["format"]]
+    if "x-expected" in schema:
+        return str(schema["x-expected"])
     return _of_type(schema) + _bounds(schema)
 
 
@@ -69,12 +73,13 @@ def _of_type(schema: Mapping[str, Any]) -> str:
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
-    if "minimum" in schema and schema.get("maximum", 2**53) < 2**53:
-        return f" from {schema['minimum']} to {schema['maximum']}"
-    if schema.get("minimum", -(2**53)) > -(2**53):
-        return f" of at least {schema['minimum']}"
+    least, most = schema.get("minimum", -LARGEST), schema.get("maximum", LARGEST)
     if "exclusiveMinimum" in schema:
-        return f" above {schema['exclusiveMinimum']}"
+        return f" above {schema['exclusiveMinimum']}" + (f" and at most {most}" if most < LARGEST else "")
+    if most < LARGEST:
+        return f" from {least} to {most}"
+    if least > -LARGEST:
+        return f" of at least {least}"
     if "minItems" in schema:
         return f" with at least {schema['minItems']} {'entry' if schema['minItems'] == 1 else 'entries'}"
     return ""
