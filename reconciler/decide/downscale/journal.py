@@ -97,6 +97,15 @@ def read_entry(text: str, cluster: str) -> Entry:
         raise AnnotationError(f"the journal entry cannot be read: {type(error).__name__} {error}") from error
 
 
+def is_of_another(text: str) -> bool:
+    """Return whether `text` is a record in the same place that tells of something else than a shrink."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and "pods" not in value
+
+
 def _marked(value: Mapping[str, Any]) -> Marked:
     return Marked(_text(value["name"]), _text(value["uid"]), None if value["cost"] is None else _text(value["cost"]))
 

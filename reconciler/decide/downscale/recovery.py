@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from reconciler.decide.downscale.journal import JOURNAL, Entry, read_entry, unmark_changes
+from reconciler.decide.downscale.journal import JOURNAL, Entry, is_of_another, read_entry, unmark_changes
 from reconciler.decide.downscale.targets import group_name
 from reconciler.decide.types import Cause, Considered, Decision, DesiredState, FieldChange, Notice, Phase, Verb
 from reconciler.errors import AnnotationError
@@ -92,6 +92,8 @@ def _entries(
     entries: dict[str, Entry] = {}
     notices: list[Notice] = []
     for key, text in sorted(journal.data.items()) if journal is not None else ():
+        if is_of_another(text):
+            continue
         try:
             entries[key] = read_entry(text, observed.name)
         except AnnotationError as error:

@@ -1,0 +1,320 @@
+"""Which pods the plan says will go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.decide.downscale.forecast import with_victims
+from reconciler.decide.downscale.journal import JOURNAL, Entry, Marked, entry_text
+from reconciler.decide.types import (
+    Cause,
+    Decision,
+    DownscaleSettings,
+    Notice,
+    Phase,
+    Verb,
+    VictimForecast,
+    replicas_change,
+)
+from reconciler.decide.victims import VICTIM_LABEL
+from reconciler.model import (
+    ConfigMap,
+    HorizontalPodAutoscaler,
+    Node,
+    ObjectRef,
+    Pod,
+    PodPicker,
+    PodsQuestion,
+    Workload,
+)
+from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, Place, TargetRef
+from tests.builders import NOW, NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
+from tests.downscale.world import a_downscale_policy
+
+DAY = 86_400 * 10**9
+PICKER = PodPicker("picker.svc")
+
+
+def pod(name: str, days: int = 1, *, owner: str = "rs", **fields: Any) -> Pod:
+    at = NOW_NS - days * DAY
+    defaults = {"node": f"n-{name}", "ready_since_ns": at, "created_ns": at, "owner_uid": owner}
+    return a_pod(name, **(defaults | fields))
+
+
+PODS = (pod("a", 40), pod("b", 20), pod("c", 5), pod("d", 1))
+
+
+def shrinking(workload: Workload, to: int, job: Any = "idling") -> Decision:
+    return Decision(
+        key="k",
+        job=job,
+        verb=Verb.SCALE,
+        phase=Phase.DECREASE,
+        ref=workload.ref,
+        api_version=workload.api_version,
+        uid=workload.uid,
+        changes=(replicas_change(workload.replicas, to),),
+        cause=Cause("some", "policies/some.yaml:1", "because"),
+        group="g",
+        replicas_before=workload.wanted,
+        replicas_after=to,
+    )
+
+
+def forecast(
+    *policies: DownscalePolicy,
+    kind: str = "Deployment",
+    pods: tuple[Pod, ...] | None = PODS,
+    to: int = 2,
+    federated: tuple[FederatedReplicaSet, ...] = (),
+    **cluster: Any,
+) -> tuple[Decision, tuple[PodsQuestion, ...], tuple[Notice, ...]]:
+    workload = a_workload(kind=kind, replicas=4)
+    defaults = {"workloads": (workload,), "pods": {} if pods is None else {workload.ref: pods}}
+    state = a_state(a_cluster(**(defaults | cluster)))
+    policy_set = a_policy_set(a_fleet(), downscale=policies, federated=federated)
+    decisions, questions, notices = with_victims([shrinking(workload, to)], policy_set, state, a_run())
+    return decisions[0], questions, notices
+
+
+def victims_of(*policies: DownscalePolicy, **options: Any) -> VictimForecast:
+    decision, questions, _ = forecast(*policies, **options)
+    assert questions == ()
+    assert decision.victims is not None
+    return decision.victims
+
+
+def by(strategy: str, kind: str = "Deployment", **fields: Any) -> DownscalePolicy:
+    return a_downscale_policy(kind, target=None, strategy=strategy, **fields)
+
+
+def test_the_default_is_the_controllers_order() -> None:
+    decision, questions, notices = forecast()
+    assert decision.victims == VictimForecast(
+        pods=("d", "c"),
+        certain=True,
+        strategy="logarithmic",
+        rules=("shorter time Ready", "shorter time Ready"),
+        count=2,
+        age_ratio=5.0,
+    )
+    assert (decision.downscale, questions, notices) == (None, (), ())
+
+
+@pytest.mark.parametrize(
+    ("policy", "pods", "certain"),
+    [
+        pytest.param(by("logarithmic"), ("x", "y"), True, id="one scale: by uid"),
+        pytest.param(by("newestFirst"), ("z", "y"), True, id="newest first"),
+        pytest.param(by("logarithmic", logarithm_base=1.05), ("z", "y"), True, id="a finer base"),
+    ],
+)
+def test_predictions(policy: DownscalePolicy, pods: tuple[str, ...], certain: bool) -> None:
+    found = victims_of(
+        policy, pods=(pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"), pod("w", 13, uid="4"))
+    )
+    assert (found.pods, found.certain, found.strategy) == (pods, certain, policy.strategy)
+
+
+def test_a_tie_is_not_certain() -> None:
+    found = victims_of(pods=(pod("a"), pod("b"), pod("c")))
+    assert (found.pods, found.certain, found.count) == (("a",), False, 1)
+
+
+def test_the_sibling_pods_count_for_colocation() -> None:
+    pods = (*PODS[:2], pod("c", 30, node="n"), pod("old", owner="old", node="n", terminating=True))
+    assert victims_of(pods=pods).pods == ("b",)
+    busy = (*PODS, pod("e", 30, node="n"), pod("f", 30, node="n"))
+    assert set(victims_of(pods=busy, to=3).pods) == {"e", "f", "d"}
+    assert set(victims_of(kind="ReplicaSet", pods=busy, to=3).pods) == {"d", "c", "b"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({"to": 0}, VictimForecast((), True, "logarithmic", count=4, note="all pods go"), id="to zero"),
+        pytest.param(
+            {"kind": "StatefulSet"},
+            VictimForecast((), True, "ordinals", count=2, note="the highest ordinals go first"),
+            id="a StatefulSet",
+        ),
+        pytest.param(
+            {"kind": "Other"},
+            VictimForecast((), False, "", count=2, note="the controller of Other chooses"),
+            id="another controller",
+        ),
+        pytest.param(
+            {"pods": (), "unreadable": {"pods of shop/Deployment/web": "forbidden"}},
+            VictimForecast((), False, "", count=2, note="its pods could not be read: forbidden"),
+            id="unreadable",
+        ),
+        pytest.param(
+            {"pods": (pod("a"), pod("b", owner="other"))},
+            VictimForecast(
+                (),
+                False,
+                "",
+                count=2,
+                note="several of its ReplicaSets have pods, its controller shares out what goes",
+            ),
+            id="two ReplicaSets",
+        ),
+    ],
+)
+def test_without_names(options: dict[str, Any], expected: VictimForecast) -> None:
+    assert victims_of(**options) == expected
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "ReplicationController", "CloneSet", "Rollout"])
+def test_pods_are_asked_for_only_where_they_are_not_known(kind: str) -> None:
+    decision, questions, _ = forecast(kind=kind, pods=None)
+    assert (decision.victims, questions) == (None, (PodsQuestion(decision.ref),))
+    assert forecast(kind=kind)[1] == ()
+
+
+@pytest.mark.parametrize("options", [{"to": 0}, {"kind": "StatefulSet"}, {"kind": "CronJob"}, {"to": 4}, {"to": 7}])
+def test_no_pods_are_asked_for_where_they_do_not_matter(options: dict[str, Any]) -> None:
+    assert forecast(pods=None, **options)[1] == ()
+
+
+def test_what_does_not_shrink_stays_as_it_is() -> None:
+    assert forecast(to=7)[0].victims is None
+    assert forecast(kind="CronJob")[0].victims is None
+
+
+def test_a_clone_sets_own_order_is_newest_first_and_not_certain() -> None:
+    pods = (pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"))
+    found = victims_of(kind="CloneSet", pods=pods)
+    assert (found.pods, found.certain) == (("z",), False)
+
+
+# Our own choice
+
+ZONES = tuple(
+    Node(ObjectRef("east", "", "Node", f"n-{name}"), {"topology.kubernetes.io/zone": zone})
+    for name, zone in zip("abcd", "1112", strict=True)
+)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "Rollout", "CloneSet"])
+def test_zone_balanced(kind: str) -> None:
+    decision, _, notices = forecast(by("zoneBalanced", kind), kind=kind, nodes=ZONES)
+    assert decision.victims == VictimForecast(
+        pods=("c", "b"),
+        certain=True,
+        strategy="zoneBalanced",
+        rules=("balance of topology.kubernetes.io/zone",) * 2,
+        count=2,
+        requested=2,
+        candidates=4,
+    )
+    assert decision.downscale == DownscaleSettings("shrink", "zoneBalanced", topology_key="topology.kubernetes.io/zone")
+    assert notices == ()
+
+
+def test_zone_balanced_after_those_that_go_first() -> None:
+    found = victims_of(by("zoneBalanced"), pods=(*PODS, pod("x", ready=False)), nodes=ZONES)
+    assert found.pods == ("x", "c", "b")
+    assert found.rules[0] == "not Ready"
+    assert (found.count, found.requested, found.candidates) == (3, 2, 4)
+
+
+def test_zones_that_could_not_be_read() -> None:
+    found = victims_of(by("zoneBalanced"), unreadable={"nodes": "forbidden"})
+    assert (found.pods, found.certain) == ((), False)
+    assert found.note == "the nodes could not be read, so no zones are known"
+
+
+def test_a_picker_is_asked_at_apply() -> None:
+    policy = by("logarithmic", pod_picker=PICKER, on_foreign_cost="override", settle_seconds=5, verify_seconds=60)
+    decision, _, _ = forecast(policy, pods=(*PODS, pod("x", ready=False)))
+    assert decision.victims == VictimForecast(
+        certain=False, strategy="podPicker", chosen_at_apply=True, count=3, requested=2, candidates=4
+    )
+    assert decision.downscale == DownscaleSettings(
+        "shrink",
+        "podPicker",
+        PICKER,
+        topology_key="topology.kubernetes.io/zone",
+        on_foreign_cost="override",
+        settle_seconds=5,
+        verify_seconds=60,
+    )
+
+
+def test_nothing_is_asked_where_those_that_go_first_suffice() -> None:
+    pods = (*PODS[:2], pod("x", ready=False), pod("y", phase="Pending", ready=False))
+    found = victims_of(by("logarithmic", pod_picker=PICKER), pods=pods)
+    assert (found.pods, found.chosen_at_apply) == (("y", "x"), False)
+
+
+@pytest.mark.parametrize(("kind", "to"), [("Deployment", 0), ("StatefulSet", 2), ("Other", 2)])
+def test_no_marks_where_they_do_nothing(kind: str, to: int) -> None:
+    assert forecast(by("zoneBalanced", kind), kind=kind, to=to)[0].downscale is None
+
+
+# Whose order
+
+
+def a_federated(**fields: Any) -> FederatedReplicaSet:
+    defaults = {"target": TargetRef("apps/v1", "Deployment", "web"), "pod_picker": PICKER}
+    return FederatedReplicaSet("web", "shop", Place("policies/web.yaml"), 4, **(defaults | fields))
+
+
+def settings(*policies: DownscalePolicy, **options: Any) -> DownscaleSettings | None:
+    return forecast(*policies, nodes=ZONES, **options)[0].downscale
+
+
+def test_the_higher_priority_orders() -> None:
+    found = settings(by("zoneBalanced", name="a"), by("logarithmic", name="b", pod_picker=PICKER, priority=1))
+    assert found is not None
+    assert (found.policy, found.strategy) == ("b", "podPicker")
+
+
+def test_with_equal_priorities_the_controller_chooses() -> None:
+    decision, _, [notice] = forecast(by("zoneBalanced", name="a"), by("newestFirst", name="b"))
+    assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("d", "c"))
+    assert notice.text == "a and b have the same priority, the controller chooses"
+
+
+def test_a_policy_that_observes_orders_nothing() -> None:
+    assert settings(by("zoneBalanced", mode="observe")) is None
+
+
+def test_the_picker_of_a_federated_replica_set_orders_its_workloads() -> None:
+    found = settings(by("zoneBalanced", priority=9), federated=(a_federated(),))
+    assert found == DownscaleSettings("web", "podPicker", PICKER)
+    assert settings(federated=(a_federated(pod_picker=None),)) is None
+
+
+def an_hpa(**fields: Any) -> HorizontalPodAutoscaler:
+    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+    return HorizontalPodAutoscaler(ref, "uid", ("Deployment", "web"), 9, **fields)
+
+
+def test_beside_an_autoscaler_that_scales_down_nothing_is_marked() -> None:
+    decision, _, [notice] = forecast(by("zoneBalanced"), nodes=ZONES, autoscalers=(an_hpa(),))
+    assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("d", "c"))
+    assert "zoneBalanced needs HorizontalPodAutoscaler/web to leave scaling down alone" in notice.text
+    assert settings(by("zoneBalanced"), autoscalers=(an_hpa(scale_down_disabled=True),)) is not None
+
+
+# What an earlier run left
+
+
+def test_marks_of_an_earlier_run_do_not_count() -> None:
+    left = replace(PODS[0], deletion_cost="-2147483647", labels={VICTIM_LABEL: "before"})
+    ref = ObjectRef("east", "reconciler", "ConfigMap", JOURNAL)
+    web = a_workload(replicas=4)
+    entry = Entry(web.ref, web.uid, 4, 3, (Marked("a", left.uid, "-7"),), NOW, "before")
+    pods = (left, *PODS[1:])
+    assert victims_of(pods=pods, to=3, marked_pods=(left,)).pods == ("d",)
+    journal = ConfigMap(ref, "uid", {web.uid: entry_text(entry)})
+    assert victims_of(pods=pods, to=3, marked_pods=(left,), config_maps=(journal,)).pods == ("a",)
+
+
+def test_costs_of_others_count() -> None:
+    assert victims_of(pods=(replace(PODS[0], deletion_cost="-1"), *PODS[1:]), to=3).pods == ("a",)

@@ -1,0 +1,78 @@
+"""KEP-2185, Story 1: 2N pods in two zones, a new zone takes N more, then back to 2N."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from statistics import mean
+
+import pytest
+
+from reconciler.decide.downscale.cut import balanced, cut_of
+from reconciler.decide.downscale.groups import Group
+from reconciler.decide.victims import RankingRules, rank_victims
+from reconciler.model import Pod
+from tests.builders import NOW_NS, a_pod
+
+N = 12
+DAY = 86_400 * 10**9
+OLD, NEW = 12 * DAY, 8 * DAY  # both between 2^49 and 2^50 ns
+MUCH_OLDER = 400 * DAY
+
+
+def story(seed: int, old: int = OLD) -> tuple[Pod, ...]:
+    """3N pods, each on a node of its own: zones a and b are old, c is new."""
+    draw = random.Random(seed)
+
+    def pod(zone: str, index: int) -> Pod:
+        age = (NEW if zone == "c" else old) - index * 10**9
+        return a_pod(
+            f"{zone}-{index}",
+            uid=f"{draw.getrandbits(128):032x}",
+            node=f"{zone}{index}",
+            ready_since_ns=NOW_NS - age,
+            created_ns=NOW_NS - age,
+        )
+
+    return tuple(pod(zone, index) for zone in "abc" for index in range(N))
+
+
+def survivors(pods: tuple[Pod, ...], rules: RankingRules) -> Counter[str]:
+    left = rank_victims(pods, N, now_ns=NOW_NS, rules=rules).order[N:]
+    return Counter(dict.fromkeys("abc", 0)) + Counter(pod.name[0] for pod in left)
+
+
+def test_ages_of_one_scale_leave_two_thirds_of_each_zone() -> None:
+    left = [survivors(story(seed), RankingRules()) for seed in range(400)]
+    for zone in "abc":
+        # 2N of 3N at random: the standard deviation of one draw is 1.4, of the mean of 400 draws 0.07
+        assert mean(one[zone] for one in left) == pytest.approx(2 * N / 3, abs=0.35)
+
+
+def test_ages_of_different_scales_still_empty_the_new_zone() -> None:
+    assert survivors(story(1, MUCH_OLDER), RankingRules()) == Counter(a=N, b=N)
+
+
+def test_newest_first_empties_the_new_zone() -> None:
+    for seed in range(20):
+        assert survivors(story(seed), RankingRules(logarithmic=False)) == Counter(a=N, b=N)
+
+
+@pytest.mark.parametrize("old", [OLD, MUCH_OLDER])
+def test_zone_balanced_keeps_the_skew_at_one_or_less(old: int) -> None:
+    for seed in range(20):
+        pods = story(seed, old)
+        for target in range(1, 3 * N):
+            cut = cut_of(Group(pods), target, now_ns=NOW_NS, rules=RankingRules())
+            gone = balanced(cut, {pod.node: pod.node[0] for pod in pods}).pods
+            left = Counter(pod.name[0] for pod in pods if pod not in gone)
+            sizes = [left[zone] for zone in "abc"]
+            assert sum(sizes) == target
+            assert max(sizes) - min(sizes) <= 1
+
+
+def test_the_age_ratio_stays_within_two() -> None:
+    for seed in range(20):
+        ratio = rank_victims(story(seed), N, now_ns=NOW_NS).sorting_deletion_age_ratio
+        assert ratio is not None
+        assert ratio <= 2

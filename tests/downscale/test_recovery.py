@@ -1,0 +1,241 @@
+"""What a crash left: the journal says what it was, the replicas say how far it came."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.decide.downscale.cut import MARK, SPARED
+from reconciler.decide.downscale.journal import (
+    JOURNAL,
+    Entry,
+    Marked,
+    entry_text,
+    mark_changes,
+    read_entry,
+    unmark_changes,
+)
+from reconciler.decide.downscale.recovery import LIFE, decide_recovery, former_costs
+from reconciler.decide.types import Decision, DesiredState, FieldChange, Phase, Verb
+from reconciler.decide.victims import DELETION_COST, VICTIM_LABEL
+from reconciler.errors import AnnotationError
+from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, Pod, Run
+from reconciler.policy.types import FleetCluster
+from tests.builders import NOW, a_cluster, a_fleet, a_pod, a_ref, a_run, a_state, a_workload
+
+UID = "uid-east-shop-Deployment-web"
+ENTRY = Entry(
+    workload=a_ref(),
+    uid=UID,
+    before=5,
+    after=3,
+    pods=(Marked("web-1", "uid-web-1", None), Marked("web-2", "uid-web-2", "7"), Marked("web-3", "uid-web-3", "-9")),
+    at=NOW - timedelta(minutes=10),
+    run="before",
+    policy="workers",
+)
+
+
+def marked(name: str, cost: str | None = MARK, run: str = "before", **fields: Any) -> Pod:
+    return a_pod(name, deletion_cost=cost, labels={VICTIM_LABEL: run}, **fields)
+
+
+MARKED = (marked("web-1"), marked("web-2"), marked("web-3", SPARED))
+
+
+def journal(entries: dict[str, str]) -> ConfigMap:
+    return ConfigMap(ObjectRef("east", "reconciler", "ConfigMap", JOURNAL), "uid-journal", entries)
+
+
+def observed(replicas: int | None = 5, status: int | None = None, **fields: Any) -> ObservedCluster:
+    web = a_workload(replicas=replicas, status_replicas=replicas if status is None else status)
+    defaults = {
+        "workloads": () if replicas is None else (web,),
+        "config_maps": (journal({UID: entry_text(ENTRY)}),),
+        "marked_pods": MARKED,
+    }
+    return a_cluster(**(defaults | fields))
+
+
+def recovered(cluster: ObservedCluster, run: Run | None = None, **fleet: Any) -> DesiredState:
+    return decide_recovery(a_fleet(**fleet), a_state(cluster), run or a_run())
+
+
+def costs_after(desired: DesiredState) -> dict[str, str | None]:
+    """The cost that each pod's decision writes."""
+    path = ("metadata", "annotations", DELETION_COST)
+    return {
+        decision.ref.name: change.after
+        for decision in desired.decisions
+        for change in decision.changes
+        if change.path == path
+    }
+
+
+def closes(desired: DesiredState) -> list[Decision]:
+    return [decision for decision in desired.decisions if decision.ref.kind == "ConfigMap"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "why"),
+    [
+        pytest.param(observed(5), "a shrink to 3 was begun and not done", id="still where it was"),
+        pytest.param(observed(3), "the shrink to 3 is done", id="where it should be"),
+        pytest.param(observed(4), "then somebody scaled to 4", id="neither"),
+        pytest.param(observed(None), "the workload is gone", id="no such workload"),
+    ],
+)
+def test_the_marks_go_and_the_entry_is_closed(cluster: ObservedCluster, why: str) -> None:
+    desired = recovered(cluster)
+    assert costs_after(desired) == {"web-1": None, "web-2": "7", "web-3": "-9"}
+    [closing] = closes(desired)
+    assert closing.changes == (FieldChange(("data", UID), entry_text(ENTRY), None),)
+    assert set(closing.needs) == {decision.key for decision in desired.decisions} - {closing.key}
+    assert {decision.group for decision in desired.decisions} == {"downscale/east/shop/Deployment/web"}
+    assert {(decision.verb, decision.phase) for decision in desired.decisions} == {(Verb.REPAIR, Phase.REPAIR)}
+    assert why in closing.cause.why
+    assert closing.cause.policy == "workers"
+
+
+def test_each_pod_is_one_patch_with_cost_and_label() -> None:
+    decision = recovered(observed(5)).decisions[1]
+    assert (decision.ref, decision.uid) == (ObjectRef("east", "shop", "Pod", "web-2"), "uid-web-2")
+    assert decision.changes == (
+        FieldChange(("metadata", "annotations", DELETION_COST), MARK, "7"),
+        FieldChange(("metadata", "labels", VICTIM_LABEL), "before", None),
+    )
+
+
+def test_marks_stay_until_the_status_says_that_it_is_done() -> None:
+    desired = recovered(observed(3, status=5))
+    assert desired.decisions == ()
+    assert desired.considered[0].outcome == "its marks stay for now"
+
+
+def test_but_not_for_ever() -> None:
+    desired = recovered(observed(3, status=5), a_run(NOW + LIFE))
+    assert len(desired.decisions) == 4
+
+
+def test_a_workload_that_could_not_be_read_is_not_gone() -> None:
+    assert recovered(observed(None, unreadable={"deployments": "forbidden"})).decisions == ()
+
+
+def test_marks_without_an_entry_go() -> None:
+    stray = marked("web-9", owner_kind="ReplicaSet", owner_name="web-1")
+    desired = recovered(observed(5, config_maps=(), marked_pods=(stray, marked("web-8", "3"))))
+    assert costs_after(desired) == {"web-9": None}
+    assert [len(decision.changes) for decision in desired.decisions] == [1, 2]
+    assert desired.decisions[1].group == "downscale/east/shop/ReplicaSet/web-1"
+
+
+def test_pods_that_are_going_are_let_go() -> None:
+    desired = recovered(observed(3, marked_pods=(marked("web-1", terminating=True),)))
+    assert [decision.ref.kind for decision in desired.decisions] == ["ConfigMap"]
+
+
+def test_an_entry_without_any_mark_left_is_closed() -> None:
+    assert len(closes(recovered(observed(5, marked_pods=())))) == 1
+
+
+def test_an_entry_that_cannot_be_read_is_set_aside() -> None:
+    desired = recovered(observed(5, config_maps=(journal({"a": "{", UID: entry_text(ENTRY)}),)))
+    [notice] = desired.notices
+    assert (notice.kind, notice.partial) == ("setAside", True)
+    assert "a: the journal entry cannot be read" in notice.text
+    assert len(closes(desired)) == 1
+
+
+def test_records_of_others_in_the_journal_are_left_alone() -> None:
+    others = {"rejected.0123": '{"count": 3, "why": "quota"}'}
+    assert recovered(observed(5, config_maps=(journal(others),), marked_pods=())) == DesiredState()
+
+
+def test_another_config_map_is_not_the_journal() -> None:
+    other = replace(journal({UID: entry_text(ENTRY)}), ref=ObjectRef("east", "shop", "ConfigMap", JOURNAL))
+    assert closes(recovered(observed(5, config_maps=(other,)))) == []
+
+
+def test_nothing_is_written_in_a_frozen_cluster() -> None:
+    [cluster] = a_fleet().clusters
+    frozen = (FleetCluster(cluster.name, cluster.labels, cluster.connection, "frozen"),)
+    assert recovered(observed(5), clusters=frozen, home="east") == DesiredState()
+
+
+def test_nothing_left_is_nothing_to_do() -> None:
+    assert recovered(a_cluster(workloads=(a_workload(),))) == DesiredState()
+
+
+def test_former_costs() -> None:
+    cluster = observed(5, marked_pods=(*MARKED, marked("web-9")))
+    assert former_costs(cluster, "reconciler") == {
+        "uid-web-1": None,
+        "uid-web-2": "7",
+        "uid-web-3": "-9",
+        "uid-web-9": None,
+    }
+
+
+# The journal
+
+NAMES = st.text(min_size=1, max_size=20)
+
+
+@given(
+    st.builds(
+        Entry,
+        workload=st.builds(ObjectRef, st.just("east"), NAMES, NAMES, NAMES, NAMES),
+        uid=NAMES,
+        before=st.integers(0, 2**31),
+        after=st.integers(0, 2**31),
+        pods=st.lists(st.builds(Marked, NAMES, NAMES, st.none() | st.text(max_size=12)), max_size=4).map(tuple),
+        at=st.just(NOW),
+        run=NAMES,
+        policy=NAMES,
+    )
+)
+def test_an_entry_reads_as_it_was_written(entry: Entry) -> None:
+    assert read_entry(entry_text(entry), "east") == entry
+
+
+@given(
+    st.text()
+    | st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists).map(str)
+    | st.sampled_from([entry_text(ENTRY).replace(old, new) for old, new in (('"from":5', '"from":"5"'), ("Z", ""))])
+)
+def test_what_is_no_entry_is_said_so(text: str) -> None:
+    with pytest.raises(AnnotationError, match="journal entry cannot be read"):
+        read_entry(text, "east")
+
+
+# Marks
+
+
+@pytest.mark.parametrize(
+    ("pod", "former", "changes"),
+    [
+        pytest.param(marked("a"), None, {"cost": None, "label": None}, id="there was no cost"),
+        pytest.param(marked("a"), "5", {"cost": "5", "label": None}, id="there was one"),
+        pytest.param(marked("a", SPARED), "5", {"cost": "5", "label": None}, id="a pod that was to stay"),
+        pytest.param(marked("a", "8"), "5", {"label": None}, id="somebody wrote over our cost: theirs stays"),
+        pytest.param(marked("a", None), "5", {"label": None}, id="somebody took our cost off"),
+        pytest.param(marked("a"), MARK, {"label": None}, id="the cost before was the same"),
+        pytest.param(a_pod("a", deletion_cost=MARK), None, {"cost": None}, id="somebody took our label off"),
+        pytest.param(a_pod("a"), None, {}, id="not marked"),
+        pytest.param(a_pod("a", deletion_cost="3"), "3", {}, id="not marked, with a cost"),
+    ],
+)
+def test_unmark(pod: Pod, former: str | None, changes: dict[str, str | None]) -> None:
+    found = {change.path[-1]: change.after for change in unmark_changes(pod, former)}
+    names = {"cost": DELETION_COST, "label": VICTIM_LABEL}
+    assert found == {names[key]: value for key, value in changes.items()}
+
+
+def test_mark_tests_what_was_there() -> None:
+    pod = a_pod("a", deletion_cost="4")
+    assert [(change.before, change.after) for change in mark_changes(pod, MARK, "run")] == [("4", MARK), (None, "run")]
