@@ -1,0 +1,416 @@
+"""The JSON Schemas of the policy kinds: what an editor is told is what the program does."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from reconciler.errors import UsageError
+from reconciler.model import ClusterConnection, PodPicker
+from reconciler.policy.durations import parse_duration, parse_share
+from reconciler.policy.load import load
+from reconciler.policy.schemas import load_schema, schema_folder, schema_of, validator_of
+from reconciler.policy.types import (
+    ClusterPreference,
+    ClusterSelector,
+    DownscalePolicy,
+    DownscaleTarget,
+    FederatedReplicaSet,
+    Fleet,
+    FleetCluster,
+    IdlingPolicy,
+    Limit,
+    MetricCriterion,
+    NamespaceSelector,
+    PolicySet,
+    WakeMetric,
+    WakeOrder,
+    WorkloadSelector,
+)
+from reconciler.policy.validate import read_policies
+from tests.policy.base import FILES
+
+KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet")
+REPOSITORY = Path(__file__).parents[2]
+Schema = Mapping[str, Any]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+# Walking a schema
+
+
+def resolved(schema: Schema, root: Schema) -> Schema:
+    """Return `schema` with its reference followed; what stands beside the reference counts."""
+    if "$ref" not in schema:
+        return schema
+    target = resolved(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root)
+    return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+
+
+def parts(schema: Schema, root: Schema, path: str = "", above: tuple[str, ...] = ()) -> Iterator[tuple[str, Schema]]:
+    """Yield every part of a schema with its path: `a.b`, `[]` for the entries of a list and `.*` for those of a map.
+
+    A definition inside itself is not entered again.
+    """
+    name = schema.get("$ref", "")
+    if name in above:
+        return
+    inside = resolved(schema, root)
+    yield path, inside
+    deeper = (*above, name) if name else above
+    for field, part in inside.get("properties", {}).items():
+        yield from parts(part, root, f"{path}.{field}" if path else field, deeper)
+    if "items" in inside:
+        yield from parts(inside["items"], root, f"{path}[]", deeper)
+    if isinstance(inside.get("additionalProperties"), dict):
+        yield from parts(inside["additionalProperties"], root, f"{path}.*", deeper)
+
+
+@lru_cache
+def all_parts(kind: str) -> dict[str, Schema]:
+    return dict(parts(load_schema(kind), load_schema(kind)))
+
+
+def every_ref(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from every_ref(value)
+    if isinstance(node, list):
+        for value in node:
+            yield from every_ref(value)
+
+
+# What every schema is
+
+
+@kinds
+def test_it_is_a_schema_of_draft_2020_12(kind):
+    schema = load_schema(kind)
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert (schema["$id"], schema["title"]) == (f"urn:reconciler:v1alpha1:{kind}", kind)
+    assert schema["properties"]["kind"]["const"] == kind
+    assert schema["required"] == ["apiVersion", "kind", "metadata", "spec"]
+
+
+@kinds
+def test_it_stands_alone_and_holds_nothing_unused(kind):
+    schema = load_schema(kind)
+    defined = {f"#/$defs/{name}" for name in schema.get("$defs", {})}
+    unused = {"#/$defs/preferences", "#/$defs/clusterPreference"} if kind == "ReplicaSet" else set()
+    assert set(every_ref(schema)) | unused == defined | unused
+
+
+@kinds
+def test_every_field_is_described_in_whole_sentences(kind):
+    fields = [(path, part) for path, part in all_parts(kind).items() if path and not path.endswith(("[]", ".*"))]
+    wrong = [path for path, part in fields if not part.get("description", "").strip().endswith(".")]
+    assert wrong == []
+
+
+OPEN = {
+    "FederatedReplicaSet": {
+        "spec.template",
+        "spec.template.metadata",
+        "spec.template.spec",
+        "spec.template.spec.containers[]",
+    },
+    "ReplicaSet": {
+        "metadata",
+        "metadata.annotations",
+        "spec.template",
+        "spec.template.metadata",
+        "spec.template.spec",
+        "spec.template.spec.containers[]",
+    },
+}
+"""Where Kubernetes decides which fields there are."""
+
+
+@kinds
+def test_a_misspelt_field_is_found_wherever_fields_are_ours(kind):
+    with_fields = {path for path, part in all_parts(kind).items() if "properties" in part}
+    closed = {path for path in with_fields if all_parts(kind)[path].get("additionalProperties") is False}
+    assert with_fields - closed <= OPEN.get(kind, set())
+
+
+@kinds
+def test_no_field_takes_just_anything(kind):
+    free = [
+        path
+        for path, part in all_parts(kind).items()
+        if path.startswith("spec") and not {"type", "const", "enum"} & part.keys()
+    ]
+    assert free == []
+
+
+# Defaults
+
+DEFAULTS: dict[str, dict[str, tuple[type, str]]] = {
+    "Fleet": {
+        "spec.formerNames": (Fleet, "former_names"),
+        "spec.namespace": (Fleet, "namespace"),
+        "spec.clusters[].connection.inCluster": (ClusterConnection, "in_cluster"),
+        "spec.clusters[].connection.kubeconfig": (ClusterConnection, "kubeconfig"),
+        "spec.clusters[].connection.context": (ClusterConnection, "context"),
+        "spec.clusters[].prometheus.bearerTokenFile": (ClusterConnection, "prometheus_token_file"),
+        "spec.clusters[].prometheus.caFile": (ClusterConnection, "prometheus_ca_file"),
+        "spec.clusters[].state": (FleetCluster, "state"),
+        "spec.limits.idledWorkloads.share": (Limit, "share"),
+        "spec.limits.idledWorkloads.atLeast": (Limit, "at_least"),
+        "spec.limits.removedReplicas.share": (Limit, "share"),
+        "spec.limits.removedReplicas.atLeast": (Limit, "at_least"),
+        "spec.protect.namespaces": (Fleet, "protected_namespaces"),
+        "spec.podPickers.allowedHosts": (Fleet, "allowed_picker_hosts"),
+    },
+    "IdlingPolicy": {
+        "spec.mode": (IdlingPolicy, "mode"),
+        "spec.priority": (IdlingPolicy, "priority"),
+        "spec.selector.clusters.names": (ClusterSelector, "names"),
+        "spec.selector.namespaces.include": (NamespaceSelector, "include"),
+        "spec.selector.namespaces.exclude": (NamespaceSelector, "exclude"),
+        "spec.selector.workloads.kinds": (WorkloadSelector, "kinds"),
+        "spec.idleWhen[].metric.atMost": (MetricCriterion, "at_most"),
+        "spec.idleWhen[].metric.window": (MetricCriterion, "window"),
+        "spec.idleWhen[].metric.noSeries": (MetricCriterion, "no_series"),
+        "spec.minAge": (IdlingPolicy, "min_age"),
+        "spec.minAwake": (IdlingPolicy, "min_awake"),
+        "spec.floor": (IdlingPolicy, "floor"),
+        "spec.wakeWhen": (IdlingPolicy, "wake_when"),
+        "spec.wakeWhen[].metric.above": (WakeMetric, "above"),
+        "spec.wakeWhen[].metric.window": (WakeMetric, "window"),
+        "spec.wake": (IdlingPolicy, "wake"),
+        "spec.wakeOrder.tier": (WakeOrder, "tier"),
+        "spec.wakeOrder.perRun": (WakeOrder, "per_run"),
+        "spec.autoscalers.hpa": (IdlingPolicy, "hpa"),
+        "spec.autoscalers.keda": (IdlingPolicy, "keda"),
+        "spec.markEndpoints": (IdlingPolicy, "mark_endpoints"),
+        "spec.limits.idledWorkloads.share": (Limit, "share"),
+        "spec.limits.idledWorkloads.atLeast": (Limit, "at_least"),
+        "spec.limits.removedReplicas.share": (Limit, "share"),
+        "spec.limits.removedReplicas.atLeast": (Limit, "at_least"),
+    },
+    "FederatedReplicaSet": {
+        "spec.preferences.rebalance": (FederatedReplicaSet, "rebalance"),
+        "spec.preferences.clusters.*.minReplicas": (ClusterPreference, "min_replicas"),
+        "spec.preferences.clusters.*.maxReplicas": (ClusterPreference, "max_replicas"),
+        "spec.preferences.clusters.*.weight": (ClusterPreference, "weight"),
+        "spec.rounding": (FederatedReplicaSet, "rounding"),
+        "spec.paused": (FederatedReplicaSet, "paused"),
+        "spec.unschedulableAfter": (FederatedReplicaSet, "unschedulable_after"),
+        "spec.waitingReplicas": (FederatedReplicaSet, "waiting_replicas"),
+        "spec.clusterGracePeriod": (FederatedReplicaSet, "cluster_grace_period"),
+        "spec.progressDeadline": (FederatedReplicaSet, "progress_deadline"),
+        "spec.onConflict": (FederatedReplicaSet, "on_conflict"),
+        "spec.onDelete": (FederatedReplicaSet, "on_delete"),
+        "spec.downscalePodPicker.maxRetries": (PodPicker, "max_retries"),
+        "spec.downscalePodPicker.timeoutSeconds": (PodPicker, "timeout_seconds"),
+        "spec.downscalePodPicker.onError": (PodPicker, "on_error"),
+        "spec.downscalePodPicker.onTooFew": (PodPicker, "on_too_few"),
+        "spec.downscalePodPicker.http.port": (PodPicker, "port"),
+        "spec.downscalePodPicker.http.scheme": (PodPicker, "scheme"),
+        "spec.downscalePodPicker.http.path": (PodPicker, "path"),
+        "spec.downscalePodPicker.http.httpHeaders": (PodPicker, "headers"),
+        "spec.downscalePodPicker.http.allowInsecureAuth": (PodPicker, "allow_insecure_auth"),
+    },
+    "DownscalePolicy": {
+        "spec.mode": (DownscalePolicy, "mode"),
+        "spec.priority": (DownscalePolicy, "priority"),
+        "spec.selector.clusters.names": (ClusterSelector, "names"),
+        "spec.selector.namespaces.include": (NamespaceSelector, "include"),
+        "spec.selector.namespaces.exclude": (NamespaceSelector, "exclude"),
+        "spec.selector.workloads.kinds": (WorkloadSelector, "kinds"),
+        "spec.target.min": (DownscaleTarget, "minimum"),
+        "spec.target.max": (DownscaleTarget, "maximum"),
+        "spec.target.direction": (DownscaleTarget, "direction"),
+        "spec.podPicker.maxRetries": (PodPicker, "max_retries"),
+        "spec.podPicker.timeoutSeconds": (PodPicker, "timeout_seconds"),
+        "spec.podPicker.onError": (PodPicker, "on_error"),
+        "spec.podPicker.onTooFew": (PodPicker, "on_too_few"),
+        "spec.podPicker.http.port": (PodPicker, "port"),
+        "spec.podPicker.http.scheme": (PodPicker, "scheme"),
+        "spec.podPicker.http.path": (PodPicker, "path"),
+        "spec.podPicker.http.httpHeaders": (PodPicker, "headers"),
+        "spec.podPicker.http.allowInsecureAuth": (PodPicker, "allow_insecure_auth"),
+        "spec.strategy": (DownscalePolicy, "strategy"),
+        "spec.logarithm.base": (DownscalePolicy, "logarithm_base"),
+        "spec.zoneBalanced.topologyKey": (DownscalePolicy, "topology_key"),
+        "spec.onForeignCost": (DownscalePolicy, "on_foreign_cost"),
+        "spec.settleSeconds": (DownscalePolicy, "settle_seconds"),
+        "spec.verifySeconds": (DownscalePolicy, "verify_seconds"),
+    },
+}
+
+
+def dataclass_default(owner: type, field: str) -> Any:
+    return next(one.default for one in dataclasses.fields(owner) if one.name == field)
+
+
+def as_dataclasses_have_it(value: Any, wanted: Any) -> Any:
+    """Return a default of a schema in the form of the dataclasses: durations, shares and tuples."""
+    if isinstance(wanted, timedelta):
+        return parse_duration(value)
+    if isinstance(wanted, float) and isinstance(value, str):
+        return parse_share(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "owner", "field"),
+    [
+        pytest.param(kind, path, owner, field, id=f"{kind} {path}")
+        for kind, table in DEFAULTS.items()
+        for path, (owner, field) in table.items()
+    ],
+)
+def test_a_default_is_that_of_the_program(kind, path, owner, field):
+    wanted = dataclass_default(owner, field)
+    assert as_dataclasses_have_it(all_parts(kind)[path]["default"], wanted) == wanted
+
+
+ELSEWHERE = {"metadata.namespace": "default", "spec.replicas": 1, "spec.minReadySeconds": 0}
+"""Defaults that are those of Kubernetes: of `kubectl` without a namespace, and of a ReplicaSet."""
+
+
+@kinds
+def test_no_default_with_a_value_is_missing_in_the_table(kind):
+    given = {path: part["default"] for path, part in all_parts(kind).items() if "default" in part}
+    values = {path for path, value in given.items() if value not in ([], None) and not isinstance(value, dict)}
+    assert values - DEFAULTS.get(kind, {}).keys() == {path for path in ELSEWHERE if path in given}
+    assert {path: given[path] for path in ELSEWHERE if path in given}.items() <= ELSEWHERE.items()
+
+
+@kinds
+def test_every_default_is_valid_itself(kind):
+    root = load_schema(kind)
+    for path, part in all_parts(kind).items():
+        if "default" in part:
+            whole = Draft202012Validator({**part, "$defs": root.get("$defs", {})})
+            assert [error.message for error in whole.iter_errors(part["default"])] == [], path
+
+
+def spelt_out(value: Any, schema: Schema, root: Schema) -> Any:
+    """Return `value` with every default of its schema written into it."""
+    inside = resolved(schema, root)
+    if isinstance(value, list):
+        return [spelt_out(entry, inside.get("items", {}), root) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    fields = inside.get("properties", {})
+    defaults = {
+        name: resolved(part, root)["default"] for name, part in fields.items() if "default" in resolved(part, root)
+    }
+    rest = inside.get("additionalProperties")
+    entries = rest if isinstance(rest, dict) else {}
+    return {name: spelt_out(entry, fields.get(name, entries), root) for name, entry in {**defaults, **value}.items()}
+
+
+LEAST = {
+    "Fleet": {"home": "east", "clusters": [{"name": "east"}, {"name": "west", "prometheus": {"url": "http://p:9090"}}]},
+    "Calendar": {"timeZone": "UTC", "windows": ["Mon 20:00-22:00"]},
+    "IdlingPolicy": {
+        "selector": {"services": {}, "workloads": {}},
+        "idleWhen": [{"metric": {"query": "idle"}}, {"schedule": {"calendar": "least"}}],
+        "wakeWhen": [{"metric": {"query": "busy"}}],
+    },
+    "FederatedReplicaSet": {"replicas": 3, "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+    "DownscalePolicy": {
+        "selector": {"workloads": {}},
+        "target": {"replicas": 2},
+        "podPicker": {"http": {"host": "p.svc"}},
+    },
+}
+
+
+def least(kind: str) -> dict[str, Any]:
+    return {"apiVersion": "reconciler/v1alpha1", "kind": kind, "metadata": {"name": "least"}, "spec": LEAST[kind]}
+
+
+def read(folder: Path, documents: list[dict[str, Any]]) -> PolicySet:
+    """Return the policies of `documents`, one on each line, without what tells how they were written."""
+    (folder / "all.yaml").write_text("".join(f"---\n{json.dumps(document)}\n" for document in documents))
+    found = read_policies(folder)
+    federated = tuple(dataclasses.replace(one, digest="") for one in found.federated)
+    return dataclasses.replace(found, federated=federated, digest="")
+
+
+def test_defaults_written_out_change_nothing(tmp_path):
+    short = [least(kind) for kind in LEAST]
+    spelt = [spelt_out(document, load_schema(document["kind"]), load_schema(document["kind"])) for document in short]
+    for document in spelt:
+        document["spec"].pop("strategy", None)  # never beside a podPicker
+    assert spelt != short
+    assert read(tmp_path, short) == read(tmp_path, spelt)
+
+
+# What they say of policies
+
+
+@pytest.mark.parametrize("folder", ["policies", "examples/quickstart/policies"])
+def test_the_policies_of_this_repository_meet_them(folder):
+    documents = [document.value for document in load(REPOSITORY / folder).documents]
+    assert documents
+    for value in documents:
+        assert [error.message for error in Draft202012Validator(schema_of(value["kind"])).iter_errors(value)] == []
+
+
+def test_a_valid_set_of_all_kinds_meets_them(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    values = {document.value["kind"]: document.value for document in load(tmp_path).documents}
+    assert values.keys() == set(KINDS)
+    for kind, value in values.items():
+        assert [error.message for error in Draft202012Validator(load_schema(kind)).iter_errors(value)] == []
+
+
+# Where they are
+
+
+def test_they_are_found_by_kind_whatever_its_case():
+    assert schema_of("idlingPOLICY") is schema_of("IdlingPolicy")
+    assert schema_of("plan")["title"] == "Plan"
+    assert schema_of("report")["title"] == "Report"
+    assert validator_of("Fleet") is validator_of("Fleet")
+
+
+def test_an_unknown_kind_is_refused_with_the_nearest():
+    with pytest.raises(UsageError, match=r'"idlingpolcy" is no kind, .*, did you mean "IdlingPolicy"'):
+        schema_of("idlingpolcy")
+
+
+def test_there_is_a_file_for_every_kind_and_no_other():
+    names = {path.name for path in schema_folder().iterdir()}
+    assert names == {f"{kind.lower()}.schema.json" for kind in (*KINDS, "Plan", "Report")}
+
+
+IN_A_WHEEL = """
+import sys
+from reconciler.policy.schemas import load_schema, schema_folder
+assert "jsonschema" not in sys.modules
+print(schema_folder())
+print(load_schema("Fleet")["title"])
+"""
+
+
+def test_in_a_wheel_they_are_inside_the_package(tmp_path):
+    package = tmp_path / "reconciler"
+    (package / "policy").mkdir(parents=True)
+    for name in ("__init__.py", "errors.py", "policy/__init__.py", "policy/words.py", "policy/schemas.py"):
+        shutil.copy(REPOSITORY / "reconciler" / name, package / name)
+    shutil.copytree(REPOSITORY / "schemas", package / "schemas")
+    command = [sys.executable, "-c", IN_A_WHEEL]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == ([str(package / "schemas"), "Fleet"], "")
