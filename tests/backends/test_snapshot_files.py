@@ -174,6 +174,14 @@ def test_objects_that_anchors_tie_together(tmp_path: Path) -> None:
         ]
 
 
+def test_directives_that_a_change_would_lose_are_refused(tmp_path: Path) -> None:
+    text = "%TAG !y! tag:yaml.org,2002:\n---\n" + a_service("web").replace("name: web", "name: !y!str web")
+    cluster = a_snapshot_cluster(tmp_path, {"a.yaml": text})
+    with pytest.raises(RefusedError, match="YAML directives"):
+        annotate(cluster)
+    assert (tmp_path / "a.yaml").read_text() == text
+
+
 @pytest.mark.parametrize("indent", [None, 1, 4, "\t"])
 def test_json_stays_json_in_its_own_layout(tmp_path: Path, indent: int | str | None) -> None:
     services = [

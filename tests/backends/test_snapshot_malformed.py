@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.backends.base import CONFIG_MAPS, PODS, SERVICES, workloads_of
 from reconciler.backends.open import open_snapshot
+from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import SnapshotError
 from tests.backends.folders import BUILT_IN, a_folder, a_snapshot_cluster, last_names_first
 from tests.backends.test_snapshot_reading import CLONE_SET, CLONE_SETS
@@ -90,6 +91,22 @@ def problems(directory: Path, files: dict[str, str | bytes]) -> list[str]:
             "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  creationTimestamp: yesterday\n",
             'a.yaml:5:22: metadata.creationTimestamp: is "yesterday", expected a time as in RFC 3339',
             id="no time",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: 5}\n",
+            "a.yaml:3:40: metadata.creationTimestamp: is 5, expected a time as in RFC 3339",
+            id="a number as time",
+        ),
+        pytest.param(
+            "a: !mine {b: c}\n", 'a.yaml:1:4: tag "!mine" is unknown here, expected none', id="a tag on a mapping"
+        ),
+        pytest.param(
+            "a: !!float three\n",
+            'a.yaml:1:4: "three" is no float, expected what its tag says',
+            id="not as its tag says",
+        ),
+        pytest.param(
+            "<<: 7\na: b\n", "a.yaml:3:1: << merges something that is no mapping, expected a mapping", id="no merge"
         ),
         pytest.param(
             "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels:\n    app.kubernetes.io/version: 3\n",
@@ -199,6 +216,13 @@ def test_a_custom_resource_with_wrong_replicas(tmp_path: Path) -> None:
     assert problems(tmp_path, {"b.yaml": DEPLOYMENT}) == expected
 
 
+@pytest.mark.parametrize("spec", ["metadata: {name: web, labels: {a: 1}}", "spec: [1]\nmetadata: {name: web}"])
+def test_a_custom_resource_of_another_shape(tmp_path: Path, spec: str) -> None:
+    manifest = f"apiVersion: apps.kruise.io/v1alpha1\nkind: CloneSet\n{spec}\n"
+    (problem,) = problems(tmp_path, {"a.yaml": manifest, "z.yaml": CLONE_SETS})
+    assert problem.startswith("a.yaml:3:")
+
+
 def test_a_secret_is_not_quoted(tmp_path: Path) -> None:
     content = "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {pin: 987654}, data: [c2VjcmV0]}"
     (data, pin) = problems(tmp_path, {"a.yaml": content})
@@ -240,9 +264,18 @@ def test_bombs_are_refused(tmp_path: Path, bomb: str) -> None:
     assert problem.startswith("a.yaml:")
 
 
-@pytest.mark.parametrize("bomb", ["[" * 100_000, '{"a":' * 100_000, '{"items":' + "[" * 100_000])
-def test_bombs_of_json_are_refused(tmp_path: Path, bomb: str) -> None:
-    (problem,) = problems(tmp_path, {"a.json": bomb})
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("[" * 100_000, id="nested lists"),
+        pytest.param('{"a":' * 100_000, id="nested mappings"),
+        pytest.param('{"items":' + "[" * 100_000, id="nested items"),
+        pytest.param('{"a": "\\ud800"}', id="half a character"),
+        pytest.param('{"a": 1e999}', id="no number"),
+    ],
+)
+def test_json_that_only_looks_like_it_is_refused(tmp_path: Path, content: str) -> None:
+    (problem,) = problems(tmp_path, {"a.json": content})
     assert problem.startswith("a.json:1:1: ")
 
 
@@ -260,6 +293,12 @@ def test_bombs_of_json_are_refused(tmp_path: Path, bomb: str) -> None:
 def test_no_snapshot(tmp_path: Path, files: dict[str, str | bytes], message: str) -> None:
     with pytest.raises(SnapshotError, match=message):
         open_snapshot(a_folder(tmp_path, files), ["east"], last_names_first)
+
+
+def test_no_folder_for_one_cluster(tmp_path: Path) -> None:
+    cluster = SnapshotCluster(tmp_path / "nowhere", "east", victim_order=last_names_first)
+    with pytest.raises(SnapshotError, match="nowhere: No such file or directory, expected a folder with manifests"):
+        cluster.identity()
 
 
 def test_no_directory(tmp_path: Path) -> None:

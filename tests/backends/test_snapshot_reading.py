@@ -13,6 +13,7 @@ from reconciler.backends.base import (
     AUTOSCALERS,
     CONFIG_MAPS,
     ENDPOINT_SLICES,
+    ENDPOINTS,
     EVENTS,
     NAMESPACES,
     NODES,
@@ -21,8 +22,9 @@ from reconciler.backends.base import (
     workloads_of,
 )
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.errors import MalformedAnswerError
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.model import FieldWriter, Pod, ScaleKind
+from reconciler.model import Condition, FieldWriter, Pod, ScaleKind
 from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, one
 
 SECOND = 10**9
@@ -160,6 +162,7 @@ kind: List
 metadata:
   resourceVersion: ""
 """
+JSON_LIST = json.dumps({"apiVersion": "v1", "kind": "List", "items": [a_manifest()]})
 TYPED_LIST = """
 kind: DeploymentList
 apiVersion: apps/v1
@@ -174,11 +177,14 @@ items:
     [
         pytest.param("a.yaml", KUBECTL_LIST, id="kubectl get -o yaml"),
         pytest.param("a.yaml", TYPED_LIST, id="a typed list"),
-        pytest.param(
-            "a.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": [a_manifest()]}), id="json list"
-        ),
+        pytest.param("a.json", JSON_LIST, id="json list"),
         pytest.param("a.json", json.dumps(a_manifest()), id="json object"),
         pytest.param("a.yaml", json.dumps(a_manifest()), id="json in yaml"),
+        pytest.param(
+            "a.json",
+            json.dumps({"kind": "List", "items": [{"kind": "List", "items": [a_manifest()]}]}),
+            id="nested json",
+        ),
         pytest.param("deep/er/a.YML", TYPED_LIST, id="deeper, .YML"),
         pytest.param(
             "a.yaml",
@@ -356,6 +362,9 @@ spec: {replicas: 4, selector: {matchLabels: {app: web}}, template: {metadata: {l
 """
 
 
+CLONE_SET_KIND = workloads_of(ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets"))
+
+
 def test_a_custom_kind_has_the_paths_of_its_definition(tmp_path: Path) -> None:
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": CLONE_SET, "z.yaml": CLONE_SETS})
     (scale,) = [scale for scale in cluster.scale_kinds() if scale.group == "apps.kruise.io"]
@@ -378,6 +387,15 @@ def test_a_definition_that_comes_later_counts(tmp_path: Path) -> None:
     before = cluster.scale_kinds()
     a_folder(tmp_path, {"z.yaml": CLONE_SETS})
     assert len(cluster.scale_kinds()) == len(before) + 1
+
+
+def test_a_changed_definition_changes_how_others_are_read(tmp_path: Path) -> None:
+    cluster = a_snapshot_cluster(
+        tmp_path, {"a.yaml": CLONE_SET.replace("replicas: 4", "deep: 7"), "z.yaml": CLONE_SETS}
+    )
+    assert [found.replicas for found in cluster.list(CLONE_SET_KIND)] == [None]
+    a_folder(tmp_path, {"z.yaml": CLONE_SETS.replace(".spec.replicas", ".spec.deep")})
+    assert [found.replicas for found in cluster.list(CLONE_SET_KIND)] == [7]
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
@@ -580,6 +598,38 @@ def test_a_secret_in_plain_words(tmp_path: Path) -> None:
         {"a.yaml": '{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: b}, stringData: {c: "d\\n\\n"}}'},
     )
     assert cluster.secret("b", "a", "c") == "d\n"
+
+
+@pytest.mark.parametrize("value", ["not base64!", "//8="])
+def test_a_secret_that_is_no_text(tmp_path: Path, value: str) -> None:
+    manifest = f"{{apiVersion: v1, kind: Secret, metadata: {{name: a, namespace: b}}, data: {{c: '{value}'}}}}"
+    with pytest.raises(MalformedAnswerError) as raised:
+        a_snapshot_cluster(tmp_path, {"a.yaml": manifest}).secret("b", "a", "c")
+    assert value not in str(raised.value)
+
+
+def test_conditions_and_endpoints(tmp_path: Path) -> None:
+    manifest = """
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: web}
+        status:
+          conditions:
+          - type: Progressing
+            status: "False"
+            reason: ProgressDeadlineExceeded
+            lastTransitionTime: 2026-11-20T15:00:00Z
+        ---
+        apiVersion: v1
+        kind: Endpoints
+        metadata: {name: web, annotations: {idling.alpha.openshift.io/idled-at: x}}
+        """
+    cluster = a_snapshot_cluster(tmp_path, {"a.yaml": manifest})
+    (web,) = cluster.list(BUILT_IN["Deployment"])
+    since = datetime(2026, 11, 20, 15, tzinfo=UTC)
+    assert web.condition("Progressing") == Condition("Progressing", "False", "ProgressDeadlineExceeded", since=since)
+    (endpoints,) = cluster.list(ENDPOINTS)
+    assert endpoints.annotations == {"idling.alpha.openshift.io/idled-at": "x"}
 
 
 def test_reading_needs_no_leave_to_write(tmp_path: Path) -> None:

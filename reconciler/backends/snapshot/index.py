@@ -86,11 +86,7 @@ class Index:
             self._adopt(entry)
 
     def put(self, entry: Entry) -> None:
-        """Take in an object that was written; the one of the same name goes."""
-        entry.key = self.key_of(entry)
-        old = self.entries.get(entry.key)
-        if old is not None:
-            self.drop(old)
+        """Take in an object that was written; an older one of its name was dropped before."""
         self._take(entry)
         self._adopt(entry)
         self._views.pop((entry.group, entry.kind), None)

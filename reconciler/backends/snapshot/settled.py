@@ -46,9 +46,7 @@ def _custom_status(decoded: workloads.Custom, scale: ScaleKind) -> dict[str, Any
 
 
 def put_at(value: dict[str, Any], path: tuple[str, ...], inside: Any) -> dict[str, Any]:
-    """Return `value` with `inside` at `path`; mappings on the way are made where there are none."""
-    if not path:
-        return value
+    """Return `value` with `inside` at `path` (not empty); mappings on the way are made where there are none."""
     below = value.get(path[0])
     mapping = below if isinstance(below, dict) else {}
     return {**value, path[0]: put_at(mapping, path[1:], inside) if len(path) > 1 else inside}
