@@ -350,7 +350,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-def read_everything(directory: Path, name: str, content: bytes) -> None:
+def check_reading(directory: Path, name: str, content: bytes) -> None:
     """Read a folder with one file; only a SnapshotError may come of it."""
     cluster = a_snapshot_cluster(directory, {name: content})
     if cluster.problems():
@@ -370,7 +370,7 @@ def read_everything(directory: Path, name: str, content: bytes) -> None:
 def test_nothing_but_a_snapshot_error_comes_of_any_bytes(
     tmp_path_factory: pytest.TempPathFactory, name: str, content: bytes
 ) -> None:
-    read_everything(tmp_path_factory.mktemp("any"), name, content)
+    check_reading(tmp_path_factory.mktemp("any"), name, content)
 
 
 @pytest.mark.soak
@@ -380,4 +380,4 @@ def test_nothing_but_a_snapshot_error_comes_of_any_bytes(
 def test_nothing_but_a_snapshot_error_comes_of_any_bytes_soak(
     tmp_path_factory: pytest.TempPathFactory, name: str, content: bytes
 ) -> None:
-    read_everything(tmp_path_factory.mktemp("any"), name, content)
+    check_reading(tmp_path_factory.mktemp("any"), name, content)
