@@ -14,9 +14,9 @@ from reconciler.apply.downscale_live import selector_text
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.errors import ClusterError, PickerError, UnreachableError
 from reconciler.labels import LabelRequirement, LabelSelector, parse_label_selector
-from reconciler.model import ObjectRef, PatchOperation, PickerAnswer, Pod, Write
+from reconciler.model import ObjectRef, PatchOperation, PickerAnswer, Pod, Workload, Write
 from tests.builders import a_run
-from tests.downscale.world import COST, LABEL, PICKER, Clock, Counted, Picker, World, a_world
+from tests.downscale.world import COST, LABEL, PICKER, Clock, Counted, Picker, World, a_pod_manifest, a_world
 
 MARKED_KINDS = ["Deployment", "ReplicaSet", "Rollout", "ReplicationController"]
 KINDS = [*MARKED_KINDS, "CloneSet"]
@@ -141,7 +141,12 @@ def test_the_note_of_a_filled_choice(tmp_path: Path) -> None:
 # While it settles
 
 
-def in_zone(world: World, happens: Callable[[World], None]) -> Outcome:
+def begin_rollout(world: World) -> None:
+    operations = (PatchOperation("replace", "/status/updatedReplicas", 1),)
+    world.cluster.write(Write("patch", world.ref, "apps/v1", patch=operations))
+
+
+def meanwhile(world: World, happens: Callable[[World], None]) -> Outcome:
     world.clock = Clock(while_asleep=lambda: happens(world))
     return outcome_of(world)
 
@@ -176,7 +181,7 @@ def test_what_changes_while_it_settles_undoes_it(
     tmp_path: Path, kind: str, happens: Callable[[World], None], words: str
 ) -> None:
     world = a_world(tmp_path, kind, pods=[*ZONED, {"ready": False}], to=3)
-    outcome = in_zone(world, happens)
+    outcome = meanwhile(world, happens)
     assert outcome.status is Status.POSTPONED
     assert words in outcome.message
     assert len(world.names()) >= 6
@@ -184,9 +189,36 @@ def test_what_changes_while_it_settles_undoes_it(
     assert world.costs() == ({"web-3": "5"} if "lost its mark" in words else {})
 
 
+def test_a_new_pod_undoes_it(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    manifest = a_pod_manifest(9, ("ReplicaSet", "web-1"))
+    ref = ObjectRef("east", "shop", "Pod", "web-9")
+    outcome = meanwhile(world, lambda _: world.cluster.write(Write("create", ref, "v1", manifest=manifest)))
+    assert (outcome.status, "web-9 is new" in outcome.message) == (Status.POSTPONED, True)
+    assert len(world.names()) == 7
+    assert_clean(world)
+
+
+def test_a_rollout_undoes_it(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    outcome = meanwhile(world, begin_rollout)
+    assert (outcome.status, "a rollout has begun" in outcome.message) == (Status.POSTPONED, True)
+    assert len(world.names()) == 6
+    assert_clean(world)
+
+
+def test_a_victim_that_is_going_by_itself_keeps_its_mark(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    going = PatchOperation("add", "/metadata/deletionTimestamp", "2026-11-20T15:41:24Z")
+    outcome = meanwhile(world, lambda _: world.patch_pod("web-3", going))
+    assert (outcome.status, "web-3 is gone" in outcome.message) == (Status.POSTPONED, True)
+    assert world.marked() == ["web-3"]
+    assert dict(world.journal()) == {}
+
+
 def test_a_cost_below_the_mark_that_turns_up_undoes_it(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=[*ZONED[:-1], ZONED[-1] | {"cost": "7"}], to=4)
-    outcome = in_zone(world, cost_of("web-5", "-2147483648"))
+    outcome = meanwhile(world, cost_of("web-5", "-2147483648"))
     assert (outcome.status, outcome.message.count("web-5 has a cost of -2147483648 by now")) == (Status.POSTPONED, 1)
     assert len(world.names()) == 6
     assert_clean(world)
@@ -312,9 +344,7 @@ def test_an_autoscaler_that_turned_up(tmp_path: Path, disabled: bool, status: St
 def test_a_rollout_that_began(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     [decision] = world.decided(a_run())
-    operations = (PatchOperation("replace", "/status/updatedReplicas", 1),)
-    ref = ObjectRef("east", "shop", "Deployment", "web", "apps")
-    world.cluster.write(Write("patch", ref, "apps/v1", patch=operations))
+    begin_rollout(world)
     outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
     assert (outcome.status, "rollout" in outcome.message) == (Status.POSTPONED, True)
     assert len(world.names()) == 6
@@ -331,6 +361,55 @@ def test_a_controller_that_takes_others_is_told(tmp_path: Path) -> None:
     assert_clean(world)
     assert world.costs() == {}
     assert world.clock.at >= world.policy.settle_seconds + world.policy.verify_seconds
+
+
+class Lagging:
+    """A cluster whose status of the workload stays as it was."""
+
+    def __init__(self, inside: Any) -> None:
+        self._inside = inside
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inside, name)
+
+    def get(self, resource: Any, namespace: str, name: str) -> Any:
+        found = self._inside.get(resource, namespace, name)
+        return replace(found, status_replicas=6) if resource.noun is Workload else found
+
+    def list(self, resource: Any, **options: Any) -> Any:
+        found = self._inside.list(resource, **options)
+        return tuple(replace(one, status_replicas=6) if resource.noun is Workload else one for one in found)
+
+
+def test_marks_stay_while_the_status_lags(tmp_path: Path) -> None:
+    pods = [ZONED[0] | {"cost": "-2147483648"}, *ZONED[1:]]
+    world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="override")
+    outcome = outcome_of(world, through=Lagging(world.cluster))
+    assert (outcome.status, outcome.hit) == (Status.APPLIED, 3)
+    assert outcome.message == "its status did not reach 3 in 30 s"
+    assert (world.marked(), len(world.journal())) == (["web-0"], 1)
+    assert world.run(through=Lagging(world.cluster)) == ((), ())
+    world.run()
+    assert world.costs() == {"web-0": "-2147483648"}
+    assert_clean(world)
+
+
+def test_what_an_earlier_run_left_is_put_right_first(tmp_path: Path) -> None:
+    """Also where nobody recovered it before, as with a saved plan."""
+    world = a_world(tmp_path, pods=[*ZONED[:5], ZONED[5] | {"cost": "5"}], to=3)
+    world.policy = replace(world.policy, on_foreign_cost="override", pod_picker=PICKER, strategy="logarithmic")
+    world.picker = Picker(PickerAnswer(("web-0", "web-4", "web-5")))
+    [decision] = world.decided(a_run())
+    world.clock = Clock(while_asleep=lambda: setattr(world.lock, "lost", True))
+    assert shrink(1, decision, world.access(), a_run(id="first"), "reconciler").status is Status.SKIPPED
+    assert world.marked() == ["web-0", "web-4", "web-5"]
+    world.lock.lost = False
+    world.picker = Picker(PickerAnswer(("web-1", "web-2", "web-3")))
+    outcome = shrink(1, decision, world.access(), a_run(id="second"), "reconciler")
+    assert (outcome.status, outcome.hit) == (Status.APPLIED, 3)
+    assert world.names() == ["web-0", "web-4", "web-5"]
+    assert world.costs() == {"web-5": "5"}
+    assert_clean(world)
 
 
 class NotWritten:
@@ -366,7 +445,7 @@ def test_a_lost_answer_to_the_scale_is_found_out(tmp_path: Path, done: bool, sta
     assert_clean(world)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["Deployment", "CloneSet"])
 def test_errors_at_any_call_leave_nothing_dead_or_marked(tmp_path: Path, kind: str) -> None:
     """From the nth call on the cluster answers no more, then it does again."""
     (tmp_path / "whole").mkdir()

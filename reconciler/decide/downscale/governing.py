@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.decide.selection import namespace_labels, selects_cluster, selects_namespace, selects_workload
 from reconciler.model import ObjectRef, ObservedCluster, Workload
 from reconciler.policy.types import DownscalePolicy, FleetCluster
 
+_GLOB = re.compile(r"[*?\[]")
 _NO_REPLICAS = ("CronJob", "ScaledObject")
 
 
@@ -50,6 +52,13 @@ def _selected(
     selector = policy.selector
     if selector.workloads is None:
         return
-    for namespace, workloads in inside.items():
+    for namespace in _possible(selector.namespaces.include, inside):
         if selects_namespace(selector.namespaces, namespace, labels.get(namespace, {})):
-            yield from (workload for workload in workloads if selects_workload(selector.workloads, workload))
+            yield from (workload for workload in inside[namespace] if selects_workload(selector.workloads, workload))
+
+
+def _possible(patterns: Sequence[str], inside: Mapping[str, Sequence[Workload]]) -> Iterable[str]:
+    """Return the namespaces that `patterns` can match: plain names need no look at all the others."""
+    if any(_GLOB.search(pattern) for pattern in patterns):
+        return inside
+    return [name for name in dict.fromkeys(patterns) if name in inside]
