@@ -11,12 +11,12 @@ from reconciler.policy.windows import parse_absolute, parse_window, weekend_warn
 from reconciler.policy.words import nearest, shown
 
 
-def build_calendar(reading: Reading, path: Path, name: str, warnings: list[str]) -> Calendar:
-    """Return the calendar at `path`; problems are gathered in `reading`, what is rarely meant in `warnings`."""
+def build_calendar(reading: Reading, path: Path, name: str) -> Calendar:
+    """Return the calendar at `path`; problems and warnings are gathered in `reading`."""
     texts = reading.texts((*path, "windows"))
     windows = _windows(reading, (*path, "windows"), texts)
-    line, _ = reading.document.place((*path, "windows"))
-    warnings += [f"{reading.document.file}:{line}: {words}" for words in weekend_warnings(windows)]
+    for words in weekend_warnings(windows):
+        reading.warn((*path, "windows"), words)
     zone_name = str(reading.get((*path, "timeZone"), "UTC"))
     return Calendar(
         zone=_zone(reading, (*path, "timeZone"), zone_name),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.policy.build_picker import build_picker, check_pickable
 from reconciler.policy.build_selector import build_selector
-from reconciler.policy.building import Reading
+from reconciler.policy.building import Reading, check_own_name
 from reconciler.policy.documents import Path
 from reconciler.policy.types import DownscalePolicy, DownscaleTarget
 
@@ -29,8 +29,13 @@ def build_downscale(reading: Reading) -> DownscalePolicy:
         settle_seconds=reading.get((*spec, "settleSeconds"), 2),
         verify_seconds=reading.get((*spec, "verifySeconds"), 30),
     )
-    if picker is not None and selector.workloads is not None:
-        check_pickable(reading, (*spec, "selector", "workloads", "kinds"), selector.workloads.kinds)
+    check_own_name(reading)
+    chooser = "podPicker" if picker is not None else policy.strategy
+    if chooser in ("podPicker", "zoneBalanced") and selector.workloads is not None:
+        for position, kind in enumerate(selector.workloads.kinds):
+            check_pickable(reading, (*spec, "selector", "workloads", "kinds", position), kind, chooser)
+    if picker is not None and policy.strategy != "logarithmic":
+        reading.warn((*spec, "strategy"), "counts for nothing beside podPicker")
     return policy
 
 
@@ -45,10 +50,18 @@ def _target(reading: Reading, path: Path) -> DownscaleTarget | None:
     most = None if reading.get((*path, "max")) is None else reading.whole((*path, "max"), 0)
     if most is not None and most < least:
         reading.add((*path, "max"), f'is "{most}", expected at least min, which is "{least}"')
+    for bound, beyond in (("min", replicas is not None and replicas < least), ("max", _above(replicas, most))):
+        if beyond:
+            words = f"expected at {'least' if bound == 'min' else 'most'} {bound}"
+            reading.add((*path, "replicas"), f'is "{replicas}", {words}, which is "{reading.get((*path, bound))}"')
     return DownscaleTarget(
-        query=None if query is None else reading.query((*path, "query")),
+        query=None if query is None else reading.query((*path, "query"), ("cluster", "policy")),
         replicas=None if replicas is None else int(replicas),
         minimum=least,
         maximum=most,
         direction=reading.get((*path, "direction"), "down"),
     )
+
+
+def _above(replicas: int | None, most: int | None) -> bool:
+    return replicas is not None and most is not None and replicas > most

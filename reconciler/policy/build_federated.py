@@ -10,7 +10,8 @@ from typing import Any
 
 from reconciler.errors import Problem
 from reconciler.labels import LabelSelector
-from reconciler.policy.build_picker import build_picker
+from reconciler.policy.build_picker import build_picker, check_pickable
+from reconciler.policy.build_selector import kind_fault
 from reconciler.policy.building import Reading
 from reconciler.policy.documents import Document, Path, dotted
 from reconciler.policy.shape import shape_problems
@@ -72,6 +73,9 @@ def build_replica_set(reading: Reading) -> FederatedReplicaSet:
         digest=document_digest({key: value for key, value in reading.document.value.items() if key not in _NOT_OURS}),
     )
     reading.problems += [_inside(problem) for problem in preferences.problems]
+    reading.warnings += preferences.warnings
+    if reading.get(("spec", "minReadySeconds")):
+        reading.warn(("spec", "minReadySeconds"), "is not carried over to the local ReplicaSets")
     _check_form(reading, policy)
     return policy
 
@@ -135,7 +139,10 @@ def _preferences(reading: Reading, path: Path) -> Mapping[str, ClusterPreference
     given = reading.get(path)
     if not given:
         return _EVERYWHERE
-    return {str(name): _preference(reading, (*path, name)) for name in given}
+    found = {str(name): _preference(reading, (*path, name)) for name in given}
+    if not any(one.weight or one.min_replicas for one in found.values()) and reading.document.is_judged(path):
+        reading.warn(path, "gives no cluster a weight or a minimum, so no replica will run anywhere")
+    return found
 
 
 def _preference(reading: Reading, path: Path) -> ClusterPreference:
@@ -149,13 +156,19 @@ def _preference(reading: Reading, path: Path) -> ClusterPreference:
 def _target(reading: Reading, path: Path) -> TargetRef | None:
     if reading.get(path) is None:
         return None
-    return TargetRef(
-        str(reading.get((*path, "apiVersion"))), str(reading.get((*path, "kind"))), str(reading.get((*path, "name")))
-    )
+    target = TargetRef(*(str(reading.get((*path, field), "")) for field in ("apiVersion", "kind", "name")))
+    fault = kind_fault(target.kind)
+    if target.kind in ("CronJob", "ScaledObject"):
+        fault = "expected a kind whose replicas can be spread, like Deployment"
+    if fault is not None:
+        reading.add((*path, "kind"), f"is {shown(target.kind)}, {fault}")
+    return target
 
 
 def _check_form(reading: Reading, policy: FederatedReplicaSet) -> None:
     own = [name for name in ("selector", "template") if reading.get(("spec", name)) is not None]
+    if policy.target is not None and policy.pod_picker is not None:
+        check_pickable(reading, ("spec", "targetRef", "kind"), policy.target.kind, "downscalePodPicker")
     if policy.target is not None and own:
         reading.add(
             ("spec", own[0]), "is beside targetRef, expected either targetRef, or selector and template", key=True

@@ -56,11 +56,23 @@ def _connection(reading: Reading, path: Path, name: str) -> ClusterConnection:
 
 def _check_names(reading: Reading, clusters: tuple[FleetCluster, ...]) -> None:
     names = [cluster.name for cluster in clusters]
-    for position, name in enumerate(names):
-        if name in names[:position]:
-            reading.add(("spec", "clusters", position, "name"), f'is "{name}" a second time, expected each name once')
+    for position, cluster in enumerate(clusters):
+        path: Path = ("spec", "clusters", position)
+        if cluster.name in names[:position]:
+            reading.add((*path, "name"), f"is {shown(cluster.name)} a second time, expected each name once")
+            continue
+        same = next((other for other in clusters[:position] if _reached(other) == _reached(cluster)), None)
+        if same is not None:
+            reading.add(path, f"is reached like {same.name}, expected a connection of its own")
     home = reading.get(("spec", "home"))
     if home is not None and home not in names and reading.document.is_judged(("spec", "clusters")):
         reading.add(
             ("spec", "home"), f"is {shown(home)}, expected the name of one of the clusters{nearest(home, names)}"
         )
+    for position, name in enumerate(reading.texts(("spec", "formerNames"))):
+        if name == reading.name:
+            reading.add(("spec", "formerNames", position), f"is {shown(name)}, expected a name that was given up")
+
+
+def _reached(cluster: FleetCluster) -> tuple[bool, str | None, str | None]:
+    return (cluster.connection.in_cluster, cluster.connection.kubeconfig, cluster.connection.context)

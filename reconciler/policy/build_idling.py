@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from reconciler.policy.build_calendar import build_calendar
 from reconciler.policy.build_selector import build_selector
-from reconciler.policy.building import Reading
+from reconciler.policy.building import Reading, check_own_name
 from reconciler.policy.documents import Path
 from reconciler.policy.types import (
     AllOf,
@@ -38,9 +38,9 @@ class Calendars:
     complete: bool = True
 
 
-def build_idling(reading: Reading, calendars: Calendars, warnings: list[str]) -> IdlingPolicy:
+def build_idling(reading: Reading, calendars: Calendars) -> IdlingPolicy:
     """Return the policy; its problems are gathered in `reading`."""
-    builder = _Criteria(reading, calendars, warnings)
+    builder = _Criteria(reading, calendars)
     idle_when = AllOf(builder.all_at(("spec", "idleWhen")))
     policy = IdlingPolicy(
         name=reading.name,
@@ -78,10 +78,9 @@ def criteria(criterion: Criterion) -> Iterator[MetricCriterion | ScheduleCriteri
 class _Criteria:
     """Builds the criteria of one policy."""
 
-    def __init__(self, reading: Reading, calendars: Calendars, warnings: list[str]) -> None:
+    def __init__(self, reading: Reading, calendars: Calendars) -> None:
         self._reading = reading
         self._calendars = calendars
-        self._warnings = warnings
         self.broken = False
 
     def all_at(self, path: Path) -> tuple[Criterion, ...]:
@@ -140,7 +139,7 @@ class _Criteria:
                 (*path, missing[0]), "is missing, expected a calendar by name, or timeZone and windows here"
             )
             return None
-        return ScheduleCriterion(build_calendar(self._reading, path, "", self._warnings))
+        return ScheduleCriterion(build_calendar(self._reading, path, ""))
 
 
 def _wake_metric(reading: Reading, position: int) -> WakeMetric:
@@ -162,21 +161,29 @@ def _wake_order(reading: Reading) -> WakeOrder:
 
 
 def _check(reading: Reading, policy: IdlingPolicy, *, broken: bool) -> None:
+    check_own_name(reading)
+    if policy.wake == "onSignal" and policy.wake_when:
+        reading.warn(("spec", "wakeWhen"), "wakes nothing beside wake: onSignal, it only keeps things awake")
+    if broken:
+        return
     inside = list(criteria(policy.idle_when))
     has_metric = any(isinstance(criterion, MetricCriterion) for criterion in inside)
     has_schedule = any(isinstance(criterion, ScheduleCriterion) for criterion in inside)
-    if policy.selector.services is None and policy.selector.workloads is None:
-        reading.add(("spec", "selector"), "selects nothing, expected services, workloads or both")
-    if policy.selector.services is None and has_metric:
-        reading.add(
-            ("spec", "idleWhen"),
-            "has a metric criterion, expected only schedules for workloads that are selected without a Service",
-        )
-    if broken:
-        return
+    if policy.selector.services is None:
+        _check_without_services(reading, policy, has_metric=has_metric)
     if has_metric and not has_schedule and not policy.wake_when and policy.wake == "automatic":
         reading.add(
             ("spec", "idleWhen"),
             "has a metric criterion that idle pods can never turn busy, expected a schedule or wakeWhen beside it, "
             "or wake: onSignal",
         )
+
+
+def _check_without_services(reading: Reading, policy: IdlingPolicy, *, has_metric: bool) -> None:
+    if policy.selector.workloads is None:
+        reading.add(("spec", "selector"), "selects nothing, expected services, workloads or both")
+    only = "expected only schedules for workloads that are selected without a Service"
+    if has_metric:
+        reading.add(("spec", "idleWhen"), f"has a metric criterion, {only}")
+    if policy.wake_when:
+        reading.add(("spec", "wakeWhen"), f"names no Service of these workloads, {only}", key=True)

@@ -15,7 +15,10 @@ from reconciler.policy.words import listed, shown
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 7230, token
 _RESERVED = ("host", "content-length", "transfer-encoding", "connection", "content-type")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_NOT_PICKABLE = ("statefulset", "job", "daemonset", "cronjob")
+_HOST_NAME = re.compile(r"(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?", re.I)
+_METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal")
+_METADATA_ADDRESSES = ("100.100.100.200", "fd00:ec2::254", "168.63.129.16")  # beside the link-local 169.254.169.254
+_NOT_PICKABLE = ("statefulset", "job", "daemonset", "cronjob", "scaledobject")
 
 
 def build_picker(reading: Reading, path: Path) -> PodPicker | None:
@@ -63,28 +66,39 @@ def _header(reading: Reading, path: Path) -> PickerHeader:
 
 def _check(reading: Reading, path: Path, picker: PodPicker) -> None:
     http = (*path, "http")
-    if not picker.path.startswith("/"):
-        reading.add((*http, "path"), f'is {shown(picker.path)}, expected a path that starts with "/"')
     if any(header.secret for header in picker.headers) and picker.scheme == "http" and not picker.allow_insecure_auth:
         reading.add(
             (*http, "scheme"), 'is "http" with a secret header, expected "https"; or say allowInsecureAuth: true'
         )
-    if picker.ca_bundle is not None and "-----BEGIN CERTIFICATE-----" not in picker.ca_bundle:
+    if picker.ca_bundle is not None and not _holds_certificates(picker.ca_bundle):
         reading.add((*http, "caBundle"), "is no PEM certificate, expected -----BEGIN CERTIFICATE-----")
-    if not picker.host or "/" in picker.host or _CONTROL.search(picker.host) or " " in picker.host:
-        reading.add((*http, "host"), f"is {shown(picker.host)}, expected a host name")
-    elif _is_metadata(picker.host):
-        reading.add((*http, "host"), f"is {shown(picker.host)}, expected no link-local or metadata address")
+    fault = _host_fault(picker.host)
+    if fault is not None:
+        reading.add((*http, "host"), f"is {shown(picker.host)}, expected {fault}")
 
 
-def _is_metadata(host: str) -> bool:
-    if host.lower().rstrip(".") in ("metadata", "metadata.google.internal"):
-        return True
+def _holds_certificates(text: str) -> bool:
+    from ssl import PROTOCOL_TLS_CLIENT, SSLContext, SSLError
+
     try:
-        address = ip_address(host.strip("[]"))
-    except ValueError:
+        SSLContext(PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (SSLError, ValueError):
         return False
-    return address.is_link_local or address.is_unspecified or address.is_multicast
+    return True
+
+
+def _host_fault(host: str) -> str | None:
+    """Return what a host should be, None where it may be asked. Addresses in forms that only some resolvers read
+    (2852039166, 0xa9fea9fe, 169.254.43518) are none."""
+    if host.lower().rstrip(".") in _METADATA_NAMES:
+        return "no link-local or metadata address"
+    try:
+        address = ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None if _HOST_NAME.fullmatch(host) else "a host name or an address"
+    address = getattr(address, "ipv4_mapped", None) or address
+    forbidden = address.is_link_local or address.is_unspecified or address.is_multicast
+    return "no link-local or metadata address" if forbidden or str(address) in _METADATA_ADDRESSES else None
 
 
 def check_host(reading: Reading, path: Path, picker: PodPicker | None, fleet: Fleet) -> None:
@@ -99,10 +113,8 @@ def check_host(reading: Reading, path: Path, picker: PodPicker | None, fleet: Fl
         )
 
 
-def check_pickable(reading: Reading, path: Path, kinds: tuple[str, ...]) -> None:
-    """Add a problem for each kind whose pods nobody can choose among."""
-    for position, kind in enumerate(kinds):
-        if kind.lower() in _NOT_PICKABLE:
-            reading.add(
-                (*path, position), f"is {shown(kind)} with a podPicker, expected a kind whose victims can be chosen"
-            )
+def check_pickable(reading: Reading, path: Path, kind: str, chooser: str) -> None:
+    """Add a problem where `kind` is one among whose pods nobody can choose; its controller picks in its own order."""
+    if kind.lower() in _NOT_PICKABLE:
+        expected = "expected a kind whose victims can be chosen, like Deployment"
+        reading.add(path, f"is {shown(kind)} with {chooser}, {expected}")

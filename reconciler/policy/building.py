@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +10,7 @@ from reconciler.errors import Problem
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.documents import Document, Path
 from reconciler.policy.durations import parse_duration, parse_share
-from reconciler.policy.queries import query_fault
+from reconciler.policy.queries import VARIABLES, query_fault
 from reconciler.policy.types import Limit, Limits, Place
 
 
@@ -20,6 +20,7 @@ class Reading:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.problems: list[Problem] = []
+        self.warnings: list[str] = []
 
     @property
     def place(self) -> Place:
@@ -52,6 +53,11 @@ class Reading:
         if self.document.is_judged(path):
             self.problems.append(self.document.problem(path, message, key=key))
 
+    def warn(self, path: Path, message: str) -> None:
+        """Add a warning: what is allowed, but hardly meant."""
+        problem = self.document.problem(path, message)
+        self.warnings.append(f"{problem.file}:{problem.line}: {problem.field}: {message}")
+
     def duration(self, path: Path, default: timedelta) -> timedelta:
         text = self.get(path)
         if text is None:
@@ -63,9 +69,9 @@ class Reading:
         """Return a duration as written, for queries."""
         return str(self.get(path, default))
 
-    def query(self, path: Path) -> str:
+    def query(self, path: Path, variables: Collection[str] = VARIABLES) -> str:
         text = str(self.get(path, ""))
-        fault = query_fault(text)
+        fault = query_fault(text, variables)
         if fault is not None:
             self.add(path, fault)
         return text
@@ -108,3 +114,9 @@ class Reading:
         if operator in ("Exists", "DoesNotExist") and values:
             self.add((*path, "values"), f"has values, expected none for {operator}")
         return LabelRequirement(key, operator or "Exists", values)
+
+
+def check_own_name(reading: Reading) -> None:
+    """Add a problem where a policy is called like what `--allow-exceed fleet` means."""
+    if reading.name == "fleet":
+        reading.add(("metadata", "name"), 'is "fleet", expected another name; --allow-exceed fleet means the Fleet')

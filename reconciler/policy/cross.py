@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from reconciler.errors import Problem
@@ -31,6 +32,45 @@ def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]
         for one in built:
             problems += _against_fleet(one, fleets[0])
     return problems
+
+
+def cross_warnings(built: Sequence[Built]) -> list[str]:
+    """Return what is allowed between policies, but hardly meant. All of them are valid.
+
+    A policy that names a protected namespace is no problem: protecting one in a hurry must not stop everything else.
+    """
+    fleet = next(one.policy for one in built if one.kind == "Fleet")
+    for one in built:
+        if one.kind in ("IdlingPolicy", "DownscalePolicy"):
+            _warn_of_clusters(one, fleet)
+        for path, namespace in _namespaces(one):
+            if namespace in fleet.protected:
+                one.reading.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
+    return [warning for one in built for warning in one.reading.warnings]
+
+
+def _warn_of_clusters(one: Built, fleet: Fleet) -> None:
+    path: Path = ("spec", "selector", "clusters")
+    selector = one.policy.selector.clusters
+    reached = [
+        cluster
+        for cluster in fleet.clusters
+        if any(fnmatchcase(cluster.name, pattern) for pattern in selector.names)
+        and selector.labels.matches(cluster.labels)
+    ]
+    if not reached:
+        one.reading.warn(path, "selects no cluster of the Fleet")
+
+
+def _namespaces(one: Built) -> Iterator[tuple[Path, str]]:
+    """Yield the namespaces that are named outright, with their paths."""
+    if isinstance(one.policy, FederatedReplicaSet):
+        yield ("metadata", "namespace"), one.policy.namespace
+    if one.kind in ("IdlingPolicy", "DownscalePolicy"):
+        include: Path = ("spec", "selector", "namespaces", "include")
+        yield from (
+            ((*include, position), name) for position, name in enumerate(one.policy.selector.namespaces.include)
+        )
 
 
 def _repeated(shaped: Sequence[tuple[str, Document]]) -> Iterator[Problem]:

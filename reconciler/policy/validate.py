@@ -14,7 +14,7 @@ from reconciler.policy.build_federated import build_federated, build_replica_set
 from reconciler.policy.build_fleet import build_fleet
 from reconciler.policy.build_idling import Calendars, build_idling
 from reconciler.policy.building import Reading
-from reconciler.policy.cross import cross_problems
+from reconciler.policy.cross import cross_problems, cross_warnings
 from reconciler.policy.documents import Document
 from reconciler.policy.load import load
 from reconciler.policy.shape import shape_problems
@@ -38,7 +38,6 @@ class _Found:
     """What came of the documents so far."""
 
     problems: list[Problem] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
     built: list[Built] = field(default_factory=list)
 
 
@@ -125,18 +124,18 @@ def _build(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: b
     named: dict[str, Calendar | None] = {_name_of(document): None for kind, document in shaped if kind == "Calendar"}
     for kind, document in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
         reading = Reading(document)
-        policy = _made(kind, reading, Calendars(named, complete), found.warnings)
+        policy = _made(kind, reading, Calendars(named, complete))
         if kind == "Calendar" and not reading.problems and not document.taken_out:
             named[policy.name] = policy
         found.built.append(Built(kind, policy, reading))
         found.problems += reading.problems
 
 
-def _made(kind: str, reading: Reading, calendars: Calendars, warnings: list[str]) -> Any:
+def _made(kind: str, reading: Reading, calendars: Calendars) -> Any:
     if kind == "Calendar":
-        return build_calendar(reading, ("spec",), reading.name, warnings)
+        return build_calendar(reading, ("spec",), reading.name)
     if kind == "IdlingPolicy":
-        return build_idling(reading, calendars, warnings)
+        return build_idling(reading, calendars)
     return _BUILDERS[kind](reading)
 
 
@@ -177,5 +176,5 @@ def _policy_set(found: _Found, digest: str) -> PolicySet:
         ),
         downscale=tuple(sorted(of("DownscalePolicy"), key=lambda policy: policy.name)),
         digest=digest,
-        warnings=tuple(sorted(set(found.warnings))),
+        warnings=tuple(sorted(set(cross_warnings(found.built)))),
     )

@@ -906,7 +906,7 @@ CASES = [
         "kinds: [Deployment]",
         "kinds: [StatefulSet]",
         [
-            'policies/downscale.yaml:7:25: spec.selector.workloads.kinds[0]: is "StatefulSet" with a podPicker, expected a kind whose victims can be chosen',
+            'policies/downscale.yaml:7:25: spec.selector.workloads.kinds[0]: is "StatefulSet" with podPicker, expected a kind whose victims can be chosen, like Deployment',
         ],
         id="a picker for a StatefulSet",
     ),
