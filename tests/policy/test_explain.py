@@ -1,0 +1,177 @@
+"""What `reconciler explain KIND.field` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from reconciler.errors import UsageError
+from reconciler.policy.schemas import explain_field, load_schema
+
+KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet", "Plan", "Report")
+
+FLOOR = """\
+KIND:     IdlingPolicy
+FIELD:    spec.floor <integer>
+DEFAULT:  0
+
+DESCRIPTION:
+    Replicas kept while idle.
+"""
+MODE = """\
+KIND:     DownscalePolicy
+FIELD:    spec.mode <string>
+ONE OF:   enforce, observe
+DEFAULT:  "enforce"
+
+DESCRIPTION:
+    enforce, or observe: planned and reported, never applied.
+"""
+CLUSTERS = """\
+KIND:     FederatedReplicaSet
+FIELD:    spec.preferences.clusters <map of object>
+DEFAULT:  {"*": {"weight": 1}}
+
+DESCRIPTION:
+    What each cluster may have. "*" stands for every cluster without an entry of its own; without
+    "*" those get nothing.
+
+FIELDS:
+    * <object>  What one cluster may have.
+"""
+METRIC = """\
+KIND:     IdlingPolicy
+FIELD:    spec.wakeWhen.metric <object>
+
+DESCRIPTION:
+    Wakes while the query's value for a Service is above `above`.
+
+FIELDS:
+    query <string> -required-  PromQL whose result's labels `namespace` and `service` name the Service.
+    above <number>             Above this wakes.
+    window <string>            The range that `{{ window }}` stands for in the query.
+"""
+FLEET = """\
+KIND:     Fleet
+
+DESCRIPTION:
+    The clusters, and what one run may do to them. There is exactly one.
+
+FIELDS:
+    apiVersion <string> -required-  The version of this form.
+    kind <string> -required-        What this document is.
+    metadata <object> -required-    What the policy is called.
+    spec <object> -required-        What the fleet is made of.
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param("IdlingPolicy.spec.floor", FLOOR, id="a number"),
+        pytest.param("DownscalePolicy.spec.mode", MODE, id="one of several words"),
+        pytest.param("FederatedReplicaSet.spec.preferences.clusters", CLUSTERS, id="a map"),
+        pytest.param("IdlingPolicy.spec.wakeWhen.metric", METRIC, id="fields, through a list"),
+        pytest.param("Fleet", FLEET, id="a kind"),
+    ],
+)
+def test_a_field_is_explained(path, expected):
+    assert explain_field(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        pytest.param("Fleet.spec.clusters.name", "FIELD:    spec.clusters.name <string>", id="inside a list"),
+        pytest.param(
+            "Fleet.spec.clusters[0].name", "FIELD:    spec.clusters.name <string>", id="at an index of a list"
+        ),
+        pytest.param("Fleet.spec.clusters", "FIELD:    spec.clusters <list of object>", id="a list"),
+        pytest.param("Fleet.metadata.labels", "FIELD:    metadata.labels <map of string>", id="a map of texts"),
+        pytest.param(
+            "FederatedReplicaSet.spec.preferences.clusters.*.weight",
+            "FIELD:    spec.preferences.clusters.*.weight <integer>",
+            id="inside a map",
+        ),
+        pytest.param(
+            "FederatedReplicaSet.spec.preferences.clusters.eu-west.maxReplicas",
+            "FIELD:    spec.preferences.clusters.eu-west.maxReplicas <integer or null>",
+            id="inside a map, under a name",
+        ),
+        pytest.param(
+            "IdlingPolicy.spec.idleWhen.anyOf.allOf.schedule",
+            "FIELD:    spec.idleWhen.anyOf.allOf.schedule <object>",
+            id="inside itself",
+        ),
+        pytest.param("Plan.actions.replicas", "FIELD:    actions.replicas <object or null>", id="something or null"),
+    ],
+)
+def test_a_path_goes_through_lists_maps_and_references(path, line):
+    assert line in explain_field(path).splitlines()
+
+
+def test_the_case_of_the_kind_does_not_matter():
+    assert explain_field("idlingpolicy.spec.floor") == FLOOR
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        pytest.param(
+            "IdlingPolicy.spec.flor", 'IdlingPolicy.spec: has no field "flor", did you mean "floor"?', id="misspelt"
+        ),
+        pytest.param(
+            "Fleet.spec.clusters.lables",
+            'Fleet.spec.clusters: has no field "lables", did you mean "labels"?',
+            id="misspelt inside a list",
+        ),
+        pytest.param(
+            "fleet.zzz",
+            'Fleet: has no field "zzz", expected one of apiVersion, kind, metadata, spec',
+            id="nothing is near",
+        ),
+        pytest.param(
+            "IdlingPolicy.spec.floor.x",
+            'IdlingPolicy.spec.floor: has no field "x", expected none: it is a single value',
+            id="below a single value",
+        ),
+        pytest.param(
+            "IdlingPolicy.",
+            'IdlingPolicy: has no field "", expected one of apiVersion, kind, metadata, spec',
+            id="empty",
+        ),
+        pytest.param(
+            "IdlePolicy.spec",
+            f'"IdlePolicy" is no kind, expected one of {", ".join(KINDS)}, did you mean "IdlingPolicy"?',
+            id="misspelt kind",
+        ),
+    ],
+)
+def test_what_is_not_there_is_refused_with_what_is(path, message):
+    with pytest.raises(UsageError) as refused:
+        explain_field(path)
+    assert str(refused.value) == message
+
+
+def fields_of(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, ...]]:
+    """Yield the way to every field; what holds itself is followed down to the eighth level."""
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    for name, part in schema.get("properties", {}).items():
+        yield (name,)
+        if depth < 8:
+            yield from ((name, *rest) for rest in fields_of(part, root, depth + 1))
+    if isinstance(schema.get("items"), dict):
+        yield from fields_of(schema["items"], root, depth)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_can_be_explained(kind):
+    schema = load_schema(kind)
+    paths = {".".join((kind, *way)) for way in fields_of(schema, schema) if not any("." in step for step in way)}
+    assert len(paths) > 5
+    for path in sorted(paths):
+        text = explain_field(path)
+        assert text.startswith(f"KIND:     {kind}\nFIELD:    {path.partition('.')[2]} <"), path
