@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.downscale.forecast import with_victims
+from reconciler.decide.downscale.forecast import picker_requests, with_victims
 from reconciler.decide.downscale.journal import JOURNAL, Entry, Marked, entry_text
 from reconciler.decide.types import (
     Cause,
@@ -25,6 +25,8 @@ from reconciler.model import (
     HorizontalPodAutoscaler,
     Node,
     ObjectRef,
+    PickerAnswer,
+    PickerRequest,
     Pod,
     PodPicker,
     PodsQuestion,
@@ -243,6 +245,49 @@ def test_a_picker_is_asked_at_apply() -> None:
         settle_seconds=5,
         verify_seconds=60,
     )
+
+
+@pytest.mark.parametrize(
+    ("answer", "pods", "rules", "note"),
+    [
+        pytest.param(
+            PickerAnswer(("a",), ("b", "c")),
+            ("x", "a", "c"),
+            ("not Ready", "chosen by the picker", "chosen by the picker"),
+            "a tie at the cut was broken by the controller's order",
+            id="it chooses",
+        ),
+        pytest.param(
+            PickerAnswer(),
+            ("x", "d", "c"),
+            ("not Ready", "shorter time Ready", "shorter time Ready"),
+            "the picker has no opinion, the controller chooses",
+            id="it has no opinion",
+        ),
+        pytest.param(
+            PickerAnswer(("a",)),
+            ("x", "d", "c"),
+            ("not Ready", "shorter time Ready", "shorter time Ready"),
+            "pod picker picker.svc: names 1 pods, expected at least 2 (onTooFew: reject)",
+            id="it names too few",
+        ),
+    ],
+)
+def test_a_picker_that_is_asked_for_the_plan(
+    answer: PickerAnswer, pods: tuple[str, ...], rules: tuple[str, ...], note: str
+) -> None:
+    web = a_workload(replicas=4)
+    state = a_state(a_cluster(workloads=(web,), pods={web.ref: (*PODS, pod("x", ready=False))}))
+    picker = replace(PICKER, on_too_few="reject")
+    policies = a_policy_set(a_fleet(), downscale=(by("logarithmic", pod_picker=picker),))
+    asked, _, _ = with_victims([shrinking(web, 2), shrinking(web, 0)], policies, state, a_run())
+    requests = picker_requests(asked, policies, state, a_run())
+    assert requests == {web.ref: PickerRequest(picker, "shop", 2, ("a", "b", "c", "d"))}
+    [decision], _, _ = with_victims(asked[:1], policies, state, a_run(), {web.ref: answer})
+    assert decision.victims is not None
+    assert (decision.victims.pods, decision.victims.rules, decision.victims.note) == (pods, rules, note)
+    assert not decision.victims.chosen_at_apply
+    assert decision.downscale == asked[0].downscale
 
 
 def test_nothing_is_asked_where_those_that_go_first_suffice() -> None:

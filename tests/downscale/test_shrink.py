@@ -160,6 +160,9 @@ def ready(name: str, status: str) -> Callable[[World], None]:
     return lambda world: world.patch_pod(name, PatchOperation("replace", "/status/conditions/0/status", status))
 
 
+UNREADY = (PatchOperation("replace", "/status/conditions/0/status", "False"),)
+
+
 def delete(name: str) -> Callable[[World], None]:
     return lambda world: world.cluster.write(Write("delete", ObjectRef("east", "shop", "Pod", name), "v1"))
 
@@ -483,6 +486,29 @@ def test_one_pod_that_cannot_be_marked_undoes_the_others(tmp_path: Path) -> None
     assert len(world.names()) == 6
     assert_clean(world)
     assert world.costs() == {}
+
+
+def test_a_mark_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    theirs = PatchOperation("replace", "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost", "5")
+
+    class Racing:
+        raced = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.cluster, name)
+
+        def write(self, write: Write) -> None:
+            if not self.raced and any(operation.op == "remove" for operation in write.patch):
+                self.raced = True
+                world.patch_pod(write.ref.name, theirs)
+            world.cluster.write(write)
+
+    world.clock = Clock(while_asleep=lambda: world.patch_pod("web-0", *UNREADY))
+    outcome = outcome_of(world, through=Racing())
+    assert outcome.status is Status.POSTPONED
+    assert list(world.costs().values()) == ["5"]
+    assert_clean(world)
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from reconciler.decide.downscale.cut import Cut, balanced, cut_of, picker_rules, without_cost
+from reconciler.decide.downscale.cut import Cut, balanced, cut_of, picked, picker_rules, question_of, without_cost
 from reconciler.decide.downscale.groups import OWN_PODS, THROUGH_REPLICA_SETS, Group, group_of, nanoseconds_at
 from reconciler.decide.downscale.orders import Order, Orders, orders_in
 from reconciler.decide.downscale.recovery import former_costs
 from reconciler.decide.types import Decision, DownscaleSettings, Notice, VictimForecast
 from reconciler.decide.victims import RankingRules, VictimRanking, is_active, rank_victims
-from reconciler.model import Node, ObjectRef, ObservedCluster, ObservedState, PodsQuestion, Run
+from reconciler.errors import PickerError
+from reconciler.model import (
+    NOTHING,
+    Node,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    PickerAnswer,
+    PickerRequest,
+    Pod,
+    PodsQuestion,
+    Run,
+)
 from reconciler.policy.types import PolicySet
 
 Forecast = VictimForecast | PodsQuestion
@@ -22,9 +34,16 @@ _MARKABLE = ("Deployment", "Rollout", "ReplicaSet", "ReplicationController", "Cl
 
 
 def with_victims(
-    decisions: Sequence[Decision], policies: PolicySet, state: ObservedState, run: Run
+    decisions: Sequence[Decision],
+    policies: PolicySet,
+    state: ObservedState,
+    run: Run,
+    answers: Mapping[ObjectRef, PickerAnswer] = NOTHING,
 ) -> tuple[tuple[Decision, ...], tuple[PodsQuestion, ...], tuple[Notice, ...]]:
-    """Return `decisions` with the victims of every decrease, the pods that must be read for that, and what to tell."""
+    """Return `decisions` with the victims of every decrease, the pods that must be read for that, and what to tell.
+
+    `answers` are what pickers said to `picker_requests`, by workload; without one the victims are chosen at apply.
+    """
 
     @cache
     def orders(cluster: str) -> Orders:
@@ -45,7 +64,8 @@ def with_victims(
         order = orders(decision.ref.cluster).order_of(decision.ref)
         if order.note:
             notices.append(Notice("victimOrder", str(decision.ref), order.note, decision.cause.policy))
-        shrinking = _Shrinking(decision, order, observed, costs(decision.ref.cluster), run)
+        said = answers.get(decision.ref)
+        shrinking = _Shrinking(decision, order, observed, costs(decision.ref.cluster), run, said)
         forecast = _forecast(shrinking)
         if isinstance(forecast, PodsQuestion):
             questions.append(forecast)
@@ -62,6 +82,7 @@ class _Shrinking:
     observed: ObservedCluster
     former: dict[str, str | None]
     run: Run
+    answer: PickerAnswer | None = None
 
     @property
     def ref(self) -> ObjectRef:
@@ -102,24 +123,59 @@ def _forecast(shrinking: _Shrinking) -> Forecast:
     return _of_group(shrinking, group)
 
 
-def _of_group(shrinking: _Shrinking, group: Group) -> VictimForecast:
+def picker_requests(
+    decisions: Sequence[Decision], policies: PolicySet, state: ObservedState, run: Run
+) -> dict[ObjectRef, PickerRequest]:
+    """Return what the pickers of `decisions` (as `with_victims` returned them) would be asked, by workload."""
+    found: dict[ObjectRef, PickerRequest] = {}
+    for decision in decisions:
+        settings, forecast = decision.downscale, decision.victims
+        if settings is None or settings.picker is None or forecast is None or not forecast.chosen_at_apply:
+            continue
+        observed = state.clusters[decision.ref.cluster]
+        former = former_costs(observed, policies.fleet.namespace)
+        shrinking = _Shrinking(decision, Order(settings), observed, former, run)
+        group = group_of(decision.ref.kind, without_cost(observed.pods[decision.ref], former))
+        found[decision.ref] = question_of(_cut(shrinking, group), settings.picker, decision.ref.namespace)
+    return found
+
+
+def _cut(shrinking: _Shrinking, group: Group) -> Cut:
     settings = shrinking.order.settings
+    rules = picker_rules(settings.logarithm_base) if settings.picker else RankingRules(base=settings.logarithm_base)
+    return cut_of(group, shrinking.target, now_ns=nanoseconds_at(shrinking.run), rules=rules)
+
+
+def _of_group(shrinking: _Shrinking, group: Group) -> VictimForecast:
     if not shrinking.order.chooses:
         return _predicted(shrinking, group)
-    rules = picker_rules(settings.logarithm_base) if settings.picker else RankingRules(base=settings.logarithm_base)
-    cut = cut_of(group, shrinking.target, now_ns=nanoseconds_at(shrinking.run), rules=rules)
+    cut = _cut(shrinking, group)
     if not cut.open:
         return _predicted(shrinking, group)
-    if settings.strategy == "podPicker":
+    if shrinking.order.settings.picker is None:
+        return _balanced(cut, group, shrinking)
+    if shrinking.answer is None:
         return VictimForecast(
             certain=False,
-            strategy=settings.strategy,
+            strategy="podPicker",
             chosen_at_apply=True,
             count=cut.count,
             requested=cut.requested,
             candidates=len(cut.candidates),
         )
-    return _balanced(cut, group, shrinking)
+    return _answered(cut, group, shrinking, shrinking.answer)
+
+
+def _answered(cut: Cut, group: Group, shrinking: _Shrinking, answer: PickerAnswer) -> VictimForecast:
+    """Return the victims as the picker chooses them now; it is asked again at apply."""
+    picker = shrinking.order.settings.picker
+    try:
+        choice = None if picker is None else picked(cut, answer, picker)
+    except PickerError as error:
+        return replace(_predicted(shrinking, group), certain=False, note=str(error))
+    if choice is None:
+        return replace(_predicted(shrinking, group), note="the picker has no opinion, the controller chooses")
+    return replace(_chosen(cut, group, shrinking, choice.pods, "chosen by the picker"), certain=False, note=choice.note)
 
 
 def _predicted(shrinking: _Shrinking, group: Group) -> VictimForecast:
@@ -157,12 +213,18 @@ def _balanced(cut: Cut, group: Group, shrinking: _Shrinking) -> VictimForecast:
     key = shrinking.order.settings.topology_key
     if "nodes" in shrinking.observed.unreadable:
         return shrinking.told("the nodes could not be read, so no zones are known", strategy="zoneBalanced")
-    ranking = rank_victims(group.pods, len(cut.first), now_ns=nanoseconds_at(shrinking.run), siblings=group.siblings)
     chosen = balanced(cut, domains_of(shrinking.observed.nodes, key)).pods
+    return _chosen(cut, group, shrinking, chosen, f"balance of {key}")
+
+
+def _chosen(cut: Cut, group: Group, shrinking: _Shrinking, pods: Sequence[Pod], rule: str) -> VictimForecast:
+    """Return a forecast of those that go before all others, then of `pods`, by `rule`."""
+    now_ns = nanoseconds_at(shrinking.run)
+    first = rank_victims(group.pods, len(cut.first), now_ns=now_ns, siblings=group.siblings)
     return VictimForecast(
-        pods=tuple(pod.name for pod in (*cut.first, *chosen)),
-        strategy="zoneBalanced",
-        rules=(*(str(rule) for rule in ranking.rules), *(f"balance of {key}" for _ in chosen)),
+        pods=tuple(pod.name for pod in (*first.victims, *pods)),
+        strategy=shrinking.order.settings.strategy,
+        rules=(*map(str, first.rules), *(rule for _ in pods)),
         count=cut.count,
         requested=cut.requested,
         candidates=len(cut.candidates),
