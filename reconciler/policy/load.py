@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.errors import PolicyError, Problem
-from reconciler.policy.documents import Document, read_documents
+from reconciler.policy.documents import Document
+from reconciler.policy.reader import read_documents
 
 _ENDINGS = (".yaml", ".yml")
 _LARGEST_FILE = 8 * 2**20
@@ -17,11 +19,26 @@ _LARGEST_FILE = 8 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """`digest` is the SHA-256 (hex) over the names and bytes of all files."""
+    """`complete` False: something could not be read, and may hold one more policy.
+
+    `digest` is the SHA-256 (hex) over the names and bytes of all files.
+    """
 
     documents: tuple[Document, ...]
     problems: tuple[Problem, ...]
+    complete: bool
     digest: str
+
+
+@dataclass(slots=True)
+class _Loading:
+    documents: list[Document] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    complete: bool = True
+
+    def refuse(self, file: str, message: str, line: int = 1, column: int = 1) -> None:
+        self.problems.append(Problem(_spelt(file), line, column, "", message))
+        self.complete = False
 
 
 def load(path: str | Path) -> Loaded:
@@ -30,63 +47,88 @@ def load(path: str | Path) -> Loaded:
     Raises:
         PolicyError: there is no such directory, or no policy in it. An empty set of policies would wake everything.
     """
-    root = str(path)
-    files = list(policy_files(root))
-    documents: list[Document] = []
-    problems: list[Problem] = []
+    root = str(Path(path))
+    loading = _Loading()
     digest = hashlib.sha256()
-    for file in files:
-        content = _bytes(file, problems)
+    for file in sorted(policy_files(root, loading), key=lambda file: file.split(os.sep)):
+        content = _bytes(file, loading)
         digest.update(f"{os.path.relpath(file, root)}\0{len(content)}\0".encode(errors="surrogateescape") + content)
-        found, faults = _read(file, content)
-        documents += found
-        problems += faults
-    if not documents and not problems:
-        raise PolicyError.of([_nothing(root, "has no policy in it, expected at least a Fleet")])
-    return Loaded(tuple(documents), tuple(problems), digest.hexdigest())
+        _read(file, content, loading)
+    if not loading.documents and not loading.problems:
+        raise PolicyError.of([Problem(_spelt(root), 1, 1, "", "has no policy in it, expected at least a Fleet")])
+    return Loaded(tuple(loading.documents), tuple(loading.problems), loading.complete, digest.hexdigest())
 
 
-def policy_files(root: str) -> Iterator[str]:
-    """Yield the policy files below `root`, sorted; hidden files and folders are skipped, links to folders not followed.
+def policy_files(root: str, loading: _Loading) -> Iterator[str]:
+    """Yield the policy files below `root` in no order; hidden files and folders are skipped.
+
+    Links are followed, because a mounted ConfigMap is made of them, but no folder is entered twice.
 
     Raises:
         PolicyError: there is nothing of that name.
     """
-    if os.path.isfile(root):
+    if not os.path.exists(root):
+        missing = "does not exist, expected a directory with policy files"
+        raise PolicyError.of([Problem(_spelt(root), 1, 1, "", missing)])
+    if not os.path.isdir(root):
         yield root
         return
-    if not os.path.isdir(root):
-        raise PolicyError.of([_nothing(root, "does not exist, expected a directory with policy files")])
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            if name.endswith(_ENDINGS) and not name.startswith("."):
-                yield os.path.join(folder, name)
+    entered: set[tuple[int, int]] = set()
+    pending = [root]
+    while pending:
+        for inside in _entries(pending.pop(), entered, loading):
+            if os.path.isdir(inside):
+                pending.append(inside)
+            elif inside.endswith(_ENDINGS):
+                yield inside
 
 
-def _nothing(root: str, message: str) -> Problem:
-    return Problem(root, 1, 1, "", message)
-
-
-def _bytes(file: str, problems: list[Problem]) -> bytes:
+def _entries(folder: str, entered: set[tuple[int, int]], loading: _Loading) -> list[str]:
+    """Return the paths of what is in `folder` and not hidden, the last first; nothing where it was entered before."""
     try:
-        if os.path.getsize(file) > _LARGEST_FILE:
-            problems.append(Problem(file, 1, 1, "", f"is larger than {_LARGEST_FILE} bytes, expected policies"))
-            return b""
-        with open(file, "rb") as stream:
-            return stream.read()
+        found = os.stat(folder)
+        names = sorted(os.listdir(folder), reverse=True)
     except OSError as error:
-        problems.append(Problem(file, 1, 1, "", f"cannot be read: {error.strerror}"))
-        return b""
+        loading.refuse(folder, f"cannot be read: {error.strerror}")
+        return []
+    identity = (found.st_dev, found.st_ino)
+    if identity in entered:
+        return []
+    entered.add(identity)
+    within = "" if folder == "." else folder
+    return [os.path.join(within, name) for name in names if not name.startswith(".")]
 
 
-def _read(file: str, content: bytes) -> tuple[list[Document], list[Problem]]:
+def _bytes(file: str, loading: _Loading) -> bytes:
+    try:
+        found = os.stat(file)
+        if not stat.S_ISREG(found.st_mode):
+            loading.refuse(file, "is no regular file, expected policies")
+        elif found.st_size > _LARGEST_FILE:
+            loading.refuse(file, f"is larger than {_LARGEST_FILE} bytes, expected policies")
+        else:
+            with open(file, "rb") as stream:
+                return stream.read()
+    except OSError as error:
+        loading.refuse(file, f"cannot be read: {error.strerror}")
+    return b""
+
+
+def _read(file: str, content: bytes, loading: _Loading) -> None:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = content[: error.start].decode("utf-8", errors="ignore")
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        return [], [
-            Problem(file, line, column, "", f"byte #x{content[error.start]:02x} is no UTF-8, expected UTF-8 text")
-        ]
-    return read_documents(file, text)
+        found = f"byte #x{content[error.start]:02x} is no UTF-8, expected UTF-8 text"
+        loading.refuse(file, found, line, column)
+        return
+    documents, problems, complete = read_documents(_spelt(file), text)
+    loading.documents += documents
+    loading.problems += problems
+    loading.complete = loading.complete and complete
+
+
+def _spelt(file: str) -> str:
+    """Return a file's name as it can be printed, also where it is no UTF-8."""
+    return os.fsencode(file).decode("utf-8", errors="backslashreplace")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,15 +62,26 @@ def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, .
     loaded = load(path)
     found = _Found(problems=list(loaded.problems))
     shaped = [(kind, document) for document in loaded.documents if (kind := _kind_of(document, found.problems))]
-    complete = not found.problems
+    complete = loaded.complete and len(shaped) == len(loaded.documents)
     for kind, document in shaped:
         found.problems += shape_problems(document, kind)
     _build(shaped, found, complete=complete)
     found.problems += _fleets(shaped, str(path), complete=complete)
     found.problems += cross_problems(found.built, shaped)
     if found.problems:
-        return None, tuple(sorted(set(found.problems)))
+        return None, tuple(sorted(set(_once(found.problems, loaded.problems))))
     return _policy_set(found, loaded.digest), ()
+
+
+def _once(problems: Iterable[Problem], unreadable: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield the problems, of those at a value that could not be read only that it could not."""
+    told = {_place(problem) for problem in unreadable}
+    yield from unreadable
+    yield from (problem for problem in problems if _place(problem) not in told)
+
+
+def _place(problem: Problem) -> tuple[str, int, int]:
+    return (problem.file, problem.line, problem.column)
 
 
 def read_fleet(path: str | Path) -> Fleet:
