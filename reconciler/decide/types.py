@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
+from itertools import chain
 from typing import Any, Literal
 
 from reconciler.model import NOTHING, ObjectRef, PodPicker, PodsQuestion
@@ -261,7 +262,7 @@ class DesiredState:
         """Return this and `others` as one."""
         return DesiredState(
             **{
-                field.name: sum((getattr(other, field.name) for other in others), getattr(self, field.name))
+                field.name: tuple(chain.from_iterable(getattr(one, field.name) for one in (self, *others)))
                 for field in fields(self)
             }
         )

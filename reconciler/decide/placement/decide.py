@@ -11,7 +11,7 @@ from reconciler.decide.placement.facts import Finding, Local, find
 from reconciler.decide.placement.marks import OWNER, STATUS, owner_text
 from reconciler.decide.placement.memory import MEMORY, UNREACHABLE, read_unreachable, rejection_key, unreachable_text
 from reconciler.decide.placement.outlook import Outlook, outlook
-from reconciler.decide.placement.reasons import considered, entries, placement_view
+from reconciler.decide.placement.reasons import considered, entries, explained, placement_view
 from reconciler.decide.placement.sites import Surroundings, surroundings
 from reconciler.decide.placement.status import Entry, Status, read_status, status_name, status_text
 from reconciler.decide.placement.steps import group_of, steps
@@ -50,7 +50,7 @@ def decide_one(federated: FederatedReplicaSet, around: Surroundings) -> DesiredS
     locals_ = [finding.local for finding in findings]
     if _is_idle(locals_):
         locals_ = [replace(local, part="held", why="idle") if local.part == "placed" else local for local in locals_]
-    view = outlook(federated, locals_, status, around)
+    view = explained(outlook(federated, locals_, status, around))
     decisions = steps(view, around)
     decisions += _cleared(view, decisions, around)
     decisions += _status(view, entries(view), tuple(one.key for one in decisions), around)
@@ -77,7 +77,7 @@ def _paused(
     held = [
         local if local.part == "out" else replace(local, part="held", why=local.why or "paused") for local in locals_
     ]
-    view = outlook(federated, held, status, around)
+    view = explained(outlook(federated, held, status, around))
     return DesiredState(
         decisions=_status(view, entries(view), (), around),
         considered=tuple(
@@ -144,7 +144,7 @@ def _status(
     view: Outlook, told: Mapping[str, Entry], needs: tuple[str, ...], around: Surroundings
 ) -> tuple[Decision, ...]:
     """Return the decision that writes the status, once everything else is done; () where it says so already."""
-    if around.home is None:
+    if around.home is None or not around.keeps:
         return ()
     federated, fleet = view.federated, around.fleet
     name = status_name(federated.key)
@@ -161,7 +161,7 @@ def _status(
 def _cleared(view: Outlook, decisions: Sequence[Decision], around: Surroundings) -> tuple[Decision, ...]:
     """Return the decisions that forget refusals: once the write that was refused is done, or is not wanted any more."""
     kept = (around.home or {}).get(MEMORY)
-    if kept is None:
+    if kept is None or not around.keeps:
         return ()
     found: list[Decision] = []
     for local in view.placed:
@@ -181,7 +181,7 @@ def _never_empty(data: Mapping[str, str]) -> dict[str, str]:
 
 def _unreachable(around: Surroundings) -> DesiredState:
     """Return the decision that remembers since when clusters do not answer, where that changed."""
-    if around.home is None:
+    if around.home is None or not around.keeps:
         return DesiredState()
     fleet, kept = around.fleet, around.home.get(MEMORY)
     before = {} if kept is None else read_unreachable(kept.data)

@@ -9,8 +9,8 @@ from typing import Literal
 from reconciler.decide.idling.records import read_record
 from reconciler.decide.placement.local_replica_sets import is_ours, names_another
 from reconciler.decide.placement.marks import ObservedCapacity, read_capacity
-from reconciler.decide.placement.memory import IN_A_ROW, Rejection, read_rejection, rejection_key
-from reconciler.decide.placement.pods import calm_counts, counted, is_calm, is_rolling_out
+from reconciler.decide.placement.memory import IN_A_ROW, Rejection
+from reconciler.decide.placement.pods import Counts, calm_counts, counted, is_calm, is_rolling_out
 from reconciler.decide.placement.sites import Site, Surroundings, local_ref
 from reconciler.decide.placement.status import Status
 from reconciler.decide.selection import format_time
@@ -207,20 +207,29 @@ def _placed(case: Case) -> Finding:
     workload = case.workload
     assert workload is not None
     assert case.site.observed is not None
-    local = replace(case.blank, remembered=read_capacity(workload.annotations))
-    if is_calm(workload) and local.remembered is None:
-        counts = calm_counts(workload)
-        return Finding(_limited(case, replace(local, current=counts.current, available=counts.available)))
+    remembered = read_capacity(workload.annotations)
+    if is_calm(workload) and remembered is None:
+        return Finding(_limited(case, _with_counts(case.blank, calm_counts(workload), None)))
     ref = workload.ref
     failed = case.site.observed.unreadable.get(f"pods of {ref.namespace}/{ref.kind}/{ref.name}")
     if failed is not None:
         return case.undecided(replace(_observed(case), part="held", why=f"its pods cannot be read: {failed}"))
     pods = case.site.observed.pods.get(ref)
     if pods is None:
-        return Finding(local, PodsQuestion(ref))
+        return Finding(case.blank, PodsQuestion(ref))
     counts = counted(workload, pods, case.federated, case.around.run.now)
-    local = replace(local, current=counts.current, available=counts.available)
-    return Finding(_limited(case, replace(local, stuck=counts.stuck, crashing=counts.crashing)))
+    return Finding(_limited(case, _with_counts(case.blank, counts, remembered)))
+
+
+def _with_counts(local: Local, counts: Counts, remembered: ObservedCapacity | None) -> Local:
+    return replace(
+        local,
+        current=counts.current,
+        available=counts.available,
+        stuck=counts.stuck,
+        crashing=counts.crashing,
+        remembered=remembered,
+    )
 
 
 def _limited(case: Case, local: Local) -> Local:
@@ -228,8 +237,9 @@ def _limited(case: Case, local: Local) -> Local:
     state = case.site.cluster.state
     if state in ("draining", "leaving"):
         return replace(local, capacity=0, limit="draining" if state == "draining" else "leaving")
-    rejection = read_rejection(case.around.memory.get(rejection_key(local.ref)))
-    local = replace(local, rejection=rejection)
+    rejection = case.around.rejection(local.ref)
+    if rejection is not None:
+        local = replace(local, rejection=rejection)
     if rejection is not None and rejection.count >= IN_A_ROW and rejection.in_force(case.around.run.now):
         return replace(local, capacity=local.current, limit="refused")
     if local.stuck > 0:

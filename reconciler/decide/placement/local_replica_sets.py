@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -43,42 +44,53 @@ def names_another(workload: Workload, federated: FederatedReplicaSet, fleets: fr
     return workload.annotations[OWNER]
 
 
-def manifest(federated: FederatedReplicaSet, fleet: Fleet, replicas: int) -> dict[str, Any]:
-    """Return a whole local ReplicaSet, with our marks."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {
-            "name": federated.name,
-            "namespace": federated.namespace,
-            "labels": wanted_labels(federated),
-            "annotations": wanted_annotations(federated, fleet),
-        },
-        "spec": {"replicas": replicas, "selector": federated.selector, "template": federated.template},
-    }
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What every local ReplicaSet of one federated ReplicaSet is like, replicas aside."""
+
+    federated: FederatedReplicaSet
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    selector: tuple[Any, ...]
+
+    def manifest(self, replicas: int) -> dict[str, Any]:
+        """Return a whole local ReplicaSet, with our marks."""
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {
+                "name": self.federated.name,
+                "namespace": self.federated.namespace,
+                "labels": dict(self.labels),
+                "annotations": dict(self.annotations),
+            },
+            "spec": {
+                "replicas": replicas,
+                "selector": self.federated.selector,
+                "template": self.federated.template,
+            },
+        }
 
 
-def wanted_labels(federated: FederatedReplicaSet) -> dict[str, str]:
-    """Return the labels every local ReplicaSet of `federated` carries."""
-    return {**federated.labels, LABEL: label_of(federated.name)}
-
-
-def wanted_annotations(federated: FederatedReplicaSet, fleet: Fleet) -> dict[str, str]:
-    """Return the annotations every local ReplicaSet of `federated` carries."""
-    return {
+def form_of(federated: FederatedReplicaSet, fleet: Fleet) -> Form | None:
+    """Return what the local ReplicaSets of `federated` are like, None where it only places what others make."""
+    if federated.selector is None or federated.template is None:
+        return None
+    annotations = {
         OWNER: owner_text(fleet, federated.key),
         DIGEST: template_digest(federated),
         ON_DELETE: federated.on_delete,
     }
+    labels = {**federated.labels, LABEL: label_of(federated.name)}
+    return Form(federated, labels, annotations, _normal(_selector_of(federated.selector)))
 
 
-def mark_changes(workload: Workload, federated: FederatedReplicaSet, fleet: Fleet) -> tuple[FieldChange, ...]:
+def mark_changes(workload: Workload, form: Form) -> tuple[FieldChange, ...]:
     """Return the changes that put our marks on a local ReplicaSet, none where they are right."""
-    labels = wanted_labels(federated)
-    return annotation_changes(workload.annotations, wanted_annotations(federated, fleet)) + tuple(
-        FieldChange(("metadata", "labels", key), workload.labels.get(key), labels[key])
-        for key in sorted(labels)
-        if workload.labels.get(key) != labels[key]
+    return annotation_changes(workload.annotations, form.annotations) + tuple(
+        FieldChange(("metadata", "labels", key), workload.labels.get(key), form.labels[key])
+        for key in sorted(form.labels)
+        if workload.labels.get(key) != form.labels[key]
     )
 
 
@@ -105,11 +117,9 @@ def found_manifest(workload: Workload) -> dict[str, Any]:
     }
 
 
-def selector_differs(workload: Workload, federated: FederatedReplicaSet) -> bool:
+def selector_differs(workload: Workload, form: Form) -> bool:
     """Return whether the local ReplicaSet selects other pods than the policy says; that cannot be changed in place."""
-    if federated.selector is None or workload.selector is None:
-        return False
-    return _normal(workload.selector) != _normal(_selector_of(federated.selector))
+    return workload.selector is not None and _normal(workload.selector) != form.selector
 
 
 def _selector_of(raw: Mapping[str, Any]) -> LabelSelector:
@@ -127,19 +137,31 @@ def _normal(selector: LabelSelector) -> tuple[Any, ...]:
     return (sorted(selector.match_labels), expressions)
 
 
-def template_differences(workload: Workload, federated: FederatedReplicaSet) -> tuple[str, ...]:
-    """Return the fields of the pod template that are not as the policy says, () for none.
+Differences = Callable[[Workload], tuple[str, ...]]
+
+
+def template_check(form: Form) -> Differences:
+    """Return a function that tells which fields of a pod template are not as the policy says, () for none.
 
     What the policy does not state may be anything: the API server fills in defaults. A policy that states less than it
-    did is told by the digest on the workload.
+    did is told by the digest on the workload. Templates that are equal are compared once.
     """
-    if federated.template is None or workload.template is None:
-        return ()
-    found = tuple(_differences(federated.template, workload.template, ("template",)))
-    known = workload.annotations.get(DIGEST)
-    if not found and known not in (None, template_digest(federated)):
-        return ("template",)
-    return found
+    known: list[tuple[Any, tuple[str, ...]]] = []
+
+    def stated(template: Any) -> tuple[str, ...]:
+        for other, found in known:
+            if other == template:
+                return found
+        known.append((template, tuple(_differences(form.federated.template, template, ("template",)))))
+        return known[-1][1]
+
+    def differences(workload: Workload) -> tuple[str, ...]:
+        if workload.template is None:
+            return ()
+        changed = workload.annotations.get(DIGEST, form.annotations[DIGEST]) != form.annotations[DIGEST]
+        return stated(workload.template) or (("template",) if changed else ())
+
+    return differences
 
 
 def _differences(wanted: Any, found: Any, path: tuple[str, ...]) -> Iterator[str]:

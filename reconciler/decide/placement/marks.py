@@ -126,8 +126,10 @@ def capacity_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
 
 def read_json(text: str | None) -> dict[str, Any]:
     """Return the JSON object in a text of ours; what cannot be read counts as empty."""
+    if not text:
+        return {}
     try:
-        found = json.loads(text or "{}")
+        found = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

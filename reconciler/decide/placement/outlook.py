@@ -12,6 +12,7 @@ from reconciler.decide.placement.moves import available_in_all, next_step
 from reconciler.decide.placement.shares import Shares, shares
 from reconciler.decide.placement.sites import Surroundings
 from reconciler.decide.placement.status import Status
+from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet
 
 PROBE = 1
@@ -30,6 +31,7 @@ class Outlook:
     target: Mapping[str, int]
     step: Mapping[str, int]
     memory: Mapping[str, ObservedCapacity | None]
+    words: Mapping[str, str] = NOTHING  # why, by cluster
 
     @property
     def placed(self) -> list[Local]:
@@ -50,11 +52,23 @@ def outlook(
     memory = {local.cluster: _memory(local, given, settled, federated, around) for local in placed}
     target = {
         local.cluster: given.replicas[local.cluster]
-        + min(given.overflow.get(local.cluster, 0), _waits(federated, memory[local.cluster], around.run.now))
+        + min(_beyond(local, given, settled), _waits(federated, memory[local.cluster], around.run.now))
         for local in placed
     }
     step = next_step(placed, target, available_in_all(locals_), given.wanted)
     return Outlook(federated, locals_, given, target, step, memory)
+
+
+def _beyond(local: Local, given: Shares, settled: bool) -> int:
+    """Return how many replicas more than it should run a full cluster may be asked for, to show when there is room.
+
+    Until everything is settled those that wait already may go on waiting: replicas that are on their way elsewhere may
+    find no room there, and are missed here then.
+    """
+    overflow = given.overflow.get(local.cluster, 0)
+    if settled or local.limit != "learned":
+        return overflow
+    return max(overflow, (local.asked or 0) - given.replicas[local.cluster])
 
 
 def _waits(federated: FederatedReplicaSet, memory: ObservedCapacity | None, now: datetime) -> int:

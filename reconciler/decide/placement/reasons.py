@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from reconciler.decide.placement.facts import Local
@@ -13,12 +14,15 @@ from reconciler.decide.types import Cause, Considered, PlacementRow, PlacementVi
 from reconciler.policy.types import ClusterPreference
 
 
-def why(local: Local, view: Outlook) -> str:
-    """Return why `local` is to run what it is to run, as "weight 1 of 4, max 2"."""
+def explained(view: Outlook) -> Outlook:
+    """Return `view` with its words: for each cluster why it is to run what it is to run, as "weight 1 of 4, max 2"."""
+    return replace(view, words={local.cluster: _why(local, view) for local in view.locals})
+
+
+def _why(local: Local, view: Outlook) -> str:
     if local.part != "placed":
         return local.why
-    parts = [*_grounds(local, view), *_lasting(local, view)]
-    return ", ".join(parts)
+    return ", ".join([*_grounds(local, view), *_lasting(local, view)])
 
 
 def _grounds(local: Local, view: Outlook) -> list[str]:
@@ -39,8 +43,7 @@ def _preference(local: Local, view: Outlook) -> ClusterPreference:
 
 
 def _preferences(own: ClusterPreference, view: Outlook, cluster: str) -> list[str]:
-    total = sum(view.shares.served.weights)
-    parts = [f"weight {own.weight} of {total}" if own.weight else "no weight"]
+    parts = [f"weight {own.weight} of {view.shares.weight}" if own.weight else "no weight"]
     if own.min_replicas:
         parts.append(f"min {own.min_replicas}")
     if own.max_replicas is not None and view.shares.replicas[cluster] >= own.max_replicas:
@@ -79,7 +82,7 @@ def cause(local: Local, view: Outlook) -> Cause:
         values["overflow"] = view.shares.overflow[local.cluster]
     if view.shares.taken_off:
         values["elsewhere"] = view.shares.taken_off
-    return Cause(federated.name, str(federated.place), why(local, view), values)
+    return Cause(federated.name, str(federated.place), view.words[local.cluster], values)
 
 
 def placement_view(view: Outlook) -> PlacementView:
@@ -99,7 +102,7 @@ def _row(local: Local, view: Outlook) -> PlacementRow:
         running=local.available if readable else None,
         capacity=local.capacity,
         overflow=view.shares.overflow.get(local.cluster, 0),
-        why=why(local, view),
+        why=view.words[local.cluster],
     )
 
 
@@ -112,16 +115,19 @@ def entries(view: Outlook) -> dict[str, Entry]:
 
 
 def _matters(local: Local, step: Mapping[str, int]) -> bool:
-    return bool(local.workload or local.part != "placed" or local.limit or local.rejection or step[local.cluster])
+    if local.part != "placed":
+        return local.workload is not None or local.asked != 0
+    return bool(local.workload or local.limit or local.rejection or step[local.cluster])
 
 
 def _entry(local: Local, view: Outlook) -> Entry:
+    """Return the entry of one cluster. While it is idle its own marks tell that; the status says what it is awake."""
     if local.part != "placed":
         readable = local.workload is not None and local.part == "held"
-        return Entry(local.asked, local.asked if readable else None, local.why)
+        return Entry(local.asked, local.asked if readable else None, local.why, stays=bool(local.idle_by))
     asked = view.step[local.cluster]
     waiting = min(local.stuck, max(0, asked - local.current))
-    return Entry(asked, max(0, asked - waiting - local.crashing), why(local, view))
+    return Entry(asked, max(0, asked - waiting - local.crashing), view.words[local.cluster])
 
 
 def considered(view: Outlook) -> tuple[Considered, ...]:
@@ -134,7 +140,7 @@ def _considered(local: Local, view: Outlook, totals: Mapping[str, int]) -> Consi
     name = view.federated.name
     if local.part != "placed":
         return Considered(local.ref, "placement", name, "left alone", local.why)
-    grounds = f"{_steps(local, view)}{why(local, view)}"
+    grounds = f"{_steps(local, view)}{view.words[local.cluster]}"
     outcome = f"{view.step[local.cluster]} replicas"
     return Considered(local.ref, "placement", name, outcome, grounds, _flip(local, view, totals))
 

@@ -28,6 +28,7 @@ class Shares:
     keeping: Mapping[str, int]
     taken_off: int
     wanted: int
+    weight: int  # of all clusters together
 
     @property
     def overflow(self) -> Mapping[str, int]:
@@ -70,7 +71,7 @@ def shares(federated: FederatedReplicaSet, locals_: Sequence[Local], status: Sta
     keeping = _keeping(served, demand, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
     wanted = taken_off + _placeable(served, demand, sum(replicas.values()))
-    return Shares(allocation, served, replicas, keeping, taken_off, wanted)
+    return Shares(allocation, served, replicas, keeping, taken_off, wanted, sum(served.weights))
 
 
 def _placeable(served: Entrants, demand: Demand, given: int) -> int:

@@ -9,7 +9,14 @@ from datetime import datetime
 from reconciler.decide.idling.marks import fleet_names
 from reconciler.decide.membership import Autoscalers, autoscalers_of, key_of, local_key
 from reconciler.decide.placement.marks import REPLACED
-from reconciler.decide.placement.memory import MEMORY, read_unreachable
+from reconciler.decide.placement.memory import (
+    MEMORY,
+    UNREACHABLE,
+    Rejection,
+    read_rejection,
+    read_unreachable,
+    rejection_key,
+)
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, PolicySet
 
@@ -28,7 +35,6 @@ class Site:
     lost_since: datetime | None = None
     workloads: Mapping[ObjectRef, Workload] = NOTHING  # those that a federated ReplicaSet may be about
     autoscalers: Autoscalers = Autoscalers({}, {})
-    replaced: Mapping[str, ConfigMap] = NOTHING  # by name: local ReplicaSets whose replacement may not exist yet
 
     @property
     def name(self) -> str:
@@ -44,8 +50,10 @@ class Site:
 class Surroundings:
     """What every federated ReplicaSet of a run is decided in.
 
-    `home` holds our ConfigMaps of the home cluster by name, None where they cannot be read (nor written, then).
-    `claims` are the workloads that idling decides, with its policy's name.
+    `home` holds our ConfigMaps of the home cluster by name, None where they cannot be read; `keeps` is False where
+    nothing may be written there.
+    `claims` are the workloads that idling decides, with its policy's name. `ours` are the Fleet names whose marks are
+    ours. `replaced` are ConfigMaps beside local ReplicaSets whose replacement may not exist yet.
     """
 
     fleet: Fleet
@@ -54,35 +62,45 @@ class Surroundings:
     home: Mapping[str, ConfigMap] | None
     claims: Mapping[ObjectRef, str] = NOTHING
     ours: frozenset[str] = frozenset()
+    replaced: Mapping[ObjectRef, ConfigMap] = NOTHING
+    keeps: bool = True
 
-    def site(self, name: str) -> Site:
-        """Return the cluster of that name."""
-        return next(site for site in self.sites if site.name == name)
-
-    @property
-    def memory(self) -> Mapping[str, str]:
-        """What is remembered in home, by key."""
+    def rejection(self, ref: ObjectRef) -> Rejection | None:
+        """Return what is remembered about refused writes of `ref`, None for nothing."""
         kept = (self.home or {}).get(MEMORY)
-        return {} if kept is None else kept.data
+        if kept is None or len(kept.data) <= (UNREACHABLE in kept.data):
+            return None
+        return read_rejection(kept.data.get(rejection_key(ref)))
 
 
 def surroundings(policies: PolicySet, state: ObservedState, run: Run, claims: Mapping[ObjectRef, str]) -> Surroundings:
     """Return the clusters of the Fleet and what is remembered, ready to be asked."""
     home = _home(policies.fleet, state)
     since = {} if home is None or MEMORY not in home else read_unreachable(home[MEMORY].data)
+    keeps = home is not None and _is_written_to(policies.fleet)
     wanted = frozenset(local_key(federated) for federated in policies.federated)
 
     def site(cluster: FleetCluster) -> Site:
         observed = state.clusters.get(cluster.name)
         if observed is not None:
             found = {one.ref: one for one in observed.workloads if key_of(one.ref) in wanted}
-            replaced = {one.ref.name: one for one in observed.config_maps if one.ref.name.startswith(REPLACED)}
-            return Site(cluster, observed, workloads=found, autoscalers=autoscalers_of(observed), replaced=replaced)
-        clock = None if home is None or cluster.name == policies.fleet.home else since.get(cluster.name, run.now)
+            return Site(cluster, observed, workloads=found, autoscalers=autoscalers_of(observed))
+        clock = since.get(cluster.name, run.now if keeps else None) if cluster.name != policies.fleet.home else None
         return Site(cluster, None, state.unreachable.get(cluster.name, "it was not read"), clock)
 
+    replaced = {
+        found.ref: found
+        for name in sorted(state.clusters)
+        for found in state.clusters[name].config_maps
+        if found.ref.name.startswith(REPLACED)
+    }
     sites = tuple(site(cluster) for cluster in policies.fleet.clusters)
-    return Surroundings(policies.fleet, run, sites, home, claims, fleet_names(policies.fleet))
+    return Surroundings(policies.fleet, run, sites, home, claims, fleet_names(policies.fleet), replaced, keeps)
+
+
+def _is_written_to(fleet: Fleet) -> bool:
+    home = fleet.cluster(fleet.home)
+    return home is not None and home.state != "frozen"
 
 
 def _home(fleet: Fleet, state: ObservedState) -> dict[str, ConfigMap] | None:
@@ -97,8 +115,3 @@ def local_ref(federated: FederatedReplicaSet, cluster: str) -> ObjectRef:
     namespace, kind, name = local_key(federated)
     group = "apps" if federated.target is None else federated.target.api_version.rpartition("/")[0]
     return ObjectRef(cluster, namespace, kind, name, group)
-
-
-def local_api_version(federated: FederatedReplicaSet) -> str:
-    """Return the apiVersion of the local workloads of `federated`."""
-    return "apps/v1" if federated.target is None else federated.target.api_version

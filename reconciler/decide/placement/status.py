@@ -22,11 +22,12 @@ PREFIX = "reconciler-status-"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One cluster of a status, without its time. None: unknown."""
+    """One cluster of a status, without its time. None: unknown. `stays`: what was said before is left as it is."""
 
     asked: int | None
     running: int | None
     why: str
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ def status_text(desired: int, entries: Mapping[str, Entry], before: Status | Non
     def told(cluster: str, entry: Entry) -> dict[str, Any]:
         parts = {"asked": entry.asked, "running": entry.running, "why": entry.why}
         old = known.get(cluster, {})
+        if entry.stays and old:
+            return dict(old)
         same = all(old.get(key) == value for key, value in parts.items()) and isinstance(old.get("since"), str)
         return parts | {"since": old["since"] if same else now}
 

@@ -8,18 +8,19 @@ from dataclasses import dataclass, replace
 from reconciler.decide.placement.config_maps import Wish, forget, remember
 from reconciler.decide.placement.facts import Local
 from reconciler.decide.placement.local_replica_sets import (
+    Differences,
+    Form,
+    form_of,
     found_manifest,
-    manifest,
     mark_changes,
     selector_differs,
-    template_differences,
+    template_check,
 )
 from reconciler.decide.placement.marks import CAPACITY, OWNER, compact, replaced_name
 from reconciler.decide.placement.outlook import Outlook
 from reconciler.decide.placement.reasons import cause
-from reconciler.decide.placement.sites import Surroundings, local_api_version
+from reconciler.decide.placement.sites import Surroundings
 from reconciler.decide.types import (
-    Cause,
     Decision,
     FieldChange,
     Phase,
@@ -37,33 +38,45 @@ def group_of(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """What the steps of one federated ReplicaSet have in common; `form` None: it only places what others make."""
+
+    view: Outlook
+    around: Surroundings
+    form: Form | None
+    differences: Differences
+    shrinking: Phase
+
+    @property
+    def group(self) -> str:
+        return group_of(self.view.federated.key)
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One local workload and what it is to become."""
 
     local: Local
-    view: Outlook
-    around: Surroundings
-    cause: Cause
+    plan: Plan
 
     @property
     def asked(self) -> int:
-        return self.view.step[self.local.cluster]
+        return self.plan.view.step[self.local.cluster]
 
-    def decision(self, verb: Verb, phase: Phase, *changes: FieldChange, needs: tuple[str, ...] = ()) -> Decision:
-        """Return a decision about the workload as it is."""
-        workload = self.local.workload
+    def decision(self, verb: Verb, phase: Phase, *changes: FieldChange, why: str = "") -> Decision:
+        """Return a decision about the workload as it is; `why` in place of the reason for its replicas."""
+        workload, grounds = self.local.workload, cause(self.local, self.plan.view)
         return Decision(
-            key=f"{group_of(self.view.federated.key)}/{self.local.cluster}/{verb}",
+            key=f"{self.plan.group}/{self.local.cluster}/{verb}",
             job="placement",
             verb=verb,
             phase=phase,
             ref=self.local.ref,
-            api_version=local_api_version(self.view.federated) if workload is None else workload.api_version,
+            api_version="apps/v1" if workload is None else workload.api_version,
             uid=None if workload is None else workload.uid,
             changes=changes,
-            cause=self.cause,
-            group=group_of(self.view.federated.key),
-            needs=needs,
+            cause=replace(grounds, why=why) if why else grounds,
+            group=self.plan.group,
             has_annotations=workload is None or workload.has_annotations,
             has_labels=workload is None or workload.has_labels,
         )
@@ -72,72 +85,63 @@ class Step:
 def steps(view: Outlook, around: Surroundings) -> tuple[Decision, ...]:
     """Return the decisions of this run about the local workloads, in the order of the Fleet."""
     growing = any(view.step[local.cluster] > (local.asked or 0) for local in view.placed)
-    shrinking = Phase.MOVE if growing else Phase.DECREASE
-    return tuple(
-        decision
-        for local in view.placed
-        for decision in _of_one(Step(local, view, around, cause(local, view)), shrinking)
-    )
+    form = form_of(view.federated, around.fleet)
+    differences = template_check(form) if form is not None else lambda _: ()
+    plan = Plan(view, around, form, differences, Phase.MOVE if growing else Phase.DECREASE)
+    return tuple(decision for local in view.placed for decision in _of_one(Step(local, plan)))
 
 
-def _of_one(step: Step, shrinking: Phase) -> Iterator[Decision]:
-    workload, federated = step.local.workload, step.view.federated
+def _of_one(step: Step) -> Iterator[Decision]:
+    workload, form = step.local.workload, step.plan.form
     if workload is None:
-        if step.asked:
-            yield _created(step)
+        if step.asked and form is not None:
+            yield _created(step, form)
         return
-    if step.asked and federated.target is None and selector_differs(workload, federated):
-        yield from _replaced(step, workload)
+    if form is None:
+        yield from _scaled(step, workload, ())
         return
-    marks = mark_changes(workload, federated, step.around.fleet) if federated.target is None else ()
-    different = template_differences(workload, federated)
+    if step.asked and selector_differs(workload, form):
+        yield from _replaced(step, workload, form)
+        return
+    marks = mark_changes(workload, form)
+    different = step.plan.differences(workload)
     if different:
-        yield _overwritten(step, workload, different, marks)
+        words = f"template differs at {', '.join(different)}; its {step.local.current} pods keep the old one"
+        template = FieldChange(("spec", "template"), workload.template, form.federated.template)
+        yield replace(step.decision(Verb.OVERWRITE, Phase.REPAIR, template, *marks, why=words), event="Overwritten")
         marks = ()
-    yield from _scaled(step, workload, marks, shrinking)
-    if federated.target is None:
-        yield from _journal_closed(step)
+    yield from _scaled(step, workload, marks)
+    yield from _journal_closed(step)
 
 
-def _created(step: Step, needs: tuple[str, ...] = ()) -> Decision:
-    whole = manifest(step.view.federated, step.around.fleet, step.asked)
+def _created(step: Step, form: Form, needs: tuple[str, ...] = ()) -> Decision:
+    made = step.decision(Verb.CREATE, Phase.INCREASE)
     note = "Kubernetes adopts pods that match the selector and belong to nobody"
-    made = step.decision(Verb.CREATE, Phase.INCREASE, needs=needs)
     return replace(
         made,
         uid=None,
-        manifest=whole,
-        api_version="apps/v1",
+        needs=needs,
+        manifest=form.manifest(step.asked),
         replicas_before=0,
         replicas_after=step.asked,
-        event="Created",
-        cause=replace(step.cause, values={**step.cause.values, "note": note}),
+        event="Overwritten" if needs else "Created",
+        cause=replace(made.cause, values={**made.cause.values, "note": note}),
     )
 
 
-def _overwritten(
-    step: Step, workload: Workload, different: tuple[str, ...], marks: tuple[FieldChange, ...]
-) -> Decision:
-    template = FieldChange(("spec", "template"), workload.template, step.view.federated.template)
-    words = f"template differs at {', '.join(different)}; its {step.local.current} pods keep the old one"
-    made = step.decision(Verb.OVERWRITE, Phase.REPAIR, template, *marks)
-    return replace(made, event="Overwritten", cause=replace(step.cause, why=words))
-
-
-def _scaled(step: Step, workload: Workload, marks: tuple[FieldChange, ...], shrinking: Phase) -> Iterator[Decision]:
-    memory = step.view.memory[step.local.cluster]
+def _scaled(step: Step, workload: Workload, marks: tuple[FieldChange, ...]) -> Iterator[Decision]:
+    memory = step.plan.view.memory[step.local.cluster]
     known = annotation_changes(workload.annotations, {CAPACITY: None if memory is None else memory.text})
     before, after = workload.wanted, step.asked
     if before != after:
         change = replicas_change(workload.replicas, after, workload.replicas_path)
-        verb, phase = Verb.SCALE, Phase.INCREASE if after > before else shrinking
+        phase = Phase.INCREASE if after > before else step.plan.shrinking
         tests = _tests(workload, (*marks, *known))
-        made = step.decision(verb, phase, change, *marks, *known, *tests)
+        made = step.decision(Verb.SCALE, phase, change, *marks, *known, *tests)
         event = "Moved" if phase is Phase.MOVE else "Scaled"
         yield replace(made, replicas_before=before, replicas_after=after, event=event)
     elif marks:
-        words = replace(step.cause, why="our marks are put right")
-        yield replace(step.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known), cause=words)
+        yield step.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why="our marks are put right")
     elif known:
         yield step.decision(Verb.REMEMBER, Phase.RECORD, *known)
 
@@ -148,30 +152,31 @@ def _tests(workload: Workload, changes: tuple[FieldChange, ...]) -> tuple[FieldC
     return annotation_tests(workload.annotations, {OWNER, CAPACITY} - changed)
 
 
-def _replaced(step: Step, workload: Workload) -> Iterator[Decision]:
+def _replaced(step: Step, workload: Workload, form: Form) -> Iterator[Decision]:
     """Delete and create: a selector cannot be changed. What was there is written down until the new one exists."""
-    words = replace(step.cause, why=f"selector differs; its {step.local.current} pods keep running")
-    kept, group = _journal(step), group_of(step.view.federated.key)
+    words = f"selector differs; its {step.local.current} pods keep running"
+    deleted = replace(step.decision(Verb.DELETE, Phase.REPAIR, why=words), orphan=True)
     wish = Wish(_journal_ref(step), data={"manifest": compact(found_manifest(workload))})
-    written = tuple(replace(one, phase=Phase.REPAIR) for one in remember(wish, kept, group, words))
+    written = tuple(
+        replace(one, phase=Phase.REPAIR) for one in remember(wish, _journal(step), step.plan.group, deleted.cause)
+    )
     yield from written
-    deleted = step.decision(Verb.DELETE, Phase.REPAIR, needs=tuple(one.key for one in written))
-    deleted = replace(deleted, orphan=True, cause=words)
-    yield deleted
-    yield replace(_created(step, needs=(deleted.key,)), event="Overwritten")
+    yield replace(deleted, needs=tuple(one.key for one in written))
+    yield _created(step, form, needs=(deleted.key,))
 
 
 def _journal_closed(step: Step) -> Iterator[Decision]:
     kept = _journal(step)
     if kept is not None:
-        words = replace(step.cause, why="what it replaced is no longer needed")
-        yield forget(kept, group_of(step.view.federated.key), words)
+        words = replace(cause(step.local, step.plan.view), why="what it replaced is no longer needed")
+        yield forget(kept, step.plan.group, words)
 
 
 def _journal_ref(step: Step) -> ObjectRef:
-    name = replaced_name(step.view.federated.key)
-    return ObjectRef(step.local.cluster, step.around.fleet.namespace, "ConfigMap", name)
+    name = replaced_name(step.plan.view.federated.key)
+    return ObjectRef(step.local.cluster, step.plan.around.fleet.namespace, "ConfigMap", name)
 
 
 def _journal(step: Step) -> ConfigMap | None:
-    return step.around.site(step.local.cluster).replaced.get(replaced_name(step.view.federated.key))
+    replaced = step.plan.around.replaced
+    return replaced.get(_journal_ref(step)) if replaced else None

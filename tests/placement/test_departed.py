@@ -1,0 +1,131 @@
+"""Federated ReplicaSets that left git."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.decide.types import FieldChange, Phase, Verb
+from reconciler.model import OwnerReference
+from tests.builders import a_cluster, a_fleet, a_workload
+
+from .placements import a_federated, a_fleet_with, a_local, a_placed, a_status, about, place
+
+CAPACITY = "reconciler/observed-capacity"
+
+
+def of(name, **fields):
+    """A federated ReplicaSet shop/NAME."""
+    return a_federated(name=name, **fields)
+
+
+def a_left_one(name="gone", on_delete="orphan", **marks):
+    """The local ReplicaSet of a policy that is not there; `marks` are more annotations."""
+    policy = of(name, on_delete=on_delete)
+    own = a_local("west", 3, policy).annotations
+    more = {f"reconciler/{key.replace('_', '-')}": text for key, text in marks.items()}
+    return a_local("west", 3, policy, name=name, annotations={**own, "own": "1", **more})
+
+
+def without(*workloads, policies=(), **world):
+    """One pass with `policies` (none by default) over "east" and a "west" with `workloads`."""
+    return place(a_cluster("east"), a_cluster("west", workloads=workloads), federated=tuple(policies), **world)
+
+
+def test_it_keeps_running_without_our_marks():
+    (released,) = without(a_left_one(observed_capacity="{}")).decisions
+    assert (released.verb, released.phase, released.event) == (Verb.RELEASE, Phase.REPAIR, "Released")
+    assert {change.path[-1] for change in released.changes} == {
+        "reconciler/owner",
+        "reconciler/policy-digest",
+        "reconciler/on-delete",
+        CAPACITY,
+        "reconciler/frs",
+    }
+    assert all(change.after is None for change in released.changes)
+    assert (released.group, released.replicas_after) == ("placement/shop/gone", None)
+
+
+def test_it_is_deleted_where_its_policy_said_so():
+    (deleted,) = without(a_left_one(on_delete="delete")).decisions
+    assert (deleted.verb, deleted.phase, deleted.orphan) == (Verb.DELETE, Phase.DECREASE, False)
+    assert (deleted.replicas_before, deleted.replicas_after) == (3, 0)
+
+
+def test_a_workload_that_something_else_made_only_loses_what_is_remembered_there():
+    known = '{"at":"2026-11-20T15:41:23Z","owner":"production/FederatedReplicaSet/shop/web","replicas":1}'
+    marks = {CAPACITY: known, "reconciler/on-delete": "delete"}
+    (released,) = without(a_workload(cluster="west", annotations=marks)).decisions
+    assert released.verb is Verb.RELEASE
+    assert FieldChange(("metadata", "annotations", CAPACITY), known, None) in released.changes
+
+
+def test_its_status_goes_too():
+    east = a_cluster("east", config_maps=(a_status("{}", key="shop/gone"), a_status("{}", key="shop/web")))
+    desired = place(east, federated=(a_federated(0),))
+    (forgotten,) = [one for one in desired.decisions if one.verb is Verb.DELETE]
+    assert (forgotten.ref.name, forgotten.phase) == ("reconciler-status-shop.gone", Phase.RECORD)
+
+
+def test_a_policy_that_turns_to_workloads_made_by_others_leaves_its_own_behind():
+    desired = without(a_local("west", 3), policies=[a_placed()])
+    assert [one.verb for one in about(desired, "west")] == [Verb.RELEASE]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param(
+            {"annotations": {"reconciler/owner": "staging/FederatedReplicaSet/shop/gone"}}, id="of another Fleet"
+        ),
+        pytest.param({"annotations": {"reconciler/owner": "production/IdlingPolicy/nights"}}, id="of idling"),
+        pytest.param({"owner": OwnerReference("apps/v1", "Deployment", "gone", "uid")}, id="copied by a Deployment"),
+        pytest.param({"terminating": True}, id="being deleted already"),
+        pytest.param({"annotations": {}}, id="without marks"),
+    ],
+)
+def test_what_is_left_alone(fields):
+    marks = {"name": "gone", "cluster": "west", "kind": "ReplicaSet", "annotations": a_left_one().annotations}
+    assert without(a_workload(**(marks | fields))).decisions == ()
+
+
+def test_frozen_and_claimed_ones_are_left_alone():
+    gone = a_left_one()
+    assert without(gone, fleet=a_fleet_with("frozen", "east", "west")).decisions == ()
+    assert without(gone, claims={gone.ref: "nights"}).decisions == ()
+
+
+def test_a_former_name_is_ours():
+    gone = a_left_one(owner="old/FederatedReplicaSet/shop/gone")
+    fleet = a_fleet("east", "west", former_names=("old",))
+    assert [one.verb for one in without(gone, fleet=fleet).decisions] == [Verb.RELEASE]
+
+
+class TestGuard:
+    """More than a quarter of the policies that own marks (and more than one) are gone at once: nothing is done."""
+
+    def world(self, gone, there):
+        lost = [a_left_one(name=f"gone-{number}", on_delete="delete") for number in range(gone)]
+        kept = [of(f"kept-{number}", replicas=3) for number in range(there)]
+        local = [a_local("west", 3, one, name=one.name) for one in kept]
+        return [*lost, *local], kept
+
+    @pytest.mark.parametrize(
+        ("gone", "there", "held"),
+        [
+            pytest.param(1, 0, 0, id="the only one"),
+            pytest.param(2, 0, 2, id="both"),
+            pytest.param(2, 6, 0, id="two of eight"),
+            pytest.param(3, 6, 3, id="three of nine"),
+        ],
+    )
+    def test_too_many(self, gone, there, held):
+        workloads, kept = self.world(gone, there)
+        desired = without(*workloads, policies=kept)
+        assert sum(one.ref.name.startswith("gone") for one in desired.decisions) == gone - held
+        assert sum(len(one.decisions) for one in desired.held_back) == held
+        assert [one.allow for one in desired.held_back] == ["fleet"] * bool(held)
+
+    def test_it_can_be_lifted(self):
+        workloads, _ = self.world(2, 0)
+        desired = without(*workloads, allow_exceed=frozenset({"fleet"}))
+        assert (len(desired.decisions), desired.held_back) == (2, ())

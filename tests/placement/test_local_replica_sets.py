@@ -1,0 +1,138 @@
+"""Where a local ReplicaSet differs from its policy, and where it only looks so."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+
+from reconciler.decide.placement.local_replica_sets import form_of, selector_differs, template_check
+from reconciler.decide.placement.marks import config_map_name, label_of, owner_of
+from reconciler.model import LabelRequirement, LabelSelector
+from tests.builders import a_fleet
+
+from .placements import TEMPLATE, a_federated, a_local
+
+
+def a_form(**fields):
+    form = form_of(a_federated(**fields), a_fleet())
+    assert form is not None
+    return form
+
+
+def changed(**container):
+    template = deepcopy(TEMPLATE)
+    template["spec"]["containers"][0].update(container)
+    return template
+
+
+def with_defaults():
+    """The template as an API server gives it back."""
+    template = changed(terminationMessagePath="/dev/termination-log", imagePullPolicy="IfNotPresent")
+    template["metadata"]["creationTimestamp"] = None
+    template["spec"] |= {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "securityContext": {}}
+    return template
+
+
+def limits(**amounts):
+    return changed(resources={"limits": amounts})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "expected"),
+    [
+        pytest.param(TEMPLATE, TEMPLATE, (), id="equal"),
+        pytest.param(TEMPLATE, with_defaults(), (), id="the server's defaults"),
+        pytest.param(changed(env=[], command=None, stdin=False), TEMPLATE, (), id="empty values are left out"),
+        pytest.param(limits(cpu=1), limits(cpu="1"), (), id="a number for a text"),
+        pytest.param(limits(cpu="0.5", memory="1024Mi"), limits(cpu="500m", memory="1Gi"), (), id="the same amounts"),
+        pytest.param(
+            limits(cpu="1e3m"), limits(cpu="1"), ("template.spec.containers.0.resources.limits.cpu",), id="e3m"
+        ),
+        pytest.param(
+            limits(memory="1G"),
+            limits(memory="1Gi"),
+            ("template.spec.containers.0.resources.limits.memory",),
+            id="G, Gi",
+        ),
+        pytest.param(changed(image="1000m"), changed(image="1"), ("template.spec.containers.0.image",), id="no amount"),
+        pytest.param(TEMPLATE, changed(image="web:2"), ("template.spec.containers.0.image",), id="another image"),
+        pytest.param(
+            TEMPLATE,
+            TEMPLATE | {"spec": {"containers": [*TEMPLATE["spec"]["containers"], {"name": "side"}]}},
+            ("template.spec.containers",),
+            id="one container more",
+        ),
+        pytest.param(changed(stdin=True), TEMPLATE, ("template.spec.containers.0.stdin",), id="a field is missing"),
+        pytest.param(TEMPLATE, {}, ("template.metadata", "template.spec"), id="nothing there"),
+    ],
+)
+def test_template_differences(wanted, found, expected):
+    workload = a_local("west", 3, a_federated(template=wanted), template=found)
+    assert template_check(a_form(template=wanted))(workload) == expected
+
+
+def test_a_policy_that_states_less_than_it_did_is_told_by_its_digest():
+    before = a_federated(template=changed(command=["web"]))
+    assert template_check(a_form())(a_local("west", 3, before)) == ("template",)
+
+
+def test_other_changes_of_the_policy_do_not_concern_the_template():
+    before = a_federated(2, on_delete="delete")
+    assert template_check(a_form())(a_local("west", 3, before)) == ()
+
+
+EXPRESSION = {"key": "tier", "operator": "In", "values": ["b", "a"]}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "differs"),
+    [
+        pytest.param({"matchLabels": {"app": "web"}}, LabelSelector((("app", "web"),)), False, id="equal"),
+        pytest.param({"matchLabels": {"app": "web"}}, LabelSelector((("app", "api"),)), True, id="another value"),
+        pytest.param(
+            {"matchLabels": {"b": "2", "a": "1"}}, LabelSelector((("a", "1"), ("b", "2"))), False, id="another order"
+        ),
+        pytest.param(
+            {"matchExpressions": [EXPRESSION]},
+            LabelSelector(match_expressions=(LabelRequirement("tier", "In", ("a", "b")),)),
+            False,
+            id="values in another order",
+        ),
+        pytest.param(
+            {"matchExpressions": [EXPRESSION]},
+            LabelSelector(match_expressions=(LabelRequirement("tier", "NotIn", ("a", "b")),)),
+            True,
+            id="another operator",
+        ),
+        pytest.param({"matchLabels": {"app": "web"}}, None, False, id="unknown"),
+    ],
+)
+def test_selector_differs(wanted, found, differs):
+    form = a_form(selector=wanted)
+    assert selector_differs(a_local("west", 3, form.federated, selector=found), form) is differs
+
+
+def test_a_long_name_is_cut_for_the_label():
+    assert label_of("a" * 63) == "a" * 63
+    assert label_of("a" * 64) == "a" * 50 + "-ffe054fe7ae0"
+
+
+def test_names_of_config_maps_are_unique_and_short_enough():
+    keys = ["a-b/c", "a/b-c", "a/b.c", "s" * 63 + "/" + "n" * 253, "s" * 63 + "/" + "n" * 252 + "m"]
+    names = [config_map_name("reconciler-status-", key) for key in keys]
+    assert len(set(names)) == len(keys)
+    assert max(map(len, names)) == 253
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("production/FederatedReplicaSet/shop/web", ("production", "shop/web")),
+        ("production/IdlingPolicy/idle-dev", None),
+        ("production/FederatedReplicaSet/", None),
+        ("", None),
+    ],
+)
+def test_owner_of(text, expected):
+    assert owner_of({"reconciler/owner": text}) == expected

@@ -1,0 +1,131 @@
+"""Counting replicas: what is placed, available, stuck, crashing, and when pods need not be read at all."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from reconciler.decide.placement.pods import Counts, counted, is_calm, is_rolling_out
+from reconciler.model import Condition, FieldWriter
+from tests.builders import NOW, NOW_NS, a_pod, a_workload
+
+from .placements import MINUTE_NS, a_federated, ago, some_pods
+
+QUOTA = "FailedCreate"
+
+
+def failing(since, reason=QUOTA):
+    return {"conditions": (Condition("ReplicaFailure", "True", reason, since=since),)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "calm"),
+    [
+        pytest.param({}, True, id="settled"),
+        pytest.param({"replicas": 0, "ready_replicas": None}, True, id="none wanted, none reported"),
+        pytest.param({"replicas": None, "ready_replicas": 1}, True, id="absent replicas count as one"),
+        pytest.param({"observed_generation": 1, "generation": 2}, False, id="controller has not looked yet"),
+        pytest.param({"ready_replicas": 2}, False, id="one is not ready"),
+        pytest.param({"ready_replicas": None}, False, id="no ready replicas reported"),
+        pytest.param({"observed_generation": None, "generation": 2}, True, id="no status is settled"),
+        pytest.param(failing(NOW), False, id="pods cannot be created"),
+        pytest.param(failing(NOW, "FailedDelete"), True, id="pods cannot be deleted"),
+    ],
+)
+def test_pods_are_read_only_where_the_status_does_not_tell(fields, calm):
+    assert is_calm(a_workload(kind="ReplicaSet", **fields)) is calm
+
+
+def a_waiting_pod(name="w", minutes=1, **fields):
+    since = NOW_NS - minutes * MINUTE_NS
+    known = {"node": "", "ready": False, "phase": "Pending", "unschedulable": True, "unscheduled_since_ns": since}
+    return a_pod(name, **(known | fields))
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        pytest.param(some_pods(4), Counts(4, 3), id="all placed"),
+        pytest.param((*some_pods(3), a_waiting_pod(minutes=4)), Counts(3, 3), id="waits for less than allowed"),
+        pytest.param((*some_pods(3), a_waiting_pod(minutes=5)), Counts(3, 3, 1), id="waits for as long as allowed"),
+        pytest.param(
+            (*some_pods(3), a_waiting_pod(unscheduled_since_ns=None, created_ns=NOW_NS - 9 * MINUTE_NS)),
+            Counts(3, 3, 1),
+            id="waits since nobody knows: since it was made",
+        ),
+        pytest.param(
+            (*some_pods(3), a_waiting_pod(minutes=9, unschedulable=False)), Counts(3, 3), id="not looked at yet"
+        ),
+        pytest.param((*some_pods(4), a_pod("x", terminating=True)), Counts(4, 3), id="one is being deleted"),
+        pytest.param((*some_pods(4), a_pod("x", phase="Failed")), Counts(4, 3), id="one has failed"),
+        pytest.param(some_pods(4, minutes=9, ready=False), Counts(4, 3), id="starting for a while"),
+        pytest.param(some_pods(4, minutes=10, ready=False), Counts(4, 3, 0, 4), id="placed and not ready for too long"),
+    ],
+)
+def test_counts(pods, expected):
+    workload = a_workload(kind="ReplicaSet", replicas=4, available_replicas=3)
+    assert counted(workload, pods, a_federated(), NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "stuck"),
+    [
+        pytest.param(failing(ago(minutes=5)), 2, id="refused for as long as allowed"),
+        pytest.param(failing(ago(minutes=4)), 0, id="refused for less"),
+        pytest.param({"generation": 1, "created_at": ago(minutes=6)}, 2, id="never changed since it was made long ago"),
+        pytest.param({"generation": 1, "created_at": ago(minutes=4)}, 0, id="made just now"),
+        pytest.param({"generation": 2, "created_at": ago(days=9)}, 0, id="old, but changed since nobody knows when"),
+        pytest.param(
+            {"generation": 2, "created_at": ago(days=9), "replicas_writer": FieldWriter("kubectl", ago(minutes=1))},
+            0,
+            id="old, scaled just now",
+        ),
+        pytest.param(
+            {"generation": 2, "replicas_writer": FieldWriter("kubectl", ago(minutes=6))}, 2, id="scaled long ago"
+        ),
+    ],
+)
+def test_replicas_that_do_not_exist_are_stuck_once_that_lasts(fields, stuck):
+    workload = a_workload(kind="ReplicaSet", replicas=5, **fields)
+    assert counted(workload, some_pods(3), a_federated(), NOW).stuck == stuck
+
+
+@pytest.mark.parametrize(
+    ("fields", "available"),
+    [
+        pytest.param({"available_replicas": 9}, 5, id="more than asked for are on their way out"),
+        pytest.param({"available_replicas": None}, 0, id="absent is none"),
+        pytest.param({"kind": "CloneSet", "available_replicas": None}, 0, id="built-in group"),
+    ],
+)
+def test_available_replicas(fields, available):
+    workload = a_workload(**({"replicas": 5, "kind": "ReplicaSet"} | fields))
+    assert counted(workload, some_pods(5), a_federated(), NOW).available == available
+
+
+PROGRESSING = Condition("Progressing", "True", "ReplicaSetUpdated")
+GIVEN_UP = Condition("Progressing", "False", "ProgressDeadlineExceeded")
+
+
+@pytest.mark.parametrize(
+    ("fields", "rolling"),
+    [
+        pytest.param({}, False, id="settled"),
+        pytest.param({"generation": 2}, True, id="controller has not looked yet"),
+        pytest.param({"updated_replicas": 1, "conditions": (PROGRESSING,)}, True, id="one of three is new"),
+        pytest.param({"updated_replicas": None}, True, id="none is new"),
+        pytest.param({"updated_replicas": 1, "conditions": (GIVEN_UP,)}, False, id="past its deadline"),
+        pytest.param({"updated_replicas": 1, "kind": "StatefulSet"}, False, id="another kind"),
+    ],
+)
+def test_a_rollout(fields, rolling):
+    assert is_rolling_out(a_workload(**({"replicas": 3} | fields))) is rolling
+
+
+def test_times_with_microseconds_are_exact():
+    federated = a_federated(unschedulable_after=timedelta(microseconds=1))
+    pod = a_waiting_pod(unscheduled_since_ns=NOW_NS - 1000)
+    assert counted(a_workload(replicas=1), (pod,), federated, NOW).stuck == 1
+    pod = a_waiting_pod(unscheduled_since_ns=NOW_NS - 999)
+    assert counted(a_workload(replicas=1), (pod,), federated, NOW).stuck == 0

@@ -1,0 +1,129 @@
+"""What is told: the status in home, the report's rows, and what `explain` knows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reconciler.decide.placement.status import Entry, Status, read_status, status_text
+from reconciler.decide.types import Phase
+from reconciler.policy.types import ClusterPreference
+from tests.builders import a_cluster, a_fleet
+
+from .placements import a_federated, a_fleet_with, a_full, a_local, a_status, numbers, place
+
+
+def settled(cluster, replicas, **fields):
+    return a_cluster(cluster, workloads=(a_local(cluster, replicas, **fields),))
+
+
+def status_of(desired):
+    """The status written by a run, None where it writes none."""
+    for decision in desired.decisions:
+        if decision.ref.name.startswith("reconciler-status-"):
+            if decision.manifest is not None:
+                return json.loads(decision.manifest["metadata"]["annotations"]["reconciler/status"])
+            return json.loads(decision.changes[-1].after)
+    return None
+
+
+def test_it_tells_what_is_asked_what_runs_why_and_since_when():
+    assert status_of(place(settled("east", 5), a_full("west", 5, 1), federated=a_federated(10))) == {
+        "desired": 10,
+        "clusters": {
+            "east": {"asked": 9, "running": 9, "why": "weight 1 of 2", "since": "2026-11-20T15:41:23Z"},
+            "west": {
+                "asked": 3,
+                "running": 1,
+                "why": "weight 1 of 2, room for 1, 2 waiting",
+                "since": "2026-11-20T15:41:23Z",
+            },
+        },
+    }
+
+
+def test_it_is_written_last_and_only_if_everything_else_was_done():
+    desired = place(settled("east", 5), a_cluster("west"), federated=a_federated(10))
+    *others, status = desired.decisions
+    assert (status.phase, status.ref.namespace, status.ref.cluster) == (Phase.RECORD, "reconciler", "east")
+    assert status.needs == tuple(one.key for one in others)
+    assert len({one.group for one in desired.decisions}) == 1
+
+
+def test_what_did_not_change_keeps_its_time():
+    entries = {"east": Entry(5, 5, "weight 1 of 2"), "west": Entry(4, 4, "weight 1 of 2")}
+    before = json.loads(status_text(9, entries, None, "yesterday"))
+    now = json.loads(
+        status_text(9, entries | {"west": Entry(4, 2, "weight 1 of 2")}, Status(9, before["clusters"]), "today")
+    )
+    assert {name: entry["since"] for name, entry in now["clusters"].items()} == {"east": "yesterday", "west": "today"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"desired":"x","clusters":[]}', '{"clusters":{"east":3}}'])
+def test_one_that_cannot_be_read_knows_nothing(text):
+    status = read_status(a_status(text))
+    assert (status.desired, status.asked("east")) == (None, None)
+
+
+def test_what_the_first_run_writes_stands_once_it_is_carried_out():
+    first = place(a_cluster("east"), a_cluster("west"), federated=a_federated(rebalance=False))
+    assert numbers(first) == {"east": "create 0 -> 3", "west": "create 0 -> 3"}
+    text = json.dumps(status_of(first), sort_keys=True, separators=(",", ":"))
+    east = a_cluster("east", workloads=(a_local("east", 3),), config_maps=(a_status(text),))
+    assert place(east, settled("west", 3), federated=a_federated(rebalance=False)).decisions == ()
+
+
+@pytest.mark.parametrize("state", ["frozen"])
+def test_nothing_is_written_to_a_frozen_home(state):
+    assert place(settled("east", 6), lost=("west",), fleet=_frozen_home()).decisions == ()
+
+
+def _frozen_home():
+    fleet = a_fleet_with("frozen", "west", "east")
+    return type(fleet)(**{name: getattr(fleet, name) for name in fleet.__slots__} | {"home": "east"})
+
+
+PREFERENCES = {
+    "*": ClusterPreference(weight=1),
+    "b": ClusterPreference(weight=1, max_replicas=2),
+    "c": ClusterPreference(),
+}
+
+
+def test_explain_knows_the_steps_the_limit_and_what_would_change_it():
+    federated = a_federated(9, clusters=PREFERENCES)
+    fleet = a_fleet_with("draining", "a", "b", "c", "d", "e")
+    clusters = [settled("a", 4), settled("b", 2), a_cluster("c"), a_full("d", 5, 3), settled("e", 0)]
+    told = {
+        one.ref.cluster: (one.outcome, one.why, one.flip)
+        for one in place(*clusters, federated=federated, fleet=fleet).considered
+    }
+    assert told == {
+        "a": ("4 replicas", "share 4: weight 1 of 4", "replicas: 10"),
+        "b": ("2 replicas", "share 2: weight 1 of 4, max 2", "maxReplicas above 2"),
+        "c": ("0 replicas", "no weight", "a weight above 0"),
+        "d": ("4 replicas", "share 3: weight 1 of 4, room for 3, 1 waiting", "room for more than 3"),
+        "e": ("0 replicas", "draining", "state: active in the Fleet"),
+    }
+
+
+def test_the_next_total_is_the_one_at_which_the_cluster_gets_one_more():
+    fleet = [f"c{number}" for number in range(7)]
+    clusters = {name: ClusterPreference(weight=number % 3 + 1) for number, name in enumerate(fleet)}
+
+    def given(total):
+        desired = place(*(a_cluster(name) for name in fleet), federated=a_federated(total, clusters=clusters))
+        return {row.cluster: row.wanted for row in desired.placements[0].rows}, desired.considered
+
+    numbers_now, told = given(23)
+    for one in told:
+        total = int(one.flip.removeprefix("replicas: "))
+        assert given(total)[0][one.ref.cluster] == numbers_now[one.ref.cluster] + 1
+        assert given(total - 1)[0][one.ref.cluster] == numbers_now[one.ref.cluster]
+
+
+def test_the_same_inputs_give_the_same_decisions():
+    world = [settled("east", 5), a_full("west", 5, 1)]
+    assert place(*world, federated=a_federated(10)) == place(*world, federated=a_federated(10))
+    assert a_fleet("east").home == "east"

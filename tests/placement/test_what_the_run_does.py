@@ -1,0 +1,376 @@
+"""Every row of the table "What the run does" of the design, on one pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.decide.placement.memory import rejection_after_failure, rejection_key
+from reconciler.decide.types import FieldChange, Phase, Verb
+from reconciler.model import Condition, ObjectRef, OwnerReference
+from reconciler.policy.types import ClusterPreference
+from tests.builders import NOW, a_cluster, a_fleet
+
+from .placements import (
+    TEMPLATE,
+    a_deployment,
+    a_federated,
+    a_fleet_with,
+    a_full,
+    a_local,
+    a_memory,
+    a_placed,
+    a_status,
+    about,
+    ago,
+    numbers,
+    place,
+    row,
+    some_pods,
+    with_pods,
+)
+
+
+def settled(cluster, replicas, **fields):
+    return a_cluster(cluster, workloads=(a_local(cluster, replicas, **fields),))
+
+
+class TestMissing:
+    def test_a_missing_one_is_created_whole_with_its_replicas(self):
+        desired = place(settled("east", 3), a_cluster("west"))
+        (created,) = about(desired, "west")
+        assert (created.verb, created.phase, created.event) == (Verb.CREATE, Phase.INCREASE, "Created")
+        assert (created.replicas_before, created.replicas_after, created.uid) == (0, 3, None)
+        assert created.manifest == {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {
+                "name": "web",
+                "namespace": "shop",
+                "labels": {"reconciler/frs": "web"},
+                "annotations": {
+                    "reconciler/owner": "production/FederatedReplicaSet/shop/web",
+                    "reconciler/policy-digest": a_local("west", 1).annotations["reconciler/policy-digest"],
+                    "reconciler/on-delete": "orphan",
+                },
+            },
+            "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE},
+        }
+        assert "adopts pods that match" in created.cause.values["note"]
+
+    def test_a_share_of_zero_gets_none(self):
+        clusters = {"*": ClusterPreference(weight=1), "west": ClusterPreference()}
+        desired = place(settled("east", 6), a_cluster("west"), federated=a_federated(clusters=clusters))
+        assert numbers(desired) == {}
+        assert row(desired, "west").why == "no weight"
+
+    def test_a_new_cluster_takes_part_at_once(self):
+        desired = place(settled("east", 3), settled("west", 3), a_cluster("north"))
+        assert numbers(desired) == {"north": "create 0 -> 2"}
+
+    def test_a_missing_target_is_undecided_and_its_replicas_go_elsewhere(self):
+        east = a_cluster("east", workloads=(a_deployment("east", 3),))
+        desired = place(east, a_cluster("west"), federated=a_placed())
+        assert [(one.subject, one.why) for one in desired.undecided] == [
+            ("west/shop/Deployment/web", "there is no Deployment web")
+        ]
+        assert numbers(desired) == {"east": "scale 3 -> 6"}
+
+
+WEST = ObjectRef("west", "shop", "ReplicaSet", "web", "apps")
+
+
+def refused(times, at=NOW):
+    text = None
+    for _ in range(times):
+        text = rejection_after_failure(text, WEST, "exceeded quota", at)
+    return {rejection_key(WEST): text}
+
+
+def home(replicas, **data):
+    local = a_local("east", replicas)
+    return a_cluster("east", workloads=(local,), config_maps=(a_memory(**{"unreachable_since": "{}"} | data),))
+
+
+class TestRefused:
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_it_is_tried_again_next_run(self, times):
+        desired = place(home(3, **refused(times)), a_cluster("west"))
+        assert numbers(desired) == {"west": "create 0 -> 3"}
+
+    def test_after_three_in_a_row_its_replicas_go_elsewhere(self):
+        desired = place(home(3, **refused(3)), a_cluster("west"))
+        assert numbers(desired) == {"east": "scale 3 -> 6"}
+        assert row(desired, "west").why == (
+            "weight 1 of 2, refused 3 times in a row, tried again at 2026-11-20T15:46:23Z"
+        )
+        assert (row(desired, "west").capacity, row(desired, "west").overflow) == (0, 0)
+
+    def test_they_come_back_when_its_time_has_come_and_the_refusals_are_forgotten_once_it_worked(self):
+        desired = place(home(6, **refused(3, ago(minutes=5))), a_cluster("west"))
+        assert numbers(desired) == {"west": "create 0 -> 3"}
+        (created,) = about(desired, "west")
+        (cleared,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
+        assert cleared.needs == (created.key,)
+        assert [(change.path, change.after) for change in cleared.changes] == [(("data", rejection_key(WEST)), None)]
+
+    def test_a_refused_increase_leaves_what_runs_there(self):
+        desired = place(home(2, **refused(3)), settled("west", 2), federated=a_federated(8))
+        assert numbers(desired) == {"east": "scale 2 -> 6"}
+
+    def test_refusals_of_what_is_not_wanted_any_more_are_forgotten(self):
+        desired = place(home(3, **refused(2)), settled("west", 3))
+        (cleared,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
+        assert cleared.needs == ()
+
+
+FOREIGN = {"annotations": {}, "labels": {}, "template": {"spec": {"containers": [{"name": "old"}]}}}
+
+
+class TestConflict:
+    def test_another_spec_is_overwritten_and_an_event_says_what_changed(self):
+        desired = place(settled("east", 3), settled("west", 3, **FOREIGN))
+        (overwritten,) = about(desired, "west")
+        assert (overwritten.verb, overwritten.event) == (Verb.OVERWRITE, "Overwritten")
+        assert overwritten.changes[0] == FieldChange(("spec", "template"), FOREIGN["template"], TEMPLATE)
+        assert overwritten.cause.why == (
+            "template differs at template.metadata, template.spec.containers.0.image, "
+            "template.spec.containers.0.name, template.spec.containers.0.resources; its 3 pods keep the old one"
+        )
+        paths = [change.path[-1] for change in overwritten.changes]
+        assert paths[1:] == ["reconciler/on-delete", "reconciler/owner", "reconciler/policy-digest", "reconciler/frs"]
+
+    def test_one_that_is_the_same_is_taken_over(self):
+        desired = place(settled("east", 3), settled("west", 3, **(FOREIGN | {"template": TEMPLATE})))
+        (repaired,) = about(desired, "west")
+        assert repaired.verb is Verb.REPAIR
+
+    def test_with_abort_it_is_reported_and_left_alone_and_does_not_count(self):
+        desired = place(settled("east", 3), settled("west", 3, **FOREIGN), federated=a_federated(on_conflict="abort"))
+        assert numbers(desired) == {"east": "scale 3 -> 6"}
+        assert [(one.kind, one.subject) for one in desired.notices] == [("conflict", "west/shop/ReplicaSet/web")]
+
+    def test_with_abort_ours_is_kept_like_the_policy(self):
+        changed = {"template": FOREIGN["template"]}
+        desired = place(settled("east", 3), settled("west", 3, **changed), federated=a_federated(on_conflict="abort"))
+        assert [one.verb for one in about(desired, "west")] == [Verb.OVERWRITE]
+
+    def test_one_that_another_controller_owns_is_never_touched(self):
+        owned = {"owner": OwnerReference("apps/v1", "Deployment", "web", "uid-1")}
+        desired = place(settled("east", 6), settled("west", 3, **FOREIGN, **owned))
+        assert about(desired, "west") == []
+        assert desired.notices[0].text == "belongs to Deployment/web, which is never touched"
+
+    def test_one_of_another_fleet_is_left_alone(self):
+        marks = {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}
+        desired = place(settled("east", 6), settled("west", 3, annotations=marks))
+        assert about(desired, "west") == []
+        assert desired.notices[0].kind == "foreignMark"
+
+    def test_the_marks_of_a_former_name_are_ours(self):
+        marks = a_local("west", 1).annotations | {"reconciler/owner": "old/FederatedReplicaSet/shop/web"}
+        fleet = a_fleet("east", "west", former_names=("old",))
+        abort = a_federated(on_conflict="abort")
+        desired = place(settled("east", 3), settled("west", 3, annotations=marks), federated=abort, fleet=fleet)
+        (repaired,) = about(desired, "west")
+        assert repaired.changes == (
+            FieldChange(
+                ("metadata", "annotations", "reconciler/owner"),
+                "old/FederatedReplicaSet/shop/web",
+                "production/FederatedReplicaSet/shop/web",
+            ),
+        )
+
+    def test_another_selector_is_deleted_and_made_again_with_the_old_one_written_down(self):
+        federated = a_federated(selector={"matchLabels": {"app": "web", "tier": "front"}})
+        west = settled("west", 3, federated=a_federated())
+        east = a_cluster("east", workloads=(a_local("east", 3, federated, selector=None),))
+        desired = place(east, west, federated=federated)
+        journal, deleted, created = (one for one in desired.decisions if one.ref.cluster == "west")
+        assert (journal.verb, journal.phase, journal.ref.name) == (
+            Verb.REMEMBER,
+            Phase.REPAIR,
+            "reconciler-replaced-shop.web",
+        )
+        assert '"matchLabels":{"app":"web"}' in journal.manifest["data"]["manifest"]
+        assert (deleted.verb, deleted.orphan, deleted.needs, deleted.uid) == (
+            Verb.DELETE,
+            True,
+            (journal.key,),
+            west.workloads[0].uid,
+        )
+        assert (created.verb, created.needs, created.uid) == (Verb.CREATE, (deleted.key,), None)
+
+    def test_what_was_written_down_goes_once_the_new_one_is_there(self):
+        kept = a_memory("west")
+        kept = type(kept)(ObjectRef("west", "reconciler", "ConfigMap", "reconciler-replaced-shop.web"), "uid-kept")
+        west = a_cluster("west", workloads=(a_local("west", 3),), config_maps=(kept,))
+        (forgotten,) = [one for one in place(settled("east", 3), west).decisions if one.ref.cluster == "west"]
+        assert (forgotten.verb, forgotten.ref, forgotten.phase) == (Verb.DELETE, kept.ref, Phase.RECORD)
+
+
+class TestStuck:
+    def test_stuck_replicas_move_and_a_couple_stay_waiting(self):
+        desired = place(settled("east", 5), a_full("west", 5, 1), federated=a_federated(10))
+        assert numbers(desired) == {"east": "scale 5 -> 9", "west": "scale 5 -> 3"}
+        (scaled,) = about(desired, "west")
+        assert scaled.phase is Phase.MOVE
+        assert scaled.cause.why == "weight 1 of 2, room for 1, 2 waiting"
+        assert (row(desired, "west").wanted, row(desired, "west").asked, row(desired, "west").overflow) == (1, 3, 4)
+
+    def test_replicas_that_wait_for_less_stay(self):
+        desired = place(settled("east", 5), a_full("west", 5, 1, minutes=4), federated=a_federated(10))
+        assert numbers(desired) == {}
+
+    def test_pods_that_cannot_be_created_are_stuck_too(self):
+        quota = {"conditions": (Condition("ReplicaFailure", "True", "FailedCreate", since=ago(minutes=9)),)}
+        west = with_pods(settled("west", 5, ready_replicas=4, available_replicas=4, **quota), some_pods(4))
+        desired = place(settled("east", 5), west, federated=a_federated(10))
+        assert numbers(desired) == {"east": "scale 5 -> 6"}
+        assert row(desired, "west").capacity == 4
+
+    def test_until_the_pods_are_known_nothing_is_decided(self):
+        west = settled("west", 5, ready_replicas=4)
+        desired = place(settled("east", 5), west, federated=a_federated(10))
+        assert [question.workload for question in desired.questions] == [west.workloads[0].ref]
+        assert (desired.decisions, desired.placements) == ((), ())
+
+    def test_pods_that_cannot_be_read_leave_the_cluster_as_it_is(self):
+        west = a_cluster(
+            "west",
+            workloads=(a_local("west", 5, ready_replicas=4),),
+            unreadable={"pods of shop/ReplicaSet/web": "forbidden"},
+        )
+        desired = place(settled("east", 5), west, federated=a_federated(12))
+        assert numbers(desired) == {"east": "scale 5 -> 7"}
+        assert desired.undecided[0].why == "its pods cannot be read: forbidden"
+
+
+STATUS = (
+    '{"desired":9,"clusters":{"west":{"asked":4,"running":4,"why":"weight 1 of 2","since":"2026-11-20T00:00:00Z"}}}'
+)
+
+
+def since(**duration):
+    return f'{{"west":"{ago(**duration).strftime("%Y-%m-%dT%H:%M:%SZ")}"}}'
+
+
+class TestLeftOut:
+    def test_a_frozen_cluster_keeps_what_it_has_off_the_total(self):
+        desired = place(settled("east", 2), settled("west", 1), fleet=a_fleet_with("frozen", "east", "west"))
+        assert numbers(desired) == {"east": "scale 2 -> 5"}
+        assert row(desired, "west").why == "the cluster is frozen"
+
+    def test_an_unreachable_cluster_counts_with_what_it_was_asked_for(self):
+        east = a_cluster("east", workloads=(a_local("east", 2),), config_maps=(a_status(STATUS),))
+        desired = place(east, lost=("west",), federated=a_federated(9))
+        assert numbers(desired) == {"east": "scale 2 -> 5"}
+        (remembered,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
+        assert remembered.manifest["data"] == {"unreachable-since": '{"west":"2026-11-20T15:41:23Z"}'}
+
+    def test_where_that_is_unknown_the_others_grow_by_a_raised_total_only(self):
+        status = STATUS.replace("west", "other")
+        east = a_cluster("east", workloads=(a_local("east", 5),), config_maps=(a_status(status),))
+        assert numbers(place(east, lost=("west",), federated=a_federated(9))) == {}
+        assert numbers(place(east, lost=("west",), federated=a_federated(11))) == {"east": "scale 5 -> 7"}
+        assert numbers(place(settled("east", 5), lost=("west",), federated=a_federated(9))) == {}
+
+    def test_one_that_never_was_anywhere_starts_on_the_clusters_that_answer(self):
+        assert numbers(place(a_cluster("east"), lost=("west",))) == {"east": "create 0 -> 6"}
+
+    @pytest.mark.parametrize(("minutes", "expected"), [(9, {}), (10, {"east": "scale 5 -> 9"})])
+    def test_after_the_grace_its_replicas_go_elsewhere(self, minutes, expected):
+        maps = (a_status(STATUS), a_memory(unreachable_since=since(minutes=minutes)))
+        east = a_cluster("east", workloads=(a_local("east", 5),), config_maps=maps)
+        desired = place(east, lost=("west",), federated=a_federated(9))
+        assert numbers(desired) == expected
+        assert [one for one in desired.decisions if one.ref.name == "reconciler-memory"] == []
+
+    def test_when_it_is_back_replicas_return_and_the_clock_is_reset(self):
+        maps = (a_memory(unreachable_since=since(hours=1)),)
+        east = a_cluster("east", workloads=(a_local("east", 8),), config_maps=maps)
+        desired = place(east, settled("west", 2), federated=a_federated(8))
+        assert numbers(desired) == {"east": "scale 8 -> 6", "west": "scale 2 -> 4"}
+        (reset,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
+        assert [change.after for change in reset.changes] == ["{}"]
+
+    def test_without_home_the_others_are_placed_and_nobody_is_given_up(self):
+        desired = place(settled("west", 2), lost=("east", "north"), fleet=a_fleet("east", "west", "north"))
+        assert desired.decisions == ()
+        assert [row(desired, name).why for name in ("east", "north")] == ["does not answer"] * 2
+
+    def test_a_cluster_whose_workloads_cannot_be_listed_is_left_alone(self):
+        west = a_cluster("west", unreadable={"replicasets": "forbidden"})
+        east = a_cluster("east", workloads=(a_local("east", 2),), config_maps=(a_status(STATUS),))
+        desired = place(east, west, federated=a_federated(9))
+        assert numbers(desired) == {"east": "scale 2 -> 5"}
+        assert desired.undecided[0].why == "replicasets cannot be read: forbidden"
+
+    def test_a_rollout_is_waited_for(self):
+        rolling = {"updated_replicas": 1, "ready_replicas": 2}
+        west = a_cluster("west", workloads=(a_deployment("west", 4, **rolling),))
+        east = a_cluster("east", workloads=(a_deployment("east", 2),))
+        desired = place(east, west, federated=a_placed(12))
+        assert numbers(desired) == {"east": "scale 2 -> 8"}
+        assert row(desired, "west").why == "in the middle of a rollout"
+
+
+class TestMoves:
+    def test_increases_go_first_and_the_decrease_waits_for_them(self):
+        clusters = {"east": ClusterPreference(weight=1), "west": ClusterPreference(weight=3)}
+        federated = a_federated(8, clusters=clusters)
+        first = place(settled("east", 4), settled("west", 4), federated=federated)
+        assert numbers(first) == {"west": "scale 4 -> 6"}
+        assert row(first, "east").why == "weight 1 of 4, 2 more go once as many are available elsewhere"
+        starting = {"ready_replicas": 5, "available_replicas": 5}
+        west = with_pods(settled("west", 6, **starting), some_pods(6))
+        assert numbers(place(settled("east", 4), west, federated=federated)) == {"east": "scale 4 -> 3"}
+        then = place(settled("east", 4), settled("west", 6), federated=federated)
+        assert numbers(then) == {"east": "scale 4 -> 2"}
+        assert about(then, "east")[0].phase is Phase.DECREASE
+
+    def test_placed_but_crashing_replicas_never_cost_the_ones_that_work(self):
+        crashing = {"ready_replicas": 0, "available_replicas": None}
+        west = with_pods(settled("west", 6, **crashing), some_pods(6, minutes=11, ready=False))
+        desired = place(settled("east", 6), west, fleet=a_fleet_with("active", "east", "west"))
+        assert numbers(desired) == {"west": "scale 6 -> 3"}
+        assert [(one.kind, one.text) for one in desired.notices] == [
+            ("notAvailable", "6 replicas are placed, not available")
+        ]
+
+    def test_draining_moves_everything_that_finds_room(self):
+        draining = a_fleet_with("draining", "east", "west")
+        first = place(settled("east", 3), settled("west", 3), fleet=draining)
+        assert numbers(first) == {"east": "scale 3 -> 6"}
+        assert numbers(place(settled("east", 6), settled("west", 3), fleet=draining)) == {"west": "scale 3 -> 0"}
+
+    def test_a_draining_cluster_keeps_what_has_no_room_anywhere_else(self):
+        draining = a_fleet_with("draining", "east", "west")
+        desired = place(a_full("east", 6, 4), settled("west", 4), fleet=draining)
+        assert numbers(desired) == {"west": "scale 4 -> 2"}
+        assert row(desired, "west").why == "draining, keeps 2 that have no room anywhere else"
+        assert desired.notices[0].text == "draining, but 2 replicas have no room anywhere else and stay"
+
+
+class TestRest:
+    def test_one_in_its_desired_state_costs_no_writes_and_no_pods(self):
+        first = place(settled("east", 3), settled("west", 3))
+        (status,) = first.decisions
+        text = status.manifest["metadata"]["annotations"]["reconciler/status"]
+        east = a_cluster("east", workloads=(a_local("east", 3),), config_maps=(a_status(text),))
+        again = place(east, settled("west", 3))
+        assert (again.decisions, again.questions) == ((), ())
+
+    def test_a_change_of_replicas_tests_uid_replicas_and_our_annotations(self):
+        (scaled,) = about(place(settled("east", 3), settled("west", 2), federated=a_federated(8)), "west")
+        owner = "production/FederatedReplicaSet/shop/web"
+        assert scaled.uid == a_local("west", 2).uid
+        assert scaled.changes == (
+            FieldChange(("spec", "replicas"), 2, 4),
+            FieldChange(("metadata", "annotations", "reconciler/observed-capacity"), None, None),
+            FieldChange(("metadata", "annotations", "reconciler/owner"), owner, owner),
+        )
+
+    def test_on_delete_follows_the_policy(self):
+        desired = place(settled("east", 3), settled("west", 3), federated=a_federated(on_delete="delete"))
+        (repaired,) = about(desired, "west")
+        assert [(change.before, change.after) for change in repaired.changes] == [("orphan", "delete")]

@@ -1,0 +1,117 @@
+"""Where somebody else has the say: idling, autoscalers, a pause, protection; and what is told about it."""
+
+from __future__ import annotations
+
+from reconciler.decide.types import Overridden, Verb
+from reconciler.model import HorizontalPodAutoscaler
+from tests.builders import a_cluster, a_fleet, a_ref, a_workload
+
+from .placements import a_deployment, a_federated, a_local, a_placed, a_status, about, numbers, place, row
+
+IDLE = {
+    "idling.kubernetes.io/idled-at": "2026-11-20T15:00:00Z",
+    "idling.kubernetes.io/previous-scale": "3",
+    "reconciler/idled-to": "0",
+    "reconciler/idling-owner": "production/IdlingPolicy/nights",
+}
+
+
+def settled(cluster, replicas, **fields):
+    return a_cluster(cluster, workloads=(a_local(cluster, replicas, **fields),))
+
+
+def idle(cluster):
+    return settled(cluster, 0, annotations={**a_local(cluster, 1).annotations, **IDLE})
+
+
+class TestIdling:
+    def test_what_idling_decides_is_left_alone_and_counts_with_what_it_has(self):
+        west = settled("west", 4)
+        desired = place(settled("east", 2), west, claims={west.workloads[0].ref: "nights"})
+        assert (numbers(desired), about(desired, "west")) == ({}, [])
+        assert row(desired, "west").why == "idle, nights decides"
+
+    def test_an_idle_one_counts_with_what_it_had(self):
+        desired = place(settled("east", 2), idle("west"))
+        assert numbers(desired) == {"east": "scale 2 -> 3"}
+
+    def test_what_placement_would_have_asked_for_is_told(self):
+        west = settled("west", 3)
+        desired = place(settled("east", 3), west, federated=a_federated(10), claims={west.workloads[0].ref: "nights"})
+        ref = west.workloads[0].ref
+        assert desired.overridden == (
+            Overridden(ref, "placement", "web", "5 replicas", "nights", "idle, nights decides"),
+        )
+
+    def test_one_that_is_idle_everywhere_is_not_made_anywhere_else(self):
+        desired = place(idle("east"), idle("west"), a_cluster("north"))
+        assert [one.ref.kind for one in desired.decisions] == ["ConfigMap"]
+        assert {one.winner for one in desired.overridden} == {"nights"}
+
+    def test_the_status_does_not_change_when_it_falls_asleep(self):
+        text = place(settled("east", 3), settled("west", 3)).decisions[0].manifest["metadata"]["annotations"]
+        east = a_cluster("east", workloads=idle("east").workloads, config_maps=(a_status(text["reconciler/status"]),))
+        assert place(east, idle("west")).decisions == ()
+
+    def test_one_that_was_woken_by_hand_is_placed_unless_idling_decides_it(self):
+        marks = {**a_local("west", 1).annotations, **IDLE}
+        desired = place(settled("east", 3), settled("west", 5, annotations=marks))
+        assert numbers(desired) == {"west": "scale 5 -> 3"}
+
+    def test_a_record_that_cannot_be_read_is_left_alone(self):
+        marks = {**a_local("west", 1).annotations, **IDLE, "idling.kubernetes.io/previous-scale": "many"}
+        desired = place(settled("east", 3), settled("west", 5, annotations=marks))
+        assert about(desired, "west") == []
+
+
+class TestAutoscalers:
+    def test_what_a_horizontal_pod_autoscaler_controls_is_left_alone(self):
+        hpa = HorizontalPodAutoscaler(
+            a_ref(cluster="west", kind="HorizontalPodAutoscaler"), "uid-hpa", ("Deployment", "web"), maximum=9
+        )
+        west = a_cluster("west", workloads=(a_deployment("west", 5),), autoscalers=(hpa,))
+        east = a_cluster("east", workloads=(a_deployment("east", 3),))
+        desired = place(east, west, federated=a_placed(10))
+        assert numbers(desired) == {"east": "scale 3 -> 5"}
+        assert [(one.kind, one.text) for one in desired.notices] == [
+            ("autoscaler", "HorizontalPodAutoscaler/web controls it, left alone")
+        ]
+
+    def test_what_a_scaled_object_controls_is_left_alone(self):
+        keda = a_workload(cluster="west", kind="ScaledObject", scale_target=("Deployment", "web"))
+        west = a_cluster("west", workloads=(a_deployment("west", 5), keda))
+        desired = place(a_cluster("east", workloads=(a_deployment("east", 3),)), west, federated=a_placed(10))
+        assert about(desired, "west") == []
+
+    def test_where_autoscalers_cannot_be_read_nothing_is_decided(self):
+        west = a_cluster(
+            "west", workloads=(a_deployment("west", 5),), unreadable={"horizontalpodautoscalers": "forbidden"}
+        )
+        desired = place(a_cluster("east", workloads=(a_deployment("east", 3),)), west, federated=a_placed(10))
+        assert about(desired, "west") == []
+        assert desired.undecided[0].why == "horizontalpodautoscalers cannot be read: forbidden"
+
+
+def test_a_paused_one_gets_its_status_and_nothing_else():
+    desired = place(settled("east", 1), settled("west", 9, ready_replicas=3), federated=a_federated(paused=True))
+    (status,) = desired.decisions
+    assert status.verb is Verb.REMEMBER
+    assert '"why":"paused"' in status.manifest["metadata"]["annotations"]["reconciler/status"]
+    assert desired.questions == ()
+
+
+def test_a_protected_namespace_is_never_touched():
+    fleet = a_fleet("east", protected_namespaces=("shop",))
+    marks = {"reconciler/owner": "production/FederatedReplicaSet/shop/gone", "reconciler/on-delete": "delete"}
+    east = a_cluster("east", workloads=(a_local("east", 3), a_workload("gone", kind="ReplicaSet", annotations=marks)))
+    desired = place(east, fleet=fleet)
+    assert desired.decisions == ()
+    assert desired.undecided[0].why == "namespace shop is protected"
+
+
+def test_what_is_read_of_many_federated_replica_sets_is_kept_apart():
+    api = a_federated(2, name="api", selector={"matchLabels": {"app": "api"}})
+    workloads = (a_local("east", 3), a_workload("api", kind="ReplicaSet", replicas=1, template=api.template))
+    desired = place(a_cluster("east", workloads=workloads), federated=(api, a_federated(4)))
+    scaled = {one.ref.name: (one.replicas_after, one.group) for one in desired.decisions if one.verb is Verb.SCALE}
+    assert scaled == {"api": (2, "placement/shop/api"), "web": (4, "placement/shop/web")}
