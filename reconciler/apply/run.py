@@ -148,10 +148,19 @@ def _wait_ready(action: Action, work: _Work) -> str:
     """Wait until what the action waits for is ready; return what to tell when it still was not after ten minutes."""
     clock = work.applying.accesses[action.ref.cluster].clock
     until = clock.monotonic() + TIER_WAIT_SECONDS
-    waiting = [work.actions[other] for other in action.wait_ready if work.done[other].status is Status.APPLIED]
+    waiting = list(action.wait_ready)
     while waiting and not work.applying.stop.asked:
-        waiting = [other for other in waiting if not is_ready(other, work.applying.accesses[other.ref.cluster])]
+        waiting = [other for other in waiting if not _is_up(other, work)]
         if not waiting or clock.monotonic() >= until:
             break
         clock.sleep(_POLL_SECONDS)
     return f"went on after 10 minutes, {len(waiting)} of the tier below not ready yet" if waiting else ""
+
+
+def _is_up(action: int, work: _Work) -> bool:
+    """Return whether nobody need wait for an action (any more): it did not happen, or what it woke is ready."""
+    outcome = work.done.get(action)
+    if outcome is None:
+        return False
+    found = work.actions[action]
+    return outcome.status is not Status.APPLIED or is_ready(found, work.applying.accesses[found.ref.cluster])

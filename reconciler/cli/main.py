@@ -10,22 +10,9 @@ from collections.abc import Sequence
 import click
 
 from reconciler.cli.failure import report_failure
+from reconciler.cli.verbs import VERBS, help_text
 from reconciler.errors import ExitCode
 
-VERBS = {
-    "validate": "All problems of the policy files, offline.",
-    "compile": "The policies as rules with all defaults filled in, offline.",
-    "plan": "What would change now. Writes nothing.",
-    "diff": "The same as plan.",
-    "apply": "Plan and apply, or apply exactly a saved plan.",
-    "show": "A saved plan or report as text, JSON, Markdown or HTML.",
-    "explain": "What a field means, or why an object gets this number.",
-    "wake": "Wake what was idled, now.",
-    "restore": "Give what we idled its replicas back, without any policy.",
-    "rank": "Which pods would go, in which order, by which rule.",
-    "calendar": "The windows to come, with daylight-saving days.",
-    "schema": "The JSON Schema of a kind.",
-}
 _MODULES = {"diff": "plan", "compile": "compile_"}
 
 
@@ -52,18 +39,14 @@ class _Verbs(click.Group):
 
             raise click.UsageError(f"{error.message.rstrip('.')}{nearest(args[0], VERBS)}", ctx) from None
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+    def get_help(self, ctx: click.Context) -> str:
+        return help_text().rstrip("\n")
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="reconciler", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Keeps the scale of workloads on many Kubernetes clusters the way policy files in git say.
-
-    Every run is one pass: read the policies, look at the clusters, plan, apply, report, exit.
-    """
+    """All verbs; their help is in verbs.py."""
 
 
 def run(arguments: Sequence[str]) -> int:

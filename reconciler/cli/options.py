@@ -17,6 +17,8 @@ from reconciler.labels import LabelSelector, parse_label_selector
 from reconciler.plan.filters import Filters
 from reconciler.policy.durations import parse_duration
 
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -75,6 +77,8 @@ def moment(text: str | None) -> datetime:
     at = parse_time(text)
     if at is None:
         raise UsageError(f'--now: "{text}" is no time, expected RFC 3339 with a zone, like 2026-11-20T15:41:23Z')
+    if not _FIRST_YEAR <= at.year <= _LAST_YEAR:
+        raise UsageError(f'--now: "{text}" lies outside the years {_FIRST_YEAR} to {_LAST_YEAR}')
     return at.replace(microsecond=0)
 
 
