@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decide.idling.building import decisions_of
+from reconciler.decide.idling.criteria import Says
 from reconciler.decide.idling.discovery import Inventory
 from reconciler.decide.idling.federated import members_of, together
 from reconciler.decide.idling.guard import FLEET, Guard, guard_of
 from reconciler.decide.idling.looking import Scene, Setting, scenes_of
 from reconciler.decide.idling.making import Making
 from reconciler.decide.idling.order import staggered
+from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.situations import Ruling, rule_all
 from reconciler.decide.idling.table import Action, Choice
 from reconciler.decide.idling.targets import Front
@@ -36,9 +38,10 @@ class IdlingOutcome:
 def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> IdlingOutcome:
     """Return what is idled, woken and put right, and which workloads that concerns."""
     scenes = scenes_of(Setting(policies.fleet, state, run, policies.idling))
-    guard = _guard(scenes, policies, run)
     targets = [target for scene in scenes for target in scene.targets]
-    alone = rule_all(targets, guard, run.now)
+    unguarded = rule_all(targets, Guard(), run.now)
+    guard = _guard(unguarded.values(), policies, run)
+    alone = rule_all(targets, guard, run.now) if guard.tripped else unguarded
     federated = members_of(policies.federated, state, alone)
     rulings = staggered(together(alone, federated))
     making = Making(policies.fleet, run, {policy.name: str(policy.place) for policy in policies.idling})
@@ -76,15 +79,17 @@ def _others_kept(alone: Mapping[ObjectRef, Ruling], done: Mapping[ObjectRef, Rul
     }
 
 
-def _guard(scenes: Sequence[Scene], policies: PolicySet, run: Run) -> Guard:
-    owners = [
-        target.reading.record.policy
-        for scene in scenes
-        for target in scene.targets
-        if target.reading is not None and target.reading.ours and target.reading.record is not None
-    ]
-    owners += [front.mark.policy for scene in scenes for front in scene.fronts if front.mark is not None]
-    return guard_of(owners, frozenset(policy.name for policy in policies.idling), run.allow_exceed)
+def _guard(rulings: Iterable[Ruling], policies: PolicySet, run: Run) -> Guard:
+    """Return the guard over the policies that own what is idle; what passes to another policy counts as that one's."""
+    names = frozenset(policy.name for policy in policies.idling)
+    owners = [_owner(ruling, ruling.record, names) for ruling in rulings if ruling.was_asleep and ruling.record]
+    return guard_of(owners, names, run.allow_exceed)
+
+
+def _owner(ruling: Ruling, record: Record, names: frozenset[str]) -> str:
+    want = ruling.target.want
+    passes = want.says is Says.IDLE and want.policy is not None and record.policy not in names
+    return want.policy.name if passes and want.policy is not None else record.policy
 
 
 def _fronts(scenes: Sequence[Scene]) -> tuple[tuple[Front, Inventory], ...]:

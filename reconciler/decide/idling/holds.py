@@ -83,7 +83,7 @@ def _awake(target: Target, now: datetime) -> Iterator[Reason]:
         if key in annotations and optional_instant(annotations, key) is None:
             yield Reason(f'{key} is "{annotations[key]}", expected a time as in RFC 3339', "a time that can be read")
     since = target.awake_since
-    if since is not None and now < since + target.want.min_awake:
+    if since is not None and (now <= since or now < since + target.want.min_awake):
         ends = format_time(since + target.want.min_awake)
         yield Reason(f"awake since {format_time(since)}, less than minAwake", f"after {ends}")
     until = optional_instant(annotations, AWAKE_UNTIL)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.decide.idling.discovery import Inventory, is_owned_by_scalable
 from reconciler.decide.idling.making import Making, cause_of, cause_text, key_of, record_after
-from reconciler.decide.idling.marks import CAUSE, IDLED_AT, OWNER, UNIDLE_TARGETS, fleet_names
+from reconciler.decide.idling.marks import CAUSE, IDLED_AT, OWNER, UNIDLE_TARGETS, WAKE_REQUESTED_AT, fleet_names
 from reconciler.decide.idling.order import tier
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalable_decisions import decision_key
@@ -23,8 +23,12 @@ from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import State
 from reconciler.decide.idling.table import Action
 from reconciler.decide.idling.targets import Front
-from reconciler.decide.types import Cause, Decision, Phase, Verb, annotation_changes
+from reconciler.decide.selection import EXCLUDE, EXCLUDE_UNTIL
+from reconciler.decide.types import Cause, Decision, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.model import Endpoints, Service
+
+_TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)
+"""What could keep a Service awake: its mark is not written where one of these changed meanwhile."""
 
 _UP_NOW = (Action.WAKE, Action.RELEASE)
 
@@ -215,7 +219,8 @@ class _Writer:
             wanted = self._wanted(step, current, isinstance(holder, Service))
             changes = annotation_changes(current, wanted)
             if changes:
-                yield replace(self._decision(holder, step), changes=changes)
+                tests = annotation_tests(current, _TESTED) if step.idles else ()
+                yield replace(self._decision(holder, step), changes=(*changes, *tests))
             current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
 
     def endpoint_decisions(self, steps: Sequence[Step], on_service: Sequence[Decision]) -> Iterator[Decision]:

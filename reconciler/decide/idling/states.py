@@ -87,11 +87,10 @@ def _is_stale(target: Target, record: Record) -> bool:
 
 
 def _newest(target: Target, record: Record) -> Record:
-    """Return `record`, with the number and time of a newer entry in the mark of one of its Services."""
-    newer = [listed for listed in _live_records(target) if listed.idled_at > record.idled_at]
-    if not newer:
+    """Return `record`, with the number and time of a newer entry in a Service's mark that says another number."""
+    newest = max(_live_records(target), key=lambda listed: (listed.idled_at, listed.replicas), default=record)
+    if newest.idled_at <= record.idled_at or newest.replicas == record.replicas:
         return record
-    newest = max(newer, key=lambda listed: (listed.idled_at, listed.replicas))
     return replace(record, idled_at=newest.idled_at, replicas=newest.replicas)
 
 

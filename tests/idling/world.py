@@ -1,0 +1,319 @@
+"""A small world that keeps what is written into it: clusters, their controllers, people, and other writers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from reconciler.decide.types import Decision, FieldChange, Verb
+from reconciler.model import (
+    Endpoints,
+    Event,
+    FieldWriter,
+    HorizontalPodAutoscaler,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    QueryAnswer,
+    QueryKey,
+    Service,
+    Workload,
+)
+from reconciler.plan.plan import in_order
+from tests.builders import a_namespace
+
+OURS = "reconciler"
+IDLED_AT = "idling.kubernetes.io/idled-at"
+
+
+class Stale(Exception):
+    """The object is not what the plan saw."""
+
+
+@dataclass
+class World:
+    """Objects by name. `had` holds, for what stands at its idled count because of us, what it had before."""
+
+    now: datetime
+    objects: dict[ObjectRef, Any] = field(default_factory=dict)
+    events: dict[str, list[Event]] = field(default_factory=dict)
+    answers: dict[QueryKey, QueryAnswer] = field(default_factory=dict)
+    unreachable: set[str] = field(default_factory=set)
+    revisions: dict[ObjectRef, list[Mapping[str, str]]] = field(default_factory=dict)
+    had: dict[ObjectRef, int] = field(default_factory=dict)
+    doubtful: set[ObjectRef] = field(default_factory=set)  # taken to zero by a hand while our mark lists it
+    foreign: dict[ObjectRef, int] = field(default_factory=dict)  # idled by somebody else, and what it had
+    idles: list[ObjectRef] = field(default_factory=list)
+    wakes: list[ObjectRef] = field(default_factory=list)
+    wrongs: list[str] = field(default_factory=list)
+    writes: int = 0
+
+    def add(self, *objects: Any) -> World:
+        self.objects.update({found.ref: found for found in objects})
+        return self
+
+    def of(self, kind: type, cluster: str) -> tuple[Any, ...]:
+        refs = sorted(ref for ref, found in self.objects.items() if isinstance(found, kind) and ref.cluster == cluster)
+        return tuple(self.objects[ref] for ref in refs)
+
+    def state(self) -> ObservedState:
+        """What an observation of the world gives."""
+        clusters = sorted({ref.cluster for ref in self.objects})
+        return ObservedState(
+            clusters={name: self._cluster(name) for name in clusters if name not in self.unreachable},
+            unreachable={name: "no answer" for name in clusters if name in self.unreachable},
+            answers=dict(self.answers),
+        )
+
+    def _cluster(self, name: str) -> ObservedCluster:
+        spaces = sorted({ref.namespace for ref in self.objects if ref.cluster == name})
+        return ObservedCluster(
+            name=name,
+            identity=f"identity-{name}",
+            namespaces=tuple(
+                self.objects.get(ObjectRef(name, "", "Namespace", space), a_namespace(space, cluster=name))
+                for space in spaces
+                if space
+            ),
+            workloads=self.of(Workload, name),
+            services=self.of(Service, name),
+            endpoints=self.of(Endpoints, name),
+            autoscalers=self.of(HorizontalPodAutoscaler, name),
+            events=tuple(self.events.get(name, ())),
+        )
+
+    # what we write
+
+    def apply(
+        self,
+        decisions: Sequence[Decision],
+        *,
+        crash_after: int | None = None,
+        refuse: frozenset[int] = frozenset(),
+        between: Callable[[int], None] = lambda _: None,
+    ) -> set[str]:
+        """Carry out `decisions` one write at a time and return the keys of those that were applied.
+
+        `crash_after`: nothing happens after that many writes. `refuse`: the writes the server says no to, by their
+        place. `between` is called before each write.
+        """
+        applied: set[str] = set()
+        keys = {decision.key for decision in decisions}
+        for place, decision in enumerate(in_order(decisions)):
+            if crash_after is not None and place >= crash_after:
+                break
+            between(place)
+            if decision.ref.cluster in self.unreachable or place in refuse:
+                continue
+            if any(need in keys and need not in applied for need in decision.needs):
+                continue
+            try:
+                self.write(decision)
+            except Stale:
+                continue
+            applied.add(decision.key)
+        return applied
+
+    def write(self, decision: Decision) -> None:
+        """Carry out one decision, whole or not at all."""
+        found = self.objects.get(decision.ref)
+        if found is None or found.uid != decision.uid:
+            raise Stale(decision.key)
+        for change in decision.changes:
+            if read_field(found, change.path) != change.before:
+                raise Stale(f"{decision.key}: {change.path} is {read_field(found, change.path)}, not {change.before}")
+        after = found
+        for change in decision.changes:
+            after = with_field(after, change)
+        self.writes += 1
+        if isinstance(found, Workload):
+            self._judge(decision, found, after)
+        self.objects[decision.ref] = self._settled(found, after, FieldWriter(OURS, self.now))
+
+    def _judge(self, decision: Decision, before: Workload, after: Workload) -> None:
+        """Keep what was had, and what should never have been scaled."""
+        ref, ours = decision.ref, decision.ref in self.had or decision.ref in self.doubtful
+        if IDLED_AT not in before.annotations and self.is_listed(ref) and not ours:
+            # taken to zero by a hand just when its Service was marked: nobody can tell that from a record that is gone
+            ours = True
+            self.doubtful.add(ref)
+        if decision.verb is Verb.IDLE:
+            self.doubtful.discard(ref)
+            self.had[ref] = self.replicas(ref)
+            self.idles.append(ref)
+            return
+        if _scale_of(before) != _scale_of(after):
+            if not ours and ref not in self.foreign:
+                self.wrongs.append(f"{decision.key} scales what we never idled")
+            if decision.verb is Verb.WAKE:
+                self.wakes.append(ref)
+                self._judge_wake(decision, after)
+        if decision.verb in (Verb.WAKE, Verb.RELEASE) or IDLED_AT not in after.annotations:
+            self.had.pop(ref, None)
+            self.doubtful.discard(ref)
+            self.foreign.pop(ref, None)
+
+    def _judge_wake(self, decision: Decision, after: Workload) -> None:
+        ref = decision.ref
+        had = self.had.get(ref, self.foreign.get(ref))
+        if had is None or ref in self.doubtful or after.scale_target is not None:
+            return
+        hpa = next((h for h in self.of(HorizontalPodAutoscaler, ref.cluster) if _target_name(h) == _name(ref)), None)
+        allowed = had if hpa is None else min(max(had, hpa.minimum or 1), hpa.maximum)
+        if after.wanted not in (had, allowed):
+            self.wrongs.append(f"{decision.key} restores {after.wanted}, it had {had}")
+
+    def _settled(self, before: Any, after: Any, writer: FieldWriter) -> Any:
+        if not isinstance(after, Workload):
+            return after
+        if after.replicas != before.replicas or after.suspend != before.suspend:
+            after = replace(after, replicas_writer=writer)
+        return _settle(after) if after.ref.kind not in ("CronJob", "ScaledObject") else after
+
+    # what others do
+
+    def replicas(self, ref: ObjectRef) -> int:
+        """Replicas of a scalable; of a ScaledObject those of its target."""
+        found = self.objects[ref]
+        if found.scale_target is None:
+            return int(found.wanted)
+        return self.replicas(target_of(found))
+
+    def scale(self, ref: ObjectRef, count: int, by: str = "kubectl", *, timed: bool = False) -> None:
+        """Somebody sets the replicas (or the suspension) of a workload."""
+        found = self.objects[ref]
+        writer = FieldWriter(by, self.now if timed else None, "" if timed else "scale")
+        changed = replace(found, suspend=count == 0) if ref.kind == "CronJob" else replace(found, replicas=count)
+        self.objects[ref] = self._settled(found, changed, writer)
+        if count == 0 and ref not in self.had and self.is_listed(ref):
+            self.doubtful.add(ref)
+
+    def annotate(self, ref: ObjectRef, key: str, text: str | None) -> None:
+        found = self.objects[ref]
+        annotations = {**found.annotations, key: text}
+        self.objects[ref] = replace(found, annotations={k: v for k, v in annotations.items() if v is not None})
+
+    def controllers(self) -> None:
+        """The autoscalers do their part."""
+        for ref in sorted(self.objects):
+            hpa = self.objects[ref]
+            if isinstance(hpa, HorizontalPodAutoscaler):
+                self._autoscale(hpa)
+        for ref in sorted(self.objects):
+            found = self.objects[ref]
+            if isinstance(found, Workload) and found.scale_target is not None:
+                self._keda(found)
+
+    def _autoscale(self, hpa: HorizontalPodAutoscaler) -> None:
+        ref = next((r for r in self.objects if _name(r) == _target_name(hpa)), None)
+        if ref is None or self.objects[ref].wanted == 0:
+            return
+        wanted = min(max(self.objects[ref].wanted, hpa.minimum or 1), hpa.maximum)
+        if wanted != self.objects[ref].wanted:
+            self.scale(ref, wanted, "kube-controller-manager")
+
+    def _keda(self, scaled: Workload) -> None:
+        ref = target_of(scaled)
+        paused = scaled.annotations.get("autoscaling.keda.sh/paused-replicas")
+        wanted = int(paused) if paused is not None else max(1, self.replicas(ref))
+        if wanted != self.replicas(ref):
+            self.scale(ref, wanted, "keda-operator")
+
+    def deploy(self, ref: ObjectRef) -> None:
+        """A new revision: the old one keeps the annotations that the Deployment has now."""
+        self.revisions.setdefault(ref, []).append(self.objects[ref].annotations)
+
+    def undo(self, ref: ObjectRef) -> None:
+        """`kubectl rollout undo`: all annotations become those of the revision before."""
+        revisions = self.revisions.get(ref, [])
+        if revisions:
+            found = self.objects[ref]
+            former = revisions.pop()
+            revisions.append(found.annotations)
+            self.objects[ref] = replace(found, annotations=former)
+            if IDLED_AT in former and ref not in self.had:
+                self.doubtful.add(ref)  # an old record is back, and nobody can tell it from one of today at zero
+
+    def need_pods(self, service: ObjectRef, *, ago: timedelta = timedelta(0)) -> None:
+        event = Event("NeedPods", ("Service", service.namespace, service.name), None, self.now - ago)
+        self.events.setdefault(service.cluster, []).append(event)
+
+    # what an independent reader finds
+
+    def is_listed(self, ref: ObjectRef) -> bool:
+        return any(True for _ in self._listings(ref))
+
+    def _listings(self, ref: ObjectRef) -> list[tuple[str, int]]:
+        name = (ref.namespace, ref.kind, ref.name)
+        return [
+            (service.annotations[IDLED_AT], entry["replicas"])
+            for service in self.of(Service, ref.cluster)
+            for entry in json.loads(service.annotations.get("idling.kubernetes.io/unidle-targets", "[]"))
+            if (service.ref.namespace, entry["kind"], entry["name"]) == name
+        ]
+
+    def remembered(self, ref: ObjectRef) -> int | None:
+        """What the newest record of a scalable says it had: its own, or that of a Service."""
+        annotations = self.objects[ref].annotations
+        records = list(self._listings(ref))
+        if IDLED_AT in annotations:
+            text = annotations.get("idling.kubernetes.io/previous-scale", "1")
+            records.append((annotations[IDLED_AT], int(text)))
+        return max(records)[1] if records else None
+
+    def stands_idle(self, ref: ObjectRef) -> bool:
+        """Whether it is at the count to which it was idled."""
+        found = self.objects[ref]
+        if found.scale_target is not None:
+            return "autoscaling.keda.sh/paused-replicas" in found.annotations
+        return int(found.wanted) <= int(found.annotations.get("reconciler/idled-to", "0"))
+
+
+def _settle(workload: Workload) -> Workload:
+    count = workload.wanted
+    return replace(
+        workload, status_replicas=count, ready_replicas=count, available_replicas=count, updated_replicas=count
+    )
+
+
+def _scale_of(workload: Workload) -> tuple[Any, ...]:
+    return (workload.replicas, workload.suspend, workload.annotations.get("autoscaling.keda.sh/paused-replicas"))
+
+
+def _name(ref: ObjectRef) -> tuple[str, str, str, str]:
+    return (ref.cluster, ref.namespace, ref.kind, ref.name)
+
+
+def target_of(scaled: Workload) -> ObjectRef:
+    kind, name = scaled.scale_target or ("", "")
+    return ObjectRef(scaled.ref.cluster, scaled.ref.namespace, kind, name, "apps")
+
+
+def _target_name(hpa: HorizontalPodAutoscaler) -> tuple[str, str, str, str]:
+    return (hpa.ref.cluster, hpa.ref.namespace, *hpa.target)
+
+
+def read_field(found: Any, path: tuple[str, ...]) -> Any:
+    """What stands at `path` of an object, None where nothing does."""
+    if path[:2] == ("metadata", "annotations"):
+        return found.annotations.get(path[2])
+    return getattr(found, _ATTRIBUTES[path])
+
+
+def with_field(found: Any, change: FieldChange) -> Any:
+    """The object after `change`."""
+    if change.path[:2] == ("metadata", "annotations"):
+        annotations = {**found.annotations, change.path[2]: change.after}
+        return replace(found, annotations={key: text for key, text in annotations.items() if text is not None})
+    return replace(found, **{_ATTRIBUTES[change.path]: change.after})
+
+
+_ATTRIBUTES = {
+    ("spec", "replicas"): "replicas",
+    ("spec", "suspend"): "suspend",
+    ("spec", "minReplicas"): "minimum",
+    ("spec", "maxReplicas"): "maximum",
+}
