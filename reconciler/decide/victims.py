@@ -1,59 +1,34 @@
 """Which pods go first when a ReplicaSet shrinks: the order of the ReplicaSet controller, and how certain it is.
 
-Source: kubernetes pkg/controller/controller_utils.go, ActivePodsWithRanks.Less; pkg/controller/replicaset/
-replica_set.go, getPodsToDelete and getPodsRankedByRelatedPodsOnSameNode.
+Source: kubernetes pkg/controller/replicaset/replica_set.go, getPodsToDelete and getPodsRankedByRelatedPodsOnSameNode.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from itertools import takewhile
+from heapq import nlargest
+from itertools import repeat
 from operator import itemgetter
-from typing import NamedTuple
 
-from reconciler.decide.ages import age_scale
+from reconciler.decide.victim_rules import (
+    ALL_RULES,
+    Bucket,
+    Comparison,
+    Measure,
+    RankingRules,
+    Rule,
+    by_bucket,
+    since_of,
+)
 from reconciler.model import Pod
+
+__all__ = ["RankingRules", "Rule", "VictimRanking", "compare", "goes_first", "is_active", "rank_victims"]
 
 VICTIM_LABEL = "reconciler/victim"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-
-_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
-_NEVER = -(1 << 100)  # before every time and every age
-_COST = re.compile(r"-[0-9]+|0|[1-9][0-9]*")
-
-
-class Rule(StrEnum):
-    """What puts one pod before another, in the order in which it is asked."""
-
-    UNASSIGNED = "no node"
-    PHASE = "phase"
-    NOT_READY = "not Ready"
-    COST = "deletion cost"
-    COLOCATION = "pods on the same node"
-    READY_TIME = "shorter time Ready"
-    RESTARTS = "more restarts"
-    SIDECAR_RESTARTS = "more sidecar restarts"
-    CREATION_TIME = "younger"
-    UID = "smaller uid among equal ages"
-    CACHE = "order of the controller's cache"
-    ALL = "all pods go"
-
-
 AGE_RULES = frozenset({Rule.READY_TIME, Rule.CREATION_TIME, Rule.UID, Rule.CACHE})
-
-
-@dataclass(frozen=True, slots=True)
-class RankingRules:
-    """`logarithmic` False compares times plainly, newest first; `base` is the logarithm's. False leaves a rule out."""
-
-    logarithmic: bool = True
-    base: float = 2
-    deletion_cost: bool = True
-    sidecar_restarts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,39 +52,13 @@ class VictimRanking:
         return max((ratio for ratio in self.age_ratios if ratio is not None), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """`sign` is negative when the first pod goes before the second, positive when after it, 0 for neither."""
-
-    sign: int
-    rule: Rule
-
-
-_Bucket = tuple[bool, int, bool, int, int, int]
-
-
-class _Standing(NamedTuple):
-    """Where a pod stands; lower goes first. Pods of one bucket with different `ready_since` compare by uid alone."""
-
-    bucket: _Bucket  # by _BUCKET_RULES; the last is the scale of the time Ready
-    ready_since: int
-    later: tuple[int, int, int]  # by _LATER_RULES
-    uid: str
-    created: int
-    name: str
-
-
-_BUCKET_RULES = (Rule.UNASSIGNED, Rule.PHASE, Rule.NOT_READY, Rule.COST, Rule.COLOCATION, Rule.READY_TIME)
-_LATER_RULES = (Rule.RESTARTS, Rule.SIDECAR_RESTARTS, Rule.CREATION_TIME)
-
-
 def rank_victims(
     pods: Sequence[Pod],
     count: int,
     *,
     now_ns: int,
     siblings: Sequence[Pod] | None = (),
-    rules: RankingRules = RankingRules(),
+    rules: RankingRules = ALL_RULES,
 ) -> VictimRanking:
     """Return which `count` of the active `pods` of one ReplicaSet go, and the order of all of them.
 
@@ -123,24 +72,24 @@ def rank_victims(
     relation "not after", such a part has a cycle through all of its pods, and each of its rotations is a finished sort
     with other victims.
     """
+    measure = Measure(now_ns, rules)
     active = [pod for pod in pods if is_active(pod)]
-    standings = _standings(active, siblings, now_ns, rules)
-    ordered = _ordered(standings)
-    order = tuple(active[position] for position in ordered)
+    parts = list(_parts(active, siblings, measure))
+    order = tuple(pod for _, part in parts for pod in part)
     if count >= len(active):
         return VictimRanking(tuple(active), order, True, (Rule.ALL,) * len(active), (None,) * len(active))
-    count = max(0, count)
-    going, staying = [standings[at] for at in ordered[:count]], [standings[at] for at in ordered[count:]]
-    why = tuple(_reasons(going, staying[0]))
-    return VictimRanking(order[:count], order, _is_certain(going, staying), why, _age_ratios(order, why, now_ns))
+    edge = _edge_of(parts, max(0, count))
+    why = tuple(_reasons(parts, edge, measure))
+    return VictimRanking(order[: len(why)], order, _is_certain(edge, measure), why, _age_ratios(order, why, now_ns))
 
 
 def compare(
-    left: Pod, right: Pod, *, ranks: tuple[int, int] = (0, 0), now_ns: int, rules: RankingRules = RankingRules()
+    left: Pod, right: Pod, *, ranks: tuple[int, int] = (0, 0), now_ns: int, rules: RankingRules = ALL_RULES
 ) -> Comparison:
     """Return which of two pods goes first; `ranks` are the numbers of active pods on their nodes."""
-    standing = _standing_at(now_ns, rules)
-    return _compared(standing(left, ranks[0]), standing(right, ranks[1]))
+    measure = Measure(now_ns, rules)
+    one, other = measure.bucket(left, ranks[0]), measure.bucket(right, ranks[1])
+    return by_bucket(one, other) if one != other else measure.in_bucket(left, right)
 
 
 def is_active(pod: Pod) -> bool:
@@ -153,152 +102,111 @@ def goes_first(pod: Pod) -> bool:
     return not pod.node or pod.phase != "Running" or not pod.ready
 
 
-def deletion_cost(text: str | None) -> int:
-    """Return the cost that the controller reads from the annotation's text; 0 for none and for what it refuses.
+def _parts(
+    active: Sequence[Pod], siblings: Sequence[Pod] | None, measure: Measure
+) -> Iterator[tuple[Bucket, list[Pod]]]:
+    """Yield the buckets in order, each with its pods in order: no pod follows one that it goes before."""
+    on_node: Counter[str] = Counter()
+    if siblings is not None:
+        on_node.update(pod.node for pod in active)
+        on_node.update(pod.node for pod in siblings if is_active(pod))
+    buckets: dict[Bucket, list[Pod]] = {}
+    for pod in active:
+        buckets.setdefault(measure.bucket(pod, on_node[pod.node]), []).append(pod)
+    for bucket in sorted(buckets):
+        yield bucket, _merged(buckets[bucket], measure)
 
-    Source: kubernetes pkg/apis/core/v1/helper/helpers.go, GetDeletionCostFromPodAnnotations.
+
+def _merged(pods: Iterable[Pod], measure: Measure) -> list[Pod]:
+    """Return the pods of one bucket in order.
+
+    Pods with different times Ready compare by uid alone, those with the same by the rules after it: so the sorted runs
+    of equal times are merged by the uid at their heads. That merge is a sort by the highest uid so far in the run.
     """
-    if text is None or not _COST.fullmatch(text) or len(text.lstrip("-0")) > 10:
-        return 0
-    cost = int(text)
-    return cost if -(1 << 31) <= cost < 1 << 31 else 0
-
-
-def _standings(
-    active: Sequence[Pod], siblings: Sequence[Pod] | None, now_ns: int, rules: RankingRules
-) -> list[_Standing]:
-    standing = _standing_at(now_ns, rules)
-    if siblings is None:
-        return [standing(pod, 0) for pod in active]
-    on_node = Counter(pod.node for pod in active)
-    on_node.update(pod.node for pod in siblings if is_active(pod))
-    return [standing(pod, on_node[pod.node]) for pod in active]
-
-
-def _standing_at(now_ns: int, rules: RankingRules) -> Callable[[Pod, int], _Standing]:
-    scale = _scale_at(now_ns, rules)
-
-    def standing(pod: Pod, rank: int) -> _Standing:
-        since = pod.ready_since_ns if pod.ready else None
-        cost = deletion_cost(pod.deletion_cost) if rules.deletion_cost else 0
-        sidecars = pod.sidecar_restarts if rules.sidecar_restarts else 0
-        return _Standing(
-            (pod.node != "", _PHASES.get(pod.phase, 0), pod.ready, cost, -rank, scale(since)),
-            _NEVER if since is None else since,
-            (-pod.restarts, -sidecars, scale(pod.created_ns)),
-            pod.uid,
-            _NEVER if pod.created_ns is None else pod.created_ns,
-            pod.name,
-        )
-
-    return standing
-
-
-def _scale_at(now_ns: int, rules: RankingRules) -> Callable[[int | None], int]:
-    """Return what times are compared by: lower goes first, a missing time before all."""
-    if not rules.logarithmic:
-        return lambda at: _NEVER if at is None else -at
-    if rules.base == 2:
-        return lambda at: _NEVER if at is None else (now_ns - at).bit_length() - 1 if at < now_ns else -1
-    return lambda at: _NEVER if at is None else age_scale(now_ns - at, rules.base)
-
-
-def _ordered(standings: Sequence[_Standing]) -> list[int]:
-    """Return the positions of `standings` so that no pod follows one that it goes before."""
-    buckets: dict[_Bucket, list[int]] = {}
-    for position, one in enumerate(standings):
-        buckets.setdefault(one.bucket, []).append(position)
-    return [position for bucket in sorted(buckets) for position in _merged(buckets[bucket], standings)]
-
-
-def _merged(positions: Sequence[int], standings: Sequence[_Standing]) -> list[int]:
-    """Return one bucket's positions in order.
-
-    Pods of different `ready_since` compare by uid alone, those of the same by the rules after it: so the sorted runs of
-    equal `ready_since` are merged by the uid at their heads. That merge is a sort by the highest uid so far in the run.
-    """
-    runs: dict[int, list[int]] = {}
-    for position in positions:
-        runs.setdefault(standings[position].ready_since, []).append(position)
-    keyed: list[tuple[str, int, int]] = []
-    for since, run in runs.items():
+    runs = _by_time(pods)
+    ordered: list[Pod] = []
+    highest: list[str] = []
+    for since in sorted(runs):
         top = ""
-        for position in run if len(run) == 1 else sorted(run, key=lambda at: standings[at][2:]):
-            top = max(top, standings[position].uid)
-            keyed.append((top, since, position))
-    keyed.sort(key=itemgetter(0, 1))
-    return [position for _, _, position in keyed]
+        for pod in _sorted(runs[since], measure):
+            top = max(top, pod.uid)
+            ordered.append(pod)
+            highest.append(top)
+    return [ordered[position] for position in sorted(range(len(ordered)), key=highest.__getitem__)]
 
 
-def _compared(left: _Standing, right: _Standing) -> Comparison:
-    if left.bucket != right.bucket:
-        return _by_first_difference(left.bucket, right.bucket, _BUCKET_RULES)
-    if left.ready_since != right.ready_since:
-        return _by_uid(left, right)
-    if left.later != right.later:
-        return _by_first_difference(left.later, right.later, _LATER_RULES)
-    if left.created != right.created:
-        return _by_uid(left, right)
-    return Comparison(0, Rule.CACHE)
+def _sorted(run: list[Pod], measure: Measure) -> list[Pod]:
+    """Return pods of one bucket and one time Ready in order."""
+    if len(run) == 1:
+        return run
+    return sorted(run, key=lambda pod: (*measure.later(pod), pod.uid, pod.created_ns or 0, pod.name))
 
 
-def _by_first_difference(left: Sequence[int], right: Sequence[int], rules: Sequence[Rule]) -> Comparison:
-    at = next(position for position, one in enumerate(left) if one != right[position])
-    return Comparison(-1 if left[at] < right[at] else 1, rules[at])
-
-
-def _by_uid(left: _Standing, right: _Standing) -> Comparison:
-    if left.uid == right.uid:
-        return Comparison(0, Rule.CACHE)
-    return Comparison(-1 if left.uid < right.uid else 1, Rule.UID)
-
-
-def _reasons(going: Sequence[_Standing], first_to_stay: _Standing) -> Iterator[Rule]:
-    """Yield what puts each of `going` before the first pod that stays."""
-    known: dict[_Bucket, Rule] = {}
-    for victim in going:
-        if victim.bucket != first_to_stay.bucket and victim.bucket in known:
-            yield known[victim.bucket]
-            continue
-        compared = _compared(victim, first_to_stay)
-        known[victim.bucket] = compared.rule if compared.sign < 0 else Rule.CACHE
-        yield known[victim.bucket]
-
-
-def _is_certain(going: Sequence[_Standing], staying: Sequence[_Standing]) -> bool:
-    """Return whether all of `going` are strictly before all of `staying`; only the bucket of the cut can say no."""
-    bucket = staying[0].bucket
-    last = list(takewhile(lambda one: one.bucket == bucket, reversed(going)))
-    first = list(takewhile(lambda one: one.bucket == bucket, staying))
-    if not _apart_by_uid(last, first):
-        return False
-    last_at, first_at = _by_time(last), _by_time(first)
-    return all(_apart_by_later_rules(last_at[since], first_at[since]) for since in last_at.keys() & first_at.keys())
-
-
-def _by_time(standings: Iterable[_Standing]) -> dict[int, list[_Standing]]:
-    found: dict[int, list[_Standing]] = {}
-    for one in standings:
-        found.setdefault(one.ready_since, []).append(one)
+def _by_time(pods: Iterable[Pod]) -> dict[int, list[Pod]]:
+    found: dict[int, list[Pod]] = {}
+    for pod in pods:
+        found.setdefault(since_of(pod), []).append(pod)
     return found
 
 
-def _apart_by_uid(last: Sequence[_Standing], first: Sequence[_Standing]) -> bool:
-    """Return whether each of `last` has a smaller uid than each of `first` with another `ready_since`."""
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """The bucket of the first pod that stays: its pods that go, and those that stay."""
+
+    bucket: Bucket
+    last: list[Pod]
+    first: list[Pod]
+
+
+def _edge_of(parts: Iterable[tuple[Bucket, list[Pod]]], count: int) -> _Edge:
+    left = count
+    for bucket, part in parts:
+        if left < len(part):
+            return _Edge(bucket, part[:left], part[left:])
+        left -= len(part)
+    raise ValueError(f"count is {count}, expected fewer than there are pods")
+
+
+def _reasons(parts: Iterable[tuple[Bucket, list[Pod]]], edge: _Edge, measure: Measure) -> Iterator[Rule]:
+    """Yield what puts each victim before the first pod that stays."""
+    for bucket, part in parts:
+        if bucket < edge.bucket:
+            yield from repeat(by_bucket(bucket, edge.bucket).rule, len(part))
+    for victim in edge.last:
+        compared = measure.in_bucket(victim, edge.first[0])
+        yield compared.rule if compared.sign < 0 else Rule.CACHE
+
+
+def _is_certain(edge: _Edge, measure: Measure) -> bool:
+    """Return whether each victim is strictly before each pod that stays; only the bucket of the cut can say no."""
     highest: dict[int, str] = {}
-    for one in last:
-        highest[one.ready_since] = max(one.uid, highest.get(one.ready_since, one.uid))
-    top = sorted(highest.items(), key=itemgetter(1), reverse=True)[:2]
-    return all(uid < one.uid for one in first for uid in [uid for since, uid in top if since != one.ready_since][:1])
-
-
-def _apart_by_later_rules(last: Sequence[_Standing], first: Sequence[_Standing]) -> bool:
-    """Return whether each of `last` is strictly before each of `first`; all have the same `ready_since`, in order."""
-    edge = max(one.later for one in last)
-    before, after = ([one for one in group if one.later == edge] for group in (last, first))
-    if {one.created for one in before} & {one.created for one in after}:
+    for pod in edge.last:
+        since = since_of(pod)
+        highest[since] = max(pod.uid, highest.get(since, pod.uid))
+    lowest: dict[int, str] = {}
+    for pod in edge.first:
+        since = since_of(pod)
+        lowest[since] = min(pod.uid, lowest.get(since, pod.uid))
+    if not _apart_by_uid(highest, lowest):
         return False
-    return not after or max(one.uid for one in before) < min(one.uid for one in after)
+    shared = highest.keys() & lowest.keys()
+    last, first = (_by_time(pod for pod in pods if since_of(pod) in shared) for pods in (edge.last, edge.first))
+    return all(_apart_by_later_rules(last[since], first[since], measure) for since in shared)
+
+
+def _apart_by_uid(highest: Mapping[int, str], lowest: Mapping[int, str]) -> bool:
+    """Return whether the highest uids of those that go are below the lowest of those that stay at any other time."""
+    top = nlargest(2, highest.items(), key=itemgetter(1))
+    return all(uid < low for since, low in lowest.items() for uid in [uid for at, uid in top if at != since][:1])
+
+
+def _apart_by_later_rules(last: Sequence[Pod], first: Sequence[Pod], measure: Measure) -> bool:
+    """Return whether each of `last` is strictly before each of `first`; all have one time Ready and are in order."""
+    edge = max(map(measure.later, last))
+    before, after = ([pod for pod in group if measure.later(pod) == edge] for group in (last, first))
+    if {pod.created_ns for pod in before} & {pod.created_ns for pod in after}:
+        return False
+    return not after or max(pod.uid for pod in before) < min(pod.uid for pod in after)
 
 
 def _age_ratios(order: Sequence[Pod], why: Sequence[Rule], now_ns: int) -> tuple[float | None, ...]:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.decide.ages import age_scale
-from reconciler.decide.victims import RankingRules, Rule, compare, deletion_cost, is_active, rank_victims
+from reconciler.decide.victim_rules import RankingRules, Rule, deletion_cost
+from reconciler.decide.victims import compare, is_active, rank_victims
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_pod
 from tests.downscale import sorts
@@ -331,6 +332,26 @@ def test_a_cycle_of_three_is_never_certain() -> None:
     ]
     assert [rank_victims(cycle, count, now_ns=NOW_NS).certain for count in (0, 1, 2, 3)] == [True, False, False, True]
     assert Rule.CACHE in rank_victims(cycle, 2, now_ns=NOW_NS).rules
+
+
+def test_a_victim_that_the_last_of_its_run_hides() -> None:
+    """5 and 2 of one time, 6 and 3 of another, each by restarts: 3 stays, is before 5 by uid, and comes after 6."""
+    early, late = ago(9 * DAY), ago(8 * DAY)
+    pods = [
+        a_pod("v5", uid="5", ready_since_ns=early, restarts=1),
+        a_pod("v2", uid="2", ready_since_ns=early),
+        a_pod("v6", uid="6", ready_since_ns=late, restarts=1),
+        a_pod("s3", uid="3", ready_since_ns=late),
+    ]
+    ranking = rank_victims(pods, 3, now_ns=NOW_NS)
+    assert [pod.name for pod in ranking.order] == ["v5", "v2", "v6", "s3"]
+    assert not ranking.certain
+
+
+def test_equal_uids_come_in_one_order_whatever_the_input() -> None:
+    pods = [a_pod(name, uid="", ready_since_ns=ago(days * DAY)) for name, days in (("a", 9), ("b", 8), ("c", 7))]
+    orders = {rank_victims(list(shuffled), 1, now_ns=NOW_NS).order for shuffled in permutations(pods)}
+    assert len(orders) == 1
 
 
 LARGE = st.lists(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 
 from reconciler.decide.downscale.groups import Group
-from reconciler.decide.victims import RankingRules, deletion_cost, goes_first, rank_victims
+from reconciler.decide.victim_rules import RankingRules, deletion_cost
+from reconciler.decide.victims import goes_first, rank_victims
 from reconciler.errors import PickerError
 from reconciler.model import PickerAnswer, PickerRequest, Pod, PodPicker
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from reconciler.decide.downscale.cut import MARK, Cut
 from reconciler.decide.downscale.groups import Group, in_rollout
 from reconciler.decide.downscale.journal import Entry, is_marked
-from reconciler.decide.victims import deletion_cost, goes_first
+from reconciler.decide.victim_rules import deletion_cost
+from reconciler.decide.victims import goes_first
 from reconciler.model import Pod, Workload
 
 
