@@ -22,9 +22,8 @@ lint: $(STAMP)
 
 test: lint check
 
-# Without `shared`: where the folder with the reference vectors does not lie beside the checkout.
 check: $(STAMP)
-	$(BIN)/pytest -n auto -m "not soak and not bench$(if $(WITHOUT), and not $(WITHOUT))"
+	$(BIN)/pytest -n auto -m "not soak and not bench"
 
 soak: $(STAMP)
 	$(BIN)/pytest -n auto -m soak

@@ -8,8 +8,6 @@ import pytest
 
 from tests.way.calls import Folder
 
-pytestmark = pytest.mark.shared
-
 FLEET = """\
 apiVersion: reconciler/v1alpha1
 kind: Fleet
