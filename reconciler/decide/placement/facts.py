@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from reconciler.decide.idling.records import read_record
 from reconciler.decide.placement.local_replica_sets import is_ours, names_another
 from reconciler.decide.placement.marks import ObservedCapacity, read_capacity
 from reconciler.decide.placement.memory import IN_A_ROW, Rejection
-from reconciler.decide.placement.pods import Counts, calm_counts, counted, is_calm, is_rolling_out
+from reconciler.decide.placement.pods import Counts, available_replicas, calm_counts, counted, is_calm, is_rolling_out
 from reconciler.decide.placement.sites import Site, Surroundings, local_ref
 from reconciler.decide.placement.status import Status
 from reconciler.decide.selection import format_time
@@ -70,11 +70,23 @@ class Case:
     site: Site
     around: Surroundings
     status: Status | None
-    blank: Local
+    ref: ObjectRef
+    workload: Workload | None
+
+    def local(self, **known: Any) -> Local:
+        """Return a `Local` with what is `known`; it asks for what the workload asks for."""
+        asked = 0 if self.workload is None else self.workload.wanted
+        return Local(self.site.name, self.ref, workload=self.workload, **({"asked": asked} | known))
+
+    def held(self, why: str, **known: Any) -> Local:
+        """Return the `Local` of a workload that is left alone, with what its status says."""
+        available = 0 if self.workload is None else available_replicas(self.workload)
+        return self.local(**({"part": "held", "available": available, "why": why} | known))
 
     @property
-    def workload(self) -> Workload | None:
-        return self.blank.workload
+    def asked_before(self) -> int | None:
+        """What an earlier run asked for there, None where that is unknown."""
+        return None if self.status is None else self.status.asked(self.site.name)
 
     def undecided(self, local: Local) -> Finding:
         """Return a finding that says nothing could be decided there, and why."""
@@ -88,9 +100,7 @@ class Case:
 def find(federated: FederatedReplicaSet, site: Site, around: Surroundings, status: Status | None) -> Finding:
     """Return what is known of `federated` on one cluster: the first rule that fits says how it takes part."""
     ref = local_ref(federated, site.name)
-    workload = site.workloads.get(ref)
-    asked = 0 if workload is None else workload.wanted
-    case = Case(federated, site, around, status, Local(site.name, ref, workload=workload, asked=asked))
+    case = Case(federated, site, around, status, ref, site.workloads.get(ref))
     for rule in _RULES:
         finding = rule(case)
         if finding is not None:
@@ -102,14 +112,13 @@ def _unreachable(case: Case) -> Finding | None:
     site = case.site
     if site.observed is not None:
         return None
-    asked = None if case.status is None else case.status.asked(site.name)
     since = site.lost_since
     if since is None or site.cluster.state == "frozen":
-        return Finding(replace(case.blank, part="held", asked=asked, why="does not answer"))
+        return Finding(case.held("does not answer", asked=case.asked_before))
+    why = f"does not answer since {format_time(since)}"
     if case.around.run.now - since < case.federated.cluster_grace_period:
-        return Finding(replace(case.blank, part="held", asked=asked, why=f"does not answer since {format_time(since)}"))
-    why = f"does not answer since {format_time(since)}, its replicas go elsewhere"
-    return Finding(replace(case.blank, part="out", asked=asked, why=why))
+        return Finding(case.held(why, asked=case.asked_before))
+    return Finding(case.held(f"{why}, its replicas go elsewhere", part="out", asked=case.asked_before))
 
 
 def _unreadable(case: Case) -> Finding | None:
@@ -117,31 +126,29 @@ def _unreadable(case: Case) -> Finding | None:
     unreadable = case.site.observed.unreadable if case.site.observed is not None else {}
     if not unreadable:
         return None
-    own = case.site.plural(case.blank.ref.group, case.blank.ref.kind)
-    found = next((name for name in (own, "horizontalpodautoscalers", "scaledobjects") if name in unreadable), None)
-    if found is None:
-        return None
-    asked = case.blank.asked if found != own else None if case.status is None else case.status.asked(case.site.name)
-    why = f"{found} cannot be read: {unreadable[found]}"
-    return case.undecided(replace(case.blank, part="held", asked=asked, why=why))
+    own = case.site.plural(case.ref.group, case.ref.kind)
+    if own in unreadable:
+        why = f"{own} cannot be read: {unreadable[own]}"
+        return case.undecided(case.held(why, asked=case.asked_before))
+    found = next((name for name in ("horizontalpodautoscalers", "scaledobjects") if name in unreadable), None)
+    return None if found is None else case.undecided(case.held(f"{found} cannot be read: {unreadable[found]}"))
 
 
 def _not_ours(case: Case) -> Finding | None:
     """One that another controller owns is never touched, nor one that belongs to somebody else."""
-    workload, federated = case.workload, case.federated
+    workload, federated, ours = case.workload, case.federated, case.around.ours
     if workload is None:
         return None
-    out = replace(case.blank, part="out")
     if workload.owner is not None:
-        owner = f"{workload.owner.kind}/{workload.owner.name}"
-        return case.told(replace(out, why=f"belongs to {owner}, which is never touched"), "conflict")
+        why = f"belongs to {workload.owner.kind}/{workload.owner.name}, which is never touched"
+        return case.told(case.held(why, part="out"), "conflict")
     if federated.target is not None:
         return None
-    other = names_another(workload, federated, case.around.ours)
+    other = names_another(workload, federated, ours)
     if other:
-        return case.told(replace(out, why=f"is marked as {other}, left alone"), "foreignMark")
-    if federated.on_conflict == "abort" and not is_ours(workload, federated, case.around.ours):
-        return case.told(replace(out, why="is not ours, left alone (onConflict: abort)"), "conflict")
+        return case.told(case.held(f"is marked as {other}, left alone", part="out"), "foreignMark")
+    if federated.on_conflict == "abort" and not is_ours(workload, federated, ours):
+        return case.told(case.held("is not ours, left alone (onConflict: abort)", part="out"), "conflict")
     return None
 
 
@@ -159,27 +166,16 @@ def _idle(case: Case) -> Finding | None:
         return None
     winner = claimed or (record.policy if record is not None else "") or "its idle record"
     asked = record.replicas if record is not None and asleep else workload.wanted
-    why = f"idle, {winner} decides"
-    return Finding(replace(_observed(case), part="held", asked=asked, idle_by=winner, why=why))
-
-
-def _observed(case: Case) -> Local:
-    """Return the local of a workload that is left alone, with what its status says."""
-    workload = case.workload
-    return case.blank if workload is None else replace(case.blank, available=calm_counts(workload).available)
+    return Finding(case.held(f"idle, {winner} decides", asked=asked, idle_by=winner))
 
 
 def _frozen(case: Case) -> Finding | None:
-    if case.site.cluster.state != "frozen":
-        return None
-    return Finding(replace(_observed(case), part="held", why="the cluster is frozen"))
+    return Finding(case.held("the cluster is frozen")) if case.site.cluster.state == "frozen" else None
 
 
 def _autoscaled(case: Case) -> Finding | None:
-    controller = None if case.workload is None else case.site.autoscalers.name_of(case.blank.ref)
-    if controller is None:
-        return None
-    return case.told(replace(_observed(case), part="held", why=f"{controller} controls it, left alone"), "autoscaler")
+    controller = None if case.workload is None else case.site.autoscalers.name_of(case.ref)
+    return None if controller is None else case.told(case.held(f"{controller} controls it, left alone"), "autoscaler")
 
 
 def _moving(case: Case) -> Finding | None:
@@ -187,66 +183,66 @@ def _moving(case: Case) -> Finding | None:
     if workload is None:
         return None
     if workload.terminating:
-        return Finding(replace(_observed(case), part="held", why="is being deleted"))
-    if is_rolling_out(workload):
-        return Finding(replace(_observed(case), part="held", why="in the middle of a rollout"))
-    return None
+        return Finding(case.held("is being deleted"))
+    return Finding(case.held("in the middle of a rollout")) if is_rolling_out(workload) else None
 
 
 def _missing(case: Case) -> Finding | None:
     if case.workload is not None:
         return None
     if case.federated.target is None:
-        return Finding(_limited(case, case.blank))
-    why = f"there is no {case.blank.ref.kind} {case.blank.ref.name}"
-    return case.undecided(replace(case.blank, capacity=0, limit="missing", why=why))
+        return Finding(_with_room(case, Counts(0, 0), None))
+    why = f"there is no {case.ref.kind} {case.ref.name}"
+    return case.undecided(case.local(capacity=0, limit="missing", why=why))
 
 
 def _placed(case: Case) -> Finding:
     """Return the counts of a workload that takes part, or the question that must be answered first."""
-    workload = case.workload
+    workload, observed = case.workload, case.site.observed
     assert workload is not None
-    assert case.site.observed is not None
+    assert observed is not None
     remembered = read_capacity(workload.annotations)
     if is_calm(workload) and remembered is None:
-        return Finding(_limited(case, _with_counts(case.blank, calm_counts(workload), None)))
-    ref = workload.ref
-    failed = case.site.observed.unreadable.get(f"pods of {ref.namespace}/{ref.kind}/{ref.name}")
+        return Finding(_with_room(case, calm_counts(workload), None))
+    failed = observed.unreadable.get(f"pods of {case.ref.namespace}/{case.ref.kind}/{case.ref.name}")
     if failed is not None:
-        return case.undecided(replace(_observed(case), part="held", why=f"its pods cannot be read: {failed}"))
-    pods = case.site.observed.pods.get(ref)
+        return case.undecided(case.held(f"its pods cannot be read: {failed}"))
+    pods = observed.pods.get(case.ref)
     if pods is None:
-        return Finding(case.blank, PodsQuestion(ref))
-    counts = counted(workload, pods, case.federated, case.around.run.now)
-    return Finding(_limited(case, _with_counts(case.blank, counts, remembered)))
+        return Finding(case.local(), PodsQuestion(case.ref))
+    return Finding(_with_room(case, counted(workload, pods, case.federated, case.around.run.now), remembered))
 
 
-def _with_counts(local: Local, counts: Counts, remembered: ObservedCapacity | None) -> Local:
-    return replace(
-        local,
+def _with_room(case: Case, counts: Counts, remembered: ObservedCapacity | None) -> Local:
+    """Return the `Local` of a cluster that takes part, with what is known of the room there."""
+    capacity, limit, rejection = _room(case, counts, remembered)
+    return case.local(
         current=counts.current,
         available=counts.available,
         stuck=counts.stuck,
         crashing=counts.crashing,
+        capacity=capacity,
+        limit=limit,
         remembered=remembered,
+        rejection=rejection,
     )
 
 
-def _limited(case: Case, local: Local) -> Local:
-    """Return `local` with what is known of the room there."""
+def _room(
+    case: Case, counts: Counts, remembered: ObservedCapacity | None
+) -> tuple[int | None, Limit, Rejection | None]:
+    """Return the known capacity, where it comes from, and what is remembered about refusals."""
     state = case.site.cluster.state
     if state in ("draining", "leaving"):
-        return replace(local, capacity=0, limit="draining" if state == "draining" else "leaving")
-    rejection = case.around.rejection(local.ref)
-    if rejection is not None:
-        local = replace(local, rejection=rejection)
+        return 0, "draining" if state == "draining" else "leaving", None
+    rejection = case.around.rejection(case.ref)
     if rejection is not None and rejection.count >= IN_A_ROW and rejection.in_force(case.around.run.now):
-        return replace(local, capacity=local.current, limit="refused")
-    if local.stuck > 0:
-        return replace(local, capacity=local.current, limit="learned")
-    if local.remembered is not None and local.current <= local.remembered.replicas:
-        return replace(local, capacity=local.remembered.replicas, limit="learned")
-    return local
+        return counts.current, "refused", rejection
+    if counts.stuck > 0:
+        return counts.current, "learned", rejection
+    if remembered is not None and counts.current <= remembered.replicas:
+        return remembered.replicas, "learned", rejection
+    return None, "", rejection
 
 
 _RULES: tuple[Callable[[Case], Finding | None], ...] = (

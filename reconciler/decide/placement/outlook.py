@@ -9,7 +9,7 @@ from datetime import datetime
 from reconciler.decide.placement.facts import Local
 from reconciler.decide.placement.marks import FIRST_RETRY, ObservedCapacity, doubled, owner_text
 from reconciler.decide.placement.moves import available_in_all, next_step
-from reconciler.decide.placement.shares import Shares, shares
+from reconciler.decide.placement.shares import Before, Shares, shares
 from reconciler.decide.placement.sites import Surroundings
 from reconciler.decide.placement.status import Status
 from reconciler.model import NOTHING
@@ -46,7 +46,7 @@ def outlook(
     federated: FederatedReplicaSet, locals_: Sequence[Local], status: Status | None, around: Surroundings
 ) -> Outlook:
     """Return what `federated` should look like, and the step this run makes towards it."""
-    given = shares(federated, locals_, status)
+    given = shares(federated, locals_, Before(status, around.home is not None))
     placed = [local for local in locals_ if local.part == "placed"]
     settled = all(given.replicas[local.cluster] <= local.current for local in placed)
     memory = {local.cluster: _memory(local, given, settled, federated, around) for local in placed}

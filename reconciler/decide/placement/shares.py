@@ -14,6 +14,14 @@ from reconciler.policy.types import FederatedReplicaSet
 
 
 @dataclass(frozen=True, slots=True)
+class Before:
+    """What earlier runs left in the home cluster; `readable`: it could be read, so no status means there is none."""
+
+    status: Status | None
+    readable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Shares:
     """`replicas` is what each placed cluster should run, `keeping` what draining clusters keep of that because it has
     no room anywhere else.
@@ -54,13 +62,13 @@ class Shares:
         return {name: demand.total + self.taken_off + number for name, number in more if number is not None}
 
 
-def shares(federated: FederatedReplicaSet, locals_: Sequence[Local], status: Status | None) -> Shares:
+def shares(federated: FederatedReplicaSet, locals_: Sequence[Local], before: Before) -> Shares:
     """Return what each placed cluster of `locals_` should run."""
     placed = [local for local in locals_ if local.part == "placed"]
-    taken_off = _taken_off(federated, locals_, status)
+    taken_off, moving = _taken_off(federated, locals_, before)
     demand = Demand(
         total=max(0, federated.replicas - taken_off),
-        rebalance=federated.rebalance,
+        rebalance=federated.rebalance and moving,
         rounding=federated.rounding,
         kept={local.cluster: local.kept for local in placed},
         capacity={local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None},
@@ -98,18 +106,39 @@ def _keeping(served: Entrants, demand: Demand, allocation: Allocation, placed: S
     return {name: number for name, number in keeping.items() if number}
 
 
-def _taken_off(federated: FederatedReplicaSet, locals_: Sequence[Local], status: Status | None) -> int:
-    """Return how many replicas the clusters that are left out have.
+def _taken_off(federated: FederatedReplicaSet, locals_: Sequence[Local], before: Before) -> tuple[int, bool]:
+    """Return how many replicas the clusters that are left out have, and whether the others may be rebalanced.
 
-    Where that is unknown they are taken to have all that the others did not have when the status was written (or, with
-    no status, all that is wanted), so that the others only grow by a raised total. A federated ReplicaSet that was
-    never placed anywhere has none.
+    A cluster of which that is unknown is taken to have all that the status does not ask of the others, so they only
+    grow by a raised total. With no status, it is what they do not have themselves. Moves make room before they take
+    any away, and in between nothing would tell the two apart; so then only stuck replicas move.
     """
     known = sum(local.asked or 0 for local in locals_ if local.part == "held")
     if not any(local.part == "held" and local.asked is None for local in locals_):
-        return known
-    if status is None and all(local.workload is None for local in locals_):
-        return known
-    before = federated.replicas if status is None or status.desired is None else status.desired
-    elsewhere = sum(local.kept for local in locals_ if local.part == "placed")
-    return known + max(0, before - elsewhere - known)
+        return known, True
+    status = before.status
+    if status is not None and status.desired is not None:
+        answering = [local for local in locals_ if local.part == "placed" or (local.part == "held" and local.asked)]
+        others = sum(_asked(local, status) for local in answering)
+        return known + max(0, status.desired - others), True
+    if before.readable and all(local.workload is None for local in locals_):
+        return known, True  # it was never placed anywhere
+    due = sum(_due(local, federated) for local in locals_ if local.part == "placed")
+    return max(known, federated.replicas - due), False
+
+
+def _asked(local: Local, status: Status) -> int:
+    """Return what a cluster was asked for when the status was written; one that is not in it, what it asks for now."""
+    asked = status.asked(local.cluster)
+    return (local.asked or 0) if asked is None else asked
+
+
+def _due(local: Local, federated: FederatedReplicaSet) -> int:
+    """Return how much of what a cluster asks for is its part of the total: not what waits there as a probe, nor what is
+    on its way out.
+    """
+    own = federated.clusters.get(local.cluster) or federated.clusters.get("*")
+    if own is None or local.limit in ("draining", "leaving", "missing"):
+        return 0
+    limits = [own.max_replicas, None if local.remembered is None else local.remembered.replicas]
+    return min([local.asked or 0, *(limit for limit in limits if limit is not None)])
