@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reconciler.decide.placement.decide import decide_placement
+from reconciler.decide.placement.memory import MEMORY, rejection_after_failure, rejection_key
 from reconciler.decide.types import Decision, DesiredState, FieldChange
 from reconciler.model import (
     ClusterConnection,
@@ -50,6 +51,7 @@ class SimCluster:
     state: str = "active"
     reachable: bool = True
     broken: bool = False
+    refuses: bool = False  # admission says no to whatever asks for more
     pods: list[SimPod] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -173,13 +175,29 @@ class World:
     def apply(self, decisions: Iterable[Decision]) -> None:
         """Carry out `decisions`; every test of what they rest on must hold."""
         by_name = {cluster.name: cluster for cluster in self.clusters}
+        failed: set[str] = set()
         for decision in sorted(decisions, key=lambda decision: (decision.phase, decision.order, decision.key)):
             cluster = by_name[decision.ref.cluster]
             assert cluster.reachable, f"{decision.key}: writes to a cluster that does not answer"
-            if decision.ref.kind == "ConfigMap":
+            if failed.intersection(decision.needs):
+                failed.add(decision.key)
+            elif decision.ref.kind == "ConfigMap":
                 _write_config_map(cluster, decision)
+            elif cluster.refuses and (decision.replicas_after or 0) > (decision.replicas_before or 0):
+                failed.add(decision.key)
+                self._remember_refusal(decision.ref)
             else:
                 _write_workload(cluster, decision)
+
+    def _remember_refusal(self, ref: ObjectRef) -> None:
+        """What apply does when a create or update is refused."""
+        home = self.clusters[0]
+        if not home.reachable or home.state == "frozen":
+            return
+        place = ObjectRef(home.name, OUR_NAMESPACE, "ConfigMap", MEMORY)
+        found = home.config_maps.get(MEMORY) or ConfigMap(place, f"uid-{MEMORY}")
+        text = rejection_after_failure(found.data.get(rejection_key(ref)), ref, "exceeded quota", self.now)
+        home.config_maps[MEMORY] = replace(found, data={**found.data, rejection_key(ref): text})
 
     def control(self) -> None:
         for cluster in self.clusters:
@@ -205,9 +223,18 @@ def _write_config_map(cluster: SimCluster, decision: Decision) -> None:
     assert decision.uid == found.uid
     cluster.config_maps[name] = replace(
         found,
-        data=_changed(found.data, [change for change in decision.changes if change.path[0] == "data"]),
+        data=_with_data(found.data, [change for change in decision.changes if change.path[0] == "data"]),
         annotations=_changed(found.annotations, [change for change in decision.changes if change.path[0] != "data"]),
     )
+
+
+def _with_data(current: Any, changes: list[FieldChange]) -> dict[str, str]:
+    """Return a ConfigMap's data after `changes`; where it has none, the map itself is added."""
+    if [change.path for change in changes] == [("data",)]:
+        assert not current
+        return dict(changes[0].after)
+    assert current or not changes, "a key is added to a map that is absent"
+    return _changed(current, changes)
 
 
 def _write_workload(cluster: SimCluster, decision: Decision) -> None:

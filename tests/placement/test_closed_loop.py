@@ -191,17 +191,20 @@ def check_rest(world):
         world.pass_time(PATIENCE)
         assert world.decided() == first
     assert not first.decisions
+    known = world.clusters[0].reachable and all(one.reachable or one.state != "frozen" for one in world.clusters)
+    if known:
+        check_nothing_missing(world)
+
+
+def check_nothing_missing(world):
+    """No replica waits, and none stays on a draining cluster, while a cluster with weight has room."""
     running = sum(one.placed for one in world.readable if one.state != "frozen")
     held = sum(one.spec or 0 for one in world.clusters if one.state == "frozen" and one.reachable)
-    unknown = any(not one.reachable and (one.state == "frozen" or one is world.clusters[0]) for one in world.clusters)
     roomy = [one.name for one in world.readable if has_room(world, one)]
     short = world.federated.replicas - held - running
-    home_answers = world.clusters[0].reachable
-    all_answer = home_answers and not unknown
-    if all_answer:
-        assert short <= 0 or not roomy, f"{short} replicas wait while {roomy} have room"
-        drained = [one.name for one in world.readable if one.state in ("draining", "leaving") and one.placed]
-        assert not drained or not roomy or blocked(world), f"{drained} keep pods while {roomy} have room"
+    assert short <= 0 or not roomy, f"{short} replicas wait while {roomy} have room"
+    drained = [one.name for one in world.readable if one.state in ("draining", "leaving") and one.placed]
+    assert not drained or not roomy or blocked(world), f"{drained} keep pods while {roomy} have room"
 
 
 def blocked(world):
@@ -216,6 +219,49 @@ def has_room(world, cluster):
     if own is None or not own.weight or cluster.state != "active":
         return False
     return cluster.placed < min(cluster.room, 10**9 if own.max_replicas is None else own.max_replicas)
+
+
+def refuse(rng, world, cluster):
+    cluster.refuses = not cluster.refuses
+
+
+TROUBLES = (refuse, refuse, change_room, drain, cut_off, change_total)
+
+
+def endure(seed):
+    """Live through a history with refused writes, or in which nothing waits at a full cluster: it never comes to rest,
+    because things are tried again. Then let all be well for long enough.
+    """
+    rng = random.Random(seed)
+    world = a_world(rng, "kubefed" if seed % 2 else "fair", rebalance=bool(seed // 2 % 2))
+    if seed // 4 % 2:
+        world.federated = replace_federated(world, waiting_replicas=0)
+    try:
+        for number in range(20):
+            if number % 5 == 0:
+                rng.choice(TROUBLES)(rng, world, rng.choice(world.clusters))
+            run_once(world, TICKS[seed // 8 % 3])
+        for cluster in world.clusters:
+            cluster.refuses, cluster.reachable = False, True
+        for _ in range(24):
+            run_once(world, PATIENCE)
+        if world.federated.waiting_replicas:
+            assert not world.decided().decisions
+        check_nothing_missing(world)
+    except AssertionError as failed:
+        raise AssertionError(f"seed {seed}: {failed}") from failed
+
+
+def test_refused_writes_and_probes_cost_nothing_and_end_well():
+    for seed in range(96):
+        endure(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(4))
+def test_many_refused_writes_and_probes_cost_nothing_and_end_well(part):
+    for seed in range(1000 * part, 1000 * (part + 1)):
+        endure(seed)
 
 
 def live(seed):

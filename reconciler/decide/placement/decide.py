@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from reconciler.decide.idling.marks import OWNER
 from reconciler.decide.placement.config_maps import Wish, remember
 from reconciler.decide.placement.departed import departed
 from reconciler.decide.placement.facts import Finding, Local, find
-from reconciler.decide.placement.marks import OWNER, STATUS, owner_text
+from reconciler.decide.placement.marks import STATUS, owner_text
 from reconciler.decide.placement.memory import MEMORY, UNREACHABLE, read_unreachable, rejection_key, unreachable_text
 from reconciler.decide.placement.outlook import Outlook, outlook
 from reconciler.decide.placement.reasons import considered, entries, explained, placement_view
@@ -167,16 +168,12 @@ def _cleared(view: Outlook, decisions: Sequence[Decision], around: Surroundings)
     for local in view.placed:
         if local.rejection is None or local.limit == "refused":
             continue
-        wish = Wish(kept.ref, data={rejection_key(local.ref): None, **_never_empty(kept.data)})
+        gone = None if UNREACHABLE in kept.data else "{}"  # a ConfigMap without any data has no map to add to
+        wish = Wish(kept.ref, data={rejection_key(local.ref): gone})
         needs = tuple(one.key for one in decisions if one.ref == local.ref)
         cause = Cause(view.federated.name, str(view.federated.place), f"{local.ref} is refused no more")
         found += remember(wish, kept, group_of(view.federated.key), cause, needs)
     return tuple(found)
-
-
-def _never_empty(data: Mapping[str, str]) -> dict[str, str]:
-    """A ConfigMap without any data has no map to add to, so one key always stays."""
-    return {} if UNREACHABLE in data else {UNREACHABLE: unreachable_text({})}
 
 
 def _unreachable(around: Surroundings) -> DesiredState:
@@ -186,11 +183,11 @@ def _unreachable(around: Surroundings) -> DesiredState:
     fleet, kept = around.fleet, around.home.get(MEMORY)
     before = {} if kept is None else read_unreachable(kept.data)
     after = {site.name: site.lost_since for site in around.sites if site.lost_since is not None}
-    if after == before:
+    if after == before and (kept is None or UNREACHABLE in kept.data):
         return DesiredState()
     wish = Wish(
         ObjectRef(fleet.home, fleet.namespace, "ConfigMap", MEMORY), data={UNREACHABLE: unreachable_text(after)}
     )
-    words = ", ".join(sorted(set(after) ^ set(before)))
-    cause = Cause("", str(fleet.place), f"who answers has changed: {words}")
+    why = f"does not answer: {', '.join(sorted(after))}" if after else "all clusters answer"
+    cause = Cause("", str(fleet.place), why)
     return DesiredState(decisions=remember(wish, kept, "placement/memory", cause))

@@ -6,16 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.decide.idling.guard import FLEET, guard_of
+from reconciler.decide.idling.marks import OWNER
 from reconciler.decide.placement.config_maps import forget
-from reconciler.decide.placement.marks import (
-    CAPACITY,
-    DIGEST,
-    LABEL,
-    ON_DELETE,
-    OWNER,
-    capacity_owner,
-    owner_of,
-)
+from reconciler.decide.placement.marks import CAPACITY, DIGEST, LABEL, ON_DELETE, capacity_owner, owner_of
 from reconciler.decide.placement.sites import Surroundings, local_ref
 from reconciler.decide.placement.status import PREFIX
 from reconciler.decide.placement.steps import group_of

@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from reconciler.decide.placement.marks import (
-    DIGEST,
-    LABEL,
-    ON_DELETE,
-    OWNER,
-    label_of,
-    owner_of,
-    owner_text,
-    template_digest,
-)
+from reconciler.decide.idling.marks import OWNER
+from reconciler.decide.placement.marks import DIGEST, LABEL, ON_DELETE, label_of, owner_of, owner_text, template_digest
 from reconciler.decide.types import FieldChange, annotation_changes
 from reconciler.model import LabelRequirement, LabelSelector, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from reconciler.decide.idling.marks import OWNER, compact
 from reconciler.decide.selection import format_time, parse_time
 from reconciler.policy.types import FederatedReplicaSet, Fleet
 
-OWNER = "reconciler/owner"
 DIGEST = "reconciler/policy-digest"
 ON_DELETE = "reconciler/on-delete"
 CAPACITY = "reconciler/observed-capacity"
@@ -32,11 +32,6 @@ _LABEL_SIZE = 63
 _NAME_SIZE = 253
 FIRST_RETRY = timedelta(minutes=5)
 LAST_RETRY = timedelta(hours=1)
-
-
-def compact(value: Any) -> str:
-    """Return `value` as JSON with sorted keys and no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def digest_of(text: str, digits: int = 12) -> str:

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reconciler.decide.placement.marks import compact, digest_of, doubled, read_json, read_time
+from reconciler.decide.idling.marks import compact
+from reconciler.decide.placement.marks import digest_of, doubled, read_json, read_time
 from reconciler.decide.selection import format_time
 from reconciler.model import ObjectRef
 

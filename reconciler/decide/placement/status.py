@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.decide.placement.marks import STATUS, compact, config_map_name, read_json
+from reconciler.decide.idling.marks import compact
+from reconciler.decide.placement.marks import STATUS, config_map_name, read_json
 from reconciler.model import ConfigMap
 
 PREFIX = "reconciler-status-"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from reconciler.decide.idling.marks import OWNER, compact
 from reconciler.decide.placement.config_maps import Wish, forget, remember
 from reconciler.decide.placement.facts import Local
 from reconciler.decide.placement.local_replica_sets import (
@@ -16,7 +17,7 @@ from reconciler.decide.placement.local_replica_sets import (
     selector_differs,
     template_check,
 )
-from reconciler.decide.placement.marks import CAPACITY, OWNER, compact, replaced_name
+from reconciler.decide.placement.marks import CAPACITY, replaced_name
 from reconciler.decide.placement.outlook import Outlook
 from reconciler.decide.placement.reasons import cause
 from reconciler.decide.placement.sites import Surroundings
