@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -37,7 +38,7 @@ def exit_code_of(error: Exception) -> int:
 
 def wants_json(arguments: Sequence[str]) -> bool:
     """Return whether the call asked for JSON, as far as can be told when it could not even be read."""
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    pairs = pairwise([*arguments, ""])
     asked = any(
         argument in ("-ojson", "--output=json") or (argument in ("-o", "--output") and following == "json")
         for argument, following in pairs

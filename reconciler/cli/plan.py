@@ -47,10 +47,8 @@ def command(path: str, output: str, out: str | None, base: str | None, detailed_
     policies = call.policies()
     world = call.world(policies.fleet)
     made = plan(policies, world, call.request())
-    if base is None:
-        click.echo(rendered_plan(made, output, call), nl=False)
-    else:
-        click.echo(compared(base, policies, made, call), nl=False)
+    text = rendered_plan(made, output, call) if base is None else compared(base, policies, made, call)
     if out is not None:
         save(made, out)
+    click.echo(text, nl=False)
     return exit_of_plan(made, detailed=detailed_exitcode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from contextlib import suppress
 
 import click
 
@@ -28,7 +29,13 @@ def _line(action: Action, outcome: Outcome) -> None:
     line = {"action": action.id, "verb": action.verb, "object": str(action.ref), "status": str(outcome.status)}
     if outcome.message:
         line["message"] = outcome.message
-    click.echo(json.dumps(line, ensure_ascii=False), err=True)
+    _say(json.dumps(line, ensure_ascii=False))
+
+
+def _say(text: str, *, nl: bool = True) -> None:
+    """Nobody may be listening any more; that is no reason to stop half-way."""
+    with suppress(OSError):
+        click.echo(text, err=True, nl=nl)
 
 
 def _counter() -> Progress:
@@ -39,6 +46,6 @@ def _counter() -> Progress:
         nonlocal done
         with lock:
             done += 1
-            click.echo(f"\r\x1b[K{done} done: {action.verb} {action.ref} {outcome.status}", err=True, nl=False)
+            _say(f"\r\x1b[K{done} done: {action.verb} {action.ref} {outcome.status}", nl=False)
 
     return count

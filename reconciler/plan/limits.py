@@ -113,7 +113,8 @@ def _check(decisions: tuple[Decision, ...], rule: _Rule, lifted: frozenset[str])
 def _concerned(rule: _Rule) -> Callable[[Decision], bool]:
     def takes_away(decision: Decision) -> bool:
         counted = decision.idles if rule.unit == "workloads" else decision.removed > 0
-        return counted and decision.phase in _BOUND and rule.name in (FLEET, decision.cause.policy)
+        own = decision.job == "idling" and decision.cause.policy == rule.name
+        return counted and decision.phase in _BOUND and (own or rule.name == FLEET)
 
     return takes_away
 

@@ -35,7 +35,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         input_digest=inputs.digest,
         clusters={name: state.clusters[name].identity for name in sorted(state.clusters)},
         actions=number(in_order(kept.decisions)),
-        held_back=guarded + kept.held_back,
+        held_back=_left_of(guarded, state, inputs.filters) + kept.held_back,
         observed=in_order(desired.observed),
         undecided=desired.undecided,
         overridden=desired.overridden,
@@ -105,7 +105,8 @@ def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> 
     replicas = {workload.ref: _counted(workload) for workload in scalable_workloads(state)}
     selected: dict[str, list[ObjectRef]] = {}
     for considered in desired.considered:
-        selected.setdefault(considered.policy, []).append(considered.ref)
+        if considered.job == "idling":
+            selected.setdefault(considered.policy, []).append(considered.ref)
     own = {policy.name for policy in policies.idling if policy.limits != Limits()}
     bases = {name: base_of(replicas, list(dict.fromkeys(selected.get(name, ())))) for name in sorted(own)}
     return {FLEET: base_of(replicas), **bases}
@@ -132,15 +133,16 @@ def _filtered(limited: Limited, state: ObservedState, filters: Filters) -> Limit
     kept = kept_groups(limited.decisions, filters, labels)
     return Limited(
         decisions=tuple(decision for decision in limited.decisions if decision.group in kept),
-        held_back=_left_of(limited.held_back, filters, labels),
+        held_back=_left_of(limited.held_back, state, filters),
         uses=limited.uses,
     )
 
 
-def _left_of(
-    held: Sequence[HeldBackActions], filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]
-) -> tuple[HeldBackActions, ...]:
+def _left_of(held: Sequence[HeldBackActions], state: ObservedState, filters: Filters) -> tuple[HeldBackActions, ...]:
     """Return what is held back of what the filters leave: only that makes the run end with exit 4."""
+    if filters.empty:
+        return tuple(held)
+    labels = _labels(state)
     return tuple(one for one in held if kept_groups(one.decisions, filters, labels))
 
 

@@ -1,0 +1,100 @@
+"""Calls at the edge: no arguments, nobody listening, a file that cannot be written, names that are used twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.way.calls import Folder
+
+NOW = "2026-11-20T22:00:00Z"
+
+
+@pytest.fixture
+def quickstart(repository, tmp_path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def test_without_arguments_the_help_is_shown(tmp_path):
+    said = Folder(tmp_path).call()
+    assert (said.code, said.out) == (64, "")
+    assert "Verbs:" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_plan_that_cannot_be_saved_is_one_json_document(quickstart):
+    said = quickstart.plan(NOW, "-o", "json", "--out", ".")
+    assert said.code == 5
+    assert json.loads(said.out)["kind"] == "Error"
+
+
+def test_an_apply_is_finished_although_nobody_reads_its_progress(quickstart, repository):
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = ["apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve"]
+    with os.fdopen(writing, "wb") as stderr:
+        done = subprocess.run(
+            [sys.executable, "-m", "reconciler", *arguments],
+            cwd=quickstart.path,
+            env={**os.environ, "PYTHONPATH": str(repository)},
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            check=False,
+        )
+    assert "14 of 14 changes applied" in done.stdout
+    assert done.returncode == 0
+    assert quickstart.plan(NOW).out == "No changes.\n"
+
+
+LIMITED = """
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: workers}
+spec:
+  selector: {namespaces: {include: [nowhere]}, workloads: {kinds: [Deployment]}}
+  idleWhen: [{schedule: {calendar: outside-office-hours}}]
+  limits: {removedReplicas: {share: 0%, atLeast: 0}}
+"""
+
+
+def test_the_limits_of_an_idling_policy_do_not_bind_another_policy_of_its_name(quickstart):
+    quickstart.write("policies/more.yaml", LIMITED)
+    said = quickstart.plan(NOW)
+    assert said.code == 0
+    assert "batch/Deployment/worker replicas 7 → 4" in said.out
+    assert "Held back" not in said.out
+
+
+def _marks(policy: str, name: str) -> str:
+    return f"""
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {name}
+  namespace: dev-a
+  annotations:
+    idling.kubernetes.io/idled-at: "2026-11-20T19:15:00Z"
+    idling.kubernetes.io/previous-scale: "2"
+    reconciler/idled-to: "0"
+    reconciler/owner: quickstart/IdlingPolicy/{policy}
+    reconciler/wake-due: "2026-11-23T06:00:00Z"
+spec:
+  replicas: 0
+  selector: {{matchLabels: {{app: {name}}}}}
+  template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: []}}}}
+"""
+
+
+@pytest.mark.parametrize(("cluster", "code"), [("eu-west", 4), ("us-east", 0)])
+def test_what_the_guard_holds_back_elsewhere_does_not_count(quickstart, cluster, code):
+    Path(quickstart.path / "policies/idling.yaml").unlink()
+    Path(quickstart.path / "snapshot/us-east/dev-b.yaml").unlink()
+    for name in ("one", "two"):
+        quickstart.write(f"snapshot/eu-west/{name}.yaml", _marks(f"gone-{name}", name))
+    assert quickstart.plan(NOW, "--cluster", cluster).code == code
