@@ -65,8 +65,8 @@ def open_world(fleet: Fleet, snapshot: str | None, now: datetime) -> World:
         return _world(fleet, open_live(cluster.connection for cluster in fleet.clusters), RealClock(), "live")
     now_ns = int(now.timestamp()) * 10**9
 
-    def victims(pods: Sequence[Pod], count: int) -> Sequence[Pod]:
-        return rank_victims(pods, count, now_ns=now_ns).victims
+    def victims(pods: Sequence[Pod], count: int, of_deployment: bool) -> Sequence[Pod]:
+        return rank_victims(pods, count, now_ns=now_ns, siblings=() if of_deployment else None).victims
 
     names = [cluster.name for cluster in fleet.clusters]
     return _world(fleet, open_snapshot(snapshot, names, victims, fleet.namespace), SettledClock(), "snapshot")

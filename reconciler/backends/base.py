@@ -26,8 +26,11 @@ from reconciler.model import (
 
 T = TypeVar("T")
 
-VictimOrder = Callable[[Sequence[Pod], int], Sequence[Pod]]
-"""Which pods of one ReplicaSet go when `count` of them must: the controller's order, handed in by the pipeline."""
+VictimOrder = Callable[[Sequence[Pod], int, bool], Sequence[Pod]]
+"""Which pods of one ReplicaSet go when so many of them must: the controller's order, handed in by the pipeline.
+
+The last argument tells whether a Deployment owns the ReplicaSet; pods on the same node count only then.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 BUILT_IN = {scale.kind: workloads_of(scale) for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)}
 
 
-def last_names_first(pods: Sequence[Pod], count: int) -> Sequence[Pod]:
+def last_names_first(pods: Sequence[Pod], count: int, _of_deployment: bool) -> Sequence[Pod]:
     """A victim order that a reader can foresee."""
     return sorted(pods, key=lambda pod: pod.name, reverse=True)[:count]
 

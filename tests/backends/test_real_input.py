@@ -33,7 +33,7 @@ def workloads_in(cluster: SnapshotCluster) -> list[Workload]:
     ],
 )
 def test_what_others_wrote(real_input: Path, folder: str, kinds: dict[str, int], wanted: int, services: int) -> None:
-    cluster = SnapshotCluster(real_input / folder, folder, victim_order=lambda pods, count: pods[:count])
+    cluster = SnapshotCluster(real_input / folder, folder, victim_order=lambda pods, count, _: pods[:count])
     assert cluster.problems() == []
     found = workloads_in(cluster)
     assert {kind: sum(one.ref.kind == kind for one in found) for kind in kinds} == kinds
@@ -59,6 +59,6 @@ def test_what_others_wrote_can_be_idled_and_woken(tmp_path: Path, real_input: Pa
     assert [(one.ref, one.wanted, one.template_labels) for one in after] == [
         (one.ref, one.wanted, one.template_labels)
         for one in workloads_in(
-            SnapshotCluster(real_input / folder, folder, victim_order=lambda pods, count: pods[:count])
+            SnapshotCluster(real_input / folder, folder, victim_order=lambda pods, count, _: pods[:count])
         )
     ]

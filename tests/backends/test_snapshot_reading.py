@@ -635,6 +635,6 @@ def test_conditions_and_endpoints(tmp_path: Path) -> None:
 def test_reading_needs_no_leave_to_write(tmp_path: Path) -> None:
     a_snapshot_cluster(tmp_path / "east", {"a.yaml": TYPED_LIST})
     before = sorted(tmp_path.rglob("*"))
-    cluster = SnapshotCluster(tmp_path / "east", "east", victim_order=lambda pods, count: pods[:count])
+    cluster = SnapshotCluster(tmp_path / "east", "east", victim_order=lambda pods, count, _: pods[:count])
     cluster.list(BUILT_IN["Deployment"])
     assert sorted(tmp_path.rglob("*")) == before

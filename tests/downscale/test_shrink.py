@@ -357,7 +357,7 @@ def test_a_rollout_that_began(tmp_path: Path) -> None:
 
 
 def test_a_controller_that_takes_others_is_told(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3, victim_order=lambda pods, count: pods[:count])
+    world = a_world(tmp_path, pods=ZONED, to=3, victim_order=lambda pods, count, _: pods[:count])
     outcome = outcome_of(world)
     assert (outcome.status, outcome.hit, outcome.missed, outcome.substituted) == (Status.APPLIED, 1, 2, 2)
     assert outcome.message == "1 of 3 victims went, 2 other pods went"

@@ -132,7 +132,7 @@ class World:
     directory: Path
     policy: DownscalePolicy
     name: str = "web"
-    victim_order: Callable[[Sequence[Pod], int], Sequence[Pod]] | None = None
+    victim_order: Callable[[Sequence[Pod], int, bool], Sequence[Pod]] | None = None
     clock: Clock = field(default_factory=Clock)
     lock: Held = field(default_factory=Held)
     picker: PodPickerClient = field(default_factory=Picker)
@@ -206,8 +206,8 @@ class World:
         return ObjectRef("east", "shop", kind, self.name, api_version(kind).rpartition("/")[0])
 
 
-def controllers_order(pods: Sequence[Pod], count: int) -> Sequence[Pod]:
-    return rank_victims(pods, count, now_ns=NOW_NS).victims
+def controllers_order(pods: Sequence[Pod], count: int, of_deployment: bool) -> Sequence[Pod]:
+    return rank_victims(pods, count, now_ns=NOW_NS, siblings=() if of_deployment else None).victims
 
 
 def a_downscale_policy(kind: str = "Deployment", *, to: int = 3, **fields: Any) -> DownscalePolicy:

@@ -13,7 +13,7 @@ from reconciler.backends.decode.instants import Instant
 from reconciler.backends.decode.scalables import count_at
 from reconciler.backends.snapshot.entries import Entry
 from reconciler.backends.snapshot.files import REMOVED
-from reconciler.backends.snapshot.index import Index
+from reconciler.backends.snapshot.index import Index, owners_of
 from reconciler.backends.snapshot.manifests import with_generation
 from reconciler.backends.snapshot.settled import put_at
 from reconciler.backends.snapshot.store import Changes
@@ -113,7 +113,7 @@ class Settling:
         count = len(rest) - wanted
         if count <= 0:
             return first
-        return first + [by_name[pod.name] for pod in self._victim_order(rest, count)]
+        return first + [by_name[pod.name] for pod in self._victim_order(rest, count, bool(owners_of(entry)))]
 
     def _remove(self, victims: Sequence[Entry]) -> None:
         for victim in victims:
