@@ -22,6 +22,7 @@ from reconciler.policy.types import (
     WorkloadSelector,
 )
 from tests.builders import a_policy_set, a_run
+from tests.idling.world import World
 
 PARIS = ZoneInfo("Europe/Paris")
 REQUESTS = "increase(requests[{{ window }}])"
@@ -94,3 +95,20 @@ def written(decision: Decision) -> dict[str, Any]:
 def verbs(outcome: IdlingOutcome) -> list[tuple[str, str]]:
     """(verb, KIND/NAME) of every decision, in order."""
     return [(str(one.verb), f"{one.ref.kind}/{one.ref.name}") for one in outcome.desired.decisions]
+
+
+def run_in(world: World, *policies: IdlingPolicy, writes: int | None = None, **fields: Any) -> IdlingOutcome:
+    """One run of ours in `world`, killed after that many writes where a number is given."""
+    outcome = decided(world.state(), *policies, now=world.now, **fields)
+    world.apply(outcome.desired.decisions, crash_after=writes)
+    return outcome
+
+
+def why_of(outcome: IdlingOutcome, name: str = "web") -> str:
+    """Why the workload `name` gets what it gets."""
+    return next(one.why for one in outcome.desired.considered if one.ref.name == name)
+
+
+def notices_of(outcome: IdlingOutcome, kind: str) -> list[str]:
+    """The texts of all notices of one kind."""
+    return [notice.text for notice in outcome.desired.notices if notice.kind == kind]

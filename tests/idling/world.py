@@ -317,3 +317,8 @@ _ATTRIBUTES = {
     ("spec", "minReplicas"): "minimum",
     ("spec", "maxReplicas"): "maximum",
 }
+
+
+def a_world(*objects: Any, now: datetime) -> World:
+    """A world with `objects` in it."""
+    return World(now).add(*objects)

@@ -216,9 +216,16 @@ class _Eye:
             return Exclusion(f"the cluster {self._fleet_cluster.name} is leaving")
         if namespace in self._setting.fleet.protected:
             return Exclusion(f"the namespace {namespace} is protected")
-        annotated = (self._space_annotations.get(namespace, {}), scale.written.annotations, scale.runs.annotations)
-        own = (exclusion(annotations, now) for annotations in annotated if annotations)
-        return next((found for found in (*own, *(front.exclusion for front in fronts)) if found is not None), None)
+        annotated = (
+            (f"Namespace/{namespace}", self._space_annotations.get(namespace, {})),
+            *((f"{one.ref.kind}/{one.ref.name}", one.annotations) for one in (scale.written, scale.runs)),
+            *((f"Service/{front.ref.name}", front.service.annotations) for front in fronts),
+        )
+        for name, texts in annotated:
+            found = exclusion(texts, now) if texts else None
+            if found is not None:
+                return replace(found, why=f"{name}: {found.why}")
+        return None
 
 
 def _listed(front: Front) -> Iterator[ObjectRef]:

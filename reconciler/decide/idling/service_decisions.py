@@ -151,7 +151,9 @@ def _repaired(behind: Behind, making: Making) -> Step:
     after = _mark(behind, behind.entries, making)
     verb, why = _repair_words(set(behind.listed), set(after.entries) if after is not None else set())
     first = tuple(decision_key(ruling) for ruling in behind.rulings if ruling.standing.state is State.STALE)
-    return Step(verb, Phase.REPAIR, after, _repair_cause(behind, making, why), (2,), first)
+    mark = behind.front.mark
+    policy = after.policy if after is not None else mark.policy if mark is not None else ""
+    return Step(verb, Phase.REPAIR, after, Cause(policy, making.places.get(policy, ""), why), (2,), first)
 
 
 def _repair_words(listed: set[Entry], after: set[Entry]) -> tuple[Verb, str]:
@@ -159,14 +161,11 @@ def _repair_words(listed: set[Entry], after: set[Entry]) -> tuple[Verb, str]:
         return Verb.UNMARK, "nothing behind it is idle"
     if after - listed:
         return Verb.MARK, "what is behind it is idle"
-    return (Verb.UNMARK, "not all of what it lists is idle") if listed - after else (Verb.REPAIR, "its mark was old")
-
-
-def _repair_cause(behind: Behind, making: Making, why: str) -> Cause:
-    policy = behind.front.mark.policy if behind.front.mark is not None else ""
-    if not policy and behind.front.bids:
-        policy = behind.front.bids[0].policy.name
-    return Cause(policy, making.places.get(policy, ""), why)
+    return (
+        (Verb.UNMARK, "not all of what it lists is idle")
+        if listed - after
+        else (Verb.REPAIR, "its mark is brought up to date")
+    )
 
 
 def _mark(behind: Behind, entries: tuple[Entry, ...], making: Making) -> Mark | None:
@@ -248,15 +247,16 @@ class _Writer:
         if step.after is None:
             return wanted
         reading = read_mark(current, fleet_names(self.making.fleet), self.inventory.groups)
-        same = reading.mark if reading is not None else None
+        same = reading.mark if reading is not None and reading.ours else None
         if same is not None and same.idled_at == step.after.idled_at:
             wanted[IDLED_AT] = current.get(IDLED_AT)
         if same is not None and same.entries == step.after.entries:
             wanted[UNIDLE_TARGETS] = current.get(UNIDLE_TARGETS)
         if not is_service:
             return {key: wanted[key] for key in (IDLED_AT, UNIDLE_TARGETS, OWNER)}
-        differs = annotation_changes(current, {**wanted, CAUSE: current.get(CAUSE)})
-        return {**wanted, CAUSE: cause_text(step.cause, self.making.run) if differs else current.get(CAUSE)}
+        if same is not None and same == replace(step.after, cause=same.cause):
+            return {}
+        return {**wanted, CAUSE: cause_text(step.cause, self.making.run)}
 
     def _decision(self, holder: Service | Endpoints, step: Step) -> Decision:
         return Decision(

@@ -128,7 +128,8 @@ def _equal(ruling: Ruling, _run: Run) -> Iterator[Notice]:
 
 def _unreadable_exclusion(ruling: Ruling, _run: Run) -> Iterator[Notice]:
     found = ruling.target.exclusion
-    if found is not None and found.unreadable:
+    told = any(front.exclusion is not None and front.exclusion.unreadable for front in ruling.target.fronts)
+    if found is not None and found.unreadable and not told:
         yield Notice("excludedUnreadable", str(ruling.ref), f"{ruling.ref}: {found.why}; it counts as excluded")
 
 

@@ -1,0 +1,158 @@
+"""Idle, busy or unknown: what criteria say, in words, and what would alter it."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+import pytest
+
+from reconciler.decide.idling.criteria import Answers, Says, Verdict, all_of, any_of, judge_of, wake_judge_of
+from reconciler.model import QueryAnswer, QueryKey, Sample
+from reconciler.policy.types import AnyOf, WakeMetric
+from tests.idling.idling_policies import MONDAY, NIGHT, NOON, a_metric, a_policy, a_schedule, answers
+
+IDLE, BUSY, UNKNOWN = Says.IDLE, Says.BUSY, Says.UNKNOWN
+COVERAGE = "count_over_time(up[{{ window }}])"
+
+
+def judged(policy, said=None, now=NIGHT, service: str | None = "web") -> Verdict:
+    return judge_of(policy, Answers("east", policy.name, said or {}, now))("shop", service)
+
+
+@pytest.mark.parametrize(
+    ("said", "says", "words"),
+    [
+        pytest.param(answers(("web", 0)), IDLE, "0 at most 0 in 30m", id="at the bound"),
+        pytest.param(answers(("web", 5)), BUSY, "5 above 0 in 30m", id="above"),
+        pytest.param(answers(("web", -1)), IDLE, "-1 at most 0 in 30m", id="below"),
+        pytest.param(answers(("api", 0)), UNKNOWN, "no series", id="another Service's"),
+        pytest.param(answers(("web", 0), namespace="other"), UNKNOWN, "no series", id="another namespace's"),
+        pytest.param(answers(("web", math.nan)), UNKNOWN, "nan", id="NaN"),
+        pytest.param(answers(("web", math.inf)), UNKNOWN, "inf", id="infinite"),
+        pytest.param(answers(("web", 0), ("web", 0)), UNKNOWN, "given 2 times", id="given twice"),
+        pytest.param(answers(("web", 0), warnings=("half",)), UNKNOWN, "partial: half", id="with warnings"),
+        pytest.param(answers(error="refused"), UNKNOWN, "failed to load: refused", id="failed"),
+        pytest.param({}, UNKNOWN, "not evaluated", id="not in the snapshot"),
+        pytest.param(
+            answers(("web", 0), at=NIGHT - timedelta(minutes=5, seconds=1)),
+            UNKNOWN,
+            "recorded at 2026-11-20T21:54:59Z, more than 5 minutes ago",
+            id="recorded too long ago",
+        ),
+        pytest.param(answers(("web", 0), at=NIGHT - timedelta(minutes=5)), IDLE, "0 at most 0", id="just in time"),
+        pytest.param(answers(("web", 0), policy="other"), UNKNOWN, "not evaluated", id="another policy's"),
+        pytest.param(answers(("web", 0), cluster="west"), UNKNOWN, "not evaluated", id="another cluster's"),
+        pytest.param(answers(("web", 0), window="5m"), UNKNOWN, "not evaluated", id="another window's"),
+    ],
+)
+def test_a_metric(said, says, words):
+    verdict = judged(a_policy("idle-dev", a_metric()), said)
+    assert verdict.says is says
+    assert words in verdict.words
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        pytest.param(answers(), IDLE, id="no series is zero"),
+        pytest.param(answers(("web", 1)), BUSY, id="a series counts"),
+        pytest.param(answers(error="refused"), UNKNOWN, id="a failure is no zero"),
+        pytest.param(answers(("web", math.nan)), UNKNOWN, id="NaN is no zero"),
+    ],
+)
+def test_no_series_may_count_as_zero(said, says):
+    assert judged(a_policy("idle-dev", a_metric(no_series="zero")), said).says is says
+
+
+@pytest.mark.parametrize(
+    ("coverage", "says", "words"),
+    [
+        pytest.param(answers(("web", 50), query=COVERAGE), IDLE, "0 at most 0", id="enough"),
+        pytest.param(
+            answers(("web", 49), query=COVERAGE), UNKNOWN, "coverage is 49, expected at least 50", id="too little"
+        ),
+        pytest.param(answers(query=COVERAGE), UNKNOWN, "coverage is no series", id="none"),
+        pytest.param({}, UNKNOWN, "coverage is not evaluated", id="not evaluated"),
+    ],
+)
+def test_coverage(coverage, says, words):
+    policy = a_policy("idle-dev", a_metric(coverage=COVERAGE, coverage_at_least=50))
+    verdict = judged(policy, {**answers(("web", 0)), **coverage})
+    assert verdict.says is says
+    assert words in verdict.words
+
+
+def test_a_workload_without_a_service_has_no_metric():
+    verdict = judged(a_policy("idle-dev", a_metric()), answers(("web", 0)), service=None)
+    assert (verdict.says, "a metric needs a Service" in verdict.words) == (UNKNOWN, True)
+
+
+@pytest.mark.parametrize(
+    ("now", "says", "words", "flip", "until"),
+    [
+        (NIGHT, IDLE, "schedule office-hours-off until 2026-11-23T06:00:00Z", "from 2026-11-23T06:00:00Z", MONDAY),
+        (NOON, BUSY, "schedule office-hours-off closed until 2026-11-20T19:00:00Z", "from 2026-11-20T19:00:00Z", None),
+        (
+            MONDAY,
+            BUSY,
+            "schedule office-hours-off closed until 2026-11-23T19:00:00Z",
+            "from 2026-11-23T19:00:00Z",
+            None,
+        ),
+    ],
+    ids=["open", "closed", "the end does not belong to it"],
+)
+def test_a_schedule(now, says, words, flip, until):
+    verdict = judged(a_policy(), now=now)
+    assert (verdict.says, verdict.words, verdict.flip, verdict.until) == (says, words, flip, until)
+
+
+def said(*says: Says) -> tuple[Verdict, ...]:
+    return tuple(Verdict(one, one.value, f"not {one.value}") for one in says)
+
+
+@pytest.mark.parametrize(
+    ("parts", "every", "some"),
+    [
+        ((IDLE, IDLE), IDLE, IDLE),
+        ((IDLE, BUSY), BUSY, IDLE),
+        ((IDLE, UNKNOWN), UNKNOWN, IDLE),
+        ((BUSY, UNKNOWN), BUSY, UNKNOWN),
+        ((BUSY, BUSY), BUSY, BUSY),
+        ((UNKNOWN, UNKNOWN), UNKNOWN, UNKNOWN),
+        ((BUSY, UNKNOWN, IDLE), BUSY, IDLE),
+        ((), UNKNOWN, UNKNOWN),
+    ],
+)
+def test_three_valued_logic(parts, every, some):
+    assert all_of(said(*parts)).says is every
+    assert any_of(said(*parts)).says is some
+
+
+def test_criteria_nest_and_tell_what_decided():
+    policy = a_policy("idle-dev", a_metric(), AnyOf((a_schedule(), a_metric(window="5m"))))
+    verdict = judged(policy, answers(("web", 0)))
+    assert verdict.says is IDLE
+    assert verdict.words == "0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
+    assert verdict.flip == "a value above 0 or from 2026-11-23T06:00:00Z"
+    busy = judged(policy, {**answers(("web", 0)), **answers(("web", 3), window="5m")}, NOON)
+    assert busy.words == "schedule office-hours-off closed until 2026-11-20T19:00:00Z, 3 above 0 in 5m"
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [(1.0, BUSY), (0.0, IDLE), (math.nan, UNKNOWN), (None, UNKNOWN)],
+    ids=["above", "at the bound", "NaN", "no series"],
+)
+def test_wake_when(value, says):
+    policy = a_policy(wake_when=(WakeMetric("queue", 0, "5m"),))
+    samples = () if value is None else (Sample({"namespace": "shop", "service": "web"}, value),)
+    key = QueryKey("east", "idle-dev", "queue", "5m")
+    judge = wake_judge_of(policy, Answers("east", "idle-dev", {key: QueryAnswer(samples)}, NIGHT))
+    assert judge("shop", "web").says is says
+
+
+def test_without_wake_when_nothing_wakes():
+    judge = wake_judge_of(a_policy(), Answers("east", "idle-dev", {}, NIGHT))
+    assert judge("shop", "web").says is IDLE

@@ -1,0 +1,412 @@
+"""What wakes, what does not, and how."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reconciler.decide.types import Phase, Verb
+from reconciler.model import Event, LabelSelector
+from reconciler.policy.types import AnyOf, WakeMetric, WakeOrder
+from tests.builders import a_fleet, a_ref, a_service, a_workload
+from tests.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    a_metric,
+    a_policy,
+    a_schedule,
+    answers,
+    decided,
+    notices_of,
+    run_in,
+    services_selector,
+    verbs,
+    workloads_selector,
+    written,
+)
+from tests.idling.world import a_world
+
+WEB = a_ref("web")
+SERVICE = a_ref("web", kind="Service")
+MINUTE = timedelta(minutes=1)
+OTHER = services_selector(namespaces=replace(services_selector().namespaces, include=("other",)))
+AT = "2026-11-20T22:00:00Z"
+
+
+def an_idle_world(*policies, now=NIGHT, **workload):
+    world = a_world(a_service(), a_workload(**workload), now=now)
+    run_in(world, *policies)
+    assert world.replicas(WEB) == 0
+    world.now += MINUTE
+    return world
+
+
+WAKE = [("wake", "Deployment/web"), ("unmark", "Service/web")]
+
+
+def test_a_wake_restores_the_record_clears_it_in_the_same_request_and_then_the_service():
+    world = an_idle_world()
+    world.now = MONDAY
+    wake, unmark = decided(world.state(), now=MONDAY).desired.decisions
+    assert (wake.phase, wake.replicas_before, wake.replicas_after, wake.event) == (Phase.WAKE, 0, 3, "Woken")
+    assert written(wake) == {
+        "replicas": 3,
+        "idling.kubernetes.io/idled-at": None,
+        "idling.kubernetes.io/previous-scale": None,
+        "scale.kubernetes.io/scale-reason": None,
+        "scale.kubernetes.io/scale-time": None,
+        "reconciler/owner": None,
+        "reconciler/idled-to": None,
+        "reconciler/wake-due": None,
+        "reconciler/cause": None,
+        "reconciler/awake-since": "2026-11-23T06:00:00Z",
+    }
+    assert unmark.needs == (wake.key,)
+    assert set(written(unmark).values()) == {None}
+    assert wake.cause.why == "due since 2026-11-23T06:00:00Z"
+    assert (wake.cause.policy, wake.cause.at) == ("idle-dev", "policies/idle-dev.yaml:4")
+
+
+class TestCriteria:
+    policy = a_policy("idle-dev", a_metric())
+
+    @pytest.mark.parametrize(
+        ("said", "expected"),
+        [
+            (answers(("web", 1)), WAKE),
+            (answers(("web", 0)), []),
+            (answers(), []),
+            (answers(error="refused"), []),
+            (answers(("web", 9), ("web", 9)), []),
+        ],
+        ids=["busy wakes", "idle stays", "no series changes nothing", "nor does a failure", "nor one given twice"],
+    )
+    def test_idle_stays_while_idle_or_unknown(self, said, expected):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0))
+        run_in(world, self.policy)
+        world.answers = said
+        assert verbs(decided(world.state(), self.policy, now=world.now + MINUTE)) == expected
+
+    @pytest.mark.parametrize(("wake", "expected"), [("automatic", WAKE), ("onSignal", [])])
+    def test_busy_does_not_wake_with_on_signal(self, wake, expected):
+        policy = replace(self.policy, wake=wake)
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0))
+        run_in(world, policy)
+        world.answers = answers(("web", 1))
+        assert verbs(decided(world.state(), policy, now=world.now + MINUTE)) == expected
+
+    @pytest.mark.parametrize(("wake", "expected"), [("automatic", WAKE), ("onSignal", [])])
+    def test_wake_when(self, wake, expected):
+        policy = a_policy(wake_when=(WakeMetric("q", 0, "5m"),), wake=wake)
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0), query="q", window="5m")
+        run_in(world, policy)
+        world.answers = answers(("web", 1), query="q", window="5m")
+        assert verbs(decided(world.state(), policy, now=world.now + MINUTE)) == expected
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [(0.0, []), (float("nan"), WAKE), (1.0, WAKE)],
+        ids=["something says idle", "nothing says idle", "busy"],
+    )
+    def test_a_passed_wake_due_wakes_where_nothing_says_idle(self, value, expected):
+        policy = a_policy("idle-dev", AnyOf((a_schedule(), a_metric())), wake="onSignal")
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0))
+        run_in(world, policy)
+        world.answers = answers(("web", value))
+        assert verbs(decided(world.state(), policy, now=MONDAY)) == expected
+
+    def test_a_schedule_that_ended_wakes_also_with_on_signal(self):
+        world = an_idle_world(a_policy(wake="onSignal"))
+        assert verbs(decided(world.state(), a_policy(wake="onSignal"), now=MONDAY)) == WAKE
+
+
+def an_event(at: datetime | None, **fields) -> Event:
+    return Event(**({"reason": "NeedPods", "involved": ("Service", "shop", "web"), "at": at} | fields))
+
+
+class TestSignals:
+    @pytest.mark.parametrize(
+        ("event", "wakes"),
+        [
+            pytest.param(an_event(NIGHT), True, id="as old as the mark"),
+            pytest.param(an_event(NIGHT - timedelta(seconds=1)), False, id="older than the mark"),
+            pytest.param(an_event(NIGHT, involved=None, related=("Service", "shop", "web")), True, id="related"),
+            pytest.param(an_event(NIGHT, involved=("Service", "shop", "api")), False, id="another Service"),
+            pytest.param(an_event(NIGHT, involved=("Service", "other", "web")), False, id="another namespace"),
+            pytest.param(an_event(NIGHT, involved=("Pod", "shop", "web")), False, id="not a Service"),
+            pytest.param(an_event(NIGHT, reason="Killing"), False, id="another reason"),
+            pytest.param(an_event(None), False, id="without a time"),
+        ],
+    )
+    def test_need_pods(self, event, wakes):
+        world = an_idle_world()
+        world.events["east"] = [event]
+        assert verbs(decided(world.state(), now=world.now)) == (WAKE if wakes else [])
+
+    @pytest.mark.parametrize("ref", [WEB, SERVICE], ids=["on the scalable", "on the Service"])
+    @pytest.mark.parametrize(
+        ("text", "wakes"),
+        [(AT, True), ("2026-11-20T23:00:00+01:00", True), ("2026-11-20T21:59:59Z", False), ("now", False)],
+        ids=["at the mark", "another zone", "before the mark", "no time"],
+    )
+    def test_wake_requested_at(self, ref, text, wakes):
+        world = an_idle_world()
+        world.annotate(ref, "reconciler/wake-requested-at", text)
+        assert verbs(decided(world.state(), now=world.now)) == (WAKE if wakes else [])
+
+    def test_a_request_that_cannot_be_read_is_told(self):
+        world = an_idle_world()
+        world.annotate(SERVICE, "reconciler/wake-requested-at", "now")
+        assert "expected a time" in notices_of(decided(world.state(), now=world.now), "unreadableSignal")[0]
+
+    def test_an_old_signal_does_not_wake_what_was_idled_later(self):
+        world = an_idle_world()
+        world.need_pods(SERVICE)
+        run_in(world)
+        assert world.replicas(WEB) == 3
+        world.now += timedelta(hours=3)
+        run_in(world)
+        assert world.replicas(WEB) == 0
+        world.now += MINUTE
+        assert run_in(world).desired.decisions == ()
+
+    def test_what_a_signal_woke_stays_up_for_min_awake(self):
+        world = an_idle_world()
+        world.need_pods(SERVICE)
+        run_in(world)
+        world.now += timedelta(hours=2) - MINUTE
+        assert run_in(world).desired.decisions == ()
+
+    def test_a_signal_wakes_everything_behind_the_service(self):
+        world = a_world(
+            a_service(selector={"tier": "app"}),
+            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
+            now=NIGHT,
+        )
+        run_in(world)
+        world.need_pods(SERVICE)
+        run_in(world)
+        assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [3, 3]
+
+
+class TestWithoutAPolicy:
+    def test_what_no_policy_wants_idle_is_woken(self):
+        world = an_idle_world()
+        outcome = decided(world.state(), a_policy(selector=OTHER), now=world.now)
+        assert verbs(outcome) == WAKE
+        assert outcome.desired.decisions[0].cause.why == "no policy wants it idle any more"
+
+    def test_the_cause_still_says_where_the_policy_was(self):
+        world = an_idle_world()
+        decision = decided(world.state(), a_policy("another", selector=OTHER), now=world.now).desired.decisions[0]
+        assert (decision.cause.policy, decision.cause.at) == ("idle-dev", "policies/idle-dev.yaml:4")
+
+    def test_marks_pass_to_the_policy_that_wants_it_idle_now(self):
+        world = an_idle_world()
+        run_in(world, a_policy("night"))
+        assert world.replicas(WEB) == 0
+        for ref in (WEB, SERVICE):
+            annotations = world.objects[ref].annotations
+            assert annotations["reconciler/owner"] == "production/IdlingPolicy/night"
+            assert '"policy":"night"' in annotations["reconciler/cause"]
+            assert annotations["idling.kubernetes.io/idled-at"] == AT
+        assert world.remembered(WEB) == 3
+        assert run_in(world, a_policy("night")).desired.decisions == ()
+
+    def test_while_that_policy_does_not_know_the_mark_stays_as_it_is(self):
+        world = an_idle_world()
+        assert decided(world.state(), a_policy("night", a_metric()), now=world.now).desired.decisions == ()
+
+    def test_a_mark_of_a_former_name_of_the_fleet_is_ours(self):
+        world = an_idle_world()
+        fleet = a_fleet(name="prod", former_names=("production",))
+        run_in(world, fleet=fleet)
+        assert world.objects[WEB].annotations["reconciler/owner"] == "prod/IdlingPolicy/idle-dev"
+        world.now = MONDAY
+        run_in(world, fleet=fleet)
+        assert world.replicas(WEB) == 3
+
+
+class TestExcluded:
+    @pytest.mark.parametrize("ref", [WEB, SERVICE], ids=["the scalable", "the Service"])
+    @pytest.mark.parametrize("wake", ["automatic", "onSignal"])
+    def test_exclusion_wakes(self, ref, wake):
+        policy = a_policy(wake=wake)
+        world = an_idle_world(policy)
+        world.annotate(ref, "reconciler/exclude", "true")
+        assert verbs(decided(world.state(), policy, now=world.now)) == WAKE
+
+    def test_a_leaving_cluster_wakes_everything(self):
+        world = an_idle_world()
+        fleet = a_fleet()
+        leaving = replace(fleet, clusters=(replace(fleet.clusters[0], state="leaving"),))
+        assert verbs(decided(world.state(), now=world.now, fleet=leaving)) == WAKE
+
+    def test_a_namespace_that_became_protected(self):
+        world = an_idle_world()
+        fleet = a_fleet(protected_namespaces=("shop",))
+        assert verbs(decided(world.state(), now=world.now, fleet=fleet)) == WAKE
+
+
+class TestFrozen:
+    def outcome(self):
+        world = an_idle_world()
+        fleet = a_fleet()
+        frozen = replace(fleet, clusters=(replace(fleet.clusters[0], state="frozen"),))
+        return decided(world.state(), now=MONDAY, fleet=frozen)
+
+    def test_nothing_is_written_there(self):
+        assert self.outcome().desired.decisions == ()
+
+    def test_each_overdue_wake_is_told(self):
+        (notice,) = (one for one in self.outcome().desired.notices if one.kind == "overdueWake")
+        assert (notice.subject, notice.policy, notice.partial) == ("east/shop/Deployment/web", "idle-dev", True)
+        assert "the cluster is frozen" in notice.text
+
+    def test_and_it_stays_claimed(self):
+        assert self.outcome().claims == {WEB: "idle-dev"}
+
+
+class TestFloor:
+    def test_a_floor_keeps_replicas(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, a_policy(floor=1))
+        assert (world.replicas(WEB), world.remembered(WEB)) == (1, 3)
+        assert run_in(world, a_policy(floor=1)).desired.decisions == ()
+
+    @pytest.mark.parametrize(("first", "second"), [(0, 2), (2, 0), (1, 2)])
+    def test_a_changed_floor_moves_replicas_and_idled_to_together(self, first, second):
+        world = a_world(a_service(), a_workload(replicas=5), now=NIGHT)
+        run_in(world, a_policy(floor=first))
+        world.now += MINUTE
+        outcome = run_in(world, a_policy(floor=second))
+        assert (world.replicas(WEB), world.remembered(WEB)) == (second, 5)
+        assert world.objects[WEB].annotations["reconciler/idled-to"] == str(second)
+        assert world.objects[SERVICE].annotations["reconciler/idled-to"] == str(second)
+        moved = next(one for one in outcome.desired.decisions if one.ref == WEB)
+        assert moved.phase is (Phase.DECREASE if second < first else Phase.REPAIR)
+        assert run_in(world, a_policy(floor=second)).desired.decisions == ()
+
+    @pytest.mark.parametrize("floor", [3, 4])
+    def test_a_floor_at_or_above_the_record_wakes_it(self, floor):
+        world = an_idle_world()
+        assert verbs(run_in(world, a_policy(floor=floor))) == WAKE
+        assert world.replicas(WEB) == 3
+        world.now += timedelta(hours=5)
+        assert run_in(world, a_policy(floor=floor)).desired.decisions == ()
+
+
+class TestWakeOrder:
+    """Lower tiers first, a tier waits for the one below, at most perRun in a run."""
+
+    def world(self, count: int = 2):
+        names = [f"{tier}-{n}" for tier in ("api", "db") for n in range(count)]
+        services = [a_service(name, labels={"tier": name[:-2]}) for name in names]
+        return a_world(*services, *(a_workload(name) for name in names), now=NIGHT)
+
+    def policies(self, per_run: int | None = None):
+        return tuple(
+            a_policy(
+                name,
+                selector=services_selector(services=LabelSelector((("tier", name),))),
+                wake_order=WakeOrder("shop", tier, per_run),
+            )
+            for name, tier in (("api", 20), ("db", 10))
+        )
+
+    def test_lower_tiers_wake_first_and_the_next_waits_for_them(self):
+        world = self.world()
+        run_in(world, *self.policies())
+        decisions = decided(world.state(), *self.policies(), now=MONDAY).desired.decisions
+        wakes = {one.ref.name: one for one in decisions if one.verb is Verb.WAKE}
+        assert [wakes[name].order[0] for name in ("api-0", "db-0")] == [20, 10]
+        assert wakes["api-1"].wait_ready == (wakes["db-0"].key, wakes["db-1"].key)
+        assert wakes["db-0"].wait_ready == ()
+
+    def test_at_most_per_run_in_one_run_and_the_next_goes_on(self):
+        world = self.world()
+        run_in(world, *self.policies(3))
+        world.now = MONDAY
+        outcome = run_in(world, *self.policies(3))
+        up = [name for name in ("db-0", "db-1", "api-0", "api-1") if world.replicas(a_ref(name))]
+        assert up == ["db-0", "db-1", "api-0"]
+        assert notices_of(outcome, "perRun") == [
+            "east/shop/Deployment/api-1: perRun 3 of wake group shop: the next run wakes it"
+        ]
+        assert a_ref("api-1") in outcome.claims
+        run_in(world, *self.policies(3))
+        assert world.replicas(a_ref("api-1")) == 3
+
+    def test_what_waits_stays_on_the_list_of_its_service(self):
+        world = a_world(
+            a_service(selector={"tier": "app"}),
+            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
+            now=NIGHT,
+        )
+        policy = a_policy(wake_order=WakeOrder("", per_run=1))
+        run_in(world, policy)
+        world.now = MONDAY
+        run_in(world, policy)
+        listed = world.objects[SERVICE].annotations["idling.kubernetes.io/unidle-targets"]
+        assert listed == '[{"kind":"Deployment","name":"b","group":"apps","replicas":3}]'
+        assert world.objects[SERVICE].annotations["idling.kubernetes.io/idled-at"] == AT
+
+    def test_no_cluster_waits_for_another(self):
+        services = [a_service(cluster=cluster) for cluster in ("east", "west")]
+        world = a_world(*services, *(a_workload(cluster=cluster) for cluster in ("east", "west")), now=NIGHT)
+        policy = a_policy(wake_order=WakeOrder("shop", per_run=1))
+        run_in(world, policy, fleet=a_fleet("east", "west"))
+        world.now = MONDAY
+        run_in(world, policy, fleet=a_fleet("east", "west"))
+        assert [world.replicas(a_ref(cluster=cluster)) for cluster in ("east", "west")] == [3, 3]
+
+
+def test_wakes_run_while_another_cluster_is_down():
+    world = a_world(a_service(cluster="west"), a_workload(cluster="west"), a_service(), now=NIGHT)
+    fleet = a_fleet("east", "west")
+    run_in(world, fleet=fleet)
+    world.now, world.unreachable = MONDAY, {"east"}
+    run_in(world, fleet=fleet)
+    assert world.replicas(a_ref(cluster="west")) == 3
+
+
+def test_a_cron_job_is_suspended_and_resumed():
+    cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False)
+    policy = a_policy(selector=workloads_selector("CronJob"))
+    world = a_world(cron, now=NIGHT)
+    (idle,) = run_in(world, policy).desired.decisions
+    assert written(idle)["suspend"] is True
+    assert written(idle)["reconciler/previous-suspend"] == "false"
+    assert "idling.kubernetes.io/previous-scale" not in written(idle)
+    assert (idle.replicas_before, idle.replicas_after, idle.idles) == (None, None, True)
+    assert run_in(world, policy).desired.decisions == ()
+    world.now = MONDAY
+    outcome = run_in(world, policy)
+    assert world.objects[cron.ref].suspend is False
+    assert "a missed run may start at once" in notices_of(outcome, "missedRun")[0]
+
+
+def test_a_cron_job_with_a_deadline_misses_nothing():
+    cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False, starting_deadline=60)
+    policy = a_policy(selector=workloads_selector("CronJob"))
+    world = a_world(cron, now=NIGHT)
+    run_in(world, policy)
+    world.now = MONDAY
+    assert notices_of(run_in(world, policy), "missedRun") == []
+
+
+def test_daylight_saving_does_not_move_the_morning():
+    friday = datetime(2026, 10, 23, 20, 0, tzinfo=UTC)  # summer time still, winter time on Monday
+    world = a_world(a_service(), a_workload(), now=friday)
+    run_in(world)
+    world.now = datetime(2026, 10, 26, 5, 59, tzinfo=UTC)
+    assert run_in(world).desired.decisions == ()
+    world.now = datetime(2026, 10, 26, 6, 0, tzinfo=UTC)
+    run_in(world)
+    assert world.replicas(WEB) == 3
