@@ -8,11 +8,12 @@ from datetime import datetime
 
 from reconciler.apply.locks import locked
 from reconciler.apply.outcomes import Outcome
+from reconciler.apply.pickers import asked_pickers
 from reconciler.apply.run import Applying, Progress, Stop, apply_actions
 from reconciler.decide.desired_state import decide
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.types import DesiredState, Undecided
-from reconciler.model import ObservedState, Run
+from reconciler.decide.types import DesiredState, Job, Undecided
+from reconciler.model import ObservedState, PodsQuestion, Run
 from reconciler.observe import Source, answer, observe
 from reconciler.plan.actions import Action, Plan
 from reconciler.plan.digest import run_id, state_digest
@@ -35,6 +36,7 @@ class Request:
     revision: str = ""
     allow_exceed: frozenset[str] = frozenset()
     filters: Filters = Filters()
+    call_pickers: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ def plan(policies: PolicySet, world: World, request: Request, decide: Decide = d
     digest = state_digest(state)
     run = _run(policies, digest, request)
     state, desired = _decided(policies, state, run, world.sources, decide)
+    if request.call_pickers:
+        desired = asked_pickers(desired, policies, state, run, world.accesses)
     return make_plan(policies, state, desired, run, Inputs(digest, world.origin, request.filters))
 
 
@@ -138,6 +142,12 @@ def _decided(
 
 def _unanswered(desired: DesiredState) -> tuple[Undecided, ...]:
     return tuple(
-        Undecided(str(question.workload), "placement", "", "its pods could not be read")
+        Undecided(str(question.workload), _job_of(desired, question), "", "its pods could not be read")
         for question in desired.questions
     )
+
+
+def _job_of(desired: DesiredState, question: PodsQuestion) -> Job:
+    """Return whose question it is: that of a decrease's victims where there is one, else placement's."""
+    shrinks = any(decision.ref == question.workload and decision.removed for decision in desired.decisions)
+    return "downscale" if shrinks else "placement"

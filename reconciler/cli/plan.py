@@ -33,6 +33,7 @@ from reconciler.pipeline import plan
 @output_option("text", "json", "yaml", "markdown", "html")
 @option("--out", metavar="FILE", help="Also save the plan there, for `apply FILE`.")
 @option("--base", metavar="PATH", help="With -o markdown: compare with these policies, same clusters, same time.")
+@option("--call-pickers", is_flag=True, help="Ask the pod pickers now; apply asks them again.")
 @option("--detailed-exitcode", is_flag=True, help="End with 2 where changes are pending.")
 @filter_options
 @run_options

@@ -34,6 +34,7 @@ class Call:
     color: bool = False
     verbose: bool = False
     quiet: bool = False
+    call_pickers: bool = False
 
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> Call:
@@ -51,6 +52,7 @@ class Call:
             color=colored(flags.get("color", "auto")),
             verbose=flags.get("verbose", False),
             quiet=flags.get("quiet", False),
+            call_pickers=flags.get("call_pickers", False),
         )
 
     def policies(self) -> PolicySet:
@@ -74,6 +76,7 @@ class Call:
             revision=self.revision,
             allow_exceed=frozenset(self.allow_exceed),
             filters=self.words.filters(),
+            call_pickers=self.call_pickers,
         )
 
 
