@@ -212,7 +212,8 @@ class World:
 def _write_config_map(cluster: SimCluster, decision: Decision) -> None:
     name = decision.ref.name
     if decision.manifest is not None:
-        assert name not in cluster.config_maps
+        if name in cluster.config_maps:
+            return  # a refusal was remembered first; the server says that it exists already
         metadata: Any = decision.manifest["metadata"]
         data: Any = decision.manifest["data"]
         cluster.config_maps[name] = ConfigMap(

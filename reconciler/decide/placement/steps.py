@@ -39,7 +39,7 @@ def group_of(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Setting:
     """What the steps of one federated ReplicaSet have in common; `form` None: it only places what others make."""
 
     view: Outlook
@@ -58,17 +58,17 @@ class Step:
     """One local workload and what it is to become."""
 
     local: Local
-    plan: Plan
+    setting: Setting
 
     @property
     def asked(self) -> int:
-        return self.plan.view.step[self.local.cluster]
+        return self.setting.view.step[self.local.cluster]
 
     def decision(self, verb: Verb, phase: Phase, *changes: FieldChange, why: str = "") -> Decision:
         """Return a decision about the workload as it is; `why` in place of the reason for its replicas."""
-        workload, grounds = self.local.workload, cause(self.local, self.plan.view)
+        workload, grounds = self.local.workload, cause(self.local, self.setting.view)
         return Decision(
-            key=f"{self.plan.group}/{self.local.cluster}/{verb}",
+            key=f"{self.setting.group}/{self.local.cluster}/{verb}",
             job="placement",
             verb=verb,
             phase=phase,
@@ -77,7 +77,7 @@ class Step:
             uid=None if workload is None else workload.uid,
             changes=changes,
             cause=replace(grounds, why=why) if why else grounds,
-            group=self.plan.group,
+            group=self.setting.group,
             has_annotations=workload is None or workload.has_annotations,
             has_labels=workload is None or workload.has_labels,
         )
@@ -88,12 +88,12 @@ def steps(view: Outlook, around: Surroundings) -> tuple[Decision, ...]:
     growing = any(view.step[local.cluster] > (local.asked or 0) for local in view.placed)
     form = form_of(view.federated, around.fleet)
     differences = template_check(form) if form is not None else lambda _: ()
-    plan = Plan(view, around, form, differences, Phase.MOVE if growing else Phase.DECREASE)
-    return tuple(decision for local in view.placed for decision in _of_one(Step(local, plan)))
+    setting = Setting(view, around, form, differences, Phase.MOVE if growing else Phase.DECREASE)
+    return tuple(decision for local in view.placed for decision in _of_one(Step(local, setting)))
 
 
 def _of_one(step: Step) -> Iterator[Decision]:
-    workload, form = step.local.workload, step.plan.form
+    workload, form = step.local.workload, step.setting.form
     if workload is None:
         if step.asked and form is not None:
             yield _created(step, form)
@@ -105,7 +105,7 @@ def _of_one(step: Step) -> Iterator[Decision]:
         yield from _replaced(step, workload, form)
         return
     marks = mark_changes(workload, form)
-    different = step.plan.differences(workload)
+    different = step.setting.differences(workload)
     if different:
         words = f"template differs at {', '.join(different)}; its {step.local.current} pods keep the old one"
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)
@@ -131,12 +131,12 @@ def _created(step: Step, form: Form, needs: tuple[str, ...] = ()) -> Decision:
 
 
 def _scaled(step: Step, workload: Workload, marks: tuple[FieldChange, ...]) -> Iterator[Decision]:
-    memory = step.plan.view.memory[step.local.cluster]
+    memory = step.setting.view.memory[step.local.cluster]
     known = annotation_changes(workload.annotations, {CAPACITY: None if memory is None else memory.text})
     before, after = workload.wanted, step.asked
     if before != after:
         change = replicas_change(workload.replicas, after, workload.replicas_path)
-        phase = Phase.INCREASE if after > before else step.plan.shrinking
+        phase = Phase.INCREASE if after > before else step.setting.shrinking
         tests = _tests(workload, (*marks, *known))
         made = step.decision(Verb.SCALE, phase, change, *marks, *known, *tests)
         event = "Moved" if phase is Phase.MOVE else "Scaled"
@@ -159,7 +159,7 @@ def _replaced(step: Step, workload: Workload, form: Form) -> Iterator[Decision]:
     deleted = replace(step.decision(Verb.DELETE, Phase.REPAIR, why=words), orphan=True)
     wish = Wish(_journal_ref(step), data={"manifest": compact(found_manifest(workload))})
     written = tuple(
-        replace(one, phase=Phase.REPAIR) for one in remember(wish, _journal(step), step.plan.group, deleted.cause)
+        replace(one, phase=Phase.REPAIR) for one in remember(wish, _journal(step), step.setting.group, deleted.cause)
     )
     yield from written
     yield replace(deleted, needs=tuple(one.key for one in written))
@@ -169,15 +169,15 @@ def _replaced(step: Step, workload: Workload, form: Form) -> Iterator[Decision]:
 def _journal_closed(step: Step) -> Iterator[Decision]:
     kept = _journal(step)
     if kept is not None:
-        words = replace(cause(step.local, step.plan.view), why="what it replaced is no longer needed")
-        yield forget(kept, step.plan.group, words)
+        words = replace(cause(step.local, step.setting.view), why="what it replaced is no longer needed")
+        yield forget(kept, step.setting.group, words)
 
 
 def _journal_ref(step: Step) -> ObjectRef:
-    name = replaced_name(step.plan.view.federated.key)
-    return ObjectRef(step.local.cluster, step.plan.around.fleet.namespace, "ConfigMap", name)
+    name = replaced_name(step.setting.view.federated.key)
+    return ObjectRef(step.local.cluster, step.setting.around.fleet.namespace, "ConfigMap", name)
 
 
 def _journal(step: Step) -> ConfigMap | None:
-    replaced = step.plan.around.replaced
+    replaced = step.setting.around.replaced
     return replaced.get(_journal_ref(step)) if replaced else None
