@@ -46,6 +46,7 @@ def build_federated(reading: Reading) -> FederatedReplicaSet:
         selector=selector,
         template=template,
         target=_target(reading, (*spec, "targetRef")),
+        labels=reading.labels(("metadata", "labels")),
         pod_picker=build_picker(reading, (*spec, "downscalePodPicker")),
         digest=document_digest(reading.document.value),
     )

@@ -24,3 +24,17 @@ def parse_share(text: str) -> float | None:
     if match is None or float(match[1]) > 100:
         return None
     return float(match[1]) / 100
+
+
+def spelt_duration(duration: timedelta) -> str:
+    """Return a duration of whole seconds as `parse_duration` reads it: 1h30m; 0s for none."""
+    minutes, seconds = divmod(int(duration.total_seconds()), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"))
+    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
+
+
+def spelt_share(share: float) -> str:
+    """Return 0.25 as `25%`."""
+    return f"{round(share * 100, 6):.15g}%"

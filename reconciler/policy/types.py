@@ -248,7 +248,7 @@ class FederatedReplicaSet:
     selector: Mapping[str, Any] | None = None
     template: Mapping[str, Any] | None = None
     target: TargetRef | None = None
-    labels: Mapping[str, str] = NOTHING  # of the plain ReplicaSet form, kept on the local ReplicaSets
+    labels: Mapping[str, str] = NOTHING  # kept on the local ReplicaSets
     pod_picker: PodPicker | None = None
     digest: str = ""  # first 12 hex digits of the SHA-256 of the validated document
 

@@ -1,0 +1,140 @@
+"""`compile`: the rules after all defaults are policies again, and the same ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from reconciler.policy.compiled import compile_policies
+from reconciler.policy.durations import parse_duration, parse_share, spelt_duration, spelt_share
+from reconciler.policy.schemas import load_schema
+from reconciler.policy.types import Place, PolicySet
+from reconciler.policy.validate import read_policies
+from tests.policy.base import FILES
+from tests.policy.samples import SAMPLES
+
+NOWHERE = Place("")
+
+
+def written(folder: Path, files: dict[str, str]) -> Path:
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def without_places(policies: PolicySet) -> PolicySet:
+    """Return what is decided by `policies`; where and how it was written is left out."""
+    calendars = tuple(replace(one, place=NOWHERE) for one in policies.calendars)
+    federated = tuple(replace(one, place=NOWHERE, digest="") for one in policies.federated)
+    return replace(
+        policies,
+        fleet=replace(policies.fleet, place=NOWHERE),
+        calendars=calendars,
+        idling=tuple(replace(one, place=NOWHERE, idle_when=repr(one.idle_when)) for one in policies.idling),
+        federated=federated,
+        downscale=tuple(replace(one, place=NOWHERE) for one in policies.downscale),
+        digest="",
+        warnings=(),
+    )
+
+
+def criteria_without_places(text: str) -> str:
+    return "".join(part.partition(")")[2] if index else part for index, part in enumerate(text.split("Place(")))
+
+
+@pytest.mark.parametrize("files", [pytest.param(FILES, id="one of each"), pytest.param(SAMPLES, id="documentation")])
+def test_compiled_policies_read_back_are_the_same(tmp_path, files):
+    first = read_policies(written(tmp_path / "first", files))
+    rules = compile_policies(first)["rules"]
+    text = "".join(f"---\n{json.dumps({key: rule[key] for key in rule if key != 'at'})}\n" for rule in rules)
+    second = read_policies(written(tmp_path / "second", {"all.yaml": text}))
+    before, after = without_places(first), without_places(second)
+    assert replace(before, idling=()) == replace(after, idling=())
+    for one, other in zip(before.idling, after.idling, strict=True):
+        assert criteria_without_places(repr(one)) == criteria_without_places(repr(other))
+
+
+def test_compiling_what_was_compiled_changes_nothing(tmp_path):
+    rules = compile_policies(read_policies(written(tmp_path / "first", SAMPLES)))["rules"]
+    text = "".join(f"---\n{json.dumps({key: rule[key] for key in rule if key != 'at'})}\n" for rule in rules)
+    again = compile_policies(read_policies(written(tmp_path / "second", {"all.yaml": text})))["rules"]
+    assert [{**rule, "at": ""} for rule in again] == [{**rule, "at": ""} for rule in rules]
+
+
+def test_every_rule_meets_its_schema_and_says_every_field_that_has_a_default(tmp_path):
+    for rule in compile_policies(read_policies(written(tmp_path / "policies", SAMPLES)))["rules"]:
+        document = {key: rule[key] for key in rule if key != "at"}
+        schema = load_schema(rule["kind"])
+        assert [error.message for error in Draft202012Validator(schema).iter_errors(document)] == []
+        fields = schema["properties"]["spec"]["properties"]
+        assert {name for name, field in fields.items() if "default" in field} <= rule["spec"].keys()
+
+
+def test_rules_come_in_fixed_order_each_with_its_place(tmp_path, monkeypatch):
+    written(tmp_path / "policies", FILES)
+    monkeypatch.chdir(tmp_path)
+    compiled = compile_policies(read_policies("policies"))
+    assert list(compiled) == ["schemaVersion", "kind", "digest", "rules", "warnings"]
+    assert [(rule["at"], rule["kind"], rule["metadata"]["name"]) for rule in compiled["rules"]] == [
+        ("policies/fleet.yaml:1", "Fleet", "production"),
+        ("policies/calendar.yaml:1", "Calendar", "nights"),
+        ("policies/idling.yaml:1", "IdlingPolicy", "idle-dev"),
+        ("policies/replicaset.yaml:1", "FederatedReplicaSet", "cache"),
+        ("policies/federated.yaml:1", "FederatedReplicaSet", "web"),
+        ("policies/downscale.yaml:1", "DownscalePolicy", "workers"),
+    ]
+
+
+@given(st.integers(0, 999_999 * 86_400))
+def test_a_duration_is_spelt_as_it_is_read(seconds):
+    duration = timedelta(seconds=seconds)
+    assert parse_duration(spelt_duration(duration)) == duration
+
+
+@given(st.integers(0, 100 * 10**4).map(lambda share: f"{share / 10**4:.4f}%"))
+def test_a_share_is_spelt_as_it_is_read(text):
+    share = parse_share(text)
+    assert parse_share(spelt_share(share)) == share
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("30m", 1800),
+        ("1h30m", 5400),
+        ("2d", 172_800),
+        ("1d2h3m4s", 93_784),
+        ("0s", 0),
+        ("", None),
+        ("m", None),
+        ("30", None),
+        ("30 m", None),
+        ("1.5h", None),
+        ("-1h", None),
+        ("30m1h", None),
+        ("1h1h", None),
+        ("30M", None),
+        ("30m\n", None),
+        ("٣m", None),
+        ("1234567d", None),
+    ],
+)
+def test_durations(text, seconds):
+    assert parse_duration(text) == (None if seconds is None else timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("25%", 0.25), ("0%", 0), ("100%", 1), ("12.5%", 0.125), ("101%", None), ("25", None), ("-1%", None), ("%", None)],
+)
+def test_shares(text, share):
+    assert parse_share(text) == share
