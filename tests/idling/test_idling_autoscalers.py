@@ -1,0 +1,274 @@
+"""Living with HorizontalPodAutoscalers and KEDA."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from reconciler.model import HorizontalPodAutoscaler, ObjectRef
+from tests.builders import a_ref, a_service, a_workload
+from tests.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    a_policy,
+    decided,
+    notices_of,
+    run_in,
+    verbs,
+    workloads_selector,
+    written,
+)
+from tests.idling.world import World, a_world
+
+WEB = a_ref("web")
+HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+MINUTE = timedelta(minutes=1)
+FLOOR = a_policy(floor=1)
+
+
+def an_autoscaler(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> HorizontalPodAutoscaler:
+    return HorizontalPodAutoscaler(HPA, "uid-hpa", ("Deployment", "web"), maximum, minimum, **fields)
+
+
+def the_world(replicas: int = 5, **bounds: int | None) -> World:
+    return a_world(a_service(), a_workload(replicas=replicas), an_autoscaler(**bounds), now=NIGHT)
+
+
+def bounds(world: World) -> tuple[int | None, int]:
+    return world.objects[HPA].minimum, world.objects[HPA].maximum
+
+
+class TestIdledToZero:
+    def test_the_autoscaler_is_not_touched(self):
+        world = the_world()
+        assert verbs(run_in(world)) == [("mark", "Service/web"), ("idle", "Deployment/web")]
+        world.controllers()
+        assert world.replicas(WEB) == 0
+
+    @pytest.mark.parametrize(
+        ("minimum", "maximum", "expected"),
+        [(2, 10, 5), (7, 10, 7), (2, 4, 4), (None, 10, 5)],
+        ids=["within", "raised to the minimum", "lowered to the maximum", "no minimum"],
+    )
+    def test_a_wake_restores_the_record_within_its_bounds(self, minimum, maximum, expected):
+        world = the_world()
+        run_in(world)
+        world.objects[HPA] = replace(world.objects[HPA], minimum=minimum, maximum=maximum)
+        world.now = MONDAY
+        outcome = run_in(world)
+        assert world.replicas(WEB) == expected
+        assert ("as its autoscaler allows" in outcome.desired.decisions[0].cause.why) is (expected != 5)
+
+
+class TestIdledToAFloor:
+    def test_first_the_scalable_then_the_autoscaler(self):
+        world = the_world()
+        mark, idle, hold = run_in(world, FLOOR).desired.decisions
+        assert [one.ref.kind for one in (mark, idle, hold)] == ["Service", "Deployment", "HorizontalPodAutoscaler"]
+        assert hold.needs == (idle.key,)
+        assert hold.group == idle.group
+        assert written(hold) == {
+            "minReplicas": 1,
+            "maxReplicas": 1,
+            "reconciler/previous-bounds": '{"minReplicas":2,"maxReplicas":10}',
+            "reconciler/owner": "production/IdlingPolicy/idle-dev",
+        }
+        world.controllers()
+        assert world.replicas(WEB) == 1
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    def test_the_wake_gives_the_bounds_back_then_the_replicas_then_forgets(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.now = MONDAY
+        back, wake, *rest = decided(world.state(), FLOOR, now=MONDAY).desired.decisions
+        forget = next(one for one in rest if one.ref == HPA)
+        assert written(back) == {"minReplicas": 2, "maxReplicas": 10}
+        assert wake.needs == (back.key,)
+        assert written(forget) == {"reconciler/previous-bounds": None, "reconciler/owner": None}
+        assert forget.needs == (wake.key,)
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
+        assert world.objects[HPA].annotations == {}
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    @pytest.mark.parametrize("writes", range(4))
+    @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts meanwhile"])
+    def test_killed_at_every_write_of_the_idle(self, writes, acts):
+        world = the_world()
+        run_in(world, FLOOR, writes=writes)
+        if acts:
+            world.controllers()
+        world.now += MINUTE
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world), world.remembered(WEB)) == (1, (1, 1), 5)
+        assert run_in(world, FLOOR).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
+
+    @pytest.mark.parametrize("writes", range(5))
+    @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts meanwhile"])
+    def test_killed_at_every_write_of_the_wake(self, writes, acts):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.now = MONDAY
+        run_in(world, FLOOR, writes=writes)
+        if acts:
+            world.controllers()
+        world.now += MINUTE
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
+        assert world.objects[HPA].annotations == {}
+        assert not any(key.startswith("idling") for key in world.objects[WEB].annotations)
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    def test_a_wake_that_began_is_finished_whatever_is_said_by_then(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.need_pods(a_ref("web", kind="Service"))
+        run_in(world, FLOOR, writes=1)
+        world.events.clear()
+        run_in(world, FLOOR)
+        assert world.replicas(WEB) == 5
+
+    def test_a_hand_above_the_floor_gives_the_autoscaler_its_bounds_back(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.scale(WEB, 3)
+        assert ("release", "Deployment/web") in verbs(run_in(world, FLOOR))
+        assert (world.replicas(WEB), bounds(world)) == (3, (2, 10))
+        assert world.objects[HPA].annotations == {}
+
+    def test_other_bounds_that_somebody_gave_it_meanwhile_stay(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[HPA] = replace(world.objects[HPA], minimum=3, maximum=12)
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world)) == (5, (3, 12))
+        assert world.objects[HPA].annotations == {}
+
+    @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (1, 2), (2, 1)])
+    def test_another_floor(self, first, second):
+        world = the_world()
+        run_in(world, a_policy(floor=first))
+        world.controllers()
+        world.now += MINUTE
+        run_in(world, a_policy(floor=second))
+        world.controllers()
+        assert world.replicas(WEB) == second
+        assert bounds(world) == ((second, second) if second else (2, 10))
+        assert run_in(world, a_policy(floor=second)).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, a_policy(floor=second))
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
+
+    def test_bounds_that_cannot_be_read_are_left_and_told(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(HPA, "reconciler/previous-bounds", "{}")
+        world.now = MONDAY
+        outcome = run_in(world, FLOOR)
+        assert world.replicas(WEB) == 5
+        assert bounds(world) == (1, 1)
+        (notice,) = (one for one in outcome.desired.notices if one.kind == "setAside")
+        assert (notice.subject, notice.partial) == (str(HPA), True)
+
+    def test_what_another_fleet_holds_is_not_ours(self):
+        world = the_world()
+        world.annotate(HPA, "reconciler/previous-bounds", '{"minReplicas":2,"maxReplicas":10}')
+        world.annotate(HPA, "reconciler/owner", "staging/IdlingPolicy/x")
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    def test_an_autoscaler_left_behind_is_let_go(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[WEB] = replace(world.objects[WEB], annotations={}, replicas=1)
+        world.objects[a_ref("web", kind="Service")] = a_service()
+        world.now = MONDAY
+        run_in(world, FLOOR)
+        assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
+
+
+class TestKeda:
+    """The ScaledObject is paused; its target is left to KEDA."""
+
+    def world(self, **annotations: str) -> World:
+        scaled = a_workload(
+            "jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"), annotations=annotations
+        )
+        return a_world(a_service(), a_workload(), scaled, now=NIGHT)
+
+    jobs = a_ref("jobs", kind="ScaledObject")
+
+    def test_it_is_paused_and_its_target_left_to_keda(self):
+        world = self.world()
+        mark, pause = run_in(world).desired.decisions
+        assert pause.ref == self.jobs
+        assert written(pause)["autoscaling.keda.sh/paused-replicas"] == "0"
+        assert written(pause)["idling.kubernetes.io/previous-scale"] == "3"
+        assert '"kind":"ScaledObject","name":"jobs"' in written(mark)["idling.kubernetes.io/unidle-targets"]
+        assert (pause.replicas_before, pause.replicas_after) == (3, 0)
+        assert world.replicas(WEB) == 3
+        world.controllers()
+        assert world.replicas(WEB) == 0
+        assert run_in(world).desired.decisions == ()
+
+    def test_both_are_claimed(self):
+        assert set(run_in(self.world()).claims) == {self.jobs, WEB}
+
+    def test_a_wake_takes_the_pause_off(self):
+        world = self.world()
+        run_in(world)
+        world.controllers()
+        world.now = MONDAY
+        wake = run_in(world).desired.decisions[0]
+        assert written(wake)["autoscaling.keda.sh/paused-replicas"] is None
+        assert (wake.replicas_before, wake.replicas_after) == (None, None)
+        world.controllers()
+        assert world.replicas(WEB) == 1
+
+    @pytest.mark.parametrize(
+        "annotations",
+        [{"autoscaling.keda.sh/paused-replicas": "0"}, {"autoscaling.keda.sh/paused": "true"}],
+    )
+    def test_one_that_somebody_else_paused_is_left_alone(self, annotations):
+        outcome = run_in(self.world(**annotations))
+        assert outcome.desired.decisions == ()
+
+    def test_a_pause_that_somebody_takes_off_is_a_hand(self):
+        world = self.world()
+        run_in(world)
+        world.annotate(self.jobs, "autoscaling.keda.sh/paused-replicas", None)
+        assert ("release", "ScaledObject/jobs") in verbs(run_in(world))
+        assert run_in(world).desired.decisions == ()
+
+    def test_its_zeros_are_its_own(self):
+        world = self.world()
+        world.scale(WEB, 0, "keda-operator")
+        assert run_in(world).desired.decisions == ()
+
+    def test_without_its_target_nothing_is_done(self):
+        world = self.world()
+        del world.objects[WEB]
+        policy = a_policy(selector=workloads_selector())
+        assert run_in(world, policy).desired.decisions == ()
+
+    def test_what_was_idled_before_keda_came_is_still_woken(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world)
+        world.add(self.world().objects[self.jobs])
+        world.now = MONDAY
+        run_in(world)
+        assert world.replicas(WEB) == 3
+
+
+def test_an_autoscaler_left_alone_is_told_with_its_name():
+    world = the_world()
+    outcome = run_in(world, a_policy(hpa="leave"))
+    assert notices_of(outcome, "autoscaler") == [
+        "east/shop/Deployment/web: HorizontalPodAutoscaler/web controls it (autoscalers.hpa: leave)"
+    ]

@@ -1,0 +1,233 @@
+"""Scaled by hand, undone by a program, contested."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from reconciler.decide.idling.contests import fingerprint
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.model import FieldWriter
+from reconciler.policy.types import Place
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    a_metric,
+    a_policy,
+    answers,
+    decided,
+    notices_of,
+    run_in,
+    verbs,
+    workloads_selector,
+)
+from tests.idling.world import World, a_world
+
+WEB = a_ref("web")
+SERVICE = a_ref("web", kind="Service")
+MINUTE = timedelta(minutes=1)
+
+
+def an_idle_world(*policies) -> World:
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(world, *policies)
+    assert world.replicas(WEB) == 0
+    return world
+
+
+def undone(world: World) -> dict[str, object]:
+    return json.loads(world.objects[WEB].annotations["reconciler/undone"])
+
+
+class TestByHand:
+    def test_the_release_keeps_the_replicas_and_takes_the_marks_off(self):
+        world = an_idle_world()
+        world.now += MINUTE
+        world.scale(WEB, 2)
+        outcome = run_in(world)
+        assert verbs(outcome) == [("release", "Deployment/web"), ("unmark", "Service/web")]
+        assert world.replicas(WEB) == 2
+        assert set(world.objects[WEB].annotations) == {
+            "reconciler/awake-since",
+            "reconciler/awake-until",
+            "reconciler/undone",
+        }
+        assert world.objects[SERVICE].annotations == {}
+        assert run_in(world).desired.decisions == ()
+
+    def test_it_holds_until_the_open_window_ends(self):
+        world = an_idle_world()
+        world.scale(WEB, 2)
+        run_in(world)
+        assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
+        world.now = MONDAY - MINUTE
+        assert run_in(world).desired.decisions == ()
+
+    def test_or_for_min_awake_where_no_window_is_open(self):
+        policy = a_policy("idle-dev", a_metric())
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0))
+        run_in(world, policy)
+        world.scale(WEB, 2)
+        run_in(world, policy)
+        assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-21T00:00:00Z"
+        world.now += timedelta(hours=2)
+        run_in(world, policy)
+        assert world.replicas(WEB) == 0
+        assert world.remembered(WEB) == 2
+
+    def test_it_says_who_and_when(self):
+        world = an_idle_world()
+        world.now += MINUTE
+        world.scale(WEB, 2, "helm", timed=True)
+        outcome = run_in(world)
+        assert undone(world) == {"by": "helm", "at": "2026-11-20T22:01:00Z", "count": 1}
+        assert outcome.desired.decisions[0].cause.why == "scaled to 2 by helm"
+
+    def test_a_writer_that_is_not_known(self):
+        world = an_idle_world()
+        world.objects[WEB] = replace(world.objects[WEB], replicas=2, replicas_writer=None)
+        run_in(world)
+        assert undone(world)["by"] == "unknown"
+
+    def test_a_crash_before_the_service_is_cleared(self):
+        world = an_idle_world()
+        world.scale(WEB, 2)
+        run_in(world, writes=1)
+        assert verbs(run_in(world)) == [("unmark", "Service/web")]
+
+    def test_without_a_service(self):
+        policy = a_policy(selector=workloads_selector())
+        world = a_world(a_workload(), now=NIGHT)
+        run_in(world, policy)
+        world.scale(WEB, 2)
+        assert verbs(run_in(world, policy)) == [("release", "Deployment/web")]
+
+    def test_scaled_below_or_to_the_floor_it_is_still_idle(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, a_policy(floor=2))
+        world.scale(WEB, 1)
+        assert run_in(world, a_policy(floor=2)).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, a_policy(floor=2))
+        assert world.replicas(WEB) == 3
+
+    def test_a_change_of_field_manager_alone_is_only_told(self):
+        world = an_idle_world()
+        world.objects[WEB] = replace(world.objects[WEB], replicas_writer=FieldWriter("argocd-controller", NIGHT))
+        outcome = run_in(world)
+        assert outcome.desired.decisions == ()
+        assert notices_of(outcome, "fieldManager") == [
+            "east/shop/Deployment/web is idle, and argocd-controller wrote its replicas last at 2026-11-20T22:00:00Z"
+        ]
+
+
+def fight(world: World, *, by: str = "argocd-controller", after: timedelta = MINUTE, timed: bool = True) -> None:
+    """One episode: we idle it, and it is undone some time later."""
+    world.now += timedelta(days=7)
+    run_in(world)
+    assert world.replicas(WEB) == 0
+    world.now += after
+    world.scale(WEB, 3, by, timed=timed)
+    run_in(world)
+
+
+class TestContested:
+    @pytest.mark.parametrize(
+        ("episodes", "contested"),
+        [
+            pytest.param([{}], False, id="once"),
+            pytest.param([{}, {}], True, id="in two episodes running"),
+            pytest.param([{}, {"by": "helm"}], False, id="by somebody else"),
+            pytest.param([{}, {"by": "helm"}, {}], False, id="by somebody else in between"),
+            pytest.param([{}, {"after": timedelta(minutes=11)}], False, id="the second too late"),
+            pytest.param([{}, {"after": timedelta(minutes=10)}], True, id="just within ten minutes"),
+            pytest.param([{"by": "kubectl"}] * 3, False, id="a person"),
+            pytest.param([{"by": "kubectl-client-side-apply"}] * 3, False, id="a person, applying"),
+            pytest.param([{"by": "Mozilla"}] * 3, False, id="a browser"),
+            pytest.param([{"timed": False}] * 2, True, id="through /scale, seen within ten minutes"),
+            pytest.param([{"timed": False, "after": timedelta(hours=1)}] * 2, False, id="through /scale, seen later"),
+        ],
+    )
+    def test_who_undoes_us_twice_within_ten_minutes_is_left_alone(self, episodes, contested):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        for episode in episodes:
+            fight(world, **episode)
+        assert ("reconciler/contested" in world.objects[WEB].annotations) is contested
+
+    def test_a_wake_of_ours_in_between_ends_the_row(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        fight(world)
+        world.now += timedelta(days=7)
+        run_in(world)
+        world.now = MONDAY + timedelta(days=14)
+        run_in(world)
+        assert "reconciler/undone" not in world.objects[WEB].annotations
+
+    def contested_world(self) -> World:
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        fight(world)
+        fight(world)
+        return world
+
+    def test_it_is_written_and_told(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        fight(world)
+        world.now += timedelta(days=7)
+        run_in(world)
+        world.now += MINUTE
+        world.scale(WEB, 3, "argocd-controller", timed=True)
+        outcome = run_in(world)
+        release = outcome.desired.decisions[0]
+        assert release.event == "IdlingContested"
+        since = datetime.fromisoformat(json.loads(world.objects[WEB].annotations["reconciler/contested"])["since"])
+        assert since == world.now
+        (text,) = notices_of(outcome, "contested")
+        assert "contested by argocd-controller, which undid it 2 times" in text
+        assert "ignoreDifferences" in text
+
+    def test_it_stays_alone_until_the_annotation_goes(self):
+        world = self.contested_world()
+        world.now += timedelta(days=7)
+        outcome = run_in(world)
+        assert outcome.desired.decisions == ()
+        assert outcome.claims == {}
+        assert notices_of(outcome, "contested")
+        world.annotate(WEB, "reconciler/contested", None)
+        run_in(world)
+        assert world.replicas(WEB) == 0
+
+    def test_or_the_policy_changes(self):
+        world = self.contested_world()
+        world.now += timedelta(days=7)
+        assert run_in(world, a_policy(place=Place("moved.yaml", 90))).desired.decisions == ()
+        run_in(world, a_policy(min_awake=timedelta(hours=3)))
+        assert world.replicas(WEB) == 0
+        assert "reconciler/contested" not in world.objects[WEB].annotations
+
+    def test_what_is_idle_is_woken_when_somebody_writes_that_it_is_contested(self):
+        world = an_idle_world()
+        world.annotate(WEB, "reconciler/contested", '{"by":"argocd-controller"}')
+        world.now += MINUTE
+        run_in(world)
+        assert world.replicas(WEB) == 3
+
+
+def test_the_fingerprint_of_a_policy_is_what_it_says():
+    policy = a_policy()
+    assert fingerprint(policy) == fingerprint(replace(policy, place=Place("elsewhere.yaml", 7)))
+    assert fingerprint(policy) != fingerprint(replace(policy, floor=1))
+    assert len(fingerprint(policy)) == 12
+
+
+def test_broken_policies_release_what_was_scaled_by_hand():
+    world = an_idle_world()
+    world.scale(WEB, 2)
+    world.apply(decide_wakes_due(a_fleet(), world.state(), a_run(world.now)).decisions)
+    assert world.replicas(WEB) == 2
+    assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
+    assert decided(world.state(), now=world.now).desired.decisions == ()

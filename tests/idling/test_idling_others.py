@@ -1,0 +1,285 @@
+"""Marks of others, broken policies, and giving everything back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.restore import Restoration, decide_restore
+from reconciler.decide.types import DesiredState
+from reconciler.model import HorizontalPodAutoscaler, ObjectRef
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    a_metric,
+    a_policy,
+    answers,
+    decided,
+    notices_of,
+    run_in,
+    verbs,
+    workloads_selector,
+)
+from tests.idling.world import World, a_world
+
+WEB = a_ref("web")
+SERVICE = a_ref("web", kind="Service")
+MINUTE = timedelta(minutes=1)
+AT = "2026-11-20T21:00:00Z"
+LIST = '[{"kind":"Deployment","name":"web","group":"apps","replicas":4}]'
+SEED = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": LIST}
+OC_IDLE = {"idling.alpha.openshift.io/idled-at": AT, "idling.alpha.openshift.io/unidle-targets": LIST}
+STAGING = {"reconciler/owner": "staging/IdlingPolicy/night", "reconciler/wake-due": "2026-11-20T21:30:00Z"}
+OC_RECORD = {"idling.alpha.openshift.io/idled-at": AT, "idling.alpha.openshift.io/previous-scale": "4"}
+RECORD = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/previous-scale": "4"}
+
+
+def a_foreign_world(service=None, workload=None, endpoints=None, replicas: int = 0) -> World:
+    world = a_world(
+        a_service(annotations=service or {}), a_workload(replicas=replicas, annotations=workload or {}), now=NIGHT
+    )
+    if endpoints is not None:
+        world.add(endpoints)
+    world.foreign[WEB] = 4
+    return world
+
+
+FOREIGN = [
+    pytest.param(SEED, None, id="the seed's, on the Service"),
+    pytest.param(OC_IDLE, OC_RECORD, id="oc idle's"),
+    pytest.param(SEED | STAGING, RECORD | STAGING, id="another Fleet's"),
+    pytest.param(None, RECORD, id="on the scalable alone"),
+]
+
+
+class TestForeign:
+    @pytest.mark.parametrize(("service", "workload"), FOREIGN)
+    @pytest.mark.parametrize("now", [NIGHT, MONDAY])
+    def test_they_are_told_and_left_alone(self, service, workload, now):
+        world = a_foreign_world(service, workload)
+        world.now = now
+        outcome = run_in(world)
+        assert outcome.desired.decisions == ()
+        assert notices_of(outcome, "foreignMark")
+        assert outcome.claims == {}
+
+    @pytest.mark.parametrize(("service", "workload"), FOREIGN)
+    def test_an_explicit_signal_wakes_them(self, service, workload):
+        world = a_foreign_world(service, workload)
+        world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T21:30:00Z")
+        run_in(world)
+        assert world.replicas(WEB) == 4
+        for ref in (WEB, SERVICE):
+            assert not [key for key in world.objects[ref].annotations if "idling" in key or key == "reconciler/owner"]
+        assert run_in(world).desired.decisions == ()
+
+    def test_so_does_need_pods(self):
+        world = a_foreign_world(OC_IDLE)
+        world.need_pods(SERVICE)
+        assert verbs(run_in(world)) == [("wake", "Deployment/web"), ("unmark", "Service/web")]
+
+    def test_on_endpoints_where_the_seed_and_oc_idle_put_them(self, an_endpoints):
+        world = a_foreign_world(endpoints=replace(an_endpoints, annotations=OC_IDLE))
+        assert run_in(world).desired.decisions == ()
+        world.need_pods(SERVICE)
+        run_in(world)
+        assert world.replicas(WEB) == 4
+        assert world.objects[an_endpoints.ref].annotations == {}
+
+    def test_a_signal_from_before_does_not(self):
+        world = a_foreign_world(SEED)
+        world.need_pods(SERVICE, ago=timedelta(hours=2))
+        assert run_in(world).desired.decisions == ()
+
+    def test_a_passed_wake_due_of_another_fleet_is_overdue(self):
+        outcome = run_in(a_foreign_world(SEED | STAGING, RECORD | STAGING))
+        (notice,) = (one for one in outcome.desired.notices if one.kind == "overdueWake")
+        assert (notice.subject, notice.partial) == (str(WEB), True)
+
+    def test_what_runs_and_still_has_them_is_not_idled(self):
+        outcome = run_in(a_foreign_world(SEED, RECORD, replicas=3))
+        assert outcome.desired.decisions == ()
+
+    def test_what_is_behind_a_service_that_somebody_else_marked_is_not_idled(self):
+        world = a_foreign_world(SEED | {"idling.kubernetes.io/unidle-targets": "[]"}, replicas=3)
+        outcome = run_in(world)
+        assert outcome.desired.decisions == ()
+        assert "somebody else marked Service/web idle" in outcome.desired.considered[0].why
+
+
+def an_idle_world(*policies) -> World:
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(world, *policies)
+    assert world.replicas(WEB) == 0
+    world.now += MINUTE
+    return world
+
+
+def due(world: World, fleet=None) -> DesiredState:
+    desired = decide_wakes_due(fleet or a_fleet(), world.state(), a_run(world.now))
+    world.apply(desired.decisions)
+    return desired
+
+
+class TestBrokenPolicies:
+    """A typo must not keep a morning dark."""
+
+    def test_what_is_due_is_woken(self):
+        world = an_idle_world()
+        world.now = MONDAY
+        due(world)
+        assert world.replicas(WEB) == 3
+        assert world.objects[SERVICE].annotations == {}
+
+    def test_what_is_not_due_is_not(self):
+        assert due(an_idle_world()).decisions == ()
+
+    def test_nor_what_has_no_due_time(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0))
+        run_in(world, a_policy("idle-dev", a_metric()))
+        world.now = MONDAY
+        assert due(world).decisions == ()
+
+    def test_a_signal_wakes(self):
+        world = an_idle_world()
+        world.need_pods(SERVICE)
+        due(world)
+        assert world.replicas(WEB) == 3
+
+    def test_nothing_else_is_put_right(self):
+        world = an_idle_world()
+        world.annotate(WEB, "reconciler/exclude", "true")
+        world.annotate(SERVICE, "reconciler/owner", "production/IdlingPolicy/other")
+        assert due(world).decisions == ()
+
+    def test_what_is_not_due_stays_on_the_list(self):
+        world = a_world(
+            a_service(selector={"tier": "app"}),
+            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
+            now=NIGHT,
+        )
+        run_in(world)
+        world.now += MINUTE
+        world.annotate(a_ref("a"), "reconciler/wake-requested-at", "2026-11-20T22:00:30Z")
+        due(world)
+        assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [3, 0]
+        listed = world.objects[SERVICE].annotations["idling.kubernetes.io/unidle-targets"]
+        assert listed == '[{"kind":"Deployment","name":"b","group":"apps","replicas":3}]'
+
+    def test_a_frozen_cluster_is_told(self):
+        world = an_idle_world()
+        world.now = MONDAY
+        fleet = a_fleet()
+        frozen = replace(fleet, clusters=(replace(fleet.clusters[0], state="frozen"),))
+        desired = due(world, frozen)
+        assert desired.decisions == ()
+        assert [notice.kind for notice in desired.notices] == ["overdueWake"]
+
+    def test_an_autoscaler_held_at_a_floor_gets_its_bounds_back(self):
+        hpa = HorizontalPodAutoscaler(
+            ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling"),
+            "uid-hpa", ("Deployment", "web"), 10, 2,
+        )  # fmt: skip
+        world = a_world(a_service(), a_workload(replicas=5), hpa, now=NIGHT)
+        run_in(world, a_policy(floor=1))
+        world.now = MONDAY
+        due(world)
+        after = world.objects[hpa.ref]
+        assert (world.replicas(WEB), after.minimum, after.maximum, after.annotations) == (5, 2, 10, {})
+
+
+def restored(world: World, fleet=None, **wish) -> DesiredState:
+    desired = decide_restore(fleet or a_fleet(), world.state(), a_run(world.now), Restoration(**wish))
+    world.apply(desired.decisions)
+    return desired
+
+
+class TestRestore:
+    def test_everything_gets_its_replicas_back_without_policies(self):
+        world = an_idle_world()
+        restored(world)
+        assert world.replicas(WEB) == 3
+        assert world.objects[SERVICE].annotations == {}
+        assert set(world.objects[WEB].annotations) == {"reconciler/awake-since"}
+
+    def test_a_hold_keeps_it_up(self):
+        world = an_idle_world()
+        restored(world, hold_until=NIGHT + timedelta(hours=12))
+        assert world.objects[WEB].annotations["reconciler/exclude-until"] == "2026-11-21T10:00:00Z"
+        world.now += timedelta(hours=11)
+        assert run_in(world).desired.decisions == ()
+
+    @pytest.mark.parametrize(
+        ("wish", "expected"),
+        [
+            ({"objects": lambda ref: ref == WEB}, True),
+            ({"objects": lambda ref: ref == SERVICE}, True),
+            ({"objects": lambda ref: ref.namespace == "other"}, False),
+            ({"policies": ("idle-*",)}, True),
+            ({"policies": ("night",)}, False),
+            ({"runs": frozenset({"0123456789ab"})}, True),
+            ({"runs": frozenset({"another"})}, False),
+        ],
+        ids=["named", "its Service named", "not named", "a glob", "another policy", "the run", "another run"],
+    )
+    def test_only_what_is_chosen(self, wish, expected):
+        world = an_idle_world()
+        restored(world, **wish)
+        assert (world.replicas(WEB) == 3) is expected
+
+    def test_the_others_stay_on_the_list(self):
+        world = a_world(
+            a_service(selector={"tier": "app"}),
+            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
+            now=NIGHT,
+        )
+        run_in(world)
+        restored(world, objects=lambda ref: ref == a_ref("a"))
+        assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [3, 0]
+        assert decided(world.state(), now=world.now).desired.decisions == ()
+
+    @pytest.mark.parametrize("adopt", [False, True])
+    def test_what_somebody_else_idled_needs_to_be_adopted(self, adopt):
+        world = a_foreign_world(OC_IDLE, OC_RECORD)
+        restored(world, adopt=adopt)
+        assert (world.replicas(WEB) == 4) is adopt
+
+    def test_a_broken_record_whose_number_can_be_read(self):
+        world = an_idle_world()
+        world.annotate(WEB, "idling.kubernetes.io/idled-at", "yesterday")
+        restored(world)
+        assert world.replicas(WEB) == 3
+
+    def test_a_broken_record_whose_number_cannot(self):
+        world = an_idle_world()
+        world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
+        desired = restored(world)
+        assert desired.decisions == ()
+        assert [notice.kind for notice in desired.notices] == ["setAside"]
+
+    def test_what_runs_is_only_freed_of_its_record(self):
+        world = an_idle_world()
+        world.scale(WEB, 7)
+        restored(world)
+        assert world.replicas(WEB) == 7
+        assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
+
+    def test_a_frozen_cluster_is_told(self):
+        world = an_idle_world()
+        fleet = a_fleet()
+        frozen = replace(fleet, clusters=(replace(fleet.clusters[0], state="frozen"),))
+        desired = restored(world, frozen)
+        assert desired.decisions == ()
+        assert [notice.kind for notice in desired.notices] == ["overdueWake"]
+
+    def test_without_a_service(self):
+        policy = a_policy(selector=workloads_selector())
+        world = a_world(a_workload(), now=NIGHT)
+        run_in(world, policy)
+        restored(world)
+        assert world.replicas(WEB) == 3
