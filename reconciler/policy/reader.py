@@ -52,7 +52,7 @@ def read_documents(file: str, text: str) -> tuple[list[Document], list[Problem],
     for _ in range(_MAX_SYNTAX_PROBLEMS):
         stopped_at = reader.read(start, documents, problems)
         complete = complete and stopped_at is None
-        following = None if stopped_at is None else _NEXT_DOCUMENT.search(text, stopped_at + 1)
+        following = None if stopped_at is None else _NEXT_DOCUMENT.search(text, max(stopped_at, start + 1))
         if following is None:
             break
         start = following.start()
@@ -176,7 +176,7 @@ class _Reader:
             key = self._key(event, depth)
             inside = self._next()
             value = self._node(inside, depth + 1)
-            if key == "<<" and getattr(event, "style", None) is None:
+            if key == "<<" and type(event) is ScalarEvent and event.implicit[0]:
                 merged.extend(value if isinstance(value, list) else [value])
                 continue
             if key in found:

@@ -1,0 +1,308 @@
+"""YAML text -> documents: YAML 1.2 types, anchors within a budget, the place of everything."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import pytest
+
+from reconciler.policy.documents import Document
+from reconciler.policy.reader import MAX_ALIASED_NODES, MAX_DEPTH, read_documents
+
+
+def only(text: str) -> Document:
+    documents, problems, complete = read_documents("p.yaml", text)
+    assert (len(documents), problems, complete) == (1, [], True)
+    return documents[0]
+
+
+def said(text: str) -> list[str]:
+    return [str(problem) for problem in read_documents("p.yaml", text)[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("22:30", "22:30"),
+        ("on", "on"),
+        ("no", "no"),
+        ("Yes", "Yes"),
+        ("y", "y"),
+        ("2026-11-20", "2026-11-20"),
+        ("2026-11-20T15:41:23Z", "2026-11-20T15:41:23Z"),
+        ("010", 10),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("0b11", "0b11"),
+        ("1_000", "1_000"),
+        ("+12", 12),
+        ("-12", -12),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("1.", 1.0),
+        ("1e3", 1000.0),
+        ("-1.5E-3", -0.0015),
+        ("1:30:00", "1:30:00"),
+        ("true", True),
+        ("TRUE", True),
+        ("False", False),
+        ("tRUE", "tRUE"),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("Null", None),
+        ("nULL", "nULL"),
+        ("'12'", "12"),
+        ('"true"', "true"),
+        ("!!str 12", "12"),
+        ('!!int "12"', 12),
+        ("!!float 1", 1),
+        ("! 12", "12"),
+        ("=", "="),
+        (".", "."),
+        ("-", [None]),
+        ("٣", "٣"),
+        ("9223372036854775807", 2**63 - 1),
+        ("|\n  a\n  b\n", "a\nb\n"),
+        (">-\n  a\n  b\n", "a b"),
+    ],
+)
+def test_types_are_those_of_yaml_1_2(text, value):
+    found = only(f"key: {text}").value["key"] if text != "-" else only("key:\n  -").value["key"]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (".inf", 'is ".inf", expected a finite number, or a text in quotes'),
+        ("-.INF", 'is "-.INF", expected a finite number, or a text in quotes'),
+        (".nan", 'is ".nan", expected a finite number, or a text in quotes'),
+        ("1e999", 'is "1e999", expected a finite number, or a text in quotes'),
+        ("99999999999999999999", 'is "99999999999999999999", expected a number of at most 2^53'),
+        ("1" * 5000, f'is "{"1" * 59}…": too many digits, expected what its form or tag says'),
+        ("!!int x", 'is "x": no int, expected what its form or tag says'),
+        ("!!bool 1", 'is "1": no bool, expected what its form or tag says'),
+        ("!!timestamp 2026-11-20", 'has the tag "tag:yaml.org,2002:timestamp", expected none'),
+        ("!!binary aGk=", 'has the tag "tag:yaml.org,2002:binary", expected none'),
+        ("!own {a: 1}", 'has the tag "!own", expected none'),
+        ("!!set {a}", 'has the tag "tag:yaml.org,2002:set", expected none'),
+    ],
+)
+def test_values_that_json_could_not_hold_are_refused(text, message):
+    assert said(f"a: 1\nkey: {text}") == [f"p.yaml:2:6: {message}"]
+
+
+def test_special_numbers_in_quotes_are_texts():
+    assert only('key: ".inf"').value == {"key": ".inf"}
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [("on: 1", ["on"]), ("1: 1", ["1"]), ("010: 1", ["010"]), ("~: 1", ["~"]), ("true: 1", ["true"])],
+)
+def test_keys_are_texts_as_written(text, keys):
+    assert list(only(text).value) == keys
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: &x [1, 2]\nb: *x", {"a": [1, 2], "b": [1, 2]}),
+        ("a: &x {k: 1}\nb: {<<: *x, l: 2}", {"a": {"k": 1}, "b": {"k": 1, "l": 2}}),
+        ("a: &x {k: 1}\nb: {k: 3, <<: *x}", {"a": {"k": 1}, "b": {"k": 3}}),
+        (
+            "a: &x {k: 1}\nb: &y {k: 2, l: 2}\nc: {<<: [*x, *y]}",
+            {"a": {"k": 1}, "b": {"k": 2, "l": 2}, "c": {"k": 1, "l": 2}},
+        ),
+        ("b: {'<<': 1}", {"b": {"<<": 1}}),
+        ("a: &x 1\nb: &x 2\nc: *x", {"a": 1, "b": 2, "c": 2}),
+        ("&x a: 1\nb: *x", {"a": 1, "b": "a"}),
+        ("a: &x k\n*x : 1", {"a": "k", "k": 1}),
+    ],
+)
+def test_anchors_aliases_and_merge_keys(text, value):
+    assert only(text).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("a: 1\nb: 2\na: 3", ['p.yaml:3:1: "a" is given twice, expected once'], id="a key twice"),
+        pytest.param("a: {b: 1, b: 2}", ['p.yaml:1:11: "b" is given twice, expected once'], id="a key twice in a line"),
+        pytest.param("? [a]\n: 1", ["p.yaml:1:3: a key is a collection, expected a text"], id="a list as key"),
+        pytest.param(
+            "a: &x [1]\n*x : 1", ["p.yaml:2:1: a key is a collection, expected a text"], id="an alias of a list as key"
+        ),
+        pytest.param(
+            "a: {<<: 1}", ["p.yaml:1:4: << merges something that is no mapping, expected a mapping"], id="merge"
+        ),
+        pytest.param("a: *b", ['p.yaml:1:4: "*b" names no anchor that ends before it, expected one'], id="no anchor"),
+        pytest.param(
+            "a: &x [*x]", ['p.yaml:1:8: "*x" names no anchor that ends before it, expected one'], id="a list in itself"
+        ),
+        pytest.param(
+            "a: &x {<<: *x}",
+            ['p.yaml:1:12: "*x" names no anchor that ends before it, expected one'],
+            id="merge of itself",
+        ),
+        pytest.param(
+            "a: &x 1\n---\nb: *x",
+            ['p.yaml:3:4: "*x" names no anchor that ends before it, expected one'],
+            id="an anchor of the document before",
+        ),
+        pytest.param(
+            "a: 1\n\tb: 2", ["p.yaml:2:1: is no YAML: found a tab character that violates indentation"], id="a tab"
+        ),
+        pytest.param(
+            "a: b: c", ["p.yaml:1:5: is no YAML: mapping values are not allowed in this context"], id="two colons"
+        ),
+        pytest.param("a: 'b", ["p.yaml:1:6: is no YAML: found unexpected end of stream"], id="an open quote"),
+        pytest.param("a: \x00", ["p.yaml:1:4: character #x00 is not allowed in YAML"], id="NUL"),
+        pytest.param("é: 1\nb: \x07", ["p.yaml:2:4: character #x07 is not allowed in YAML"], id="BEL after letters"),
+        pytest.param(
+            'a: "\\ud800"', ["p.yaml:1:7: is no YAML: found invalid Unicode character escape code"], id="surrogate"
+        ),
+        pytest.param(
+            "%YAML 3.0\n---\na: 1", ["p.yaml:1:1: is no YAML: found incompatible YAML document"], id="version"
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_place(text, expected):
+    assert said(text) == expected
+
+
+def test_documents_are_read_on_after_one_that_cannot_be():
+    text = "a: 1\n---\nb: [\n---\nc: *x\n---\n# nothing\n---\nd: 4\n---\ne: {\n"
+    documents, problems, complete = read_documents("p.yaml", text)
+    assert [(one.value, one.line) for one in documents] == [({"a": 1}, 1), ({"d": 4}, 9)]
+    assert [(one.line, one.column) for one in problems] == [(4, 1), (5, 4), (12, 1)]
+    assert not complete
+
+
+def test_a_document_with_a_wrong_value_is_there_all_the_same():
+    documents, problems, complete = read_documents("p.yaml", "a: .nan\nb: 2")
+    assert (documents[0].value, len(problems), complete) == ({"a": None, "b": 2}, 1, True)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# only words\n", "---\n", "---\n---\n# x\n...\n", "~", "null\n"])
+def test_empty_documents_are_skipped(text):
+    assert read_documents("p.yaml", text) == ([], [], True)
+
+
+def bomb(levels: int, width: int) -> str:
+    lines = [f"a0: &a0 [{','.join(['x'] * width)}]"]
+    lines += [f"a{level}: &a{level} [{','.join([f'*a{level - 1}'] * width)}]" for level in range(1, levels)]
+    return "\n".join(lines)
+
+
+def test_an_alias_bomb_of_250_bytes_is_refused_before_it_is_written_out():
+    text = bomb(9, 4)
+    assert len(text) < 250
+    nodes = (4**10 - 4) // 3 + 9
+    assert nodes > MAX_ALIASED_NODES
+    documents, problems, complete = read_documents("p.yaml", text)
+    assert (documents, complete) == ([], False)
+    assert [one.message for one in problems] == [
+        f"aliases stand for more than {MAX_ALIASED_NODES} values, expected fewer"
+    ]
+
+
+def test_the_budget_of_aliases_is_for_the_whole_file():
+    documents, problems, _ = read_documents("p.yaml", "\n---\n".join([bomb(5, 6)] * 100))
+    assert 0 < len(documents) < 100
+    assert "aliases stand for" in problems[0].message
+
+
+def test_what_many_aliases_stand_for_is_held_once():
+    value = only(bomb(6, 5)).value
+    assert value["a5"][0] is value["a5"][4] is value["a4"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[" * 10_000, id="open lists"),
+        pytest.param("[" * 10_000 + "]" * 10_000, id="lists"),
+        pytest.param("{a: " * 10_000, id="mappings"),
+        pytest.param("- " * 10_000 + "a", id="block lists"),
+        pytest.param("? " * 10_000 + "a", id="keys"),
+        pytest.param("\n".join(" " * depth + "a:" for depth in range(1000)), id="block mappings"),
+    ],
+)
+def test_deep_nesting_is_a_problem_not_a_crash(text):
+    assert [one.message for one in read_documents("p.yaml", text)[1]] == [
+        f"is nested deeper than {MAX_DEPTH} levels, expected a policy"
+    ]
+
+
+def test_depth_counts_through_aliases():
+    lines = ["a0: &a0 [x]"] + [f"a{level}: &a{level} [*a{level - 1}]" for level in range(1, 200)]
+    _, problems, _ = read_documents("p.yaml", "\n".join(lines))
+    assert [(one.line, one.message) for one in problems] == [
+        (MAX_DEPTH - 1, f"is nested deeper than {MAX_DEPTH} levels, expected a policy")
+    ]
+
+
+PLACES = """\
+apiVersion: v1
+spec:
+  "quoted key": 1
+  list:
+    - a
+    - {b: [c,  d]}
+  shared: &shared
+    deep: 5
+  used: {<<: *shared, own: 6}
+  again: *shared
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "value_at", "key_at"),
+    [
+        ((), (1, 1), (1, 1)),
+        (("apiVersion",), (1, 13), (1, 1)),
+        (("spec",), (3, 3), (2, 1)),
+        (("spec", "quoted key"), (3, 17), (3, 3)),
+        (("spec", "list", 0), (5, 7), (5, 7)),
+        (("spec", "list", 1, "b", 1), (6, 16), (6, 16)),
+        (("spec", "used", "deep"), (8, 11), (8, 5)),
+        (("spec", "used", "own"), (9, 28), (9, 23)),
+        (("spec", "again", "deep"), (8, 11), (8, 5)),
+        (("spec", "list", 7), (5, 5), (5, 5)),
+        (("spec", "missing", "deeper"), (3, 3), (3, 3)),
+    ],
+)
+def test_every_value_and_key_knows_its_place(path, value_at, key_at):
+    for before in ("", "# words\n\n", "---\nx: 1\n---\n", "x: [\n---\n", "x: é\r\n---\r\n"):
+        documents, _, _ = read_documents("p.yaml", before + PLACES)
+        lines = before.count("\n")
+        line, column = documents[-1].place(path)
+        assert (line - lines, column) == value_at
+        line, column = documents[-1].place(path, key=True)
+        assert (line - lines, column) == key_at
+
+
+def test_columns_count_characters():
+    assert only("ключ: {é: 1, b: 2}").place(("ключ", "b")) == (1, 17)
+
+
+WITHOUT_LIBYAML = """
+import yaml
+yaml.__with_libyaml__ = False
+from reconciler.policy.reader import read_documents
+documents, problems, complete = read_documents("p.yaml", "a: [1, 2]\\n---\\nb: {c: on}\\nb: 2\\n---\\n[\\n")
+print([one.value for one in documents], [(one.line, one.column) for one in problems], complete)
+"""
+
+
+def test_without_libyaml_it_reads_the_same():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_LIBYAML], capture_output=True, text=True, check=True)
+    assert done.stdout == "[{'a': [1, 2]}, {'b': 2}] [(4, 1), (7, 1)] False\n"
+
+
+def test_numbers_are_finite():
+    assert math.isfinite(only("a: 1e308").value["a"])
