@@ -25,7 +25,7 @@ from reconciler.backends.base import (
 )
 from reconciler.decide.selection import selects_cluster
 from reconciler.decide.victims import VICTIM_LABEL
-from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
+from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError
 from reconciler.model import (
     ObjectRef,
     ObservedCluster,
@@ -134,9 +134,9 @@ def _with_pods(observed: ObservedCluster, cluster: Cluster, asked: Sequence[Obje
         inside = [ref for ref in asked if ref.namespace == namespace]
         try:
             listed = cluster.list(PODS, namespace=namespace)
-        except (ForbiddenError, MalformedAnswerError, NotFoundError) as error:
+        except ClusterError as error:
             unreadable |= {f"pods of {ref.namespace}/{ref.kind}/{ref.name}": str(error) for ref in inside}
-            listed = ()
+            continue
         pods |= {ref: _owned(listed, owners[ref]) for ref in inside}
     return replace(observed, pods=pods, unreadable=unreadable)
 

@@ -9,7 +9,8 @@ from datetime import datetime
 from reconciler.apply.locks import locked
 from reconciler.apply.outcomes import Outcome
 from reconciler.apply.pickers import asked_pickers
-from reconciler.apply.run import Applying, Progress, Stop, apply_actions
+from reconciler.apply.run import Applying, Progress, apply_actions
+from reconciler.apply.stop import Stop
 from reconciler.decide.desired_state import decide
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.types import DesiredState, Job, Undecided
@@ -68,9 +69,12 @@ def plan(policies: PolicySet, world: World, request: Request, decide: Decide = d
     """Return what `policies` would do now; nothing is written."""
     state = observe(policies, world.sources)
     check_namespaces(request.filters, state)
-    digest = state_digest(state)
-    run = _run(policies, digest, request)
+    run = _run(policies, state_digest(state), request)
     state, desired = _decided(policies, state, run, world.sources, decide)
+    digest = state_digest(state)
+    if run != _run(policies, digest, request):
+        run = _run(policies, digest, request)
+        desired = decide(policies, state, run)
     if request.call_pickers:
         desired = asked_pickers(desired, policies, state, run, world.accesses)
     return make_plan(policies, state, desired, run, Inputs(digest, world.origin, request.filters))
@@ -83,7 +87,7 @@ def apply(policies: PolicySet, world: World, request: Request, control: Control,
         return Applied(first)
     if not control.approve(first):
         return Applied(first, declined=True)
-    with locked(world.accesses, first, control.lock_timeout) as left_out:
+    with locked(world.accesses, first, control.lock_timeout, control.stop) as left_out:
         again = plan(policies, world, request, decide)
         return carry_out(again, policies.fleet, world, control, left_out)
 
@@ -99,7 +103,7 @@ def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
 
 def apply_saved(saved: Plan, fleet: Fleet, world: World, control: Control) -> Applied:
     """Carry out exactly what `saved` says."""
-    with locked(world.accesses, saved, control.lock_timeout) as left_out:
+    with locked(world.accesses, saved, control.lock_timeout, control.stop) as left_out:
         return carry_out(saved, fleet, world, control, left_out)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from reconciler.apply.outcomes import Access
+from reconciler.apply.stop import Stop
 from reconciler.errors import ClusterError, LockHeldError
 from reconciler.plan.actions import Plan
 
+_STEP_SECONDS = 0.5
+
 
 @contextmanager
-def locked(accesses: Mapping[str, Access], plan: Plan, timeout_seconds: float) -> Iterator[dict[str, str]]:
+def locked(accesses: Mapping[str, Access], plan: Plan, timeout_seconds: float, stop: Stop) -> Iterator[dict[str, str]]:
     """Hold the locks of the clusters that `plan` writes to; yields cluster -> why, for those that could not be taken.
 
     The yielded mapping names every other cluster of `accesses` too: nothing may be written where no lock is held.
@@ -21,7 +25,7 @@ def locked(accesses: Mapping[str, Access], plan: Plan, timeout_seconds: float) -
     taken: list[Access] = []
     try:
         for name in sorted(wanted, key=lambda name: (plan.clusters.get(name, ""), name)):
-            why = _take(accesses.get(name), timeout_seconds, taken)
+            why = _take(accesses.get(name), timeout_seconds, taken, stop)
             if why:
                 left_out[name] = why
         yield left_out
@@ -30,12 +34,22 @@ def locked(accesses: Mapping[str, Access], plan: Plan, timeout_seconds: float) -
             access.lock.release()
 
 
-def _take(access: Access | None, timeout_seconds: float, taken: list[Access]) -> str:
+def _take(access: Access | None, timeout_seconds: float, taken: list[Access], stop: Stop) -> str:
+    """Take one lock, in short steps, so that a stop is heard; return why it could not be taken, "" where it was."""
     if access is None:
         return "it cannot be reached"
-    try:
-        access.lock.acquire(timeout_seconds)
-    except (LockHeldError, ClusterError) as error:
-        return str(error)
-    taken.append(access)
-    return ""
+    steps = max(1, math.ceil(timeout_seconds / _STEP_SECONDS))
+    why = ""
+    for _ in range(steps):
+        if stop.asked:
+            return stop.why
+        try:
+            access.lock.acquire(min(_STEP_SECONDS, timeout_seconds))
+        except LockHeldError as error:
+            why = str(error)
+            continue
+        except ClusterError as error:
+            return str(error)
+        taken.append(access)
+        return ""
+    return why

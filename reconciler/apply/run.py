@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from reconciler.apply.downscale import shrink
 from reconciler.apply.events import event_of
 from reconciler.apply.outcomes import Access, Outcome, Status
 from reconciler.apply.readiness import is_ready
+from reconciler.apply.stop import Stop
 from reconciler.decide.types import DownscaleSettings
 from reconciler.errors import AlreadyExistsError, ClusterError, NotFoundError, ReconcilerError, StaleError
 from reconciler.model import Run
@@ -22,22 +22,6 @@ TIER_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 2.0
 
 Progress = Callable[[Action, Outcome], None]
-
-
-@dataclass
-class Stop:
-    """Set from outside: no new writes. What is in flight is finished."""
-
-    event: threading.Event = field(default_factory=threading.Event)
-    why: str = ""
-
-    def ask(self, why: str) -> None:
-        self.why = why
-        self.event.set()
-
-    @property
-    def asked(self) -> bool:
-        return self.event.is_set()
 
 
 @dataclass(frozen=True)
@@ -90,22 +74,26 @@ def _barred(actions: Iterable[Action], left_out: Mapping[str, str]) -> dict[str,
 
 def _apply_group(actions: Sequence[Action], work: _Work) -> None:
     for action in actions:
-        locked = work.barred.get(action.decision.group, "")
-        why = locked or _why_not(action, work)
-        outcome = Outcome(action.id, Status.SKIPPED, why, locked=bool(locked)) if why else _apply_one(action, work)
+        why = _why_not(action, work)
+        outcome = why or _apply_one(action, work)
         work.done[action.id] = outcome
         work.applying.progress(action, outcome)
 
 
-def _why_not(action: Action, work: _Work) -> str:
+def _why_not(action: Action, work: _Work) -> Outcome | None:
+    """Return why an action is not even tried, None where it is."""
     if work.applying.stop.asked:
-        return work.applying.stop.why
+        return Outcome(action.id, Status.SKIPPED, work.applying.stop.why)
+    barred = work.barred.get(action.decision.group)
+    if barred is not None:
+        return Outcome(action.id, Status.SKIPPED, barred, locked=True)
     missing = [need for need in action.needs if work.done[need].status is not Status.APPLIED]
     if missing:
-        return f"needs action {missing[0]}, which was not applied"
+        return Outcome(action.id, Status.SKIPPED, f"needs action {missing[0]}, which was not applied")
     if not work.applying.accesses[action.ref.cluster].lock.held():
-        return f"{action.ref.cluster}: the lock was lost, nothing more is written there"
-    return ""
+        why = f"{action.ref.cluster}: the lock was lost, nothing more is written there"
+        return Outcome(action.id, Status.SKIPPED, why)
+    return None
 
 
 def _apply_one(action: Action, work: _Work) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import click
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
 from reconciler.cli.options import (
+    FilterWords,
+    Seconds,
     color_option,
     filter_options,
     now_option,
@@ -25,9 +28,10 @@ from reconciler.cli.options import (
 from reconciler.cli.progress import progress_to_stderr
 from reconciler.cli.rendering import rendered
 from reconciler.cli.running import Call
-from reconciler.cli.saved import read_saved
+from reconciler.cli.saved import read_saved, still_allowed
 from reconciler.cli.stopping import stopping
-from reconciler.errors import ExitCode, PolicyError, first_exit_code
+from reconciler.cli.talk import say
+from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due
 from reconciler.policy.validate import read_fleet
 
@@ -38,8 +42,8 @@ from reconciler.policy.validate import read_fleet
 @now_option
 @output_option("text", "json", "yaml", "markdown", "html")
 @option("--auto-approve", is_flag=True, help="Do not ask.")
-@option("--lock-timeout", type=float, default=30.0, help="Seconds to wait for each cluster's lock.")
-@option("--timeout", type=float, metavar="SECONDS", help="Start no new write after this long.")
+@option("--lock-timeout", type=Seconds(), default=30.0, help="Seconds to wait for each cluster's lock.")
+@option("--timeout", type=Seconds(), metavar="SECONDS", help="Start no new write after this long.")
 @option("--fleet", metavar="FILE", help="With a saved plan: where the Fleet document is (default: policies).")
 @option("--max-plan-age", default="1h", help="With a saved plan: refuse it when it is older.")
 @option("--live", is_flag=True, help="With a saved plan made from a snapshot: apply it to live clusters.")
@@ -53,6 +57,8 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
     call = Call.of(path, flags)
     saved = is_saved_plan(path)
     terminal_or(auto_approve or saved, "apply")
+    if saved and (call.words != FilterWords() or call.allow_exceed):
+        raise UsageError(f"{path}: is a saved plan, expected no filters and no --allow-exceed; plan again with them")
     approval = Approval(output, call, ask=not auto_approve and not saved)
     with stopping(flags["timeout"]) as stop:
         control = Control(
@@ -93,8 +99,8 @@ def _due_only(call: Call, control: Control, output: str, problem: PolicyError) -
         fleet = read_fleet(call.path)
     except PolicyError:
         raise problem from None
-    click.echo(str(problem), err=True)
-    click.echo("The policies decide nothing in this run; only what is due by its own mark is woken.", err=True)
+    say(str(problem))
+    say("The policies decide nothing in this run; only what is due by its own mark is woken.")
     applied = apply_wakes_due(fleet, call.world(fleet), call.request(), control)
     print_applied(applied, output, call)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
@@ -103,15 +109,18 @@ def _due_only(call: Call, control: Control, output: str, problem: PolicyError) -
 def _saved(call: Call, control: Control, output: str, flags: dict[str, Any]) -> ExitCode:
     fleet = read_fleet(flags["fleet"] or "policies")
     world = call.world(fleet)
-    made = read_saved(call.path, world, call, max_age=flags["max_plan_age"], live=flags["live"])
-    applied = apply_saved(made, fleet, world, control)
+    made = read_saved(call.path, fleet, world, call, max_age=flags["max_plan_age"], live=flags["live"])
+    applied = apply_saved(made, fleet, world, replace(control, choose=lambda plan: still_allowed(plan, fleet)))
     print_applied(applied, output, call)
     return exit_of_saved(applied)
 
 
 def print_applied(applied: Applied, output: str, call: Call) -> None:
-    """Print the report of an apply, or that nothing was done."""
+    """Print the report of an apply.
+
+    Raises:
+        ReconcilerError: somebody said no at the prompt.
+    """
     if applied.declined:
-        click.echo("Nothing was done.", err=True)
-        return
+        raise ReconcilerError("declined at the prompt; nothing was done")
     click.echo(rendered(applied.plan, applied.outcomes, output, color=call.color, verbose=call.verbose), nl=False)

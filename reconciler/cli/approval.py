@@ -10,6 +10,7 @@ import click
 
 from reconciler.cli.rendering import rendered
 from reconciler.cli.running import Call
+from reconciler.cli.talk import say
 from reconciler.decide.types import Phase
 from reconciler.plan.actions import Action, Plan
 from reconciler.plan.plan import doable
@@ -28,16 +29,16 @@ class Approval:
         """Return whether the run may go on; on a terminal a person decides, after reading `plan`."""
         if not self.ask:
             return True
-        click.echo(self._text(plan), err=True, nl=False)
-        click.echo("Apply these changes? Only yes is accepted: ", err=True, nl=False)
+        say(self._text(plan), nl=False)
+        say("Apply these changes? Only yes is accepted: ", nl=False)
         self._approved = frozenset(_change_of(action) for action in plan.actions)
         return sys.stdin.readline().strip() == "yes"
 
     def choose(self, plan: Plan) -> tuple[Action, ...]:
         """Return what may be done of the plan made under the locks: what was approved, and wakes."""
         if self._approved is None:
-            if not self.call.quiet and self.output != "text":
-                click.echo(self._text(plan), err=True, nl=False)
+            if not self.call.quiet and self.ask is False and plan.actions:
+                say(self._text(plan), nl=False)
             return plan.actions
         allowed = [
             action

@@ -46,8 +46,14 @@ def _of_outcomes(applied: Applied) -> Iterator[ExitCode]:
     written = any(outcome.status is Status.APPLIED for outcome in applied.outcomes)
     if _locked_out(applied.outcomes) and not written:
         yield ExitCode.LOCKED
+    if applied.outcomes and not written and all(_left_undone(outcome) for outcome in applied.outcomes):
+        yield ExitCode.NOTHING_DONE
     if applied.dropped or any(outcome.status is not Status.APPLIED for outcome in applied.outcomes):
         yield ExitCode.PARTIAL
+
+
+def _left_undone(outcome: Outcome) -> bool:
+    return outcome.status is Status.SKIPPED and not outcome.locked
 
 
 def _locked_out(outcomes: Sequence[Outcome]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -51,17 +52,33 @@ def cli() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; whatever goes wrong is said in one line each, never as a traceback."""
+    _mend_streams()
+    code = _run(arguments)
     try:
-        result = cli.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
         sys.stdout.flush()
-        return int(result or 0)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        return int(cli.main(args=list(arguments), prog_name="reconciler", standalone_mode=False) or 0)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.DONE
     except Exception as error:  # noqa: BLE001 - the last place: a bug is told in one line too
         return report_failure(error, arguments)
+
+
+def _mend_streams() -> None:
+    """A stream that is closed goes nowhere; text that no terminal can show is shown as escapes."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

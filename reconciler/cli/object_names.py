@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reconciler.cli.failure import nearest
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef
+from reconciler.policy.types import Fleet
 
 _SHORT = {
     "deploy": "deployment",
@@ -54,6 +56,20 @@ def object_name(text: str) -> ObjectName:
         raise UsageError(f'"{text}" names no object, expected CLUSTER/NAMESPACE/KIND/NAME or the first parts of it')
     cluster, namespace, kind, name = (*parts, "", "", "")[:4]
     return ObjectName(cluster, namespace, _kind(kind), name)
+
+
+def check_cluster(fleet: Fleet, name: ObjectName, text: str) -> None:
+    """Refuse a name on a cluster that is not there, or that nothing is written to.
+
+    Raises:
+        UsageError: with the nearest name.
+    """
+    cluster = fleet.cluster(name.cluster)
+    if cluster is None:
+        known = [one.name for one in fleet.clusters]
+        raise UsageError(f'{text}: "{name.cluster}" is no cluster of the Fleet{nearest(name.cluster, known)}')
+    if cluster.state == "frozen":
+        raise UsageError(f"{text}: {name.cluster} is frozen, nothing is written there; change its state in the Fleet")
 
 
 def _kind(text: str) -> str:

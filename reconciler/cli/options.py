@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +19,8 @@ from reconciler.labels import LabelSelector, parse_label_selector
 from reconciler.plan.filters import Filters
 from reconciler.policy.durations import parse_duration
 
-_FIRST_YEAR, _LAST_YEAR = 1970, 9000
+_LONGEST_WAIT = 86_400.0
+_RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,9 +80,33 @@ def moment(text: str | None) -> datetime:
     at = parse_time(text)
     if at is None:
         raise UsageError(f'--now: "{text}" is no time, expected RFC 3339 with a zone, like 2026-11-20T15:41:23Z')
-    if not _FIRST_YEAR <= at.year <= _LAST_YEAR:
-        raise UsageError(f'--now: "{text}" lies outside the years {_FIRST_YEAR} to {_LAST_YEAR}')
     return at.replace(microsecond=0)
+
+
+class Seconds(click.ParamType[float]):
+    """A number of seconds: finite, not negative."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            found = float(value)
+        except ValueError:
+            found = math.nan
+        if not 0 <= found <= _LONGEST_WAIT:
+            self.fail(f'"{value}" is no number of seconds, expected one from 0 to {_LONGEST_WAIT:g}', param, ctx)
+        return found
+
+
+def run_id_of(text: str | None) -> str:
+    """Return the id given to --run-id, "" for none. It becomes a label's value and part of names.
+
+    Raises:
+        UsageError: Kubernetes would refuse it there.
+    """
+    if text is None or _RUN_ID.fullmatch(text):
+        return text or ""
+    raise UsageError(f'--run-id: "{text}" is no id, expected at most 40 lower-case letters, digits and -')
 
 
 def duration_of(flag: str, text: str) -> timedelta:

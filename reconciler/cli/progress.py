@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from contextlib import suppress
-
-import click
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.apply.run import Progress
+from reconciler.cli.talk import say
 from reconciler.plan.actions import Action
 
 
@@ -29,13 +27,7 @@ def _line(action: Action, outcome: Outcome) -> None:
     line = {"action": action.id, "verb": action.verb, "object": str(action.ref), "status": str(outcome.status)}
     if outcome.message:
         line["message"] = outcome.message
-    _say(json.dumps(line, ensure_ascii=False))
-
-
-def _say(text: str, *, nl: bool = True) -> None:
-    """Nobody may be listening any more; that is no reason to stop half-way."""
-    with suppress(OSError):
-        click.echo(text, err=True, nl=nl)
+    say(json.dumps(line, ensure_ascii=False))
 
 
 def _counter() -> Progress:
@@ -46,6 +38,6 @@ def _counter() -> Progress:
         nonlocal done
         with lock:
             done += 1
-            _say(f"\r\x1b[K{done} done: {action.verb} {action.ref} {outcome.status}", nl=False)
+            say(f"\r\x1b[K{done} done: {action.verb} {action.ref} {outcome.status}", nl=False)
 
     return count

@@ -9,7 +9,7 @@ import click
 from reconciler.cli.apply import print_applied
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply
-from reconciler.cli.object_names import object_name
+from reconciler.cli.object_names import check_cluster, object_name
 from reconciler.cli.options import (
     color_option,
     duration_of,
@@ -56,6 +56,8 @@ def command(subject: str | None, fleet: str, everything: bool, output: str, **fl
     terminal_or(flags["auto_approve"], "restore")
     found = read_fleet(fleet)
     call = Call.of(fleet, {**flags, "policy": ()})
+    if subject is not None:
+        check_cluster(found, object_name(subject), subject)
     restoration = restoration_of(subject, call, flags)
 
     def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.cli.failure import nearest
-from reconciler.cli.options import FilterWords, colored, moment
+from reconciler.cli.options import FilterWords, colored, moment, run_id_of
 from reconciler.errors import PlanFileError, UsageError
 from reconciler.pipeline import Request
 from reconciler.plan.actions import Plan
@@ -47,7 +47,7 @@ class Call:
                 flags.get("policy", ()), flags.get("cluster", ()), flags.get("namespace", ()), flags.get("selector")
             ),
             allow_exceed=flags.get("allow_exceed", ()),
-            run_id=flags.get("run_id") or "",
+            run_id=run_id_of(flags.get("run_id")),
             revision=flags.get("source_revision") or "",
             color=colored(flags.get("color", "auto")),
             verbose=flags.get("verbose", False),

@@ -10,8 +10,10 @@ from typing import Any
 from reconciler.cli.options import duration_of
 from reconciler.cli.running import Call
 from reconciler.errors import ClusterError, PlanFileError
-from reconciler.plan.actions import Plan
+from reconciler.plan.actions import Action, Plan
+from reconciler.plan.plan import doable
 from reconciler.plan.serialise import plan_from_dict
+from reconciler.policy.types import Fleet
 from reconciler.world import World
 
 
@@ -29,7 +31,7 @@ def read_json(file: str) -> Any:
         raise PlanFileError(f"{file}: is no JSON ({error}), expected a saved plan") from error
 
 
-def read_saved(file: str, world: World, call: Call, *, max_age: str, live: bool) -> Plan:
+def read_saved(file: str, fleet: Fleet, world: World, call: Call, *, max_age: str, live: bool) -> Plan:
     """Return the saved plan in `file`, when it may be applied to `world` now.
 
     Raises:
@@ -41,9 +43,23 @@ def read_saved(file: str, world: World, call: Call, *, max_age: str, live: bool)
         raise PlanFileError(
             f"{file}: was made from a snapshot, expected a plan of live clusters; add --live to apply it all the same"
         )
+    if made.fleet not in (fleet.name, *fleet.former_names):
+        raise PlanFileError(f'{file}: is of Fleet "{made.fleet}", expected "{fleet.name}"; plan again')
     for name in sorted({action.ref.cluster for action in made.actions}):
         _check_identity(made, name, world, file)
     return made
+
+
+def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:
+    """Return the actions that the Fleet still allows, by whole groups: freezing or protecting counts at once."""
+    frozen = {cluster.name for cluster in fleet.clusters if cluster.state == "frozen"}
+    protected = fleet.protected - {fleet.namespace}
+    barred = {
+        action.decision.group
+        for action in made.actions
+        if action.ref.cluster in frozen or action.ref.namespace in protected
+    }
+    return doable([action for action in made.actions if action.decision.group not in barred])
 
 
 def _check_age(made: Plan, file: str, call: Call, max_age: str) -> None:

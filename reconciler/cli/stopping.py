@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from reconciler.apply.run import Stop
+from reconciler.apply.stop import Stop
 from reconciler.errors import ExitCode
 
 _SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}

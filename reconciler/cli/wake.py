@@ -11,7 +11,7 @@ import click
 
 from reconciler.cli.apply import print_applied
 from reconciler.cli.exit_codes import exit_of_apply
-from reconciler.cli.object_names import ObjectName, object_name
+from reconciler.cli.object_names import ObjectName, check_cluster, object_name
 from reconciler.cli.options import (
     color_option,
     duration_of,
@@ -57,8 +57,7 @@ def command(subject: str, awake_for: str | None, fleet: str, output: str, **flag
     found = read_fleet(fleet)
     call = Call.of(fleet, flags)
     name = object_name(subject)
-    if found.cluster(name.cluster) is None:
-        raise UsageError(f'{subject}: "{name.cluster}" is no cluster of the Fleet')
+    check_cluster(found, name, subject)
     world = call.world(found)
     until = None if awake_for is None else call.now + duration_of("--for", awake_for)
     asked = request_wakes(observe(PolicySet(found), world.sources), name, world, call.now, until)

@@ -12,6 +12,7 @@ from reconciler.policy.types import FleetCluster, NamespaceSelector, Selector, W
 
 EXCLUDE = "reconciler/exclude"
 EXCLUDE_UNTIL = "reconciler/exclude-until"
+FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 
 def selects_cluster(selector: Selector, cluster: FleetCluster) -> bool:
@@ -74,12 +75,18 @@ def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None
 
 
 def parse_time(text: str) -> datetime | None:
-    """Return an RFC 3339 time in UTC, None where `text` is none (a time without zone is none)."""
+    """Return an RFC 3339 time in UTC, None where `text` is none.
+
+    A time without a zone is none, nor is one so far away that nothing could be added to it.
+    """
     try:
         at = datetime.fromisoformat(text.strip())
-    except ValueError:
+        if at.tzinfo is None:
+            return None
+        at = at.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return None if at.tzinfo is None else at.astimezone(UTC)
+    return at if FIRST_YEAR <= at.year <= LAST_YEAR else None
 
 
 def format_time(at: datetime) -> str:

@@ -30,9 +30,11 @@ def run_id(policy_digest: str, input_digest: str, run: Run) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a mapping that is no dict as sorted pairs."""
+    """Return a mapping that is no dict as sorted pairs, and a number of a kind of its own as a number."""
     if isinstance(value, Mapping):
         return sorted(value.items())
+    if isinstance(value, int):
+        return int(value)
     raise TypeError(f"{type(value).__name__} has no place in an observed state")
 
 

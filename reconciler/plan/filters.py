@@ -31,7 +31,8 @@ def kept_groups(
 ) -> frozenset[str]:
     """Return the groups that stay: those of which every action matches.
 
-    What only keeps our own memory (`remember`) does not decide, as long as there is anything else in its group.
+    What only keeps our own memory (`remember`) does not decide, as long as there is anything else in its group. Labels
+    are those of the scalables in it: a Service need not carry them too.
     """
     members: dict[str, list[Decision]] = {}
     for decision in decisions:
@@ -55,15 +56,23 @@ def check_namespaces(filters: Filters, state: ObservedState) -> None:
 
 def _matches_whole(inside: Sequence[Decision], filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]) -> bool:
     telling = [decision for decision in inside if decision.verb is not Verb.REMEMBER] or inside
-    return all(_matches(decision, filters, labels.get(decision.ref, {})) for decision in telling)
+    scaled = [decision for decision in telling if decision.replicas_after is not None] or telling
+    return all(_matches(decision, filters) for decision in telling) and all(
+        filters.labels.matches(_labels_of(decision, labels)) for decision in scaled
+    )
 
 
-def _matches(decision: Decision, filters: Filters, labels: Mapping[str, str]) -> bool:
+def _labels_of(decision: Decision, labels: Mapping[ObjectRef, Mapping[str, str]]) -> Mapping[str, str]:
+    """Return the labels of a decision's object; what is only to be made has those of its manifest."""
+    made = (decision.manifest or {}).get("metadata", {}).get("labels", {})
+    return labels.get(decision.ref, made)
+
+
+def _matches(decision: Decision, filters: Filters) -> bool:
     return (
         _any(filters.policies, decision.cause.policy)
         and _any(filters.clusters, decision.ref.cluster)
         and _any(filters.namespaces, decision.ref.namespace)
-        and filters.labels.matches(labels)
     )
 
 

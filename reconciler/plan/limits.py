@@ -141,10 +141,8 @@ def _why(rule: _Rule, used: int, taking: Sequence[Decision]) -> str:
     share = f"{100 * used / rule.base:.0f} %" if rule.base else "all"
     limit = f"limit {100 * rule.limit.share:.4g} % or {rule.limit.at_least}"
     place, count = Counter(_unit_weights(taking, rule.unit)).most_common(1)[0]
-    return (
-        f"{rule.name} would {_WORDS[rule.unit]} {used} of {rule.base} {rule.unit} ({share}, {limit}). "
-        f"{count} come from {place}."
-    )
+    origin = f" {count} come from {place}." if place else ""
+    return f"{rule.name} would {_WORDS[rule.unit]} {used} of {rule.base} {rule.unit} ({share}, {limit}).{origin}"
 
 
 def _unit_weights(taking: Sequence[Decision], unit: str) -> dict[str, int]:

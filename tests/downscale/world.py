@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from reconciler.apply.outcomes import Access, Outcome
-from reconciler.apply.run import Applying, Stop, apply_actions
+from reconciler.apply.run import Applying, apply_actions
+from reconciler.apply.stop import Stop
 from reconciler.backends.base import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.open import JOURNAL
 from reconciler.backends.snapshot.cluster import SnapshotCluster

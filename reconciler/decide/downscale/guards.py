@@ -145,7 +145,7 @@ def _autoscaled(case: Case) -> Iterator[Finding]:
     name = case.scene.autoscalers.name_of(case.ref)
     if name is not None and case.autoscaler is None:
         why = f"{name} controls its replicas"
-        yield Notice("autoscaler", str(case.ref), f"left alone, {why}", case.policy)
+        yield Notice("autoscaler", str(case.ref), why, case.policy)
         yield case.stays(why, "behavior.scaleDown.selectPolicy: Disabled on its HorizontalPodAutoscaler")
 
 

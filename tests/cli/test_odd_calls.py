@@ -1,0 +1,148 @@
+"""Calls that once went wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from reconciler.backends.file_lock import FileLock
+from reconciler.world import RealClock
+from tests.way.calls import Folder
+
+NOW = "2026-11-20T22:00:00Z"
+LOOK = ("--snapshot", "snapshot", "--now", NOW)
+
+
+@pytest.fixture
+def quickstart(repository, tmp_path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def annotated(folder: Folder, annotation: str) -> None:
+    """Put an annotation on Deployment frontend."""
+    file = folder.path / "snapshot" / "eu-west" / "dev-a.yaml"
+    text = file.read_text()
+    head, middle, tail = text.rpartition("kind: Deployment\nmetadata:\n  name: frontend\n")
+    file.write_text(f"{head}{middle}  annotations: {{{annotation}}}\n{tail}")
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        'reconciler/exclude-until: "9999-12-31T23:59:59-05:00"',
+        'reconciler/exclude-until: "0001-01-01T00:00:00+05:00"',
+        'reconciler/awake-since: "9999-12-31T23:59:59Z"',
+        'reconciler/awake-until: "9999-12-31T23:59:59-05:00"',
+        'reconciler/wake-requested-at: "0001-01-01T00:00:00+05:00"',
+    ],
+)
+def test_an_odd_time_on_one_object_stops_nothing_else(quickstart, annotation):
+    annotated(quickstart, annotation)
+    said = quickstart.plan(NOW)
+    assert "dev-b/Deployment/reports replicas 0 → 2" in said.out, said.err
+    assert said.code in (0, 6)
+
+
+@pytest.mark.parametrize("now", ["9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_a_now_that_is_too_far_away_is_refused(quickstart, now):
+    assert quickstart.plan(now).code == 64
+
+
+@pytest.mark.parametrize(
+    "flags", [["--cluster", "us-east"], ["--policy", "idle-dev"], ["-n", "dev-a"], ["--allow-exceed", "fleet"]]
+)
+def test_a_saved_plan_takes_no_filters(quickstart, flags):
+    quickstart.plan(NOW, "--out", "plan.json")
+    before = quickstart.objects()
+    assert quickstart.call("apply", "plan.json", *LOOK, *flags).code == 64
+    assert quickstart.objects() == before
+
+
+def test_a_saved_plan_of_another_fleet_is_refused(quickstart):
+    quickstart.plan(NOW, "--out", "plan.json")
+    fleet = quickstart.path / "policies" / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace("{name: quickstart}", "{name: other}"))
+    said = quickstart.call("apply", "plan.json", *LOOK)
+    assert (said.code, said.err) == (5, 'plan.json: is of Fleet "quickstart", expected "other"; plan again\n')
+
+
+def test_freezing_a_cluster_counts_for_a_saved_plan_too(quickstart):
+    quickstart.plan(NOW, "--out", "plan.json")
+    fleet = quickstart.path / "policies" / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace("labels: {region: us}", "labels: {region: us}\n      state: frozen"))
+    before = {key: one for key, one in quickstart.objects().items() if key[0] == "us-east"}
+    assert quickstart.call("apply", "plan.json", *LOOK, "-q").code == 6
+    assert {key: one for key, one in quickstart.objects().items() if key[0] == "us-east"} == before
+
+
+def test_the_digest_and_the_run_id_tell_apart_other_pods(quickstart):
+    first = json.loads(quickstart.plan(NOW, "-o", "json").out)
+    file = quickstart.path / "snapshot" / "eu-west" / "batch.yaml"
+    file.write_text(file.read_text().replace("nodeName: node-c", "nodeName: node-a"))
+    second = json.loads(quickstart.plan(NOW, "-o", "json").out)
+    assert first["digests"]["inputs"] != second["digests"]["inputs"]
+    assert first["run"] != second["run"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--timeout", "-1"],
+        ["--timeout", "nan"],
+        ["--lock-timeout", "inf"],
+        ["--run-id", "a b"],
+        ["--run-id", "../../x"],
+        ["--run-id", "x" * 41],
+    ],
+)
+def test_numbers_and_ids_that_cannot_be_meant(quickstart, flags):
+    assert quickstart.apply(NOW, *flags).code == 64
+
+
+def test_a_timeout_before_anything_was_done_is_nothing_done(quickstart):
+    before = quickstart.objects()
+    assert quickstart.apply(NOW, "--timeout", "0").code == 1
+    assert quickstart.objects() == before
+
+
+@pytest.mark.parametrize(("how", "code"), [("signal", 143), ("timeout", 1)])
+def test_a_stop_is_heard_while_waiting_for_locks(quickstart, how, code):
+    locks = [FileLock(path, "the test", RealClock()) for path in sorted((quickstart.path / "snapshot").iterdir())]
+    for lock in locks:
+        lock.acquire(0)
+    timeout = ["--timeout", "1"] if how == "timeout" else []
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reconciler", "apply", "policies", *LOOK, "--auto-approve", "-q", *timeout],
+        cwd=quickstart.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    if how == "signal":
+        time.sleep(3)
+        process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=25)
+    for lock in locks:
+        lock.release()
+    assert process.returncode == code
+
+
+def test_labels_are_those_of_the_scalables(quickstart):
+    made = json.loads(quickstart.plan(NOW, "-o", "json", "-l", "app=api").out)
+    assert {action["object"]["name"] for action in made["actions"]} == {"api"}
+
+
+@pytest.mark.parametrize("verb", ["wake", "restore"])
+def test_nothing_is_asked_of_a_frozen_cluster(quickstart, verb):
+    fleet = quickstart.path / "policies" / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace("labels: {region: us}", "labels: {region: us}\n      state: frozen"))
+    before = quickstart.objects()
+    more = ["--auto-approve"] if verb == "restore" else []
+    said = quickstart.call(verb, "us-east/dev-b", *LOOK, *more)
+    assert said.code == 64
+    assert "us-east is frozen, nothing is written there" in said.err
+    assert quickstart.objects() == before
