@@ -9,6 +9,7 @@ from datetime import datetime
 from reconciler.apply.locks import locked
 from reconciler.apply.outcomes import Outcome
 from reconciler.apply.pickers import asked_pickers
+from reconciler.apply.refusals import remember_refusals
 from reconciler.apply.run import Applying, Progress, apply_actions
 from reconciler.apply.stop import Stop
 from reconciler.decide.desired_state import decide
@@ -120,6 +121,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
         workers=world.workers,
     )
     outcomes = apply_actions(chosen, applying)
+    remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)
     return Applied(made, outcomes, left_out, len(made.actions) - len(chosen))
 
 

@@ -27,6 +27,7 @@ class Outcome:
     missed: int = 0  # victims still there
     substituted: int = 0  # pods that went instead
     locked: bool = False  # skipped because another run holds the lock of a cluster
+    refused: bool = False  # the server said no in its own words
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from reconciler.apply.outcomes import Access, Outcome, Status
 from reconciler.apply.readiness import is_ready
 from reconciler.apply.stop import Stop
 from reconciler.decide.types import DownscaleSettings
-from reconciler.errors import AlreadyExistsError, ClusterError, NotFoundError, ReconcilerError, StaleError
+from reconciler.errors import AlreadyExistsError, ClusterError, NotFoundError, ReconcilerError, RefusedError, StaleError
 from reconciler.model import Run
 from reconciler.plan.actions import Action
 from reconciler.plan.writes import write_of
@@ -103,7 +103,7 @@ def _apply_one(action: Action, work: _Work) -> Outcome:
     except (StaleError, NotFoundError, AlreadyExistsError) as error:
         return Outcome(action.id, Status.STALE, str(error))
     except ReconcilerError as error:
-        return Outcome(action.id, Status.FAILED, str(error))
+        return Outcome(action.id, Status.FAILED, str(error), refused=isinstance(error, RefusedError))
     if outcome.status is Status.APPLIED:
         _tell(action, work.applying)
     return replace(outcome, message=late or outcome.message)

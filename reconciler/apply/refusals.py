@@ -1,0 +1,37 @@
+"""What clusters refused, written down for the next run: after three in a row the replicas go elsewhere (E1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from reconciler.apply.outcomes import Access, Outcome
+from reconciler.backends.state import ConfigMapStore
+from reconciler.decide.placement.memory import MEMORY, rejection_after_failure, rejection_key
+from reconciler.errors import ClusterError
+from reconciler.model import Run
+from reconciler.plan.actions import Action
+from reconciler.policy.types import Fleet
+
+
+def remember_refusals(
+    actions: Sequence[Action], outcomes: Sequence[Outcome], accesses: Mapping[str, Access], fleet: Fleet, run: Run
+) -> tuple[str, ...]:
+    """Count the refusals of local ReplicaSets in the home cluster; return what could not be written down.
+
+    Source: seed federated-replicasets.md, E1.
+    """
+    home = accesses.get(fleet.home)
+    if home is None:
+        return ()
+    store = ConfigMapStore(home.cluster, fleet.namespace, MEMORY)
+    lost: list[str] = []
+    for action, outcome in zip(actions, outcomes, strict=True):
+        if not outcome.refused or action.decision.job != "placement":
+            continue
+        key = rejection_key(action.ref)
+        try:
+            known = store.read(key)
+            store.write(key, rejection_after_failure(known, action.ref, outcome.message, run.now), known)
+        except ClusterError as error:
+            lost.append(str(error))
+    return tuple(lost)
