@@ -166,6 +166,24 @@ class TestIdledToAFloor:
         run_in(world, a_policy(floor=second))
         assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
 
+    @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (1, 2), (2, 1)])
+    @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts meanwhile"])
+    def test_another_floor_and_a_crash_after_the_scalable(self, first, second, acts):
+        world = the_world()
+        run_in(world, a_policy(floor=first))
+        decisions = decided(world.state(), a_policy(floor=second), now=world.now).desired.decisions
+        world.apply([one for one in decisions if one.ref == WEB])
+        if acts:
+            world.controllers()
+        run_in(world, a_policy(floor=second))
+        world.controllers()
+        assert (world.replicas(WEB), world.remembered(WEB)) in {(second, 5), (max(first, second), None)}
+        world.now = MONDAY
+        run_in(world, a_policy(floor=second))
+        world.controllers()
+        assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
+        assert world.replicas(WEB) >= 2
+
     def test_bounds_that_cannot_be_read_are_left_and_told(self):
         world = the_world()
         run_in(world, FLOOR)

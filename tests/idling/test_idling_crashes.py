@@ -161,7 +161,9 @@ class TestRolloutUndo:
         world.objects[WEB] = replace(world.objects[WEB], annotations={})
         world.now += MINUTE
         assert verbs(run_in(world)) == [("repair", "Deployment/web")]
-        assert world.objects[WEB].annotations["idling.kubernetes.io/previous-scale"] == "3"
+        annotations = world.objects[WEB].annotations
+        assert annotations["idling.kubernetes.io/previous-scale"] == "3"
+        assert annotations["scale.kubernetes.io/scale-time"] == "2026-11-20T22:00:00Z"
         assert world.replicas(WEB) == 0
 
     def test_and_wakes_with_the_number_of_the_service(self):

@@ -100,9 +100,20 @@ class TestForeign:
         (notice,) = (one for one in outcome.desired.notices if one.kind == "overdueWake")
         assert (notice.subject, notice.partial) == (str(WEB), True)
 
-    def test_what_runs_and_still_has_them_is_not_idled(self):
-        outcome = run_in(a_foreign_world(SEED, RECORD, replicas=3))
-        assert outcome.desired.decisions == ()
+    @pytest.mark.parametrize("asked", [False, True], ids=["", "also after a signal"])
+    def test_what_runs_and_still_has_them_is_left_as_it_is(self, asked):
+        world = a_foreign_world(SEED, RECORD, replicas=3)
+        if asked:
+            world.need_pods(SERVICE)
+        assert run_in(world).desired.decisions == ()
+
+    def test_the_mark_stays_while_it_lists_something_that_sleeps(self):
+        two = '[{"kind":"Deployment","name":"web","replicas":4},{"kind":"Deployment","name":"api","replicas":2}]'
+        world = a_foreign_world(SEED | {"idling.kubernetes.io/unidle-targets": two})
+        world.add(a_workload("api", replicas=0))
+        world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T21:30:00Z")
+        assert verbs(run_in(world)) == [("wake", "Deployment/web")]
+        assert world.replicas(a_ref("api")) == 0
 
     def test_what_is_behind_a_service_that_somebody_else_marked_is_not_idled(self):
         world = a_foreign_world(SEED | {"idling.kubernetes.io/unidle-targets": "[]"}, replicas=3)
@@ -170,6 +181,7 @@ class TestBrokenPolicies:
         assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [3, 0]
         listed = world.objects[SERVICE].annotations["idling.kubernetes.io/unidle-targets"]
         assert listed == '[{"kind":"Deployment","name":"b","group":"apps","replicas":3}]'
+        assert world.objects[SERVICE].annotations["reconciler/wake-due"] == "2026-11-23T06:00:00Z"
 
     def test_a_frozen_cluster_is_told(self):
         world = an_idle_world()
@@ -276,6 +288,23 @@ class TestRestore:
         desired = restored(world, frozen)
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["overdueWake"]
+
+    def test_a_record_that_came_back_on_a_running_object_goes(self):
+        world = an_idle_world()
+        record = world.objects[WEB].annotations
+        restored(world)
+        world.objects[WEB] = replace(
+            world.objects[WEB], annotations=record | {"reconciler/awake-since": "2026-11-20T22:00:30Z"}
+        )
+        restored(world)
+        assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
+        assert "reconciler/undone" not in world.objects[WEB].annotations
+
+    def test_a_broken_record_on_something_that_runs_is_left(self):
+        world = an_idle_world()
+        world.annotate(WEB, "idling.kubernetes.io/idled-at", "yesterday")
+        world.scale(WEB, 1)
+        assert restored(world).decisions == ()
 
     def test_without_a_service(self):
         policy = a_policy(selector=workloads_selector())

@@ -305,6 +305,12 @@ class TestFederated:
         selector = replace(services_selector(), clusters=replace(services_selector().clusters, names=("east",)))
         assert self.run(world, a_policy(selector=selector)).desired.decisions == ()
 
+    def test_a_local_workload_without_replicas_has_no_say(self):
+        world = self.world(west=0)
+        selector = replace(services_selector(), clusters=replace(services_selector().clusters, names=("east",)))
+        self.run(world, a_policy(selector=selector))
+        assert self.replicas(world) == [0, 0]
+
     def test_paused_holds_idles_back_and_not_wakes(self):
         world = self.world()
         assert self.run(world, paused=True).desired.decisions == ()
@@ -448,6 +454,25 @@ def test_everything_selected_is_considered_also_when_nothing_changes():
     assert (str(one.ref), one.policy, one.outcome) == ("east/shop/Deployment/web", "idle-dev", "stays awake")
     assert one.why == "schedule office-hours-off closed until 2026-11-20T19:00:00Z"
     assert one.flip == "from 2026-11-20T19:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [({}, "not evaluated"), (answers(error="refused"), "refused"), (answers(warnings=("half",)), "partial: half")],
+    ids=["not in the snapshot", "failed", "partial"],
+)
+def test_a_whole_query_that_is_unknown_is_told(said, words):
+    outcome = decided(replace(SIMPLE, answers=said), a_policy("idle-dev", a_metric()))
+    (notice,) = outcome.desired.notices
+    assert (notice.kind, notice.subject, notice.partial) == ("unknownQuery", "east/idle-dev", True)
+    assert words in notice.text
+
+
+def test_what_is_unknown_of_one_workload_is_undecided():
+    outcome = decided(replace(SIMPLE, answers=answers()), a_policy("idle-dev", a_metric()))
+    (one,) = outcome.desired.undecided
+    assert (one.subject, one.policy, one.why) == (str(WEB), "idle-dev", "metric unknown in 30m: no series")
+    assert outcome.desired.notices == ()
 
 
 def test_notices_are_told_once():

@@ -216,6 +216,7 @@ class TestWithoutAPolicy:
             assert annotations["reconciler/owner"] == "production/IdlingPolicy/night"
             assert '"policy":"night"' in annotations["reconciler/cause"]
             assert annotations["idling.kubernetes.io/idled-at"] == AT
+            assert annotations.get("scale.kubernetes.io/scale-time", AT) == AT
         assert world.remembered(WEB) == 3
         assert run_in(world, a_policy("night")).desired.decisions == ()
 
@@ -356,6 +357,14 @@ class TestWakeOrder:
         listed = world.objects[SERVICE].annotations["idling.kubernetes.io/unidle-targets"]
         assert listed == '[{"kind":"Deployment","name":"b","group":"apps","replicas":3}]'
         assert world.objects[SERVICE].annotations["idling.kubernetes.io/idled-at"] == AT
+
+    def test_without_a_group_each_policy_is_one(self):
+        world = self.world(count=1)
+        policies = tuple(replace(one, wake_order=WakeOrder("", per_run=1)) for one in self.policies())
+        run_in(world, *policies)
+        world.now = MONDAY
+        run_in(world, *policies)
+        assert [world.replicas(a_ref(name)) for name in ("api-0", "db-0")] == [3, 3]
 
     def test_no_cluster_waits_for_another(self):
         services = [a_service(cluster=cluster) for cluster in ("east", "west")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -40,6 +40,12 @@ class Bidding:
         self._spaces: dict[str, tuple[IdlingPolicy, ...]] = {}
         self._judges: dict[str, tuple[Judge, Judge]] = {}
         self._answers = {policy.name: Answers(cluster.name, policy.name, said, now) for policy in self._reaching}
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield (policy, why) for every query that cannot be used as a whole."""
+        for policy in self._reaching:
+            for problem in self._answers[policy.name].problems(policy):
+                yield policy.name, problem
 
     def on_service(self, service: Service) -> Bids:
         """Return the bids for `service`."""

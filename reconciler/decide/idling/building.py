@@ -26,18 +26,21 @@ def decisions_of(
     together: Iterable[tuple[ObjectRef, ...]] = (),
 ) -> tuple[Decision, ...]:
     """Return every decision that `rulings` ask for, sorted by group and order; nothing on a frozen cluster."""
-    live = [ruling for ruling in rulings.values() if not ruling.target.frozen]
+    live = [ruling for ruling in rulings.values() if not ruling.target.frozen and _is_concerned(ruling)]
     frozen = {cluster.name for cluster in making.fleet.clusters if cluster.state == "frozen"}
     marked = [(front, found) for front, found in fronts if is_marking(front) and front.ref.cluster not in frozen]
     groups = {front.ref: group_name(front.ref) for front, _ in marked} | groups_of(live)
-    idle_groups = groups | groups_of(live, together)
+    together = tuple(together)
+    idle_groups = groups | groups_of(live, together) if together else groups
     making = replace(making, groups=groups, idle_groups=idle_groups)
     behind: dict[ObjectRef, list[Ruling]] = {}
     for ruling in live:
         for front in ruling.target.fronts:
             behind.setdefault(front.ref, []).append(ruling)
     on_services = {
-        front.ref: service_decisions(front, behind.get(front.ref, ()), inventory, making) for front, inventory in marked
+        front.ref: service_decisions(front, behind.get(front.ref, ()), inventory, making)
+        for front, inventory in marked
+        if front.ref in behind or front.is_marked
     }
     waits = waits_for({ruling.ref: ruling for ruling in live})
     on_scalables = [decision for ruling in live for decision in _with_autoscaler(ruling, on_services, waits, making)]
@@ -45,6 +48,13 @@ def decisions_of(
     return tuple(
         sorted(everything, key=lambda decision: (decision.phase, decision.group, decision.order, decision.key))
     )
+
+
+def _is_concerned(ruling: Ruling) -> bool:
+    """Return whether anything may have to be written for it: what just runs, unmarked, costs no more work."""
+    hold = ruling.target.hold
+    marked = any(front.is_marked for front in ruling.target.fronts)
+    return ruling.action is not Action.LEAVE or marked or (hold is not None and hold.previous is not None)
 
 
 def _with_autoscaler(

@@ -62,6 +62,13 @@ class Answers:
     said: Mapping[QueryKey, QueryAnswer]
     now: datetime
 
+    def problems(self, policy: IdlingPolicy) -> Iterator[str]:
+        """Yield why a whole query of `policy` cannot be used, once for each that cannot."""
+        for template, window in dict.fromkeys(queries_of(policy)):
+            problem = self.series(template, window).problem
+            if problem:
+                yield f"{template}{f' in {window}' if window else ''}: {problem}"
+
     def series(self, template: str, window: str) -> _Series:
         return _series(self.said.get(QueryKey(self.cluster, self.policy, template, window)), self.now)
 
@@ -246,6 +253,22 @@ def schedules_of(criterion: Criterion) -> Iterator[Calendar]:
             yield from schedules_of(inner)
     elif isinstance(criterion, ScheduleCriterion):
         yield criterion.calendar
+
+
+def queries_of(policy: IdlingPolicy) -> Iterator[tuple[str, str]]:
+    """Yield (template, window) of every query of `policy`."""
+    yield from ((metric.query, metric.window) for metric in policy.wake_when)
+    yield from _queries(policy.idle_when)
+
+
+def _queries(criterion: Criterion) -> Iterator[tuple[str, str]]:
+    if isinstance(criterion, AllOf | AnyOf):
+        for inner in criterion.criteria:
+            yield from _queries(inner)
+    elif isinstance(criterion, MetricCriterion):
+        yield criterion.query, criterion.window
+        if criterion.coverage is not None:
+            yield criterion.coverage, criterion.window
 
 
 def window_end(policy: IdlingPolicy, now: datetime) -> datetime | None:

@@ -17,8 +17,16 @@ from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.situations import Ruling, rule_all
 from reconciler.decide.idling.table import Action, Choice
 from reconciler.decide.idling.targets import Front
-from reconciler.decide.idling.telling import claims, considered, notices, overridden, questions, undecided
-from reconciler.decide.types import Decision, DesiredState, HeldBack
+from reconciler.decide.idling.telling import (
+    claims,
+    considered,
+    notices,
+    overridden,
+    query_notices,
+    questions,
+    undecided,
+)
+from reconciler.decide.types import Decision, DesiredState, HeldBack, Notice
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet
 
@@ -100,12 +108,17 @@ def _told(scenes: Sequence[Scene], rulings: Mapping[ObjectRef, Ruling], run: Run
     fronts = [front for scene in scenes for front in scene.fronts]
     ordered = list(rulings.values())
     return DesiredState(
-        undecided=tuple(undecided(fronts)),
+        undecided=tuple(undecided(ordered, fronts)),
         overridden=tuple(overridden(ordered)),
-        notices=notices(ordered, fronts, run),
+        notices=(*notices(ordered, fronts, run), *_query_notices(scenes)),
         considered=tuple(considered(ordered)),
         questions=tuple(sorted(questions(fronts))),
     )
+
+
+def _query_notices(scenes: Sequence[Scene]) -> Iterator[Notice]:
+    for scene in scenes:
+        yield from query_notices(scene.inventory.cluster.name, scene.problems)
 
 
 @dataclass(frozen=True, slots=True)

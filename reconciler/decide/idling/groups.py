@@ -29,7 +29,7 @@ def groups_of(rulings: Iterable[Ruling], together: Iterable[tuple[ObjectRef, ...
 
 def is_marking(front: Front) -> bool:
     """Return whether marks on the Service are read or written; one that only opts out is left as it is."""
-    return bool(front.bids) or front.on_service is not None or front.on_endpoints is not None
+    return bool(front.bids) or front.is_marked
 
 
 def _find(parents: dict[ObjectRef, ObjectRef], ref: ObjectRef) -> ObjectRef:

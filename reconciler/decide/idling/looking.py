@@ -47,6 +47,7 @@ class Scene:
     inventory: Inventory
     fronts: tuple[Front, ...]
     targets: tuple[Target, ...]
+    problems: tuple[tuple[str, str], ...] = ()  # (policy, why) of the queries that cannot be used as a whole
 
 
 def scenes_of(setting: Setting) -> tuple[Scene, ...]:
@@ -84,7 +85,7 @@ class _Eye:
         behind = self._behind(fronts)
         scales = self._scales(fronts, direct)
         targets = tuple(self._target(scales[ref], behind, direct) for ref in sorted(scales))
-        return Scene(self._inventory, fronts, targets)
+        return Scene(self._inventory, fronts, targets, tuple(self._bidding.problems()))
 
     # Services
 

@@ -59,7 +59,8 @@ class Ruling:
         """Return the ruling where `flag` holds too."""
         words_of = {**self.situation.words, flag: words}
         situation = replace(self.situation, flags=self.situation.flags | {flag}, words=words_of)
-        return replace(self, situation=situation, choice=choose(situation))
+        choice = choose(situation)
+        return replace(self, situation=situation, choice=choice, flip="" if choice.why == words else self.flip)
 
 
 def rule(target: Target, guard: Guard, now: datetime) -> Ruling:

@@ -53,6 +53,11 @@ class Front:
         return None
 
     @property
+    def is_marked(self) -> bool:
+        """Whether anybody's mark is on it, in a way that can be read or not."""
+        return self.on_service is not None or self.on_endpoints is not None
+
+    @property
     def problem(self) -> str:
         readings = (self.on_service, self.on_endpoints)
         return next((reading.problem for reading in readings if reading is not None and reading.problem), "")

@@ -58,8 +58,12 @@ def overridden(rulings: Iterable[Ruling]) -> Iterator[Overridden]:
             yield Overridden(target.scale.runs.ref, "idling", name, wish, winner.name, why)
 
 
-def undecided(fronts: Iterable[Front]) -> Iterator[Undecided]:
-    """Yield the selected Services whose scalables are not all known."""
+def undecided(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[Undecided]:
+    """Yield what criteria do not know enough of, and the selected Services whose scalables are not all known."""
+    for ruling in rulings:
+        want = ruling.target.want
+        if want.says is Says.UNKNOWN and want.policy is not None and ruling.action in (Action.LEAVE, Action.KEEP):
+            yield Undecided(str(ruling.target.scale.runs.ref), "idling", want.policy.name, want.words)
     for front in fronts:
         if front.bids and front.found.undecided:
             yield Undecided(str(front.ref), "idling", front.bids[0].policy.name, front.found.undecided)
@@ -77,6 +81,14 @@ def notices(rulings: Iterable[Ruling], fronts: Iterable[Front], run: Run) -> tup
     found = [notice for ruling in rulings for tell in _TELLERS for notice in tell(ruling, run)]
     found += [notice for front in fronts for notice in _front_notices(front)]
     return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
+
+
+def query_notices(cluster: str, problems: Iterable[tuple[str, str]]) -> Iterator[Notice]:
+    """Yield, for each query that cannot be used as a whole, that what it would decide is unknown."""
+    for policy, why in problems:
+        yield Notice(
+            "unknownQuery", f"{cluster}/{policy}", f"{cluster}: a query of {policy} is unknown: {why}", policy, True
+        )
 
 
 def _front_notices(front: Front) -> Iterator[Notice]:
