@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -87,9 +88,8 @@ def document_digest(value: Any) -> str:
 
 
 def _inside(problem: Problem) -> Problem:
-    return Problem(
-        problem.file, problem.line, problem.column, f"{dotted(_ANNOTATION)}: {problem.field}", problem.message
-    )
+    field = f"{dotted(_ANNOTATION)}: {problem.field}" if problem.field else dotted(_ANNOTATION)
+    return replace(problem, field=field)
 
 
 def _annotation(reading: Reading) -> Reading:

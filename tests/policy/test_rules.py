@@ -1,0 +1,409 @@
+"""Rules between fields and between policies, each with exactly the lines a person reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.policy.base import CALENDAR, FEDERATED, FILES, FLEET, IDLING, REPLICA_SET, edited, problems_in
+
+TARGET = "    query: 'ceil(sum(airflow_running_tasks) / 8)'\n"
+OWN_KINDS = "workloads: {kinds: [Deployment]"
+PLACE_OF_HOST = "policies/downscale.yaml:14:13: spec.podPicker.http.host: "
+ANNOTATION = "metadata.annotations.federation.kubernetes.io/replica-set-preferences"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        pytest.param(
+            "fleet.yaml",
+            "    - name: us-east\n",
+            "    - name: us-east\n      connection: {context: eu-west}\n",
+            ["policies/fleet.yaml:9:7: spec.clusters[1]: is reached like eu-west, expected a connection of its own"],
+            id="two clusters through one context",
+        ),
+        pytest.param(
+            "fleet.yaml",
+            "spec:\n",
+            "spec:\n  formerNames: [staging, production]\n",
+            ['policies/fleet.yaml:5:26: spec.formerNames[1]: is "production", expected a name that was given up'],
+            id="a former name that is the name",
+        ),
+        pytest.param(
+            "fleet.yaml",
+            "  limits:\n",
+            '  protect: {namespaces: ["pay-*"]}\n  limits:\n',
+            [
+                'policies/fleet.yaml:12:26: spec.protect.namespaces[0]: is "pay-*", expected a namespace: at most 63 '
+                "lower-case letters, digits and - that starts and ends with a letter or digit"
+            ],
+            id="a pattern where only names work",
+        ),
+        pytest.param(
+            "fleet.yaml",
+            "https://prometheus.us.example:9090",
+            "https://me:secret@prometheus.us.example:9090",
+            [
+                "policies/fleet.yaml:11:25: spec.clusters[1].prometheus.url: is "
+                '"https://me:secret@prometheus.us.example'
+                ':9090", expected an http or https URL without user, password, query or fragment'
+            ],
+            id="a password in a URL",
+        ),
+        pytest.param(
+            "fleet.yaml",
+            "- name: us-east",
+            "- name: us/east",
+            [
+                'policies/fleet.yaml:9:13: spec.clusters[1].name: is "us/east", expected the name of a '
+                "cluster: letters, "
+                "digits, -, _ and . that starts and ends with a letter or digit"
+            ],
+            id="a cluster's name with a slash",
+        ),
+        pytest.param(
+            "idling.yaml",
+            "name: idle-dev",
+            "name: fleet",
+            [
+                'policies/idling.yaml:3:18: metadata.name: is "fleet", expected another name; '
+                "--allow-exceed fleet means the Fleet"
+            ],
+            id="a policy called fleet",
+        ),
+        pytest.param(
+            "idling.yaml",
+            'include: ["dev-*"]',
+            'include: ["dev-[*", Dev]',
+            [
+                'policies/idling.yaml:8:28: spec.selector.namespaces.include[0]: is "dev-[*", expected a '
+                "namespace or a "
+                "pattern like dev-*",
+                'policies/idling.yaml:8:38: spec.selector.namespaces.include[1]: is "Dev", expected a namespace or a '
+                "pattern like dev-*",
+            ],
+            id="patterns that never match",
+        ),
+        pytest.param(
+            "idling.yaml",
+            "    services: {matchLabels: {tier: web}}\n",
+            "    services: {}\n    workloads: {kinds: [Deploymnet, statefulset, DaemonSet, GameServerSet]}\n",
+            [
+                'policies/idling.yaml:10:25: spec.selector.workloads.kinds[0]: is "Deploymnet", expected a kind, '
+                'did you mean "Deployment"?',
+                'policies/idling.yaml:10:50: spec.selector.workloads.kinds[2]: is "DaemonSet", expected a kind with '
+                "replicas, like Deployment",
+            ],
+            id="kinds that cannot be meant",
+        ),
+        pytest.param(
+            "idling.yaml",
+            "  idleWhen:\n    - metric:\n"
+            "        query: 'sum by (namespace, service) (increase(requests[{{ window }}]))'\n"
+            "        atMost: 0\n        window: 30m\n",
+            "  wakeWhen: [{metric: {query: up}}]\n  idleWhen:\n",
+            [],
+            id="schedules with a metric that wakes",
+        ),
+        pytest.param(
+            "idling.yaml",
+            "    services: {matchLabels: {tier: web}}\n  idleWhen:\n    - metric:\n"
+            "        query: 'sum by (namespace, service) (increase(requests[{{ window }}]))'\n"
+            "        atMost: 0\n        window: 30m\n",
+            "    workloads: {}\n  wakeWhen: [{metric: {query: up}}]\n  idleWhen:\n",
+            [
+                "policies/idling.yaml:10:3: spec.wakeWhen: names no Service of these workloads, expected "
+                "only schedules "
+                "for workloads that are selected without a Service"
+            ],
+            id="a metric that wakes workloads without a Service",
+        ),
+        pytest.param(
+            "idling.yaml",
+            "    - schedule:\n        calendar: nights\n",
+            "    - anyOf:\n        - allOf:\n            - metric: {query: up}\n            - anyOf: []\n",
+            [
+                "policies/idling.yaml:18:22: spec.idleWhen[1].anyOf[0].allOf[1].anyOf: is an empty list, "
+                "expected a list "
+                "with at least 1 entry"
+            ],
+            id="a criterion deep inside",
+        ),
+        pytest.param(
+            "idling.yaml",
+            "  floor: 0\n",
+            '  floor: "0"\n  markEndpoints: "true"\n  mode: true\n',
+            [
+                'policies/idling.yaml:18:10: spec.floor: is "0", expected a whole number of at least 0; take away the '
+                "quotes",
+                'policies/idling.yaml:19:18: spec.markEndpoints: is "true", expected true or false; take '
+                "away the quotes",
+                'policies/idling.yaml:20:3: "mode" is given twice, expected once',
+                'policies/idling.yaml:20:9: spec.mode: is "true", expected "enforce" or "observe"',
+            ],
+            id="quotes that are too many",
+        ),
+        pytest.param(
+            "downscale.yaml",
+            TARGET,
+            "    query: 'x[{{ window }}]'\n",
+            [
+                'policies/downscale.yaml:9:12: spec.target.query: uses "window", expected only "cluster" or "policy"',
+            ],
+            id="a target's query with a window",
+        ),
+        pytest.param(
+            "downscale.yaml",
+            TARGET,
+            "    replicas: 1\n",
+            ['policies/downscale.yaml:9:15: spec.target.replicas: is "1", expected at least min, which is "2"'],
+            id="fewer replicas than min",
+        ),
+        pytest.param(
+            "downscale.yaml",
+            TARGET,
+            "    replicas: 41\n",
+            ['policies/downscale.yaml:9:15: spec.target.replicas: is "41", expected at most max, which is "40"'],
+            id="more replicas than max",
+        ),
+        pytest.param(
+            "downscale.yaml",
+            OWN_KINDS,
+            "workloads: {kinds: [Deployment, statefulSet, CronJob]",
+            [
+                'policies/downscale.yaml:7:37: spec.selector.workloads.kinds[1]: is "statefulSet" with '
+                "podPicker, expected "
+                "a kind whose victims can be chosen, like Deployment",
+                'policies/downscale.yaml:7:50: spec.selector.workloads.kinds[2]: is "CronJob" with '
+                "podPicker, expected a "
+                "kind whose victims can be chosen, like Deployment",
+            ],
+            id="kinds whose victims nobody chooses",
+        ),
+        pytest.param(
+            "federated.yaml",
+            "  selector: {matchLabels: {app: web}}\n"
+            "  template:\n    metadata: {labels: {app: web}}\n    spec:\n      containers:\n"
+            '        - {name: web, image: "registry.example/web:1"}\n',
+            "  targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: web}\n"
+            "  downscalePodPicker: {http: {host: picker.shop.svc}}\n",
+            [
+                'policies/federated.yaml:11:42: spec.targetRef.kind: is "StatefulSet" with '
+                "downscalePodPicker, expected a "
+                "kind whose victims can be chosen, like Deployment",
+            ],
+            id="a picker for a federated StatefulSet",
+        ),
+        pytest.param(
+            "federated.yaml",
+            "  selector: {matchLabels: {app: web}}\n"
+            "  template:\n    metadata: {labels: {app: web}}\n    spec:\n      containers:\n"
+            '        - {name: web, image: "registry.example/web:1"}\n',
+            "  targetRef: {apiVersion: batch/v1, kind: CronJob, name: web}\n",
+            [
+                'policies/federated.yaml:11:43: spec.targetRef.kind: is "CronJob", expected a kind whose '
+                "replicas can be "
+                "spread, like Deployment",
+            ],
+            id="a federated CronJob",
+        ),
+        pytest.param(
+            "federated.yaml",
+            '      "*": {weight: 1}\n      us-east: {minReplicas: 0, maxReplicas: 20, weight: 1}\n',
+            "      {}\n",
+            [
+                "policies/federated.yaml:9:7: spec.preferences.clusters: is an empty mapping, expected at least one "
+                'cluster, or "*"',
+            ],
+            id="no cluster at all",
+        ),
+        pytest.param(
+            "federated.yaml",
+            '"*": {weight: 1}',
+            '"eu-*": {weight: 1}',
+            [
+                "policies/federated.yaml:9:7: spec.preferences.clusters.eu-*: is no valid key, expected the name of a "
+                'cluster, or "*"',
+            ],
+            id="a pattern of clusters in preferences",
+        ),
+        pytest.param(
+            "replicaset.yaml",
+            '"Weight": 2',
+            '"Weight": 2, "weight": 3',
+            [
+                f'policies/replicaset.yaml:7:55: {ANNOTATION}: is no JSON: "weight" is given twice, expected once',
+            ],
+            id="a field of the annotation in two spellings",
+        ),
+        pytest.param(
+            "replicaset.yaml",
+            '"Weight": 2',
+            '"Weight": "2", "minReplicas": 7, "maxReplicas": 3',
+            [
+                f'policies/replicaset.yaml:7:55: {ANNOTATION}: clusters.eu-west.maxReplicas: is "3", expected at least '
+                'minReplicas, which is "7"',
+                f'policies/replicaset.yaml:7:55: {ANNOTATION}: clusters.eu-west.weight: is "2", expected a '
+                f"whole number "
+                "of at least 0; take away the quotes",
+            ],
+            id="several problems in the annotation",
+        ),
+        pytest.param(
+            "replicaset.yaml",
+            '{"rebalance": true, "clusters": {"eu-west": {"Weight": 2}, "*": {"weight": 1}}}',
+            "null",
+            [f"policies/replicaset.yaml:7:55: {ANNOTATION}: is empty, expected a mapping"],
+            id="an annotation that says null",
+        ),
+        pytest.param(
+            "replicaset.yaml",
+            '{"rebalance": true, "clusters": {"eu-west": {"Weight": 2}, "*": {"weight": 1}}}',
+            "[" * 9_000,
+            [f"policies/replicaset.yaml:7:55: {ANNOTATION}: is no JSON: nested too deeply"],
+            id="an annotation that is nested deeply",
+        ),
+    ],
+)
+def test_a_rule_that_is_broken(tmp_path, file, old, new, expected):
+    assert problems_in(tmp_path, edited(file, old, new)) == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "fault"),
+    [
+        ("picker.airflow.svc.cluster.local", None),
+        ("PICKER.airflow.SVC", None),
+        ("picker.airflow.svc.", None),
+        ("10.0.0.7", None),
+        ("'[2001:db8::1]'", None),
+        ("127.0.0.1", None),
+        ("169.254.169.254", "no link-local or metadata address"),
+        ("169.254.1.2", "no link-local or metadata address"),
+        ("'fe80::1'", "no link-local or metadata address"),
+        ("'[::ffff:169.254.169.254]'", "no link-local or metadata address"),
+        ("'fd00:ec2::254'", "no link-local or metadata address"),
+        ("100.100.100.200", "no link-local or metadata address"),
+        ("0.0.0.0", "no link-local or metadata address"),
+        ("224.0.0.1", "no link-local or metadata address"),
+        ("metadata.google.internal", "no link-local or metadata address"),
+        ("Metadata.Google.Internal.", "no link-local or metadata address"),
+        ("'2852039166'", "a host name or an address"),
+        ("'0xa9fea9fe'", "a host name or an address"),
+        ("169.254.43518", "a host name or an address"),
+        ("'0251.0376.0251.0376'", "a host name or an address"),
+        ("https://picker.airflow.svc", "a host name or an address"),
+        ("picker.airflow.svc/x", "a host name or an address"),
+        ("'picker.airflow.svc:443'", "a host name or an address"),
+        ("me@picker.airflow.svc", "a host name or an address"),
+        ("'picker airflow.svc'", "a host name or an address"),
+        ("-picker.svc", "a host name or an address"),
+    ],
+)
+def test_hosts_of_pickers(tmp_path, host, fault):
+    files = edited("downscale.yaml", "host: picker.airflow.svc", f"host: {host}")
+    files["fleet.yaml"] += '  podPickers: {allowedHosts: ["*"]}\n'
+    shown = host.strip("'")
+    assert problems_in(tmp_path, files) == ([] if fault is None else [f'{PLACE_OF_HOST}is "{shown}", expected {fault}'])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "good"),
+    [
+        ('["*.svc"]', "picker.airflow.svc", True),
+        ('["*.SVC"]', "Picker.Airflow.svc", True),
+        ("[]", "picker.airflow.svc", False),
+        ('["*.svc"]', "picker.airflow.svc.example.org", False),
+        ('["picker.airflow.svc"]', "other.airflow.svc", False),
+    ],
+)
+def test_hosts_that_the_fleet_allows(tmp_path, allowed, host, good):
+    files = edited("downscale.yaml", "host: picker.airflow.svc", f"host: {host}")
+    files["fleet.yaml"] += f"  podPickers: {{allowedHosts: {allowed}}}\n"
+    found = problems_in(tmp_path, files)
+    assert [line.startswith(f'{PLACE_OF_HOST}is "{host}", expected a host that the Fleet') for line in found] == (
+        [] if good else [True]
+    )
+
+
+SECOND = "is {} a second time, expected a name of its own; the first is at policies/{}"
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        pytest.param(
+            IDLING,
+            ["policies/more.yaml:3:18: metadata.name: " + SECOND.format('"idle-dev"', "idling.yaml:1")],
+            id="idling",
+        ),
+        pytest.param(
+            CALENDAR,
+            ["policies/more.yaml:3:18: metadata.name: " + SECOND.format('"nights"', "calendar.yaml:1")],
+            id="calendar",
+        ),
+        pytest.param(
+            FEDERATED,
+            ["policies/more.yaml:3:18: metadata.name: " + SECOND.format('"web"', "federated.yaml:1")],
+            id="federated",
+        ),
+        pytest.param(
+            REPLICA_SET.replace("name: cache\n  namespace", "name: web\n  namespace"),
+            ["policies/replicaset.yaml"],
+            id="both forms",
+        ),
+        pytest.param(IDLING.replace("idle-dev", "nights"), [], id="one name for two kinds"),
+        pytest.param(FEDERATED.replace("namespace: shop", "namespace: other"), [], id="one name in two namespaces"),
+        pytest.param(
+            "apiVersion: reconciler/v1alpha1\nkind: FederatedReplicaSet\nmetadata: {name: same, namespace: shop}\n"
+            "spec:\n  replicas: 1\n  targetRef: {apiVersion: apps/v1, kind: replicaset, name: web}\n",
+            [
+                "policies/more.yaml:6:14: spec.targetRef: drives replicaset shop/web, expected one policy for it; "
+                "web at policies/federated.yaml:1 does"
+            ],
+            id="two policies for one workload",
+        ),
+        pytest.param(
+            "apiVersion: reconciler/v1alpha1\nkind: FederatedReplicaSet\nmetadata: {name: same, namespace: shop}\n"
+            "spec:\n  replicas: 1\n  targetRef: {apiVersion: example.org/v1, kind: ReplicaSet, name: web}\n",
+            [],
+            id="a kind of the same name of another group",
+        ),
+    ],
+)
+def test_names_and_workloads_belong_to_one_policy(tmp_path, more, expected):
+    found = problems_in(tmp_path, {**FILES, "more.yaml": more})
+    if expected == ["policies/replicaset.yaml"]:
+        expected = ["policies/more.yaml:4:9: metadata.name: " + SECOND.format('"web"', "federated.yaml:1")]
+    assert found == expected
+
+
+def test_a_second_fleet_is_told_by_its_place(tmp_path):
+    assert problems_in(tmp_path, {**FILES, "more.yaml": f"\n{FLEET}"}) == [
+        "policies/more.yaml:3:7: kind: is a second Fleet, expected one; the first is at policies/fleet.yaml:1"
+    ]
+
+
+def test_everything_wrong_is_told_at_once(tmp_path):
+    """One document with a wrong field, a wrong value, a broken rule and an unknown name; another file as well."""
+    files = edited("idling.yaml", "names: [eu-west]", "names: [eu-wst], matchLabels: {a: 1}")
+    files["idling.yaml"] = files["idling.yaml"].replace("minAge: 1h", "minAge: 1hour").replace("nights", "nihgts")
+    files["downscale.yaml"] = files["downscale.yaml"].replace("max: 40", "max: 1").replace("kinds", "kind")
+    assert problems_in(tmp_path, files) == [
+        'policies/downscale.yaml:7:17: spec.selector.workloads.kind: unknown field, did you mean "kinds"?',
+        'policies/downscale.yaml:11:10: spec.target.max: is "1", expected at least min, which is "2"',
+        'policies/idling.yaml:7:24: spec.selector.clusters.names[0]: is "eu-wst", expected a cluster of the Fleet, '
+        'did you mean "eu-west"?',
+        'policies/idling.yaml:7:50: spec.selector.clusters.matchLabels.a: is "1", expected a label value of at most 63 '
+        "letters, digits, -, _ and .; put it in quotes",
+        'policies/idling.yaml:16:19: spec.idleWhen[1].schedule.calendar: is "nihgts", expected the name of a Calendar, '
+        'did you mean "nights"?',
+        'policies/idling.yaml:17:11: spec.minAge: is "1hour", expected a duration like 90s, 30m, 1h30m or 2d',
+    ]
+
+
+def test_a_name_that_a_broken_calendar_has_is_known(tmp_path):
+    assert problems_in(tmp_path, edited("calendar.yaml", "Europe/Paris", "Europe")) == [
+        'policies/calendar.yaml:5:13: spec.timeZone: is "Europe", expected a time zone like Europe/Paris, '
+        'did you mean "Europe/Rome"?'
+    ]
