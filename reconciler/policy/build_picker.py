@@ -26,10 +26,11 @@ def build_picker(reading: Reading, path: Path) -> PodPicker | None:
     if reading.get(path) is None:
         return None
     http = (*path, "http")
+    scheme = reading.get((*http, "scheme"), "https")
     picker = PodPicker(
         host=str(reading.get((*http, "host"), "")),
-        port=reading.whole((*http, "port"), 443),
-        scheme=reading.get((*http, "scheme"), "https"),
+        port=reading.whole((*http, "port"), 443 if scheme == "https" else 80),
+        scheme=scheme,
         path=str(reading.get((*http, "path"), "/")),
         headers=tuple(
             _header(reading, (*http, "httpHeaders", position))

@@ -1,0 +1,369 @@
+"""Valid policies -> values, with every default filled in; and what about them is worth a warning."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from reconciler.model import ClusterConnection, LabelRequirement, LabelSelector, PickerHeader, PodPicker
+from reconciler.policy.types import (
+    AbsoluteWindow,
+    AllOf,
+    AnyOf,
+    ClusterPreference,
+    ClusterSelector,
+    DownscalePolicy,
+    DownscaleTarget,
+    FederatedReplicaSet,
+    Fleet,
+    FleetCluster,
+    IdlingPolicy,
+    Limit,
+    Limits,
+    MetricCriterion,
+    NamespaceSelector,
+    Place,
+    PolicySet,
+    ScheduleCriterion,
+    Selector,
+    TargetRef,
+    WakeMetric,
+    WakeOrder,
+    WeeklyWindow,
+    WorkloadSelector,
+)
+from reconciler.policy.validate import check_policies, read_policies
+from tests.policy.base import FILES, edited
+from tests.policy.samples import SAMPLES
+from tests.way.calls import inside
+
+HEAD = "apiVersion: reconciler/v1alpha1\nkind: {kind}\nmetadata: {{name: least}}\nspec:\n"
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web"}]}}
+LEAST = {
+    "Fleet": "  home: east\n  clusters: [{name: east}]\n",
+    "Calendar": "  timeZone: Asia/Kolkata\n  windows: ['20:00-07:00']\n",
+    "IdlingPolicy": "  selector: {workloads: {}}\n  idleWhen: [{schedule: {calendar: least}}]\n",
+    "FederatedReplicaSet": (
+        f"  replicas: 3\n  selector: {{matchLabels: {{app: web}}}}\n  template: {json.dumps(TEMPLATE)}\n"
+    ),
+    "DownscalePolicy": "  selector: {workloads: {}}\n",
+}
+
+
+def read(folder: Path, files: dict[str, str]) -> PolicySet:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    with inside(folder):
+        return read_policies(".")
+
+
+@pytest.fixture(scope="module")
+def least(tmp_path_factory) -> PolicySet:
+    files = {f"{kind}.yaml": HEAD.format(kind=kind) + spec for kind, spec in LEAST.items()}
+    return read(tmp_path_factory.mktemp("policies"), files)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory) -> PolicySet:
+    return read(tmp_path_factory.mktemp("policies"), SAMPLES)
+
+
+def test_the_least_of_each_kind_has_the_defaults_of_its_type(least):
+    assert least.fleet == Fleet(
+        name="least",
+        place=Place("Fleet.yaml"),
+        clusters=(FleetCluster("east", {}, ClusterConnection("east", context="east")),),
+        home="east",
+    )
+    assert least.idling == (
+        IdlingPolicy(
+            name="least",
+            place=Place("IdlingPolicy.yaml"),
+            selector=Selector(workloads=WorkloadSelector()),
+            idle_when=AllOf((ScheduleCriterion(least.calendars[0]),)),
+            wake_order=WakeOrder("least"),
+        ),
+    )
+    federated = least.federated[0]
+    assert federated == FederatedReplicaSet(
+        name="least",
+        namespace="default",
+        place=Place("FederatedReplicaSet.yaml"),
+        replicas=3,
+        clusters={"*": ClusterPreference(weight=1)},
+        selector={"matchLabels": {"app": "web"}},
+        template=TEMPLATE,
+        digest=federated.digest,
+    )
+    assert least.downscale == (
+        DownscalePolicy("least", Place("DownscalePolicy.yaml"), Selector(workloads=WorkloadSelector())),
+    )
+    assert least.warnings == ()
+
+
+def test_defaults_are_those_of_the_documentation(least):
+    policy = least.idling[0]
+    assert (policy.min_age, policy.min_awake) == (timedelta(hours=1), timedelta(hours=2))
+    assert (policy.mode, policy.priority, policy.floor, policy.wake) == ("enforce", 0, 0, "automatic")
+    assert (policy.hpa, policy.keda, policy.mark_endpoints, policy.limits) == ("idle", "pause", False, Limits())
+    federated = least.federated[0]
+    assert (federated.unschedulable_after, federated.waiting_replicas) == (timedelta(minutes=5), 2)
+    assert (federated.cluster_grace_period, federated.progress_deadline) == (timedelta(minutes=10),) * 2
+    assert (federated.rounding, federated.on_conflict, federated.on_delete) == ("fair", "overwrite", "orphan")
+    assert least.fleet.limits == Limits(Limit(0.25, 10), Limit(0.25, 10))
+    assert least.fleet.protected == {"kube-system", "kube-public", "kube-node-lease", "reconciler"}
+
+
+def test_the_documentation_as_values(samples):
+    assert samples.fleet.clusters == (
+        FleetCluster(
+            "eu-west",
+            {"region": "eu"},
+            ClusterConnection(
+                "eu-west",
+                in_cluster=True,
+                prometheus_url="https://prometheus.eu:9090",
+                prometheus_token_file="/var/run/secrets/prom/token",
+            ),
+        ),
+        FleetCluster("us-east", {"region": "us"}, ClusterConnection("us-east", context="us-east")),
+        FleetCluster("C", {}, ClusterConnection("C", context="C")),
+    )
+    policy = samples.idling[0]
+    assert policy.selector == Selector(
+        ClusterSelector(("*",), LabelSelector((("region", "eu"),))),
+        NamespaceSelector(("dev-*",), ("dev-shared",)),
+        LabelSelector((("tier", "web"),), (LabelRequirement("app", "NotIn", ("db",)),)),
+        WorkloadSelector(("Deployment", "StatefulSet")),
+    )
+    metric, schedule = policy.idle_when.criteria
+    assert metric == MetricCriterion(
+        "sum by (namespace, service) (increase(nginx_ingress_controller_requests[{{ window }}]))",
+        coverage="min by (namespace, service) (count_over_time(up[{{ window }}]))",
+        coverage_at_least=50,
+    )
+    assert schedule == ScheduleCriterion(samples.calendars[0])
+    assert policy.wake_when == (WakeMetric("..."),)
+    assert (policy.wake_order, policy.limits) == (WakeOrder("shop"), Limits(Limit(0.5, 5)))
+    assert policy.place == Place("idling.yaml", 1)
+
+
+def test_calendars_as_values(samples):
+    calendar = samples.calendars[0]
+    assert (calendar.name, calendar.zone_name, calendar.zone) == (
+        "office-hours-off",
+        "Europe/Paris",
+        ZoneInfo("Europe/Paris"),
+    )
+    nights = tuple(WeeklyWindow(day, 20 * 60, 1, 7 * 60) for day in range(4))
+    assert calendar.windows == (*nights, WeeklyWindow(4, 20 * 60, 3, 7 * 60))
+    assert calendar.texts == ("Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00")
+    assert calendar.exceptions == (AbsoluteWindow(datetime(2026, 12, 1), datetime(2026, 12, 4)),)
+    assert calendar.place == Place("idling.yaml", 33)
+
+
+def test_criteria_nest(samples):
+    (any_of,) = samples.idling[1].idle_when.criteria
+    assert isinstance(any_of, AnyOf)
+    own, all_of = any_of.criteria
+    assert isinstance(all_of, AllOf)
+    assert (own.calendar.name, own.calendar.zone_name) == ("", "UTC")
+    assert [inner.calendar.name for inner in all_of.criteria] == ["office-hours-off", ""]
+
+
+def test_federated_replica_sets_as_values(samples):
+    cache, docs, web = samples.federated
+    assert [one.key for one in samples.federated] == ["default/cache", "default/docs", "shop/web"]
+    assert web.clusters == {"*": ClusterPreference(weight=1), "C": ClusterPreference(0, 20, 1)}
+    assert (web.replicas, web.rebalance, web.target) == (50, True, None)
+    assert (docs.target, docs.selector, docs.template) == (TargetRef("apps/v1", "Deployment", "docs"), None, None)
+    assert docs.pod_picker == PodPicker("picker.docs.svc")
+    assert docs.clusters == {"*": ClusterPreference(weight=1)}
+    assert cache.clusters == {"eu-west": ClusterPreference(0, 9, 2), "*": ClusterPreference(1, None, 0)}
+    assert (cache.replicas, cache.rebalance, cache.labels) == (6, True, {"team": "shop"})
+    assert cache.selector == {"matchLabels": {"app": "cache"}}
+
+
+def test_downscale_policies_as_values(samples):
+    workers, runners = samples.downscale
+    assert workers.target == DownscaleTarget("ceil(sum(airflow_running_tasks) / 8)", minimum=2, maximum=40)
+    assert workers.pod_picker == PodPicker(
+        "my-app.my-namespace.svc.cluster.local",
+        path="/downscale-pod-picker",
+        headers=(
+            PickerHeader("authentication", secret=("my-secret", "authentication-token")),
+            PickerHeader("x-team", value="data"),
+        ),
+    )
+    assert (runners.strategy, runners.target) == ("zoneBalanced", DownscaleTarget(replicas=4))
+
+
+ANNOTATION = '{"rebalance": true, "clusters": {"eu-west": {"Weight": 2}, "*": {"weight": 1}}}'
+PREFERENCES = [
+    pytest.param('{"Clusters": {"*": {"Weight": 1}}}', False, {"*": (0, None, 1)}, id="Go's field names"),
+    pytest.param(
+        '{"rebalance": true, "clusters": {"*": {"maxReplicas": 2, "weight": 1}}}', True, {"*": (0, 2, 1)}, id="two each"
+    ),
+    pytest.param('{"clusters": {"*": {"minReplicas": 20}}}', False, {"*": (20, None, 0)}, id="20 each"),
+    pytest.param('{"Rebalance": true}', True, {"*": (0, None, 1)}, id="no clusters"),
+    pytest.param("{}", False, {"*": (0, None, 1)}, id="nothing"),
+    pytest.param(
+        '{"clusters": {"eu-west": {"weight": 1000000}, "us-east": {"weight": 1, "maxReplicas": null}}}',
+        False,
+        {"eu-west": (0, None, 1_000_000), "us-east": (0, None, 1)},
+        id="clusters by name",
+    ),
+    pytest.param('{"clusters": {"*": {"weight": 2.0}}}', False, {"*": (0, None, 2)}, id="a whole number with a point"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "rebalance", "clusters"), PREFERENCES)
+def test_preferences_in_the_annotation(tmp_path, annotation, rebalance, clusters):
+    (found,) = [
+        one
+        for one in read(tmp_path, edited("replicaset.yaml", ANNOTATION, annotation)).federated
+        if one.name == "cache"
+    ]
+    assert found.rebalance == rebalance
+    assert {name: tuple(asdict(one).values()) for name, one in found.clusters.items()} == clusters
+    assert all(isinstance(number, int | None) for one in clusters.values() for number in one)
+
+
+def test_the_digest_of_a_federated_replica_set_is_of_its_values(tmp_path):
+    def digests(number: int, files: dict[str, str]) -> list[str]:
+        (tmp_path / str(number)).mkdir()
+        return [one.digest for one in read(tmp_path / str(number), files).federated]
+
+    first = digests(1, FILES)
+    assert all(len(digest) == 12 for digest in first)
+    moved = digests(2, edited("federated.yaml", "rebalance: true", "rebalance:   true   # a word"))
+    assert moved == first
+    live = "spec:\n  replicas: 6\n"
+    tolerated = edited("replicaset.yaml", live, "status: {replicas: 6}\n" + live)
+    assert digests(3, tolerated) == first
+    changed = digests(4, edited("federated.yaml", "weight: 1}\n  selector", "weight: 2}\n  selector"))
+    assert [before == after for before, after in zip(first, changed, strict=True)] == [True, False]
+
+
+def warnings(folder: Path, files: dict[str, str]) -> tuple[str, ...]:
+    (folder / "policies").mkdir()
+    for name, text in files.items():
+        (folder / "policies" / name).write_text(text)
+    with inside(folder):
+        policies, problems = check_policies("policies")
+    assert problems == ()
+    return policies.warnings
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        pytest.param(
+            "calendar.yaml",
+            '"Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"',
+            '"Mon-Fri 20:00-07:00", "Sat-Sun 00:00-24:00"',
+            "policies/calendar.yaml:6: spec.windows: is awake on Mon from 00:00, on other weekdays from 07:00",
+            id="a weekend that ends at midnight",
+        ),
+        pytest.param(
+            "idling.yaml",
+            "calendar: nights",
+            'timeZone: UTC\n        windows: ["18:00-09:00"]',
+            "policies/idling.yaml:17: spec.idleWhen[1].schedule.windows: is awake for less than 12 hours on a weekend, "
+            "from Sat 09:00 to Sat 18:00",
+            id="a short gap, inside a policy",
+        ),
+        pytest.param(
+            "idling.yaml",
+            'include: ["dev-*"]',
+            "include: [kube-system]",
+            'policies/idling.yaml:8: spec.selector.namespaces.include[0]: is "kube-system", a protected '
+            "namespace, where "
+            "nothing is ever touched",
+            id="a protected namespace by name",
+        ),
+        pytest.param(
+            "federated.yaml",
+            "namespace: shop",
+            "namespace: reconciler",
+            'policies/federated.yaml:3: metadata.namespace: is "reconciler", a protected namespace, where nothing is '
+            "ever touched",
+            id="a federated ReplicaSet in a protected namespace",
+        ),
+        pytest.param(
+            "idling.yaml",
+            'include: ["dev-*"]',
+            'include: [dev-shop, test], exclude: ["dev-*"]',
+            'policies/idling.yaml:8: spec.selector.namespaces.include[0]: is "dev-shop", which exclude leaves out: '
+            '"dev-*"',
+            id="a namespace that is left out again",
+        ),
+        pytest.param(
+            "idling.yaml",
+            "names: [eu-west]",
+            'names: ["ap-*"]',
+            "policies/idling.yaml:7: spec.selector.clusters: selects no cluster of the Fleet",
+            id="a pattern that matches no cluster",
+        ),
+        pytest.param(
+            "idling.yaml",
+            "names: [eu-west]",
+            "matchLabels: {region: ap}",
+            "policies/idling.yaml:7: spec.selector.clusters: selects no cluster of the Fleet",
+            id="labels that no cluster has",
+        ),
+        pytest.param(
+            "idling.yaml",
+            "  minAge: 1h\n",
+            "  minAge: 1h\n  wake: onSignal\n  wakeWhen: [{metric: {query: up}}]\n",
+            "policies/idling.yaml:19: spec.wakeWhen: wakes nothing beside wake: onSignal, it only keeps things awake",
+            id="wakeWhen beside onSignal",
+        ),
+        pytest.param(
+            "federated.yaml",
+            '"*": {weight: 1}\n      us-east: {minReplicas: 0, maxReplicas: 20, weight: 1}',
+            '"*": {}',
+            "policies/federated.yaml:9: spec.preferences.clusters: gives no cluster a weight or a minimum, "
+            "so no replica "
+            "will run anywhere",
+            id="no weights",
+        ),
+        pytest.param(
+            "replicaset.yaml",
+            "  replicas: 6\n",
+            "  replicas: 6\n  minReadySeconds: 5\n",
+            "policies/replicaset.yaml:11: spec.minReadySeconds: is not carried over to the local ReplicaSets",
+            id="minReadySeconds",
+        ),
+        pytest.param(
+            "downscale.yaml",
+            "  podPicker:\n",
+            "  strategy: zoneBalanced\n  podPicker:\n",
+            "policies/downscale.yaml:12: spec.strategy: counts for nothing beside podPicker",
+            id="a strategy beside a picker",
+        ),
+    ],
+)
+def test_what_is_allowed_but_hardly_meant_is_a_warning(tmp_path, file, old, new, expected):
+    assert expected in warnings(tmp_path, edited(file, old, new))
+
+
+@pytest.mark.parametrize("files", [pytest.param(FILES, id="one of each"), pytest.param(SAMPLES, id="documentation")])
+def test_usual_policies_have_no_warnings(tmp_path, files):
+    assert warnings(tmp_path, files) == ()
+
+
+def test_a_duration_of_nothing_is_no_default(tmp_path):
+    assert read(tmp_path, edited("idling.yaml", "minAge: 1h", "minAge: 0s")).idling[0].min_age == timedelta(0)
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("https", 443), ("http", 80)])
+def test_the_port_of_a_picker_goes_by_its_scheme(tmp_path, scheme, port):
+    secret = "allowInsecureAuth: true\n      "
+    files = edited("downscale.yaml", "host: picker.airflow.svc\n", f"host: p.svc\n      {secret}scheme: {scheme}\n")
+    assert read(tmp_path, files).downscale[0].pod_picker.port == port
