@@ -201,14 +201,23 @@ class TestIdledToAFloor:
         world.annotate(HPA, "reconciler/owner", "staging/IdlingPolicy/x")
         assert run_in(world, FLOOR).desired.decisions == ()
 
-    def test_an_autoscaler_left_behind_is_let_go(self):
+    @pytest.mark.parametrize("kinds", ["Deployment", "StatefulSet"], ids=["", "also where no policy selects it"])
+    def test_an_autoscaler_left_behind_is_let_go(self, kinds):
         world = the_world()
         run_in(world, FLOOR)
         world.objects[WEB] = replace(world.objects[WEB], annotations={}, replicas=1)
         world.objects[a_ref("web", kind="Service")] = a_service()
         world.now = MONDAY
-        run_in(world, FLOOR)
+        run_in(world, a_policy(selector=workloads_selector(kinds)))
         assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
+
+
+STALE_RECORD = {
+    "idling.kubernetes.io/idled-at": "2026-11-10T22:00:00Z",
+    "idling.kubernetes.io/previous-scale": "3",
+    "reconciler/owner": "production/IdlingPolicy/idle-dev",
+    "reconciler/awake-since": "2026-11-11T06:00:00Z",
+}
 
 
 class TestKeda:
@@ -274,6 +283,14 @@ class TestKeda:
         del world.objects[WEB]
         policy = a_policy(selector=workloads_selector())
         assert run_in(world, policy).desired.decisions == ()
+
+    def test_an_old_record_on_its_target_does_not_make_it_ours(self):
+        world = self.world()
+        for key, text in STALE_RECORD.items():
+            world.annotate(WEB, key, text)
+        run_in(world)
+        assert world.replicas(WEB) == 3
+        assert "reconciler/owner" not in world.objects[WEB].annotations
 
     def test_what_was_idled_before_keda_came_is_still_woken(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)

@@ -107,6 +107,13 @@ class TestByHand:
         world.scale(WEB, 2)
         assert verbs(run_in(world, policy)) == [("release", "Deployment/web")]
 
+    def test_also_when_a_policy_comes_that_selects_its_service(self):
+        direct = a_policy("direct", selector=workloads_selector())
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, direct)
+        world.scale(WEB, 2)
+        assert ("release", "Deployment/web") in verbs(run_in(world, direct, a_policy()))
+
     def test_scaled_below_or_to_the_floor_it_is_still_idle(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)
         run_in(world, a_policy(floor=2))

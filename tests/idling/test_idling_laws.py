@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -64,21 +65,18 @@ NAMES = ("all", "api", "fed", "queue", "web")
 CALENDAR = office_hours_off()
 
 
-def _deployment(name: str, replicas: int, cluster: str = "east") -> Workload:
+HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "api", "autoscaling")
+
+
+def _deployment(name: str, replicas: int, cluster: str = "east", **fields: Any) -> Workload:
     labels = {"app": name, **(TIER if name in ("web", "api") else {})}
-    created = BEGIN - timedelta(days=1)
-    return a_workload(name, replicas=replicas, cluster=cluster, template_labels=labels, created_at=created)
+    defaults = {"template_labels": labels, "created_at": BEGIN - timedelta(days=1)}
+    return a_workload(name, replicas=replicas, cluster=cluster, **(defaults | fields))
 
 
 def _new_world() -> World:
     scaled = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "queue"), selector=None)
-    hpa = HorizontalPodAutoscaler(
-        ObjectRef("east", "shop", "HorizontalPodAutoscaler", "api", "autoscaling"),
-        "uid-hpa",
-        ("Deployment", "api"),
-        maximum=6,
-        minimum=2,
-    )
+    hpa = HorizontalPodAutoscaler(HPA, "uid-hpa", ("Deployment", "api"), maximum=6, minimum=2)
     return World(BEGIN).add(
         _deployment("web", 3), _deployment("api", 4), _deployment("batch", 2), _deployment("queue", 2),
         _deployment("fed", 2), _deployment("fed", 5, "west"), scaled, hpa,
@@ -242,6 +240,26 @@ class Idling(RuleBasedStateMachine):
     def rollout_undo(self, ref: ObjectRef) -> None:
         if self.world.is_listed(ref) or ref not in self.world.had:  # without a Service nothing else remembers
             self.world.undo(ref)
+
+    @rule(name=st.sampled_from(NAMES))
+    def service_is_made_anew(self, name: str) -> None:
+        """Its marks go with it; that is no loss while everything idle carries its own record."""
+        ref = a_ref(name, kind="Service")
+        if all(self.world.recorded(other) == had for other, had in self.world.had.items()):
+            self.world.add(a_service(name, selector=dict(self.world.objects[ref].selector), uid=f"new-{name}"))
+
+    @rule(ref=st.sampled_from(HANDS), count=st.integers(0, 4))
+    def workload_is_made_anew(self, ref: ObjectRef, count: int) -> None:
+        self.world.add(_deployment(ref.name, count, ref.cluster, uid=f"new-{ref.name}", created_at=self.world.now))
+        self.world.forget(ref)
+
+    @rule(low=st.integers(1, 3), more=st.integers(0, 5))
+    def other_bounds(self, low: int, more: int) -> None:
+        self.world.add(replace(self.world.objects[HPA], minimum=low, maximum=low + more))
+
+    @rule(name=st.sampled_from(["web", "fed"]))
+    def oc_idle(self, name: str) -> None:
+        self.world.oc_idle(a_ref(name), a_ref(name, kind="Service"))
 
     @rule()
     def controllers(self) -> None:

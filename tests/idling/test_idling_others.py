@@ -10,7 +10,6 @@ import pytest
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.types import DesiredState
-from reconciler.model import HorizontalPodAutoscaler, ObjectRef
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
@@ -53,6 +52,7 @@ FOREIGN = [
     pytest.param(OC_IDLE, OC_RECORD, id="oc idle's"),
     pytest.param(SEED | STAGING, RECORD | STAGING, id="another Fleet's"),
     pytest.param(None, RECORD, id="on the scalable alone"),
+    pytest.param(None, OC_RECORD, id="oc idle's, on the scalable alone"),
 ]
 
 
@@ -106,6 +106,12 @@ class TestForeign:
         if asked:
             world.need_pods(SERVICE)
         assert run_in(world).desired.decisions == ()
+
+    def test_the_mark_stays_while_it_lists_a_kind_that_nobody_can_read(self):
+        two = '[{"kind":"Deployment","name":"web","replicas":4},{"kind":"DeploymentConfig","name":"x","replicas":2}]'
+        world = a_foreign_world(OC_IDLE | {"idling.alpha.openshift.io/unidle-targets": two})
+        world.need_pods(SERVICE)
+        assert verbs(run_in(world)) == [("wake", "Deployment/web")]
 
     def test_the_mark_stays_while_it_lists_something_that_sleeps(self):
         two = '[{"kind":"Deployment","name":"web","replicas":4},{"kind":"Deployment","name":"api","replicas":2}]'
@@ -192,17 +198,21 @@ class TestBrokenPolicies:
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["overdueWake"]
 
-    def test_an_autoscaler_held_at_a_floor_gets_its_bounds_back(self):
-        hpa = HorizontalPodAutoscaler(
-            ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling"),
-            "uid-hpa", ("Deployment", "web"), 10, 2,
-        )  # fmt: skip
+    def test_an_autoscaler_held_at_a_floor_gets_its_bounds_back(self, an_autoscaler):
+        hpa = an_autoscaler
         world = a_world(a_service(), a_workload(replicas=5), hpa, now=NIGHT)
         run_in(world, a_policy(floor=1))
         world.now = MONDAY
         due(world)
         after = world.objects[hpa.ref]
         assert (world.replicas(WEB), after.minimum, after.maximum, after.annotations) == (5, 2, 10, {})
+
+
+def test_broken_policies_hold_no_autoscaler(an_autoscaler):
+    world = a_world(a_service(), a_workload(replicas=5), an_autoscaler, now=NIGHT)
+    run_in(world, a_policy(floor=1), writes=2)
+    assert due(world).decisions == ()
+    assert world.objects[an_autoscaler.ref] == an_autoscaler
 
 
 def restored(world: World, fleet=None, **wish) -> DesiredState:

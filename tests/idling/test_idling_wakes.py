@@ -358,6 +358,23 @@ class TestWakeOrder:
         assert listed == '[{"kind":"Deployment","name":"b","group":"apps","replicas":3}]'
         assert world.objects[SERVICE].annotations["idling.kubernetes.io/idled-at"] == AT
 
+    def test_of_one_tier_what_was_asked_for_goes_first(self):
+        world = self.world()
+        run_in(world, *self.policies(1))
+        world.now = MONDAY
+        world.need_pods(a_ref("db-1", kind="Service"))
+        run_in(world, *self.policies(1))
+        assert [name for name in ("db-0", "db-1", "api-0") if world.replicas(a_ref(name))] == ["db-1"]
+
+    def test_what_was_begun_is_finished_first(self, an_autoscaler):
+        world = a_world(a_service(), a_workload(replicas=5), an_autoscaler, a_service("a"), a_workload("a"), now=NIGHT)
+        policy = a_policy(floor=1, wake_order=WakeOrder("", per_run=1))
+        run_in(world, policy)
+        world.objects[an_autoscaler.ref] = replace(world.objects[an_autoscaler.ref], minimum=2, maximum=10)
+        world.now = MONDAY
+        run_in(world, policy)
+        assert [world.replicas(a_ref(name)) for name in ("a", "web")] == [1, 5]
+
     def test_without_a_group_each_policy_is_one(self):
         world = self.world(count=1)
         policies = tuple(replace(one, wake_order=WakeOrder("", per_run=1)) for one in self.policies())

@@ -237,6 +237,26 @@ class World:
             if IDLED_AT in former and ref not in self.had:
                 self.doubtful.add(ref)  # an old record is back, and nobody can tell it from one of today at zero
 
+    def forget(self, ref: ObjectRef) -> None:
+        """The object is another one now."""
+        self.had.pop(ref, None)
+        self.foreign.pop(ref, None)
+        self.doubtful.discard(ref)
+        self.revisions.pop(ref, None)
+        if self.replicas(ref) == 0 and self.is_listed(ref):
+            self.doubtful.add(ref)
+
+    def oc_idle(self, ref: ObjectRef, service: ObjectRef) -> None:
+        """Somebody runs `oc idle` on something that runs."""
+        count = self.replicas(ref)
+        if count == 0 or ref in self.had or self.is_listed(ref):
+            return
+        entry = {"name": ref.name, "kind": ref.kind, "replicas": count}
+        self.scale(ref, 0, "oc", timed=True)
+        self.annotate(service, "idling.alpha.openshift.io/idled-at", self.now.isoformat())
+        self.annotate(service, "idling.alpha.openshift.io/unidle-targets", json.dumps([entry]))
+        self.foreign[ref] = count
+
     def need_pods(self, service: ObjectRef, *, ago: timedelta = timedelta(0)) -> None:
         event = Event("NeedPods", ("Service", service.namespace, service.name), None, self.now - ago)
         self.events.setdefault(service.cluster, []).append(event)
@@ -254,6 +274,11 @@ class World:
             for entry in json.loads(service.annotations.get("idling.kubernetes.io/unidle-targets", "[]"))
             if (service.ref.namespace, entry["kind"], entry["name"]) == name
         ]
+
+    def recorded(self, ref: ObjectRef) -> int | None:
+        """What the record on a scalable itself says it had."""
+        annotations = self.objects[ref].annotations
+        return int(annotations.get("idling.kubernetes.io/previous-scale", "1")) if IDLED_AT in annotations else None
 
     def remembered(self, ref: ObjectRef) -> int | None:
         """What the newest record of a scalable says it had: its own, or that of a Service."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from reconciler.decide.idling.contests import contest_of
 from reconciler.decide.idling.records import Record
-from reconciler.decide.idling.targets import Target, record_of
+from reconciler.decide.idling.targets import Front, Target, record_of
 
 
 class State(StrEnum):
@@ -82,8 +82,12 @@ def _is_stale(target: Target, record: Record) -> bool:
     woken = target.awake_since
     if woken is not None and record.idled_at < woken:
         return True
-    behind = any(front.bids or front.mark is not None for front in target.fronts)
-    return behind and not target.listings
+    return not target.listings and any(_marks_for(front, record) for front in target.fronts)
+
+
+def _marks_for(front: Front, record: Record) -> bool:
+    """Return whether `front` would list what the policy of `record` idled: it is marked, or that policy selects it."""
+    return front.mark is not None or any(bid.policy.name == record.policy for bid in front.bids)
 
 
 def _newest(target: Target, record: Record) -> Record:
