@@ -59,15 +59,21 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def validator_of(kind: str, part: str = "") -> Any:
-    """Return the one validator for the shape of documents of `kind`, or of one of the schema's `$defs`.
+    """Return the one jsonschema validator for the shape of documents of `kind`, or of one of the schema's `$defs`."""
+    return _validator_class()(shape_of(kind, part))
 
-    It checks every field by itself. How fields go together (`oneOf`, `anyOf`, `dependentRequired`, the number of fields
-    of a closed mapping) is left to the builders, which can say it in words; the published schema has it for editors.
+
+@lru_cache(maxsize=16)
+def shape_of(kind: str, part: str = "") -> dict[str, Any]:
+    """Return what the schema of `kind`, or one of its `$defs`, says of every field by itself.
+
+    How fields go together (`oneOf`, `anyOf`, `dependentRequired`, the number of fields of a closed mapping) is left to
+    the builders, which can say it in words; the published schema has it for editors.
     """
     root = load_schema(kind)
     shape = _shape(root["$defs"][part] if part else root, root, frozenset())
     repeated = {name: _shape(root["$defs"][name], root, frozenset((name,))) for name in sorted(_references(shape))}
-    return _validator_class()({**shape, "$defs": repeated})
+    return {**shape, "$defs": repeated}
 
 
 @lru_cache(maxsize=1)
@@ -77,15 +83,15 @@ def _validator_class() -> Any:
     extend: Any = validators.extend  # its stub has no types
 
     def pattern(_validator: Any, wanted: str, instance: Any, _schema: Any) -> Iterator[Any]:
-        if isinstance(instance, str) and not _compiled(wanted).search(instance):
+        if isinstance(instance, str) and not compiled(wanted).search(instance):
             yield ValidationError("does not match")
 
     return extend(Draft202012Validator, {"pattern": pattern})
 
 
 @lru_cache(maxsize=64)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """In JSON Schema `$` is the end of the text; in Python it also stands before a line break there."""
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of JSON Schema as one of Python, where `$` also stands before a line break at the end."""
     return re.compile(pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern)
 
 

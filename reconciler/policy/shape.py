@@ -8,6 +8,7 @@ from typing import Any
 
 from reconciler.errors import Problem
 from reconciler.policy.documents import Document, Path
+from reconciler.policy.fit import fit_of
 from reconciler.policy.schemas import validator_of
 from reconciler.policy.words import LARGEST, expectation, nearest, shown
 from reconciler.yaml_scalars import plain_value
@@ -21,10 +22,10 @@ def shape_problems(document: Document, kind: str, part: str = "") -> list[Proble
 
     What is wrong is taken out of the document, so that the rest of it can still be judged.
     """
+    if fit_of(kind, part)(document.value):
+        return []
     validator = validator_of(kind, part)
     errors = list(validator.iter_errors(document.value))
-    if not errors:
-        return []
     found = [problem for error in _first_of_each(errors) for problem in _problems_of(error, document)]
     while wrong := [error for error in errors if not _is_known(error, document)]:
         for error in wrong:
