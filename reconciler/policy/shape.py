@@ -10,7 +10,7 @@ from reconciler.errors import Problem
 from reconciler.policy.documents import Document, Path
 from reconciler.policy.fit import fit_of
 from reconciler.policy.schemas import validator_of
-from reconciler.policy.words import LARGEST, expectation, nearest, shown
+from reconciler.policy.words import LARGEST, MOST_REPLICAS, expectation, nearest, shown
 from reconciler.yaml_scalars import plain_value
 
 _MEANT = "unknown field, did you mean"
@@ -133,7 +133,9 @@ def _length(error: Any, document: Document, path: Path) -> Iterator[Problem]:
 
 
 def _too_large(error: Any, document: Document, path: Path) -> Iterator[Problem]:
-    wanted = expectation(error.schema) if error.validator_value < LARGEST else "a number of at most 2^53"
+    most = error.validator_value
+    named = "2^53" if most == LARGEST else most
+    wanted = expectation(error.schema) if most < MOST_REPLICAS else f"a number of at most {named}"
     yield document.problem(path, f"is {shown(error.instance)}, expected {wanted}")
 
 

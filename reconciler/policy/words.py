@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+MOST_REPLICAS = 2**31 - 1  # Kubernetes keeps replicas in an int32
 LARGEST = 2**53  # beyond it not every whole number is a float, and JSON readers disagree
 _LONGEST = 60
 _TYPES = {
@@ -76,7 +77,7 @@ def _bounds(schema: Mapping[str, Any]) -> str:
     least, most = schema.get("minimum", -LARGEST), schema.get("maximum", LARGEST)
     if "exclusiveMinimum" in schema:
         return f" above {schema['exclusiveMinimum']}" + (f" and at most {most}" if most < LARGEST else "")
-    if most < LARGEST:
+    if most < MOST_REPLICAS:
         return f" from {least} to {most}"
     if least > -LARGEST:
         return f" of at least {least}"

@@ -407,3 +407,49 @@ def test_a_name_that_a_broken_calendar_has_is_known(tmp_path):
         'policies/calendar.yaml:5:13: spec.timeZone: is "Europe", expected a time zone like Europe/Paris, '
         'did you mean "Europe/Rome"?'
     ]
+
+
+@pytest.mark.parametrize(
+    "zone", ["localtime", "right/Europe/Paris", "../Europe/Paris", "/etc/localtime", "Europe/", "''", "CEST+1x", "'é'"]
+)
+def test_zones_that_are_none_everywhere(tmp_path, zone):
+    (found,) = problems_in(tmp_path, edited("calendar.yaml", "Europe/Paris", zone))
+    shown = zone.strip("'")
+    assert found.startswith(f'policies/calendar.yaml:5:13: spec.timeZone: is "{shown}", expected a t')
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/Argentina/Buenos_Aires", "Etc/GMT+5", "EST5EDT"])
+def test_zones(tmp_path, zone):
+    assert problems_in(tmp_path, edited("calendar.yaml", "Europe/Paris", zone)) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "most", "named"),
+    [
+        ("idling.yaml", "atMost: 0", "atMost: {}", 2**53, "2^53"),
+        ("idling.yaml", "tier: 10", "tier: {}", 2**53, "2^53"),
+        ("federated.yaml", "maxReplicas: 20, weight: 1", "weight: {}", 2**53, "2^53"),
+        ("idling.yaml", "floor: 0", "floor: {}", 2**31 - 1, "2147483647"),
+        ("fleet.yaml", "atLeast: 10", "atLeast: {}", 2**31 - 1, "2147483647"),
+        ("federated.yaml", "replicas: 50", "replicas: {}", 2**31 - 1, "2147483647"),
+        ("downscale.yaml", "max: 40", "max: {}", 2**31 - 1, "2147483647"),
+    ],
+)
+def test_whole_numbers_end_where_they_stop_being_exact_and_replicas_where_kubernetes_ends(
+    tmp_path, file, old, new, most, named
+):
+    assert problems_in(tmp_path, edited(file, old, new.format(most))) == []
+    for number in (most + 1, 10**30):
+        (found,) = problems_in(tmp_path, edited(file, old, new.format(number)))
+        expected = "2^53" if number == 10**30 else named
+        assert found.endswith(f'is "{number}", expected a number of at most {expected}')
+
+
+@pytest.mark.parametrize("levels", [5, 20, 29, 200])
+def test_criteria_nested_to_any_depth_are_told_or_refused(tmp_path, levels):
+    deep = "{anyOf: [" * levels + "{schedul: {}}" + "]}" * levels
+    files = edited("idling.yaml", "    - schedule:\n        calendar: nights\n", f"    - {deep}\n")
+    (found,) = problems_in(tmp_path, files)
+    where = f"policies/idling.yaml:15:{7 + 9 * levels + 1}: spec.idleWhen[1]{'.anyOf[0]' * levels}.schedul"
+    too_deep = "policies/idling.yaml:15:285: is nested deeper than 64 levels, expected a policy"
+    assert found == (f'{where}: unknown field, did you mean "schedule"?' if levels < 30 else too_deep)

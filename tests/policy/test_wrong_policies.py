@@ -46,11 +46,11 @@ CASES = [
     pytest.param(
         "federated.yaml",
         "replicas: 50",
-        "replicas: 9007199254740993",
+        "replicas: 2147483648",
         [
-            'policies/federated.yaml:5:13: spec.replicas: is "9007199254740993", expected a number of at most 2^53',
+            'policies/federated.yaml:5:13: spec.replicas: is "2147483648", expected a number of at most 2147483647',
         ],
-        id="replicas above 2^53",
+        id="replicas above an int32",
     ),
     pytest.param(
         "federated.yaml",
