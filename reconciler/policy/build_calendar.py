@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, tzinfo
 
 from reconciler.policy.building import Reading
@@ -9,6 +10,8 @@ from reconciler.policy.documents import Path
 from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
 from reconciler.policy.windows import parse_absolute, parse_window, weekend_warnings
 from reconciler.policy.words import nearest, shown
+
+_OF_THIS_MACHINE = re.compile(r"localtime$|posixrules$|posix/|right/")  # names that mean something else elsewhere
 
 
 def build_calendar(reading: Reading, path: Path, name: str) -> Calendar:
@@ -60,9 +63,11 @@ def _exceptions(reading: Reading, path: Path) -> tuple[AbsoluteWindow, ...]:
 def _zone(reading: Reading, path: Path, name: str) -> tzinfo:
     from zoneinfo import ZoneInfo, available_timezones
 
-    try:
-        return ZoneInfo(name)
-    except (OSError, ValueError, LookupError):
-        near = nearest(name, available_timezones())
-        reading.add(path, f"is {shown(name)}, expected a time zone like Europe/Paris{near}")
-        return UTC
+    if not _OF_THIS_MACHINE.match(name):
+        try:
+            return ZoneInfo(name)
+        except (OSError, ValueError, LookupError):
+            pass
+    near = nearest(name, available_timezones())
+    reading.add(path, f"is {shown(name)}, expected a time zone like Europe/Paris{near}")
+    return UTC

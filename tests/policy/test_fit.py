@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.policy.fit import KNOWN_KEYWORDS, fit_of
 from reconciler.policy.schemas import shape_of, validator_of
+from tests.policy.base import FLEET
 from tests.policy.mutations import PARSED, mutated, odd
 
 KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet")
@@ -70,3 +73,21 @@ def test_criteria_are_checked_at_any_depth(inner, fits):
     deep["anyOf"] = [{**deep["anyOf"][0], "anyOf": [{**nested(5), **inner}]}]
     value = {**policy, "spec": {**policy["spec"], "idleWhen": [deep]}}
     assert fit_of("IdlingPolicy")(value) == validator_of("IdlingPolicy").is_valid(value) == fits
+
+
+WITHOUT_JSONSCHEMA = """
+import sys
+from reconciler.policy.validate import check_policies
+assert check_policies(sys.argv[1])[1] == ()
+assert not {"jsonschema", "jinja2"} & sys.modules.keys()
+assert check_policies(sys.argv[2])[1] != ()
+assert "jsonschema" in sys.modules
+"""
+
+
+def test_jsonschema_is_imported_only_to_tell_what_is_wrong(tmp_path):
+    for folder, text in (("good", FLEET), ("wrong", FLEET.replace("home", "hom"))):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "fleet.yaml").write_text(text)
+    command = [sys.executable, "-c", WITHOUT_JSONSCHEMA, str(tmp_path / "good"), str(tmp_path / "wrong")]
+    subprocess.run(command, check=True)
