@@ -66,6 +66,7 @@ class TestForeign:
         assert outcome.desired.decisions == ()
         assert notices_of(outcome, "foreignMark")
         assert outcome.claims == {}
+        assert {one.policy for one in outcome.desired.considered} == {"idle-dev"}
 
     @pytest.mark.parametrize(("service", "workload"), FOREIGN)
     def test_an_explicit_signal_wakes_them(self, service, workload):

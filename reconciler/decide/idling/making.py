@@ -10,6 +10,7 @@ from reconciler.decide.idling.criteria import Says, schedules_of
 from reconciler.decide.idling.marks import compact, parsed
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.situations import Ruling
+from reconciler.decide.idling.states import State
 from reconciler.decide.idling.table import Action
 from reconciler.decide.idling.wants import Want
 from reconciler.decide.types import Cause, Verb
@@ -46,7 +47,8 @@ def key_of(verb: Verb, ref: ObjectRef, part: str = "") -> str:
 
 def owner_policy(ruling: Ruling) -> str:
     """Return the name of the policy that answers for what is done: the owner of the marks, else who wants it."""
-    if ruling.record is not None and ruling.record.policy and ruling.action is not Action.IDLE:
+    ours = ruling.action is not Action.IDLE and ruling.standing.state is not State.FOREIGN
+    if ruling.record is not None and ruling.record.policy and ours:
         return ruling.record.policy
     return ruling.target.want.policy.name if ruling.target.want.policy is not None else ""
 
