@@ -91,10 +91,10 @@ def _problems_of(error: Any, document: Document) -> Iterator[Problem]:
 
 def _unknown(error: Any, document: Document, path: Path) -> Iterator[Problem]:
     known = error.schema.get("properties", {})
+    meant = [name for name in known if name not in error.instance]
     for name in error.instance:
         if name not in known:
-            near = nearest(name, set(known) - set(error.instance))
-            yield document.problem((*path, name), f"unknown field{near}", key=True)
+            yield document.problem((*path, name), f"unknown field{nearest(name, meant)}", key=True)
 
 
 def _missing(error: Any, document: Document, path: Path) -> Iterator[Problem]:
