@@ -849,6 +849,15 @@ CASES = [
     ),
     pytest.param(
         "replicaset.yaml",
+        '  annotations:\n    federation.kubernetes.io/replica-set-preferences: |\n      {"rebalance": true, "clusters": {"eu-west": {"Weight": 2}, "*": {"weight": 1}}}\n',
+        "",
+        [
+            "policies/replicaset.yaml:4:3: metadata.annotations: is missing, expected a mapping with federation.kubernetes.io/replica-set-preferences",
+        ],
+        id="no annotations at all",
+    ),
+    pytest.param(
+        "replicaset.yaml",
         "apps/v1",
         "extensions/v1beta1",
         [
