@@ -238,12 +238,13 @@ class World:
                 self.doubtful.add(ref)  # an old record is back, and nobody can tell it from one of today at zero
 
     def forget(self, ref: ObjectRef) -> None:
-        """The object is another one now."""
+        """The object is another one now; marks of whoever that list one of its name cannot tell."""
+        listed = self.is_listed(ref) or ref in self.foreign
         self.had.pop(ref, None)
         self.foreign.pop(ref, None)
         self.doubtful.discard(ref)
         self.revisions.pop(ref, None)
-        if self.replicas(ref) == 0 and self.is_listed(ref):
+        if self.replicas(ref) == 0 and listed:
             self.doubtful.add(ref)
 
     def oc_idle(self, ref: ObjectRef, service: ObjectRef) -> None:
