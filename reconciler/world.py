@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from reconciler.apply.outcomes import Access
-from reconciler.backends.base import Clock
+from reconciler.backends.base import Clock, Traffic
 from reconciler.backends.open import Backend, Opened, open_live, open_snapshot
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.decide.victims import rank_victims
@@ -23,13 +23,14 @@ _LIVE_WORKERS = 16
 
 @dataclass(frozen=True)
 class World:
-    """`origin` is "live" or "snapshot"."""
+    """`origin` is "live" or "snapshot"; `traffic` says what was exchanged with each live cluster so far."""
 
     sources: Mapping[str, Source]
     accesses: Mapping[str, Access]
     origin: str = "live"
     workers: int = 1
     warnings: tuple[str, ...] = ()
+    traffic: Mapping[str, Callable[[], Traffic]] = field(default_factory=dict)
 
 
 class RealClock:

@@ -115,6 +115,24 @@ class Cluster(Protocol):
         """
 
 
+REQUEST_SECONDS: tuple[float, ...] = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""The upper bounds of the buckets in `Traffic.buckets`, in seconds; the last bucket has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What was exchanged with one cluster so far.
+
+    `received` is bytes of answers as they came over the wire; `seconds` is the sum over all requests; `buckets` counts
+    the requests by how long each took, one number more than `REQUEST_SECONDS` has bounds (not cumulative).
+    """
+
+    requests: int = 0
+    received: int = 0
+    seconds: float = 0.0
+    buckets: tuple[int, ...] = (0,) * (len(REQUEST_SECONDS) + 1)
+
+
 class MetricsSource(Protocol):
     def query(self, text: str) -> QueryAnswer:
         """Return the answer to one rendered query at the source's one fixed time; a failure is an answer with
