@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.backends.snapshot.json_patch import equal
+from reconciler.backends.json_patch import equal
 from reconciler.backends.snapshot.settled import put_at
 
 FIELD_MANAGER = "reconciler"

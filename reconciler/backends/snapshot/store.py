@@ -20,7 +20,7 @@ from reconciler.backends.snapshot.folder import (
     signature_of,
 )
 from reconciler.backends.snapshot.index import Index
-from reconciler.backends.snapshot.json_patch import equal
+from reconciler.backends.json_patch import equal
 from reconciler.backends.snapshot.text import Placed
 from reconciler.errors import Problem, RefusedError
 
