@@ -10,7 +10,7 @@ import pytest
 from reconciler.cli.verbs import help_text
 from tests.way.calls import Folder
 
-HEAVY = ("kubernetes", "jinja2", "rich", "jsonschema")
+HEAVY = ("kubernetes", "urllib3", "jinja2", "rich", "jsonschema")
 
 
 def modules_after(*arguments: str) -> set[str]:
@@ -34,6 +34,13 @@ def test_help_loads_nothing_but_words(arguments):
 @pytest.mark.parametrize("verb", ["validate", "plan", "apply", "show", "calendar"])
 def test_the_help_of_a_verb_loads_no_heavy_library(verb):
     assert not modules_after(verb, "--help") & set(HEAVY)
+
+
+def test_a_run_over_a_snapshot_loads_nothing_that_only_live_clusters_need(repository):
+    example = repository / "examples" / "quickstart"
+    loaded = modules_after("plan", str(example / "policies"), "--snapshot", str(example / "snapshot"), "-o", "json")
+    assert "reconciler.backends.snapshot.cluster" in loaded
+    assert not loaded & {"kubernetes", "urllib3", "rich"}
 
 
 def test_the_help_is_the_same_on_both_ways(tmp_path):

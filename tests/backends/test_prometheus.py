@@ -1,0 +1,405 @@
+"""The metrics source over HTTP: what it sends, what it makes of answers, and every way an answer can be missing."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
+
+from reconciler.backends import prometheus_http
+from reconciler.backends.prometheus import PrometheusMetrics
+from reconciler.model import QueryAnswer, Sample
+from tests.downscale.picker_server import PickerServer, drip, raw, reply, silent
+
+AT = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)
+TOKEN = "s3cr3t.T0ken"
+QUERY = "/api/v1/query"
+
+
+def a_source(url: str, **settings: Any) -> PrometheusMetrics:
+    return PrometheusMetrics(url, AT, **({"timeout_seconds": 5.0} | settings))
+
+
+def asked(server: HTTPServer | PickerServer, text: str = "up", **settings: Any) -> QueryAnswer:
+    port = server.port
+    return a_source(f"http://127.0.0.1:{port}", **settings).query(text)
+
+
+def a_vector(*series: tuple[dict[str, str], str], **more: Any) -> dict[str, Any]:
+    result = [{"metric": labels, "value": [1795189283.0, value]} for labels, value in series]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}, **more}
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> str:
+    path = tmp_path / "token"
+    path.write_text(TOKEN + "\n")
+    return str(path)
+
+
+def test_the_request_is_the_query_its_time_and_the_token(httpserver: HTTPServer, token_file: str) -> None:
+    httpserver.expect_request("/prefix" + QUERY, method="POST").respond_with_json(a_vector())
+    source = a_source(httpserver.url_for("/prefix/"), token_file=token_file)
+    assert source.query('sum(increase(x{a="ä&b"}[5m]))') == QueryAnswer()
+    [(request, _)] = httpserver.log
+    assert request.headers["Authorization"] == f"Bearer {TOKEN}"
+    assert request.form.to_dict() == {
+        "query": 'sum(increase(x{a="ä&b"}[5m]))',
+        "time": "1795189283.000",
+        "timeout": "4500ms",
+    }
+    assert not request.args
+
+
+def test_without_a_token_file_nothing_is_sent_about_who_asks(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(QUERY).respond_with_json(a_vector())
+    asked(httpserver)
+    assert "Authorization" not in httpserver.log[0][0].headers
+
+
+def test_a_proxy_that_lets_reads_through_only_is_asked_with_get_from_then_on(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(QUERY, method="POST").respond_with_data("no", 405)
+    httpserver.expect_request(QUERY, method="GET").respond_with_json(a_vector(({}, "1")))
+    source = a_source(httpserver.url_for(""))
+    assert [source.query("up + 1").samples, source.query("up").samples] == [(Sample({}, 1.0),)] * 2
+    assert [request.method for request, _ in httpserver.log] == ["POST", "GET", "GET"]
+    assert httpserver.log[1][0].args["query"] == "up + 1"
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        pytest.param(a_vector(), QueryAnswer(), id="no series"),
+        pytest.param(
+            a_vector(({"namespace": "dev-a", "service": "api"}, "0"), ({"service": "b"}, "1.5e+06")),
+            QueryAnswer((Sample({"namespace": "dev-a", "service": "api"}, 0.0), Sample({"service": "b"}, 1.5e6))),
+            id="two series",
+        ),
+        pytest.param(
+            a_vector(({"a": "1"}, "+Inf"), ({"a": "2"}, "-Inf")),
+            QueryAnswer((Sample({"a": "1"}, math.inf), Sample({"a": "2"}, -math.inf))),
+            id="infinities",
+        ),
+        pytest.param(
+            {"status": "success", "data": {"resultType": "scalar", "result": [1795189283.0, "7"]}},
+            QueryAnswer((Sample({}, 7.0),)),
+            id="a scalar is one sample without labels",
+        ),
+        pytest.param(
+            a_vector(({}, "3"), warnings=["store east\nis down"]),
+            QueryAnswer((Sample({}, 3.0),), warnings=("store east is down",)),
+            id="warnings make it partial",
+        ),
+        pytest.param(
+            a_vector(({}, "3"), infos=["PromQL info: metric might not be a counter, name does not end in _total"]),
+            QueryAnswer((Sample({}, 3.0),)),
+            id="an info about a name does not",
+        ),
+        pytest.param(
+            a_vector(({}, "3"), infos=["PromQL info: ignored histogram in sum aggregation (1:1)"]),
+            QueryAnswer((Sample({}, 3.0),), warnings=("PromQL info: ignored histogram in sum aggregation (1:1)",)),
+            id="an info about samples left out does",
+        ),
+    ],
+)
+def test_answers(httpserver: HTTPServer, body: dict[str, Any], answer: QueryAnswer) -> None:
+    httpserver.expect_request(QUERY).respond_with_json(body)
+    assert asked(httpserver) == answer
+
+
+def test_not_a_number_is_a_value(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(QUERY).respond_with_json(a_vector(({}, "NaN")))
+    [sample] = asked(httpserver).samples
+    assert math.isnan(sample.value)
+
+
+NOT_THE_API = "the answer is not what the query API gives, expected its JSON; is it a Prometheus?"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        pytest.param(
+            422,
+            {"status": "error", "errorType": "execution", "error": "many-to-many matching\nnot allowed"},
+            "status 422 (execution: many-to-many matching not allowed), expected 200",
+            id="its own words, on one line",
+        ),
+        pytest.param(
+            400,
+            {"status": "error", "errorType": "bad_data", "error": "x" * 5000},
+            f"status 400 (bad_data: {'x' * 289}…), expected 200",
+            id="long words are cut",
+        ),
+        pytest.param(401, "<html>who are you</html>", "status 401, expected 200", id="refused by a proxy"),
+        pytest.param(500, "", "status 500, expected 200", id="no words at all"),
+        pytest.param(
+            400,
+            {"status": "error", "errorType": "bad_data", "error": f"header Bearer {TOKEN} is odd"},
+            "status 400 (bad_data: header Bearer (the token) is odd), expected 200",
+            id="the token sent back",
+        ),
+        pytest.param(
+            200,
+            {"status": "error", "errorType": "execution", "error": "no"},
+            "the query failed (execution: no), expected a result",
+            id="an error with status 200",
+        ),
+        pytest.param(
+            200,
+            {"status": "success", "data": {"resultType": "matrix", "result": []}},
+            "the result is a matrix, expected a vector or a scalar; change the query",
+            id="a matrix",
+        ),
+        pytest.param(
+            200,
+            {"status": "success", "data": {"resultType": "string", "result": [1, "x"]}},
+            "the result is a string, expected a vector or a scalar; change the query",
+            id="a string",
+        ),
+        pytest.param(
+            200,
+            {
+                "status": "success",
+                "data": {"resultType": "vector", "result": [{"metric": {}, "histogram": [1, {"count": "1"}]}]},
+            },
+            "the result holds histograms, expected numbers; change the query",
+            id="a native histogram",
+        ),
+        pytest.param(
+            200, a_vector(({}, "many")), 'the result holds the value "many", expected a number', id="no number"
+        ),
+        pytest.param(200, "<html>log in</html>", NOT_THE_API, id="a page"),
+        pytest.param(200, b"\xff\xfe", NOT_THE_API, id="no UTF-8"),
+        pytest.param(200, "[" * 100_000, NOT_THE_API, id="nested too deeply"),
+        pytest.param(200, {"status": "success", "data": {"resultType": "vector"}}, NOT_THE_API, id="no result"),
+        pytest.param(
+            200,
+            {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": ["1"]}]}},
+            NOT_THE_API,
+            id="a value without its time",
+        ),
+    ],
+)
+def test_no_answer(httpserver: HTTPServer, token_file: str, status: int, body: Any, words: str) -> None:
+    text = body if isinstance(body, str | bytes) else json.dumps(body)
+    httpserver.expect_request(QUERY).respond_with_data(text, status)
+    url = f"http://127.0.0.1:{httpserver.port}"
+    assert a_source(url, token_file=token_file).query("up") == QueryAnswer(error=f"{url}: {words}")
+    assert len(httpserver.log) == 1
+
+
+def test_a_redirect_is_told_and_not_followed(httpserver: HTTPServer, token_file: str) -> None:
+    httpserver.expect_request(QUERY).respond_with_data("", 307, headers={"Location": httpserver.url_for("/other")})
+    error = asked(httpserver, token_file=token_file).error
+    assert f"status 307 (a redirect to {httpserver.url_for('/other')}), expected 200" in error
+    assert [request.path for request, _ in httpserver.log] == [QUERY]
+
+
+def answering(*answers: Callable[[], Response]) -> Callable[[Request], Response]:
+    """The nth request gets the nth answer, the last one from then on."""
+    waiting = list(answers)
+    return lambda _: (waiting.pop(0) if len(waiting) > 1 else waiting[0])()
+
+
+def fine() -> Response:
+    return Response(json.dumps(a_vector(({}, "1"))))
+
+
+def busy(status: int, **headers: str) -> Callable[[], Response]:
+    text = json.dumps({"status": "error", "errorType": "unavailable", "error": "starting"})
+    return lambda: Response(text, status, headers)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "error", "requests"),
+    [
+        pytest.param(busy(503), fine, "", 2, id="503 and then fine"),
+        pytest.param(busy(429), fine, "", 2, id="429 and then fine"),
+        pytest.param(busy(503, **{"Retry-After": "0"}), fine, "", 2, id="as soon as it likes"),
+        pytest.param(busy(503), busy(503), "status 503 (unavailable: starting)", 2, id="one more try, not two"),
+        pytest.param(busy(503, **{"Retry-After": "60"}), fine, "status 503", 1, id="later than we wait"),
+        pytest.param(busy(500), fine, "status 500", 1, id="500 is an answer"),
+    ],
+)
+def test_one_more_try(httpserver: HTTPServer, first: Any, then: Any, error: str, requests: int) -> None:
+    httpserver.expect_request(QUERY).respond_with_handler(answering(first, then))
+    answer = asked(httpserver)
+    assert error in answer.error
+    assert bool(answer.samples) is not bool(error)
+    assert len(httpserver.log) == requests
+
+
+CUT = "the connection was cut, expected a whole answer"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(raw(b""), id="before the answer"),
+        pytest.param(raw(b"HTTP/1.1 200 OK\r\nContent-Le"), id="in the headers"),
+        pytest.param(raw(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"status":'), id="in the body"),
+        pytest.param(raw(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n99\r\n{"st'), id="in a chunk"),
+        pytest.param(raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"), id="no HTTP"),
+    ],
+)
+def test_a_cut_connection_is_tried_once_more(script: Any) -> None:
+    with PickerServer(script, reply(json.dumps(a_vector(({}, "1"))))) as server:
+        assert asked(server).samples == (Sample({}, 1.0),)
+        assert server.connections == 2
+    with PickerServer(script) as server:
+        assert asked(server).error == f"http://127.0.0.1:{server.port}: {CUT}"
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(silent, id="says nothing"),
+        pytest.param(drip(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 4, 0.05), id="drips headers"),
+        pytest.param(drip(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", 0.05), id="drips the body"),
+    ],
+)
+def test_a_server_that_is_late_once_is_not_asked_again(script: Any) -> None:
+    with PickerServer(script) as server:
+        source = a_source(f"http://127.0.0.1:{server.port}", timeout_seconds=0.3)
+        words = "no whole answer within 0.3 s, expected one; no more is asked in this run"
+        for _ in range(3):
+            assert source.query("up").error == f"http://127.0.0.1:{server.port}: {words}"
+        assert server.connections == 1
+
+
+def test_nobody_listens() -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
+        assert a_source(url).query("up").error == (
+            f"{url}: no connection (Connection refused), expected the query API of Prometheus"
+        )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param("http://no-such-host.invalid", id="a name that does not resolve"),
+        pytest.param(f"http://{'a' * 64}.example", id="a label that is too long"),
+        pytest.param("http://127.0.0.1:99999", id="a port that is none"),
+        pytest.param("http://127.0.0.1:web", id="a port in letters"),
+        pytest.param("http://[::1", id="half an address"),
+    ],
+)
+def test_addresses_that_lead_nowhere(url: str) -> None:
+    answer = a_source(url).query("up")
+    assert answer.error.startswith(f"{url}: ")
+    assert ", expected " in answer.error
+
+
+def test_an_answer_without_end(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer) -> None:
+    monkeypatch.setattr(prometheus_http, "LARGEST_ANSWER", 1000)
+    httpserver.expect_request(QUERY).respond_with_data(" " * 1001)
+    assert "the answer is longer than 1000 bytes, expected fewer series" in asked(httpserver).error
+
+
+def test_the_connection_is_kept_between_queries() -> None:
+    body = json.dumps(a_vector()).encode()
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+    received = []
+
+    def twice(connection: socket.socket) -> None:
+        connection.sendall(whole)
+        while b"query=two" not in b"".join(received):
+            received.append(connection.recv(4096))
+        connection.sendall(whole)
+
+    with PickerServer(twice) as server:
+        source = a_source(f"http://127.0.0.1:{server.port}")
+        assert [source.query("one"), source.query("two")] == [QueryAnswer()] * 2
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(None, "cannot be read (No such file or directory), expected a token in it", id="missing"),
+        pytest.param(b"", "is empty, expected a token in it", id="empty"),
+        pytest.param(f"{TOKEN}\nHost: evil".encode(), "holds more than one word, expected a token in it", id="lines"),
+        pytest.param(b"\xff\xfe", "is no text, expected a token in it", id="no text"),
+    ],
+)
+def test_a_token_file_that_is_of_no_use(
+    httpserver: HTTPServer, tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+    answer = asked(httpserver, token_file=str(file))
+    assert answer.error == f"http://127.0.0.1:{httpserver.port}: bearerTokenFile {file} {words}"
+    assert not httpserver.log
+
+
+def test_the_token_is_read_when_it_is_needed_and_shows_nowhere(httpserver: HTTPServer, tmp_path: Path) -> None:
+    httpserver.expect_request(QUERY).respond_with_json(a_vector())
+    file = tmp_path / "token"
+    source = a_source(httpserver.url_for(""), token_file=str(file))
+    assert source.query("up").error
+    file.write_text(TOKEN)
+    assert source.query("up") == QueryAnswer()
+    assert TOKEN not in repr(source)
+    assert TOKEN not in repr(prometheus_http.Query({}, {"Authorization": TOKEN}, 1.0))
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def secured(authority: trustme.CA, name: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(name).configure_cert(context)
+    return context
+
+
+def test_tls_with_an_own_authority(authority: trustme.CA, tmp_path: Path) -> None:
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    with PickerServer(reply(json.dumps(a_vector())), tls=secured(authority, "localhost")) as server:
+        assert a_source(f"https://localhost:{server.port}", ca_file=str(tmp_path / "ca.pem")).query("up") == (
+            QueryAnswer()
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "ca", "words"),
+    [
+        pytest.param("localhost", "other.pem", "its certificate is not valid (", id="another authority"),
+        pytest.param("other.example", "ca.pem", "its certificate is not valid (", id="another name"),
+        pytest.param("localhost", None, "its certificate is not valid (", id="the authorities of the system"),
+        pytest.param("localhost", "none.pem", "none.pem cannot be read (No such file", id="no CA file"),
+        pytest.param("localhost", "text.pem", "text.pem holds no certificates, expected some in PEM", id="text"),
+    ],
+)
+def test_a_certificate_that_nobody_vouches_for(
+    authority: trustme.CA, tmp_path: Path, token_file: str, name: str, ca: str | None, words: str
+) -> None:
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
+    (tmp_path / "text.pem").write_text("hello")
+    with PickerServer(reply("{}"), tls=secured(authority, name)) as server:
+        file = None if ca is None else str(tmp_path / ca)
+        answer = a_source(f"https://localhost:{server.port}", ca_file=file, token_file=token_file).query("up")
+        assert words in answer.error
+        assert server.received == []
+
+
+def test_https_where_http_is_spoken(httpserver: HTTPServer) -> None:
+    assert "TLS failed (" in a_source(f"https://127.0.0.1:{httpserver.port}").query("up").error
