@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,14 +49,36 @@ class Source:
     error: str = ""
 
 
-def observe(policies: PolicySet, sources: Mapping[str, Source]) -> ObservedState:
+@dataclass(frozen=True, slots=True)
+class ReadStep:
+    """One step of the reading: `objects` of the list `what` were read, or with `what` "" the whole cluster is through.
+
+    `error` then says why it is unknown, "" where it answered.
+    """
+
+    cluster: str
+    what: str = ""
+    objects: int = 0
+    error: str = ""
+
+
+Tell = Callable[[ReadStep], None]
+"""Called from the threads that read, as each step is over."""
+
+
+def nobody(_: ReadStep) -> None:
+    """Tell nobody."""
+
+
+def observe(policies: PolicySet, sources: Mapping[str, Source], tell: Tell = nobody) -> ObservedState:
     """Return what the clusters of the Fleet look like now, and what their metrics sources say to the queries."""
     names = [cluster.name for cluster in policies.fleet.clusters]
     wants_nodes = any(policy.strategy == "zoneBalanced" for policy in policies.downscale)
     with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
         read = list(
             pool.map(
-                lambda name: _read(name, sources.get(name, Source(error="not opened")), policies, wants_nodes), names
+                lambda name: _read(name, sources.get(name, Source(error="not opened")), policies, wants_nodes, tell),
+                names,
             )
         )
         answers = list(pool.map(lambda name: _ask(name, sources.get(name, Source()), policies), names))
@@ -78,21 +100,26 @@ def answer(state: ObservedState, questions: Sequence[PodsQuestion], sources: Map
     return replace(state, clusters=clusters)
 
 
-def _read(name: str, source: Source, policies: PolicySet, wants_nodes: bool) -> ObservedCluster | str:
+def _read(name: str, source: Source, policies: PolicySet, wants_nodes: bool, tell: Tell) -> ObservedCluster | str:
     if source.cluster is None:
+        tell(ReadStep(name, error=source.error))
         return source.error
     try:
-        return _Reader(name, source.cluster).observed(policies.fleet.namespace, wants_nodes)
+        found = _Reader(name, source.cluster, tell).observed(policies.fleet.namespace, wants_nodes)
     except ClusterError as error:
+        tell(ReadStep(name, error=str(error)))
         return str(error)
+    tell(ReadStep(name))
+    return found
 
 
 class _Reader:
     """Reads one cluster. What is forbidden is kept as unreadable; anything worse fails the cluster."""
 
-    def __init__(self, name: str, cluster: Cluster) -> None:
+    def __init__(self, name: str, cluster: Cluster, tell: Tell) -> None:
         self._name = name
         self._cluster = cluster
+        self._tell = tell
         self._unreadable: dict[str, str] = {}
 
     def observed(self, own_namespace: str, wants_nodes: bool) -> ObservedCluster:
@@ -120,10 +147,12 @@ class _Reader:
 
     def _list(self, resource: Resource[Any], *, namespace: str = "", labels: str = "") -> tuple[Any, ...]:
         try:
-            return self._cluster.list(resource, namespace=namespace, labels=labels)
+            found = self._cluster.list(resource, namespace=namespace, labels=labels)
         except (ForbiddenError, MalformedAnswerError) as error:
             self._unreadable[resource.plural] = str(error)
             return ()
+        self._tell(ReadStep(self._name, resource.plural, len(found)))
+        return found
 
 
 def _with_pods(observed: ObservedCluster, cluster: Cluster, asked: Sequence[ObjectRef]) -> ObservedCluster:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 
 from reconciler.apply.locks import locked
 from reconciler.apply.outcomes import Outcome
@@ -16,7 +17,7 @@ from reconciler.decide.desired_state import decide
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.types import DesiredState, Job, Undecided
 from reconciler.model import ObservedState, PodsQuestion, Run
-from reconciler.observe import Source, answer, observe
+from reconciler.observe import Tell, answer, nobody, observe
 from reconciler.plan.actions import Action, Plan
 from reconciler.plan.digest import run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
@@ -27,6 +28,31 @@ from reconciler.world import World
 _ROUNDS = 8
 
 Decide = Callable[[PolicySet, ObservedState, Run], DesiredState]
+Ask = Callable[[ObservedState, Sequence[PodsQuestion]], ObservedState]
+
+
+class Stage(StrEnum):
+    """The parts of a run, for those who ask where its time went."""
+
+    OBSERVE = "observe"
+    DECIDE = "decide"
+    PICK = "pick"  # pod pickers are asked
+    PLAN = "plan"
+    APPROVE = "approve"  # a person is asked
+    LOCK = "lock"
+    APPLY = "apply"
+
+
+def _nothing(_: Stage) -> None:
+    return
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who looks on; a run does the same without. `stage` is called as a stage begins, which ends the one before."""
+
+    stage: Callable[[Stage], None] = _nothing
+    reading: Tell = nobody
 
 
 @dataclass(frozen=True)
@@ -39,6 +65,7 @@ class Request:
     allow_exceed: frozenset[str] = frozenset()
     filters: Filters = Filters()
     call_pickers: bool = False
+    watch: Watch = Watch()
 
 
 @dataclass(frozen=True)
@@ -68,16 +95,21 @@ class Applied:
 
 def plan(policies: PolicySet, world: World, request: Request, decide: Decide = decide) -> Plan:
     """Return what `policies` would do now; nothing is written."""
-    state = observe(policies, world.sources)
+    watch = request.watch
+    watch.stage(Stage.OBSERVE)
+    state = observe(policies, world.sources, watch.reading)
     check_namespaces(request.filters, state)
+    watch.stage(Stage.DECIDE)
     run = _run(policies, state_digest(state), request)
-    state, desired = _decided(policies, state, run, world.sources, decide)
+    state, desired = _decided(policies, state, run, _asking(world, watch), decide)
     digest = state_digest(state)
     if run != _run(policies, digest, request):
         run = _run(policies, digest, request)
         desired = decide(policies, state, run)
     if request.call_pickers:
+        watch.stage(Stage.PICK)
         desired = asked_pickers(desired, policies, state, run, world.accesses)
+    watch.stage(Stage.PLAN)
     return make_plan(policies, state, desired, run, Inputs(digest, world.origin, request.filters))
 
 
@@ -86,10 +118,13 @@ def apply(policies: PolicySet, world: World, request: Request, control: Control,
     first = plan(policies, world, request, decide)
     if not first.actions:
         return Applied(first)
+    request.watch.stage(Stage.APPROVE)
     if not control.approve(first):
         return Applied(first, declined=True)
+    request.watch.stage(Stage.LOCK)
     with locked(world.accesses, first, control.lock_timeout, control.stop) as left_out:
         again = plan(policies, world, request, decide)
+        request.watch.stage(Stage.APPLY)
         return carry_out(again, policies.fleet, world, control, left_out)
 
 
@@ -102,9 +137,11 @@ def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     return decide_wakes_due(policies.fleet, state, run)
 
 
-def apply_saved(saved: Plan, fleet: Fleet, world: World, control: Control) -> Applied:
+def apply_saved(saved: Plan, fleet: Fleet, world: World, control: Control, watch: Watch = Watch()) -> Applied:
     """Carry out exactly what `saved` says."""
+    watch.stage(Stage.LOCK)
     with locked(world.accesses, saved, control.lock_timeout, control.stop) as left_out:
+        watch.stage(Stage.APPLY)
         return carry_out(saved, fleet, world, control, left_out)
 
 
@@ -130,8 +167,20 @@ def _run(policies: PolicySet, digest: str, request: Request) -> Run:
     return run if run.id else replace(run, id=run_id(policies.digest, digest, run))
 
 
+def _asking(world: World, watch: Watch) -> Ask:
+    """Return what answers the questions of a decision; that is reading, not deciding."""
+
+    def ask(state: ObservedState, questions: Sequence[PodsQuestion]) -> ObservedState:
+        watch.stage(Stage.OBSERVE)
+        answered = answer(state, questions, world.sources)
+        watch.stage(Stage.DECIDE)
+        return answered
+
+    return ask
+
+
 def _decided(
-    policies: PolicySet, state: ObservedState, run: Run, sources: Mapping[str, Source], decide: Decide
+    policies: PolicySet, state: ObservedState, run: Run, ask: Ask, decide: Decide
 ) -> tuple[ObservedState, DesiredState]:
     """Decide, answer what that asks for, and decide again, until nothing is asked or nothing can be answered."""
     asked: set[object] = set()
@@ -141,7 +190,7 @@ def _decided(
         if not questions:
             break
         asked.update(questions)
-        state = answer(state, questions, sources)
+        state = ask(state, questions)
         desired = decide(policies, state, run)
     return state, replace(desired, undecided=desired.undecided + _unanswered(desired))
 
