@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ("tests.real.fixtures",)
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 settings.register_profile(

@@ -1,0 +1,119 @@
+"""Fixtures of real parts, known to all tests; what each gives is shown in `control_plane.py`.
+
+Nothing is imported, built or started before a test asks. A test that asks gets the marker `real`, so `-m "not real"`
+leaves these tests out. Where a part cannot be built the test is skipped with the reason; under CI=true it fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+
+REAL = frozenset({"api_server", "api_namespace", "control_plane", "namespace", "control_planes", "prometheus_server"})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if REAL.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("real")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome = yield
+    report = outcome.get_result()
+    processes = sys.modules.get("tests.real.processes")
+    if report.failed and processes and item.get_closest_marker("real"):
+        report.sections.append(("logs of real parts", "\n".join(map(str, processes.log_folders))))
+
+
+@contextlib.contextmanager
+def missing_part_skips() -> Iterator[None]:
+    """Skip the test where a binary cannot be built; in CI it fails."""
+    from tests.real.binaries import BinariesError
+
+    try:
+        yield
+    except BinariesError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error).splitlines()[0])
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server with its etcd, shared by the tests of this worker: objects stay as they are written."""
+    from tests.real.control_plane import API_ONLY, ControlPlane
+
+    with _started(ControlPlane(tmp_path_factory.mktemp("api-server"), API_ONLY)) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A whole control plane, shared by the tests of this worker, with three nodes that are never full."""
+    from tests.real.control_plane import ControlPlane
+    from tests.real.objects import a_node
+    from tests.real.worlds import create
+
+    with _started(ControlPlane(tmp_path_factory.mktemp("control-plane"))) as plane:
+        create(plane.api, [a_node(f"shared-{number}") for number in (1, 2, 3)])
+        yield plane
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """A namespace of its own on the shared control plane; deleted, with all in it, after the test."""
+    name = _new_namespace(control_plane)
+    yield name
+    control_plane.api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def api_namespace(api_server: ControlPlane) -> str:
+    """A namespace of its own on the shared API server; it stays, as nothing there could clean it up."""
+    return _new_namespace(api_server)
+
+
+@pytest.fixture
+def control_planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[ControlPlane]]]:
+    """`control_planes(count, parts=..., flags=...)`: that many of its own, started side by side."""
+    from tests.real.control_plane import EVERYTHING, ControlPlane, start_side_by_side
+
+    with contextlib.ExitStack() as started:
+
+        def start(count: int, parts: Collection[str] = EVERYTHING, flags: Sequence[str] = ()) -> list[ControlPlane]:
+            planes = [ControlPlane(tmp_path_factory.mktemp("plane"), parts, flags) for _ in range(count)]
+            with missing_part_skips():
+                start_side_by_side(planes)
+            for plane in planes:
+                started.callback(plane.stop)
+            return planes
+
+        yield start
+
+
+@contextlib.contextmanager
+def _started(plane: ControlPlane) -> Iterator[ControlPlane]:
+    with missing_part_skips():
+        plane.start()
+    try:
+        yield plane
+    finally:
+        plane.stop()
+
+
+def _new_namespace(plane: ControlPlane) -> str:
+    name = f"test-{secrets.token_hex(4)}"
+    plane.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    return name

@@ -1,0 +1,104 @@
+"""Kubernetes objects as values: a test says what it cares about, the rest is filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.real.api import Object
+
+
+def an_object(version: str, kind: str, name: str, metadata: Mapping[str, Any] | None = None, **rest: Any) -> Object:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **(metadata or {})}, **rest}
+
+
+def a_node(name: str, *, cpu: str = "10k", memory: str = "10Ti", pods: int = 100_000, **labels: str) -> Object:
+    """A node with this much room; without numbers it is never full."""
+    room = {"cpu": cpu, "memory": memory, "pods": str(pods)}
+    every = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **labels}
+    return an_object("v1", "Node", name, metadata={"labels": every}, status={"capacity": room, "allocatable": room})
+
+
+def a_namespace(name: str, **labels: str) -> Object:
+    return an_object("v1", "Namespace", name, metadata={"labels": labels})
+
+
+def a_pod_template(
+    name: str, *, cpu: str = "1m", labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None
+) -> Object:
+    """A pod template with one container that asks for `cpu`; `labels` and `annotations` choose among stages.yaml's."""
+    container = {"name": "main", "image": "nothing:runs", "resources": {"requests": {"cpu": cpu}}}
+    metadata = {"labels": {"app": name, **(labels or {})}, "annotations": dict(annotations or {})}
+    return {"metadata": metadata, "spec": {"containers": [container]}}
+
+
+def a_deployment(name: str, replicas: int = 1, *, kind: str = "Deployment", **template: Any) -> Object:
+    """A Deployment, StatefulSet or ReplicaSet; `template` as for `a_pod_template`, its `spec` adds to the pod's."""
+    more = template.pop("spec", {})
+    pod = a_pod_template(name, **template)
+    pod["spec"].update(more)
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": pod}
+    return an_object("apps/v1", kind, name, spec=spec)
+
+
+def a_service(name: str, *, app: str | None = None, **annotations: str) -> Object:
+    """A Service for the pods of `app`, by default of the Deployment with its name."""
+    spec = {"selector": {"app": app or name}, "ports": [{"port": 80}]}
+    return an_object("v1", "Service", name, metadata={"annotations": annotations}, spec=spec)
+
+
+def a_job(name: str, completions: int = 1) -> Object:
+    pod = a_pod_template(name)
+    pod["spec"]["restartPolicy"] = "Never"
+    return an_object("batch/v1", "Job", name, spec={"completions": completions, "template": pod})
+
+
+def a_quota(name: str = "quota", **hard: str) -> Object:
+    """A ResourceQuota; `a_quota(pods="3")`."""
+    return an_object("v1", "ResourceQuota", name, spec={"hard": hard})
+
+
+def a_crd(kind: str, group: str, *, version: str = "v1alpha1", scale: bool = False, any_status: bool = True) -> Object:
+    """A CustomResourceDefinition without a schema of its own; with `/scale` where asked for."""
+    plural = f"{kind.lower()}s"
+    subresources: Object = {"status": {}} if any_status else {}
+    if scale:
+        subresources["scale"] = {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.labelSelector",
+        }
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    spec = {
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
+        "versions": [
+            {
+                "name": version,
+                "served": True,
+                "storage": True,
+                "subresources": subresources,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}},
+            }
+        ],
+    }
+    return an_object("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{plural}.{group}", spec=spec)
+
+
+CLONE_SET = a_crd("CloneSet", "apps.kruise.io", scale=True)
+SCALED_OBJECT = a_crd("ScaledObject", "keda.sh")
+
+
+def many_deployments(count: int, replicas: int, prefix: str = "load") -> list[Object]:
+    """That many Deployments, `load-0000` and so on, each with its own pods."""
+    return [a_deployment(f"{prefix}-{number:04}", replicas) for number in range(count)]
+
+
+def manifests(*files: Path) -> list[Object]:
+    """All objects of YAML files; lists are taken apart."""
+    documents = [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
+    return [item for document in documents for item in document.get("items", [document])]

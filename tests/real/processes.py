@@ -1,0 +1,115 @@
+"""Processes of real parts: started with a log, waited for, ended by their own ids whatever becomes of the test run."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+READY_AFTER_AT_MOST = 90.0
+"""Seconds; only a broken start takes this long, also on a machine with much else to do."""
+
+_BELOW_THE_EPHEMERAL_PORTS = range(12_000, 32_000)
+_LAST_LINES = 12
+_TIED = Path(__file__).with_name("tied.py")
+
+# A tied process ends with the thread that started it: all are started by one that lives as long as this process.
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starter")
+_running: set[Process] = set()
+log_folders: list[Path] = []
+"""Where the processes of this test run write, for reports of failing tests."""
+
+
+class StartError(Exception):
+    """A real part that ended, or did not get ready; says where its log is."""
+
+
+class Process:
+    """One process of a real part."""
+
+    def __init__(
+        self, command: Path, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = command.name
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        if log.parent not in log_folders:
+            log_folders.append(log.parent)
+        self._process = _starter.submit(self._start, [str(command), *arguments], environment).result()
+        _running.add(self)
+
+    def _start(self, line: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+        tied = [sys.executable, "-I", "-S", str(_TIED), str(os.getpid()), *line]
+        with self.log.open("ab") as output:
+            return subprocess.Popen(
+                tied,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                cwd=self.log.parent,
+                process_group=0,  # Ctrl-C is for the test run, which then ends its processes
+            )
+
+    @property
+    def id(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """End it at once and wait for that: nothing of a real part is worth an orderly end."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait(30)
+        _running.discard(self)
+
+    def wait_until(self, ready: Callable[[], bool], what: str) -> None:
+        """Return when `ready`.
+
+        Raises:
+            StartError: the process ended first, or too much time went by.
+        """
+        deadline = time.monotonic() + READY_AFTER_AT_MOST
+        while not ready():
+            if not self.alive:
+                raise StartError(self._said(f"ended with {self._process.returncode}, expected {what}"))
+            if time.monotonic() > deadline:
+                raise StartError(self._said(f"not ready after {READY_AFTER_AT_MOST:.0f} s, expected {what}"))
+            time.sleep(0.05)
+
+    def _said(self, what: str) -> str:
+        last = self.log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+        return f"{self.name}: {what}; the whole log: {self.log}; its end:\n" + "\n".join(last)
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on, outside the range that outgoing connections take theirs from.
+
+    Somebody else may still take it first: who starts a server tries again with another one.
+    """
+    for port in random.SystemRandom().sample(_BELOW_THE_EPHEMERAL_PORTS, 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise StartError("127.0.0.1: 100 ports are taken, expected a free one")
+
+
+@atexit.register
+def _stop_all() -> None:
+    for process in list(_running):
+        process.stop()
