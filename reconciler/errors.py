@@ -122,7 +122,11 @@ class UnauthorisedError(ClusterError):
 
 
 class ForbiddenError(ClusterError):
-    """The credentials do not allow this; the message names verb and resource."""
+    """The credentials do not allow this; the message names verb and resource. `words` are the server's own."""
+
+    def __init__(self, message: str, words: str = "") -> None:
+        super().__init__(message)
+        self.words = words
 
 
 class ThrottledError(ClusterError):
@@ -145,5 +149,21 @@ class StaleError(ClusterError):
     """The object is not what the plan saw; nothing was changed."""
 
 
+class ConflictError(ClusterError):
+    """Somebody changed the object at the same time; nothing was changed by us."""
+
+
+class GoneError(ClusterError):
+    """A list cannot be continued where it was left: what it began with is no longer kept."""
+
+
+class LockLostError(ClusterError):
+    """The lock of the cluster is not ours any more; nothing more is written there."""
+
+
 class RefusedError(ClusterError):
     """The server refused the write itself (admission, quota, validation), in its own words."""
+
+
+class InvalidError(RefusedError):
+    """What was written is no valid object, or a test of the write failed: the server says the same of both."""

@@ -107,8 +107,9 @@ def _read(name: str, source: Source, policies: PolicySet, wants_nodes: bool, tel
     try:
         found = _Reader(name, source.cluster, tell).observed(policies.fleet.namespace, wants_nodes)
     except ClusterError as error:
-        tell(ReadStep(name, error=str(error)))
-        return str(error)
+        words = str(error).removeprefix(f"{name}: ")
+        tell(ReadStep(name, error=words))
+        return words
     tell(ReadStep(name))
     return found
 

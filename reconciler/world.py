@@ -11,7 +11,8 @@ from datetime import datetime
 
 from reconciler.apply.outcomes import Access
 from reconciler.backends.base import Clock, Traffic
-from reconciler.backends.open import Backend, Opened, open_live, open_snapshot
+from reconciler.backends.kubernetes.settings import DEFAULTS, RequestSettings
+from reconciler.backends.open import Backend, Live, Opened, open_live, open_snapshot
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.decide.victims import rank_victims
 from reconciler.model import Pod
@@ -23,21 +24,25 @@ _LIVE_WORKERS = 16
 
 @dataclass(frozen=True)
 class World:
-    """`origin` is "live" or "snapshot"; `traffic` says what was exchanged with each live cluster so far."""
+    """`origin` is "live" or "snapshot"; `traffic` says what was exchanged with each live cluster so far.
+
+    `warnings` gives what a person should know of the clusters, once they were read.
+    """
 
     sources: Mapping[str, Source]
     accesses: Mapping[str, Access]
     origin: str = "live"
     workers: int = 1
-    warnings: tuple[str, ...] = ()
+    warnings: Callable[[], tuple[str, ...]] = tuple
     traffic: Mapping[str, Callable[[], Traffic]] = field(default_factory=dict)
 
 
 class RealClock:
-    """Time as it passes."""
+    """Time as it passes, also while the machine sleeps, where the system can tell: a lock runs out meanwhile."""
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        boot_time = getattr(time, "CLOCK_BOOTTIME", None)
+        return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -56,14 +61,16 @@ class SettledClock:
         self._waited += seconds
 
 
-def open_world(fleet: Fleet, snapshot: str | None, now: datetime) -> World:
+def open_world(fleet: Fleet, snapshot: str | None, now: datetime, settings: RequestSettings = DEFAULTS) -> World:
     """Return the clusters of `fleet`, opened: those of the snapshot directory where one is given, else the live ones.
 
     Raises:
-        SnapshotError: the snapshot cannot be read. UsageError: live clusters cannot be opened.
+        SnapshotError: the snapshot cannot be read.
     """
     if snapshot is None:
-        return _world(fleet, open_live(cluster.connection for cluster in fleet.clusters), RealClock(), "live")
+        clock = RealClock()
+        live = Live(now, fleet.namespace, settings, clock)
+        return _world(fleet, open_live((cluster.connection for cluster in fleet.clusters), live), clock, "live")
     now_ns = int(now.timestamp()) * 10**9
 
     def victims(pods: Sequence[Pod], count: int, of_deployment: bool) -> Sequence[Pod]:
@@ -84,6 +91,7 @@ def _world(fleet: Fleet, opened: Opened, clock: Clock, origin: str) -> World:
         origin=origin,
         workers=1 if origin == "snapshot" else _LIVE_WORKERS * max(1, len(opened.backends)),
         warnings=opened.warnings,
+        traffic={name: found.traffic for name, found in opened.backends.items() if found.traffic is not None},
     )
 
 

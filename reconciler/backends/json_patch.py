@@ -32,6 +32,13 @@ def patched(value: Any, operations: Iterable[PatchOperation], where: str) -> Any
     return value
 
 
+def value_at(value: Any, pointer: str) -> Any:
+    """Return what stands at `pointer` in `value`, None where nothing does."""
+    for token in _tokens(pointer, pointer):
+        value = _at(value, token)
+    return None if value is _ABSENT else value
+
+
 def equal(one: Any, other: Any) -> bool:
     """Return whether two JSON values are the same: 1 and 1.0 are, 1 and true are not."""
     if isinstance(one, bool) or isinstance(other, bool):

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from reconciler.backends.base import Clock, Cluster, Lock, MetricsSource, StateStore, VictimOrder
+from reconciler.backends.base import (
+    Clock,
+    Cluster,
+    Lock,
+    MetricsSource,
+    Resource,
+    StateStore,
+    Traffic,
+    VictimOrder,
+)
+from reconciler.backends.decode.metadata import Wire
 from reconciler.backends.file_lock import FileLock
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.kubernetes.connection import Connection
+from reconciler.backends.kubernetes.lease import LeaseLock
+from reconciler.backends.kubernetes.requests import Requests
+from reconciler.backends.kubernetes.settings import RequestSettings
+from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.faults import snapshot_error
 from reconciler.backends.snapshot.folder import METRICS_FILES, is_manifest_name
@@ -28,7 +47,8 @@ class Backend:
     cluster: Cluster | None = None
     metrics: MetricsSource | None = None
     store: StateStore | None = None
-    directory: Path | None = None
+    make_lock: Callable[[str, Clock], Lock] | None = None
+    traffic: Callable[[], Traffic] | None = None  # None: nothing is exchanged, it lies in files
     error: str = ""
 
     def lock(self, holder: str, clock: Clock) -> Lock:
@@ -37,17 +57,31 @@ class Backend:
         Raises:
             UsageError: the cluster could not be opened.
         """
-        if self.directory is None:
+        if self.make_lock is None:
             raise UsageError(f"{self.name}: {self.error}, expected a cluster to lock")
-        return FileLock(self.directory, holder, clock)
+        return self.make_lock(holder, clock)
 
 
 @dataclass(frozen=True)
 class Opened:
-    """The clusters of a Fleet in its order, and what a person should know."""
+    """The clusters of a Fleet in its order; `warnings` gives what a person should know, once they were read."""
 
     backends: Mapping[str, Backend]
-    warnings: tuple[str, ...] = field(default_factory=tuple)
+    warnings: Callable[[], tuple[str, ...]] = tuple
+
+
+@dataclass(frozen=True)
+class Live:
+    """How live clusters are asked: metrics for the moment `at`, everything within `settings`, timed by `clock`.
+
+    `namespace` is the Fleet's own; `recorder`, where given, is called with the cluster's name and what was read of it.
+    """
+
+    at: datetime
+    namespace: str
+    settings: RequestSettings
+    clock: Clock
+    recorder: Callable[[str, Resource[Any], Sequence[Wire]], None] | None = None
 
 
 def open_snapshot(
@@ -72,19 +106,49 @@ def open_snapshot(
         problems += found
     if problems:
         raise snapshot_error(problems)
-    return Opened(backends, tuple(_warnings(top, folders, clusters, recorded)))
+    warnings = tuple(_warnings(top, folders, clusters, recorded))
+    return Opened(backends, lambda: warnings)
 
 
-def open_live(connections: Iterable[ClusterConnection]) -> Opened:
-    """Open live clusters.
+def open_live(connections: Iterable[ClusterConnection], live: Live) -> Opened:
+    """Open live clusters; nothing is sent yet, and what is wrong with a connection is told when it is first used."""
+    found = [(connection, Connection(connection, live.clock, live.settings)) for connection in connections]
+    backends = {settings.name: _open_server(settings, connection, live) for settings, connection in found}
 
-    Raises:
-        UsageError: always, where there is any: this version works on snapshots only.
-    """
-    names = ", ".join(connection.name for connection in connections)
-    if names:
-        raise UsageError(f"{names}: live clusters cannot be opened by this version, expected --snapshot DIR")
-    return Opened({})
+    def warnings() -> tuple[str, ...]:
+        return tuple(
+            f"{settings.name}: its kubeconfig switches TLS verification off, anybody between can read and change all"
+            for settings, connection in found
+            if connection.is_insecure
+        )
+
+    return Opened(backends, warnings)
+
+
+def _open_server(settings: ClusterConnection, connection: Connection, live: Live) -> Backend:
+    requests = Requests(connection, live.settings, live.clock)
+    recorder = partial(live.recorder, settings.name) if live.recorder is not None else None
+    cluster = KubernetesCluster(settings.name, requests, recorder)
+    return Backend(
+        name=settings.name,
+        cluster=cluster,
+        metrics=_open_metrics(settings, live),
+        store=ConfigMapStore(cluster, live.namespace, JOURNAL),
+        make_lock=lambda holder, clock: LeaseLock(requests, settings.name, live.namespace, holder, clock),
+        traffic=requests.traffic,
+    )
+
+
+def _open_metrics(settings: ClusterConnection, live: Live) -> MetricsSource | None:
+    if settings.prometheus_url is None:
+        return None
+    return PrometheusMetrics(
+        settings.prometheus_url,
+        live.at,
+        token_file=settings.prometheus_token_file,
+        ca_file=settings.prometheus_ca_file,
+        timeout_seconds=live.settings.timeout,
+    )
 
 
 def _folders(top: Path) -> dict[str, Path]:
@@ -107,7 +171,7 @@ def _open_folder(
         cluster=cluster,
         metrics=SnapshotMetrics(name, recorded | own),
         store=ConfigMapStore(cluster, namespace, JOURNAL),
-        directory=directory,
+        make_lock=partial(FileLock, directory),
     )
     return backend, problems + cluster.problems()
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.base import CONFIG_MAPS, SERVICES
-from reconciler.backends.open import JOURNAL, open_live, open_snapshot
+from reconciler.backends.open import JOURNAL, open_snapshot
 from reconciler.errors import SnapshotError, UsageError
-from reconciler.model import ClusterConnection
 from tests.backends.clocks import CountingClock
 from tests.backends.folders import a_folder, last_names_first
 
@@ -23,7 +22,7 @@ def test_every_cluster_of_the_fleet_is_there_in_its_order(tmp_path: Path) -> Non
     opened = open_snapshot(tmp_path, ["west", "north", "east"], last_names_first)
     assert list(opened.backends) == ["west", "north", "east"]
     west, north, east = opened.backends.values()
-    assert opened.warnings == ()
+    assert opened.warnings() == ()
     assert (north.cluster, north.metrics, north.store, north.error) == (
         None,
         None,
@@ -40,7 +39,7 @@ def test_every_cluster_of_the_fleet_is_there_in_its_order(tmp_path: Path) -> Non
 def test_what_belongs_to_nobody_is_told(tmp_path: Path) -> None:
     files = {"east/a.yaml": SERVICE, "old/a.yaml": "broken: [", "a.yaml": SERVICE, "README.md": "", ".git/x.yaml": "["}
     a_folder(tmp_path, files | {"metrics.yaml": "clusters: {far: []}\nresults: [{query: q, cluster: older}]"})
-    assert open_snapshot(tmp_path, ["east"], last_names_first).warnings == (
+    assert open_snapshot(tmp_path, ["east"], last_names_first).warnings() == (
         f"{tmp_path}/old: no cluster of the Fleet is called old, the folder is ignored",
         f"{tmp_path}: metrics are recorded for older, which is no cluster of the Fleet; they are ignored",
         f"{tmp_path}/a.yaml: stands in no cluster's folder and is ignored",
@@ -85,9 +84,3 @@ def test_a_cluster_without_folder_has_no_lock(tmp_path: Path) -> None:
     opened = open_snapshot(a_folder(tmp_path, {"east/a.yaml": SERVICE}), ["west"], last_names_first)
     with pytest.raises(UsageError, match="no folder"):
         opened.backends["west"].lock("run 1", CountingClock())
-
-
-def test_live_clusters_are_refused_only_where_there_are_any() -> None:
-    assert open_live([]).backends == {}
-    with pytest.raises(UsageError, match="east, west: live clusters cannot be opened by this version"):
-        open_live([ClusterConnection("east"), ClusterConnection("west")])

@@ -121,9 +121,6 @@ def contents(folder: Folder) -> dict[Path, bytes]:
             '--for: "long" is no duration, expected something like 90s, 30m, 1h30m or 2d',
             id="a duration that is none",
         ),
-        pytest.param(
-            ["plan", "policies"], 64, "live clusters cannot be opened by this version", id="no snapshot given"
-        ),
     ],
 )
 def test_a_wrong_call(quickstart, monkeypatch, arguments, code, line):

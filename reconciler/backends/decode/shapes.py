@@ -56,7 +56,7 @@ def decoded_value(shape: type[W], value: Any) -> W:
     return msgspec.convert(value, shape, dec_hook=read_custom)
 
 
-def decoded_json(shape: type[W], data: bytes | msgspec.Raw) -> W:
+def decoded_json(shape: type[W], data: bytes | bytearray | msgspec.Raw) -> W:
     """Return JSON bytes as `shape`.
 
     Raises:

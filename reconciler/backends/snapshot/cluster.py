@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,14 +9,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from reconciler.backends.base import BUILT_IN_SCALES, Resource, VictimOrder
-from reconciler.backends.decode.objects import Secret
+from reconciler.backends.decode.secrets import secret_value
 from reconciler.backends.snapshot.entries import Key
 from reconciler.backends.snapshot.faults import snapshot_error
 from reconciler.backends.snapshot.folder import finish, is_interrupted, locked
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.store import Store
 from reconciler.backends.snapshot.writing import Writing
-from reconciler.errors import ClusterError, MalformedAnswerError, NotFoundError, Problem
+from reconciler.errors import ClusterError, Problem
 from reconciler.labels import parse_label_selector
 from reconciler.model import ScaleKind, Write
 
@@ -86,7 +84,7 @@ class SnapshotCluster:
         with self._read() as index:
             entry = index.entries.get(Key("", "Secret", namespace, name))
             secret = entry.decoded if entry is not None else None
-            return _secret_value(secret, key, f"{self._name}/{namespace}/Secret/{name}")
+            return secret_value(secret, key, f"{self._name}/{namespace}/Secret/{name}")
 
     def write(self, write: Write) -> None:
         """Carry out `write`, whole or not at all, and settle what follows from it.
@@ -127,16 +125,3 @@ class SnapshotCluster:
                     return
             with locked(self._directory, exclusive=True):
                 finish(self._directory)
-
-
-def _secret_value(secret: Secret | None, key: str, where: str) -> str:
-    if secret is None:
-        raise NotFoundError(f"{where}: is not there, expected a Secret")
-    if secret.string_data and key in secret.string_data:
-        return secret.string_data[key].removesuffix("\n")
-    if not secret.data or key not in secret.data:
-        raise NotFoundError(f'{where}: has no key "{key}", expected it')
-    try:
-        return base64.b64decode(secret.data[key], validate=True).decode().removesuffix("\n")
-    except (binascii.Error, UnicodeDecodeError) as error:
-        raise MalformedAnswerError(f'{where}: the value of "{key}" is no text in base64, expected one') from error

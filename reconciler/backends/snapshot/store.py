@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.backends.decode.mismatches import dotted
+from reconciler.backends.json_patch import equal
 from reconciler.backends.snapshot.entries import Entry, Slot
 from reconciler.backends.snapshot.files import REMOVED, ManifestFile, entry_at, read_file
 from reconciler.backends.snapshot.folder import (
@@ -20,7 +21,6 @@ from reconciler.backends.snapshot.folder import (
     signature_of,
 )
 from reconciler.backends.snapshot.index import Index
-from reconciler.backends.json_patch import equal
 from reconciler.backends.snapshot.text import Placed
 from reconciler.errors import Problem, RefusedError
 

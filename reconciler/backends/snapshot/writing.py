@@ -10,9 +10,9 @@ from typing import Any
 
 from reconciler.backends.base import VictimOrder
 from reconciler.backends.decode.mismatches import dotted
+from reconciler.backends.json_patch import equal, patched
 from reconciler.backends.snapshot.entries import Entry, Found, Slot, entry_of
 from reconciler.backends.snapshot.index import Index, owners_of
-from reconciler.backends.json_patch import equal, patched
 from reconciler.backends.snapshot.manifests import (
     as_served,
     as_written,

@@ -1,0 +1,1 @@
+"""`Cluster` over an API server: connection -> requests -> pages -> nouns, and writes."""

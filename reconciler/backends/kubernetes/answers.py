@@ -1,0 +1,103 @@
+"""What an API server answers, and the error that each answer is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.errors import (
+    AlreadyExistsError,
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    MalformedAnswerError,
+    NotFoundError,
+    RefusedError,
+    ThrottledError,
+    UnauthorisedError,
+    UnreachableError,
+)
+
+_MAX_WORDS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer, read to its end. The keys of `headers` are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes | bytearray
+
+    @property
+    def retry_after(self) -> float | None:
+        """Return the seconds after which the server wants to be asked again, None where it does not say."""
+        text = self.headers.get("retry-after", "")
+        return float(text) if text.isdecimal() else None
+
+
+class Status(msgspec.Struct):
+    """Source: apimachinery meta/v1 types.go, Status."""
+
+    message: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked, for messages: "east: list deployments in shop"."""
+
+    cluster: str
+    verb: str
+    resource: str  # "deployments.apps", "deployments.apps/scale"
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        where = f" in {self.namespace}" if self.namespace else ""
+        name = f" {self.name}" if self.name else ""
+        return f"{self.cluster}: {self.verb} {self.resource}{name}{where}"
+
+
+def status_of(answer: Answer) -> Status:
+    """Return the Status object that a refusal carries; what is none has no reason, and its text is the message."""
+    try:
+        return msgspec.json.decode(answer.body, type=Status)
+    except msgspec.DecodeError:
+        return Status(message=bytes(answer.body[:_MAX_WORDS]).decode("utf-8", "replace"))
+
+
+def error_of(question: Question, answer: Answer) -> ClusterError:
+    """Return the error that an answer other than 2xx is, in the server's own words."""
+    status = status_of(answer)
+    words = _words(status.message) or f"status {answer.status}"
+    if answer.status == 403:
+        return ForbiddenError(f"{question}: forbidden ({words}), expected the right to; bind a Role that has it", words)
+    if answer.status == 401:
+        return UnauthorisedError(f"{question}: the credentials were not accepted ({words}), expected valid ones")
+    if answer.status == 409 and status.reason == "AlreadyExists":
+        return AlreadyExistsError(f"{question}: is there already, expected none of that name; plan again")
+    if answer.status >= 500:
+        return UnreachableError(f"{question}: the server failed with {answer.status} ({words}), expected an answer")
+    kind, expected = _KINDS.get(answer.status, (RefusedError, "it to be accepted"))
+    if answer.status < 400:
+        return MalformedAnswerError(f"{question}: answered with status {answer.status}, expected one of 200 to 299")
+    return kind(f"{question}: {words}, expected {expected}")
+
+
+_KINDS: dict[int, tuple[type[ClusterError], str]] = {
+    404: (NotFoundError, "it to be there"),
+    409: (ConflictError, "it unchanged"),
+    422: (InvalidError, "it to be accepted"),
+    410: (GoneError, "a list that can be continued"),
+    429: (ThrottledError, "to be let in; try again later"),
+}
+
+
+def _words(message: str | None) -> str:
+    text = " ".join((message or "").split())
+    return text if len(text) <= _MAX_WORDS else f"{text[: _MAX_WORDS - 3]}..."

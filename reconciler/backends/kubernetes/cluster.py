@@ -1,0 +1,193 @@
+"""`Cluster` over one API server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from reconciler.backends.base import (
+    AUTOSCALERS,
+    BUILT_IN_SCALES,
+    CONFIG_MAPS,
+    ENDPOINT_SLICES,
+    ENDPOINTS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SCALED_OBJECT,
+    SERVICES,
+    Resource,
+)
+from reconciler.backends.decode.metadata import Object, Wire
+from reconciler.backends.decode.nouns import NEED_PODS, is_listed, noun_of, shape_of
+from reconciler.backends.decode.objects import Secret
+from reconciler.backends.decode.secrets import secret_value
+from reconciler.backends.kubernetes.answers import Question
+from reconciler.backends.kubernetes.discovery import Discovery, discover
+from reconciler.backends.kubernetes.pages import METADATA_ONLY, decoded, listed
+from reconciler.backends.kubernetes.paths import collection, one, resource_name
+from reconciler.backends.kubernetes.requests import Request, Requests
+from reconciler.backends.kubernetes.writing import Writing
+from reconciler.errors import MalformedAnswerError, NotFoundError, RefusedError, UnreachableError
+from reconciler.model import ScaleKind, Write
+
+T = TypeVar("T")
+
+Recorder = Callable[[Resource[Any], Sequence[Wire]], None]
+"""Told of every list and object that was read, as decoded: what a snapshot is made of."""
+
+_KNOWN: tuple[Resource[Any], ...] = (
+    SERVICES,
+    ENDPOINTS,
+    ENDPOINT_SLICES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    EVENTS,
+    CONFIG_MAPS,
+    AUTOSCALERS,
+)
+_PLURALS = {
+    **{(found.group, found.kind): found.plural for found in _KNOWN},
+    **{(found.group, found.kind): found.plural for found in (*BUILT_IN_SCALES, SCALED_OBJECT)},
+}
+_BUILT_IN = _PLURALS.keys() - {(SCALED_OBJECT.group, SCALED_OBJECT.kind)}
+_CLUSTER_WIDE = frozenset({"Namespace", "Node"})
+_IDENTITY = "kube-system"
+
+
+def _recording() -> list[Wire]:
+    return []
+
+
+class KubernetesCluster:
+    """The cluster `name`, asked through `requests`. What it serves is asked once."""
+
+    def __init__(self, name: str, requests: Requests, recorder: Recorder | None = None) -> None:
+        self._name = name
+        self._requests = requests
+        self._recorder = recorder
+        self._guard = threading.Lock()
+        self._discovery: Discovery | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def identity(self) -> str:
+        """Return the uid of Namespace kube-system."""
+        return self.get(NAMESPACES, "", _IDENTITY).uid
+
+    def scale_kinds(self) -> tuple[ScaleKind, ...]:
+        """Return the built-in kinds, and every other served kind with /scale."""
+        return self._discovered().scale_kinds
+
+    def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
+        """Return all objects of `resource`, sorted by namespace and name; a kind that is not served gives ().
+
+        Raises:
+            ForbiddenError, MalformedAnswerError: this kind cannot be read. ClusterError: the cluster cannot.
+        """
+        discovery = self._discovered()
+        unreadable = discovery.unreadable.get((resource.group, resource.plural))
+        if unreadable is not None:
+            raise unreadable
+        if not discovery.serves(resource.group, resource.version, resource.plural):
+            return ()
+        found = self._listed(resource, self._list_request(resource, namespace, labels))
+        return tuple(noun for *_, noun, shown in sorted(found, key=lambda item: item[:2]) if shown)
+
+    def get(self, resource: Resource[T], namespace: str, name: str) -> T:
+        """Return one object as it is now.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        question = self._question("get", resource, namespace, name)
+        path = one(resource.group, resource.version, resource.plural, namespace, name)
+        read: Any = decoded(self._requests.send(Request("GET", path, question)), shape_of(resource), question)
+        if self._recorder is not None:
+            self._recorder(resource, [read])
+        return noun_of(resource, read, self._name, self._scale(resource.group, resource.kind))
+
+    def secret(self, namespace: str, name: str, key: str) -> str:
+        """Return one value of a Secret, decoded, one trailing newline stripped.
+
+        Raises:
+            NotFoundError: no such Secret or key.
+        """
+        question = Question(self._name, "get", "secrets", namespace, name)
+        answer = self._requests.send(Request("GET", one("", "v1", "secrets", namespace, name), question))
+        return secret_value(decoded(answer, Secret, question), key, f"{self._name}/{namespace}/Secret/{name}")
+
+    def write(self, write: Write) -> None:
+        """Carry out `write`, whole or not at all; see `Writing.write` for what it raises."""
+        key = (write.ref.group, write.ref.kind)
+        scale = self._scale(*key) if key in _BUILT_IN else self._custom_scale(*key)
+        plural = _PLURALS.get(key) or (scale.plural if scale is not None else self._plural(*key))
+        Writing(self._requests, plural, scale).write(write)
+
+    def _discovered(self) -> Discovery:
+        with self._guard:
+            if self._discovery is None:
+                self._discovery = discover(self._requests, self._name)
+            return self._discovery
+
+    def _scale(self, group: str, kind: str) -> ScaleKind | None:
+        if (group, kind) in _BUILT_IN:
+            return next((found for found in BUILT_IN_SCALES if (found.group, found.kind) == (group, kind)), None)
+        return self._custom_scale(group, kind)
+
+    def _custom_scale(self, group: str, kind: str) -> ScaleKind | None:
+        kinds = self._discovered().scale_kinds
+        return next((found for found in kinds if (found.group, found.kind) == (group, kind)), None)
+
+    def _plural(self, group: str, kind: str) -> str:
+        served = self._discovered().served.values()
+        found = next((one.plural for one in served if (one.group, one.kind) == (group, kind)), None)
+        if found is None:
+            raise NotFoundError(f"{self._name}: serves no {kind} of {group}, expected one; install what defines it")
+        return found
+
+    def _list_request(self, resource: Resource[Any], namespace: str, labels: str) -> Request:
+        inside = "" if resource.kind in _CLUSTER_WIDE else namespace
+        query = {"labelSelector": labels} if labels else {}
+        if resource.kind == EVENTS.kind:
+            query["fieldSelector"] = f"reason={NEED_PODS}"
+        return Request(
+            "GET",
+            collection(resource.group, resource.version, resource.plural, inside),
+            self._question("list", resource, inside),
+            query=query,
+            accept=METADATA_ONLY if shape_of(resource) is Object else "application/json",
+        )
+
+    def _listed(self, resource: Resource[T], request: Request) -> Sequence[tuple[str, str, T, bool]]:
+        """Return the items as (namespace, name, noun, whether a list shows it)."""
+        scale = self._scale(resource.group, resource.kind)
+        recorded = _recording()
+
+        def reduced(item: Any) -> tuple[str, str, T, bool]:
+            if self._recorder is not None:
+                recorded.append(item)
+            metadata = item.metadata
+            noun = noun_of(resource, item, self._name, scale)
+            return metadata.namespace or "", metadata.name, noun, is_listed(item)
+
+        try:
+            found = listed(self._requests, request, shape_of(resource), reduced)
+        except (NotFoundError, RefusedError) as error:
+            raise MalformedAnswerError(f"{error}; the cluster says that it serves it") from error
+        except UnreachableError as error:
+            if (resource.group, resource.kind) in _BUILT_IN:
+                raise
+            # A custom resource can fail by itself, when its conversion webhook does.
+            raise MalformedAnswerError(str(error)) from error
+        if self._recorder is not None:
+            self._recorder(resource, recorded)
+        return found
+
+    def _question(self, verb: str, resource: Resource[Any], namespace: str = "", name: str = "") -> Question:
+        return Question(self._name, verb, resource_name(resource.group, resource.plural), namespace, name)

@@ -1,0 +1,107 @@
+"""One request over the wire, its answer read to the end, within its time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from reconciler.backends.base import Clock
+from reconciler.backends.kubernetes.answers import Answer
+from reconciler.backends.kubernetes.connection import Endpoint
+from reconciler.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from urllib3.response import BaseHTTPResponse
+
+_CHUNK = 1 << 18
+_SHORTEST = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What goes over the wire; `asked` says in words what it asks."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes | None
+    asked: str
+
+
+def exchange(endpoint: Endpoint, outgoing: Outgoing, seconds: float, clock: Clock) -> Answer:
+    """Send one request and return its answer, whatever its status; it takes at most `seconds`, drop by drop included.
+
+    Raises:
+        UnreachableError: no whole answer came in that time.
+    """
+    import urllib3
+
+    until = clock.monotonic() + seconds
+    try:
+        response = endpoint.pool.urlopen(
+            outgoing.method,
+            endpoint.url + outgoing.target,
+            body=outgoing.body,
+            headers=dict(outgoing.headers),
+            timeout=urllib3.Timeout(total=seconds),
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            assert_same_host=False,
+        )
+        with response:
+            body = _body(response, until, clock, outgoing)
+            headers = {key.lower(): value for key, value in response.headers.items()}
+            return Answer(response.status, headers, body)
+    except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        raise UnreachableError(f"{outgoing.asked}: {_words(error)}, expected an answer") from error
+
+
+def _body(response: BaseHTTPResponse, until: float, clock: Clock, outgoing: Outgoing) -> bytearray:
+    """Read in pieces: the timeout of a socket counts anew for each, ours does not."""
+    body = bytearray()
+    expected = response.headers.get("Content-Length")
+    while True:
+        left = until - clock.monotonic()
+        if left <= 0:
+            response.close()
+            raise UnreachableError(f"{outgoing.asked}: the answer took too long, expected all of it in time")
+        _limit(response, left)
+        piece = response.read1(_CHUNK)
+        if not piece:
+            break
+        body += piece
+    if expected is not None and expected.isdecimal() and len(body) < int(expected):
+        raise UnreachableError(f"{outgoing.asked}: the answer was cut off, expected {expected} bytes")
+    return body
+
+
+def _limit(response: Any, seconds: float) -> None:
+    """Let the socket wait no longer than is left; where it is out of reach its first timeout stays."""
+    socket = getattr(getattr(response, "connection", None), "sock", None)
+    if socket is not None:
+        socket.settimeout(max(_SHORTEST, seconds))
+
+
+def _words(error: BaseException) -> str:
+    """Return the cause without the library's names of objects and addresses in memory."""
+    import urllib3.exceptions as known
+
+    kinds: tuple[tuple[type[BaseException], str], ...] = (
+        (known.ReadTimeoutError, "no answer in time"),
+        (known.ConnectTimeoutError, "no connection in time"),
+        (known.NameResolutionError, "its host name is not known"),
+        (known.SSLError, f"TLS failed ({_cause(error)})"),
+        (known.ProxyError, f"the proxy failed ({_cause(error)})"),
+        (known.NewConnectionError, "the connection was refused"),
+        (known.ProtocolError, "the connection broke"),
+        (known.IncompleteRead, "the answer was cut off"),
+        (TimeoutError, "no answer in time"),
+    )
+    return next((words for kind, words in kinds if isinstance(error, kind)), _cause(error))
+
+
+def _cause(error: BaseException) -> str:
+    cause = error.args[-1] if error.args and isinstance(error.args[-1], BaseException) else error
+    return " ".join(str(cause).split())[:300]

@@ -1,0 +1,258 @@
+"""`Lock` as one Lease in a cluster: renewed while it is held, taken over from a holder that died."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import msgspec
+
+from reconciler.backends.base import Clock
+from reconciler.backends.decode.instants import Instant
+from reconciler.backends.decode.metadata import Wire
+from reconciler.backends.kubernetes.answers import Answer, Question
+from reconciler.backends.kubernetes.pages import decoded
+from reconciler.backends.kubernetes.paths import collection, one
+from reconciler.backends.kubernetes.requests import Request, Requests
+from reconciler.errors import (
+    AlreadyExistsError,
+    ClusterError,
+    ConflictError,
+    InvalidError,
+    LockHeldError,
+    NotFoundError,
+)
+
+NAME = "reconciler"
+SECONDS = 15
+"""How long a lease holds without being renewed. A run that stands still for longer has lost it."""
+
+_RENEW_SECONDS = SECONDS / 3
+_SURE_SECONDS = SECONDS - 5
+_POLL_SECONDS = 0.5
+_GROUP, _VERSION, _PLURAL = "coordination.k8s.io", "v1", "leases"
+_FASTER = "somebody who was faster"
+_LABELS = {"app.kubernetes.io/managed-by": "reconciler"}
+
+
+class LeaseSpec(Wire):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    renew_time: Instant | None = None
+    lease_transitions: int | None = None
+
+
+class LeaseMetadata(Wire):
+    resource_version: str
+
+
+class Lease(Wire):
+    """Source: kubernetes/api coordination/v1 types.go."""
+
+    metadata: LeaseMetadata
+    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
+
+
+class LeaseLock:
+    """The Lease `reconciler` in `namespace`.
+
+    Times are those of the API server (its Date header), so that clocks of different machines do not matter; how long
+    ours still holds is measured here, by a clock that runs on while the process is stopped. While it is held,
+    `requests` sends writes only as long as it is.
+    """
+
+    def __init__(self, requests: Requests, cluster: str, namespace: str, holder: str, clock: Clock) -> None:
+        self._requests = requests
+        self._cluster = cluster
+        self._namespace = namespace
+        self._holder = holder
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._sure_until = 0.0
+        self._version = ""
+        self._offset = 0.0  # the server's time, less that of our clock
+        self._done = threading.Event()
+        self._renewing: threading.Thread | None = None
+
+    def acquire(self, timeout_seconds: float) -> None:
+        """Take the lease; nothing happens when it is ours already.
+
+        Raises:
+            LockHeldError: somebody else held it all that time. ClusterError: it cannot be read or written.
+        """
+        until = self._clock.monotonic() + timeout_seconds
+        while not self.held():
+            holder = self._try()
+            if not holder:
+                self._begin()
+                return
+            left = until - self._clock.monotonic()
+            if left <= 0:
+                raise LockHeldError(
+                    f"{self._cluster}: Lease {self._namespace}/{NAME} is held by {holder}, expected it free; "
+                    "try again later"
+                )
+            self._clock.sleep(min(_POLL_SECONDS, left))
+
+    def held(self) -> bool:
+        """Return whether it is still ours, surely: nobody else can have taken it yet."""
+        with self._guard:
+            return self._clock.monotonic() < self._sure_until
+
+    def release(self) -> None:
+        """Give it back; nothing happens when it is not ours."""
+        if self._renewing is None:
+            return
+        self._done.set()
+        self._renewing.join()
+        self._renewing = None
+        held = self.held()
+        with self._guard:
+            self._sure_until = 0.0
+        self._requests.fence = None
+        if held:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """One that cannot be given back runs out by itself."""
+        changes = {"holderIdentity": "", "leaseDurationSeconds": 1}
+        try:
+            self._change(self._version, changes)
+        except ClusterError:
+            return
+
+    def _begin(self) -> None:
+        self._done.clear()
+        self._requests.fence = self.held
+        self._renewing = threading.Thread(target=self._renew, name=f"lease of {self._cluster}", daemon=True)
+        self._renewing.start()
+
+    def _renew(self) -> None:
+        """Runs beside the writing until the lock is given back or lost."""
+        while not self._done.wait(_RENEW_SECONDS):
+            if not self.held():
+                return
+            try:
+                self._hold(self._version, {})
+            except (ConflictError, InvalidError, NotFoundError):
+                if not self._is_still_ours():
+                    self._lose()
+                    return
+            except ClusterError:
+                continue  # as long as it is surely ours we try again
+
+    def _is_still_ours(self) -> bool:
+        """Look who has it after a renewal that did not fit; one whose answer was lost may have been done."""
+        began = self._clock.monotonic()
+        try:
+            lease = decoded(self._requests.send(self._read_request()), Lease, self._question("get"))
+        except ClusterError:
+            return False
+        if lease.spec.holder_identity != self._holder:
+            return False
+        with self._guard:
+            self._version = lease.metadata.resource_version
+        return self.held() and began < self._sure_until
+
+    def _lose(self) -> None:
+        with self._guard:
+            self._sure_until = 0.0
+
+    def _try(self) -> str:
+        """Try to take it once; return who has it, "" where we do."""
+        try:
+            answer = self._requests.send(self._read_request())
+        except NotFoundError:
+            return self._create()
+        lease = decoded(answer, Lease, self._question("get"))
+        self._set_time(answer)
+        if not _is_free(lease.spec, self._server_now()):
+            return lease.spec.holder_identity or _FASTER
+        changes = {
+            "holderIdentity": self._holder,
+            "leaseDurationSeconds": SECONDS,
+            "acquireTime": _stamp(self._server_now()),
+            "leaseTransitions": (lease.spec.lease_transitions or 0) + 1,
+        }
+        try:
+            self._hold(lease.metadata.resource_version, changes)
+        except (ConflictError, InvalidError, NotFoundError):
+            return _FASTER
+        return ""
+
+    def _create(self) -> str:
+        """Make a lease that nobody holds, to be taken like any other: only an answer tells the server's time."""
+        manifest = {
+            "apiVersion": f"{_GROUP}/{_VERSION}",
+            "kind": "Lease",
+            "metadata": {"name": NAME, "namespace": self._namespace, "labels": _LABELS},
+            "spec": {"leaseTransitions": 0},
+        }
+        path = collection(_GROUP, _VERSION, _PLURAL, self._namespace)
+        try:
+            self._requests.send(Request("POST", path, self._question("create"), body=msgspec.json.encode(manifest)))
+        except AlreadyExistsError:
+            return self._try()
+        except NotFoundError as error:
+            raise NotFoundError(
+                f'{self._cluster}: there is no namespace "{self._namespace}", expected it for the lock; '
+                f"create it: kubectl create namespace {self._namespace}"
+            ) from error
+        return self._try()
+
+    def _hold(self, version: str, changes: dict[str, Any]) -> None:
+        """Write a new renewTime, and `changes`; how long it is ours counts from before the request."""
+        began = self._clock.monotonic()
+        answer = self._change(version, {**changes, "renewTime": _stamp(self._server_now())})
+        lease = decoded(answer, Lease, self._question("patch"))
+        self._set_time(answer)
+        with self._guard:
+            self._version = lease.metadata.resource_version
+            self._sure_until = began + _SURE_SECONDS
+
+    def _change(self, version: str, changes: dict[str, Any]) -> Answer:
+        """Write fields of the spec, where the Lease is still of that version."""
+        patch = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+            *({"op": "add", "path": f"/spec/{key}", "value": value} for key, value in changes.items()),
+        ]
+        request = Request(
+            "PATCH",
+            one(_GROUP, _VERSION, _PLURAL, self._namespace, NAME),
+            self._question("patch"),
+            body=msgspec.json.encode(patch),
+            content_type="application/json-patch+json",
+        )
+        return self._requests.send(request)
+
+    def _read_request(self) -> Request:
+        return Request("GET", one(_GROUP, _VERSION, _PLURAL, self._namespace, NAME), self._question("get"))
+
+    def _question(self, verb: str) -> Question:
+        return Question(self._cluster, verb, f"{_PLURAL}.{_GROUP}", self._namespace, NAME)
+
+    def _set_time(self, answer: Answer) -> None:
+        """Learn the server's time from an answer; a server that does not tell it has ours."""
+        try:
+            at = parsedate_to_datetime(answer.headers["date"]).timestamp()
+        except (KeyError, ValueError):
+            at = datetime.now(UTC).timestamp()
+        self._offset = at - self._clock.monotonic()
+
+    def _server_now(self) -> datetime:
+        return datetime.fromtimestamp(self._offset + self._clock.monotonic(), UTC)
+
+
+def _is_free(spec: LeaseSpec, now: datetime) -> bool:
+    """Return whether nobody holds it: given back, or not renewed for longer than it holds. A Date has whole seconds."""
+    if not spec.holder_identity or spec.renew_time is None:
+        return True
+    over = spec.renew_time.as_datetime() + timedelta(seconds=(spec.lease_duration_seconds or SECONDS) + 1)
+    return now > over
+
+
+def _stamp(at: datetime) -> str:
+    """Return a time as Kubernetes writes a MicroTime."""
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

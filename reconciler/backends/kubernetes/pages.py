@@ -1,0 +1,87 @@
+"""Lists in pages, decoded to the few fields that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from reconciler.backends.decode.shapes import decoded_json
+from reconciler.backends.kubernetes.answers import Answer, Question
+from reconciler.backends.kubernetes.requests import Request, Requests
+from reconciler.errors import GoneError, MalformedAnswerError
+
+T = TypeVar("T")
+W = TypeVar("W", bound=msgspec.Struct)
+
+PAGE = 500
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""The `accept` of lists of which only the metadata is read: the server leaves out the rest."""
+
+_ATTEMPTS = 3
+
+
+class _PageMetadata(msgspec.Struct):
+    next: str | None = msgspec.field(default=None, name="continue")
+
+
+class _Page(msgspec.Struct, Generic[W]):
+    items: list[W] | None = None
+    metadata: _PageMetadata = msgspec.field(default_factory=_PageMetadata)
+
+
+def listed(requests: Requests, request: Request, shape: type[W], reduced: Callable[[W], T]) -> list[T]:
+    """Return all items of a list as they were at one moment, each as `reduced` makes it, page by page.
+
+    The list begins again where the server no longer keeps that moment (410).
+
+    Raises:
+        ClusterError: a page could not be read, or is none.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return [reduced(item) for page in _pages(requests, request, shape) for item in page]
+        except GoneError:
+            continue
+    return [reduced(item) for page in _pages(requests, request, shape) for item in page]
+
+
+def _pages(requests: Requests, request: Request, shape: type[W]) -> Iterator[list[W]]:
+    page_of: Any = _Page[shape]  # type: ignore[valid-type]
+    token = ""
+    while True:
+        query = {**request.query, "limit": str(PAGE)} | ({"continue": token} if token else {})
+        page = decoded(requests.send(replace(request, query=query)), page_of, request.question)
+        yield page.items or []
+        token = page.metadata.next or ""
+        if not token:
+            return
+
+
+def decoded_object(answer: Answer, question: Question) -> dict[str, Any]:
+    """Return an answer's body with everything in it.
+
+    Raises:
+        MalformedAnswerError: it is no JSON object.
+    """
+    try:
+        found: dict[str, Any] = msgspec.json.decode(answer.body, type=dict)
+    except msgspec.DecodeError as error:
+        raise MalformedAnswerError(f"{question}: the answer is no object ({error}), expected one in JSON") from error
+    return found
+
+
+def decoded(answer: Answer, shape: type[W], question: Question) -> W:
+    """Return an answer's body as `shape`.
+
+    Raises:
+        MalformedAnswerError: it is not of that shape; the message says where.
+    """
+    try:
+        return decoded_json(shape, answer.body)
+    except msgspec.ValidationError as error:
+        raise MalformedAnswerError(f"{question}: the answer is malformed ({error}), expected the API's form") from error
+    except msgspec.DecodeError as error:
+        raise MalformedAnswerError(f"{question}: the answer is not JSON ({error}), expected JSON") from error

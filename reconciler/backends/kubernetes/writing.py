@@ -1,0 +1,264 @@
+"""Writes: each tests what it rests on, so that it is done whole or not at all, also when it has to be sent twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from reconciler.backends.json_patch import equal, patched, value_at
+from reconciler.backends.kubernetes.answers import Question
+from reconciler.backends.kubernetes.pages import decoded, decoded_object
+from reconciler.backends.kubernetes.paths import collection, one, resource_name
+from reconciler.backends.kubernetes.requests import Attempts, Request, Requests
+from reconciler.errors import (
+    AlreadyExistsError,
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    RefusedError,
+    StaleError,
+)
+from reconciler.model import PatchOperation, ScaleKind, Write
+
+FIELD_MANAGER = "reconciler"
+
+_JSON_PATCH = "application/json-patch+json"
+_APPLY_PATCH = "application/apply-patch+yaml"
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_MANAGED = {"fieldManager": FIELD_MANAGER}
+
+
+class _Verdict(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    """Source: kubernetes/api authorization/v1 types.go, SelfSubjectAccessReview."""
+
+    status: _Verdict
+
+
+class Writing:
+    """Writes objects of one resource, `plural`, of one cluster; `scale` is set where the kind has /scale."""
+
+    def __init__(self, requests: Requests, plural: str, scale: ScaleKind | None = None) -> None:
+        self._requests = requests
+        self._plural = plural
+        self._scale = scale
+
+    def write(self, write: Write) -> None:
+        """Carry out `write`, whole or not at all.
+
+        Raises:
+            StaleError: the object is not what the write expects. NotFoundError: it is gone.
+            AlreadyExistsError: create, and one is there. RefusedError: the server's own refusal.
+            ForbiddenError: we have no right to. ClusterError: nobody knows, or nothing answered.
+        """
+        verbs = {"patch": self._patch, "create": self._create, "delete": self._delete, "event": self._event}
+        verbs[write.verb](write)
+
+    def _patch(self, write: Write) -> None:
+        request = self._patch_request(write)
+        attempts = Attempts()
+        for last in (False, True):
+            try:
+                self._send(request, write, attempts)
+                return
+            except (ConflictError, InvalidError) as error:
+                if self._still_fits(write, attempts):
+                    return
+                if last:
+                    raise _stale(write, error) if isinstance(error, ConflictError) else error from error
+
+    def _patch_request(self, write: Write) -> Request:
+        operations = [*_tests(write), *write.patch]
+        path, subresource = self._path(write), ""
+        if self._scale is not None and self._is_scale_only(write):
+            path, subresource = f"{path}/scale", "/scale"
+            operations = [
+                one if one.path == "/metadata/uid" else replace(one, path="/spec/replicas") for one in operations
+            ]
+        return Request(
+            "PATCH",
+            path,
+            self._question("patch", write, subresource),
+            query=_MANAGED,
+            body=msgspec.json.encode([_wire(operation) for operation in operations]),
+            content_type=_JSON_PATCH,
+            writes=True,
+        )
+
+    def _is_scale_only(self, write: Write) -> bool:
+        """Whether only replicas change that were given: of absent ones /scale says 0 or 1, as the kind likes."""
+        assert self._scale is not None
+        pointer = "/" + "/".join(self._scale.replicas_path)
+        given = all(operation.value is not None and operation.op in ("test", "replace") for operation in write.patch)
+        return given and bool(self._scale.status_path) and all(one.path == pointer for one in write.patch)
+
+    def _still_fits(self, write: Write, attempts: Attempts) -> bool:
+        """Look at the object again after a refusal; return whether an attempt without an answer had done it all.
+
+        Raises:
+            StaleError: it is not what the write expects. NotFoundError: it is gone.
+        """
+        found = self._read(write)
+        if attempts.unsure and _is_done(found, write):
+            return True
+        patched(found, [one for one in (*_tests(write), *write.patch) if one.op == "test"], str(write.ref))
+        return False
+
+    def _create(self, write: Write) -> None:
+        if write.uid is not None:
+            self._apply(write)
+            return
+        attempts = Attempts()
+        request = Request(
+            "POST",
+            collection(write.ref.group, _version(write), self._plural, write.ref.namespace),
+            self._question("create", write),
+            query=_MANAGED,
+            body=msgspec.json.encode(write.manifest),
+            writes=True,
+        )
+        try:
+            self._send(request, write, attempts)
+        except AlreadyExistsError:
+            if not attempts.unsure or not _holds(self._read(write), write.manifest):
+                raise
+
+    def _apply(self, write: Write) -> None:
+        """Apply the whole object over the one with the expected uid; a gone one is not made anew."""
+        manifest = dict(write.manifest or {})
+        manifest["metadata"] = {**manifest.get("metadata", {}), "uid": write.uid}
+        request = Request(
+            "PATCH",
+            self._path(write),
+            self._question("patch", write),
+            query={**_MANAGED, "force": "true"},
+            body=msgspec.json.encode(manifest),
+            content_type=_APPLY_PATCH,
+            writes=True,
+        )
+        try:
+            self._send(request, write)
+        except ConflictError as error:
+            raise _stale(write, error) from error
+
+    def _delete(self, write: Write) -> None:
+        options: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Orphan" if write.orphan else "Background",
+        }
+        if write.uid is not None:
+            options["preconditions"] = {"uid": write.uid}
+        attempts = Attempts()
+        request = Request(
+            "DELETE",
+            self._path(write),
+            self._question("delete", write),
+            body=msgspec.json.encode(options),
+            writes=True,
+        )
+        try:
+            self._send(request, write, attempts)
+        except ConflictError as error:
+            raise _stale(write, error) from error
+        except NotFoundError:
+            if not attempts.unsure:
+                raise
+
+    def _event(self, write: Write) -> None:
+        path = collection(write.ref.group, _version(write), self._plural, write.ref.namespace)
+        body = msgspec.json.encode(write.manifest)
+        try:
+            self._requests.send(Request("POST", path, self._question("create", write), body=body, writes=True))
+        except AlreadyExistsError:
+            return
+
+    def _send(self, request: Request, write: Write, attempts: Attempts | None = None) -> None:
+        """Send a write; what is forbidden although we have the right to was refused by admission or a quota."""
+        try:
+            self._requests.send(request, attempts)
+        except ForbiddenError as error:
+            if self._may(request.question, write):
+                raise RefusedError(f"{write.ref}: {error.words}, expected it to be accepted") from error
+            raise
+
+    def _may(self, question: Question, write: Write) -> bool:
+        subresource = question.resource.partition("/")[2]
+        attributes = {
+            "verb": question.verb,
+            "group": write.ref.group,
+            "version": _version(write),
+            "resource": self._plural,
+            "subresource": subresource,
+            "namespace": write.ref.namespace,
+            "name": "" if question.verb == "create" else write.ref.name,
+        }
+        asked = Question(question.cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        try:
+            answer = self._requests.send(Request("POST", _REVIEWS, asked, body=msgspec.json.encode(review)))
+            return decoded(answer, _Review, asked).status.allowed
+        except ClusterError:
+            return False
+
+    def _read(self, write: Write) -> Any:
+        question = self._question("get", write)
+        answer = self._requests.send(Request("GET", self._path(write), question))
+        return decoded_object(answer, question)
+
+    def _path(self, write: Write) -> str:
+        return one(write.ref.group, _version(write), self._plural, write.ref.namespace, write.ref.name)
+
+    def _question(self, verb: str, write: Write, subresource: str = "") -> Question:
+        resource = resource_name(write.ref.group, self._plural) + subresource
+        return Question(write.ref.cluster, verb, resource, write.ref.namespace, write.ref.name)
+
+
+def _version(write: Write) -> str:
+    return write.api_version.rpartition("/")[2]
+
+
+def _tests(write: Write) -> list[PatchOperation]:
+    return [] if write.uid is None else [PatchOperation("test", "/metadata/uid", write.uid)]
+
+
+def _wire(operation: PatchOperation) -> dict[str, Any]:
+    if operation.op == "remove":
+        return {"op": operation.op, "path": operation.path}
+    return {"op": operation.op, "path": operation.path, "value": operation.value}
+
+
+def _stale(write: Write, error: ClusterError) -> StaleError:
+    return StaleError(f"{write.ref}: changed meanwhile, expected it as the plan saw it; plan again ({error})")
+
+
+def _is_done(found: Any, write: Write) -> bool:
+    """Return whether an object is as it would be after the write."""
+    expected = [*_tests(write), *(operation for operation in write.patch if operation.op != "test")]
+    return all(
+        equal(value_at(found, operation.path), None if operation.op == "remove" else operation.value)
+        for operation in expected
+    )
+
+
+def _holds(found: Any, manifest: Any) -> bool:
+    """Return whether everything in `manifest` is in `found`, which may hold more."""
+    if isinstance(manifest, Mapping):
+        return isinstance(found, Mapping) and all(
+            key in found and _holds(found[key], value) for key, value in manifest.items()
+        )
+    if isinstance(manifest, Sequence) and not isinstance(manifest, str):
+        return isinstance(found, Sequence) and len(found) == len(manifest) and all(map(_holds, found, manifest))
+    return equal(found, manifest)
