@@ -21,9 +21,9 @@ from reconciler.cli.options import (
     path_argument,
     quiet_option,
     run_options,
-    snapshot_option,
     terminal_or,
     verbose_option,
+    world_options,
 )
 from reconciler.cli.progress import progress_to_stderr
 from reconciler.cli.rendering import rendered
@@ -38,12 +38,11 @@ from reconciler.policy.validate import read_fleet
 
 @click.command(name="apply")
 @path_argument()
-@snapshot_option
+@world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown", "html")
 @option("--auto-approve", is_flag=True, help="Do not ask.")
 @option("--lock-timeout", type=Seconds(), default=30.0, help="Seconds to wait for each cluster's lock.")
-@option("--timeout", type=Seconds(), metavar="SECONDS", help="Start no new write after this long.")
 @option("--fleet", metavar="FILE", help="With a saved plan: where the Fleet document is (default: policies).")
 @option("--max-plan-age", default="1h", help="With a saved plan: refuse it when it is older.")
 @option("--live", is_flag=True, help="With a saved plan made from a snapshot: apply it to live clusters.")

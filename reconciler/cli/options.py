@@ -20,6 +20,7 @@ from reconciler.plan.filters import Filters
 from reconciler.policy.durations import parse_duration
 
 _LONGEST_WAIT = 86_400.0
+_HIGHEST_RATE = 100_000.0
 _RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,7 +52,42 @@ def output_option(*formats: str) -> Callable[[F], F]:
     return option("-o", "--output", type=click.Choice(formats), default=formats[0], help="What stdout gets.")
 
 
-snapshot_option = option("--snapshot", metavar="DIR", help="Look at this snapshot instead of live clusters.")
+class Rate(click.ParamType[float]):
+    """A number of writes a second; 0 is no limit."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            found = float(value)
+        except ValueError:
+            found = math.nan
+        if not (found == 0 or 0.01 <= found <= _HIGHEST_RATE):
+            self.fail(f'"{value}" is no rate, expected 0 for no limit, or up to {_HIGHEST_RATE:g}', param, ctx)
+        return found
+
+
+class Seconds(click.ParamType[float]):
+    """A number of seconds: finite, not negative."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            found = float(value)
+        except ValueError:
+            found = math.nan
+        if not 0 <= found <= _LONGEST_WAIT:
+            self.fail(f'"{value}" is no number of seconds, expected one from 0 to {_LONGEST_WAIT:g}', param, ctx)
+        return found
+
+
+world_options = together(
+    option("--snapshot", metavar="DIR", help="Look at this snapshot instead of live clusters."),
+    option("--request-timeout", type=Seconds(), default=30.0, help="Seconds for one request to a live cluster."),
+    option("--qps", type=Rate(), default=50.0, help="Writes a second to each live cluster; 0: no limit."),
+    option("--timeout", type=Seconds(), metavar="SECONDS", help="Wait for nothing, and start no write, after this."),
+)
 now_option = option("--now", metavar="RFC3339", help="Decide as if it were this time.")
 color_option = option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Also NO_COLOR; auto is a terminal."
@@ -81,21 +117,6 @@ def moment(text: str | None) -> datetime:
     if at is None:
         raise UsageError(f'--now: "{text}" is no time, expected RFC 3339 with a zone, like 2026-11-20T15:41:23Z')
     return at.replace(microsecond=0)
-
-
-class Seconds(click.ParamType[float]):
-    """A number of seconds: finite, not negative."""
-
-    name = "seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            found = float(value)
-        except ValueError:
-            found = math.nan
-        if not 0 <= found <= _LONGEST_WAIT:
-            self.fail(f'"{value}" is no number of seconds, expected one from 0 to {_LONGEST_WAIT:g}', param, ctx)
-        return found
 
 
 def run_id_of(text: str | None) -> str:

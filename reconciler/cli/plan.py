@@ -17,8 +17,8 @@ from reconciler.cli.options import (
     path_argument,
     quiet_option,
     run_options,
-    snapshot_option,
     verbose_option,
+    world_options,
 )
 from reconciler.cli.rendering import rendered_plan
 from reconciler.cli.running import Call, save
@@ -28,7 +28,7 @@ from reconciler.pipeline import plan
 
 @click.command(name="plan")
 @path_argument()
-@snapshot_option
+@world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown", "html")
 @option("--out", metavar="FILE", help="Also save the plan there, for `apply FILE`.")

@@ -17,9 +17,9 @@ from reconciler.cli.options import (
     option,
     output_option,
     quiet_option,
-    snapshot_option,
     terminal_or,
     verbose_option,
+    world_options,
 )
 from reconciler.cli.progress import progress_to_stderr
 from reconciler.cli.running import Call
@@ -42,7 +42,7 @@ from reconciler.policy.validate import read_fleet
 @option("--hold", metavar="DURATION", help="Do not idle it again for this long, like 12h.")
 @option("--adopt", is_flag=True, help="Also what somebody else idled (oc idle, another Fleet).")
 @option("--auto-approve", is_flag=True, help="Do not ask.")
-@snapshot_option
+@world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown")
 @color_option
@@ -64,7 +64,7 @@ def command(subject: str | None, fleet: str, everything: bool, output: str, **fl
         return decide_restore(policies.fleet, state, run, restoration)
 
     approval = Approval(output, call, ask=not flags["auto_approve"])
-    with stopping(None) as stop:
+    with stopping(flags["timeout"]) as stop:
         control = Control(approval.choose, progress_to_stderr(call.quiet), approval.approve, stop)
         applied = apply(PolicySet(found), call.world(found), call.request(), control, decide)
     print_applied(applied, output, call)

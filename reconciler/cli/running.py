@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from reconciler.backends.kubernetes.settings import DEFAULTS, RequestSettings
 from reconciler.cli.failure import nearest
 from reconciler.cli.options import FilterWords, colored, moment, run_id_of
 from reconciler.errors import PlanFileError, UsageError
@@ -17,7 +18,7 @@ from reconciler.plan.filters import Filters
 from reconciler.plan.serialise import plan_to_json
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.policy.validate import read_policies
-from reconciler.world import World, open_world
+from reconciler.world import RealClock, World, open_world
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Call:
     verbose: bool = False
     quiet: bool = False
     call_pickers: bool = False
+    settings: RequestSettings = DEFAULTS
 
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> Call:
@@ -53,6 +55,7 @@ class Call:
             verbose=flags.get("verbose", False),
             quiet=flags.get("quiet", False),
             call_pickers=flags.get("call_pickers", False),
+            settings=settings_of(flags),
         )
 
     def policies(self) -> PolicySet:
@@ -67,7 +70,7 @@ class Call:
 
     def world(self, fleet: Fleet | None = None) -> World:
         """Open the clusters of the Fleet: the snapshot where one was given, else the live ones."""
-        return open_world(fleet or read_policies(self.path).fleet, self.snapshot, self.now)
+        return open_world(fleet or read_policies(self.path).fleet, self.snapshot, self.now, self.settings)
 
     def request(self) -> Request:
         return Request(
@@ -78,6 +81,16 @@ class Call:
             filters=self.words.filters(),
             call_pickers=self.call_pickers,
         )
+
+
+def settings_of(flags: Mapping[str, Any]) -> RequestSettings:
+    """Return how live clusters are asked; --timeout counts from here."""
+    timeout = flags.get("timeout")
+    return RequestSettings(
+        timeout=flags.get("request_timeout") or DEFAULTS.timeout,
+        qps=flags.get("qps", DEFAULTS.qps),
+        until=None if timeout is None else RealClock().monotonic() + timeout,
+    )
 
 
 def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, ...]) -> None:

@@ -19,8 +19,8 @@ from reconciler.cli.options import (
     option,
     output_option,
     quiet_option,
-    snapshot_option,
     verbose_option,
+    world_options,
 )
 from reconciler.cli.progress import progress_to_stderr
 from reconciler.cli.running import Call
@@ -46,7 +46,7 @@ _ANNOTATIONS = ("metadata", "annotations")
 @click.argument("subject", metavar="OBJECT")
 @option("--for", "awake_for", metavar="DURATION", help="Keep it awake for this long, like 4h.")
 @option("--fleet", default="policies", metavar="FILE", help="Where the Fleet document is.")
-@snapshot_option
+@world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown")
 @color_option
@@ -67,7 +67,7 @@ def command(subject: str, awake_for: str | None, fleet: str, output: str, **flag
     def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         return only(decide_wakes_due(policies.fleet, state, run), name)
 
-    with stopping(None) as stop:
+    with stopping(flags["timeout"]) as stop:
         control = Control(lambda plan: plan.actions, progress_to_stderr(call.quiet), stop=stop)
         applied = apply(PolicySet(found), world, call.request(), control, decide)
     print_applied(applied, output, call)
