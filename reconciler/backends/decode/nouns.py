@@ -116,13 +116,13 @@ def _event(ref: ObjectRef, metadata: Metadata, decoded: objects.Event) -> model.
         decoded.series.last_observed_time if decoded.series is not None else None,
         decoded.event_time,
         decoded.first_timestamp,
-        metadata.creation_timestamp,
     )
+    latest = max((time for time in times if time is not None), default=metadata.creation_timestamp)
     return model.Event(
         reason=decoded.reason or "",
         involved=_reference(decoded.involved_object or decoded.regarding, ref.namespace),
         related=_reference(decoded.related, ref.namespace),
-        at=datetime_of(max((time for time in times if time is not None), default=None)),
+        at=datetime_of(latest),
     )
 
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 from reconciler.backends.base import Cluster, Lock
 from reconciler.backends.file_lock import FileLock
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.kubernetes.connection import Connection
+from reconciler.backends.kubernetes.lease import LeaseLock
+from reconciler.backends.kubernetes.requests import Requests
+from reconciler.backends.kubernetes.settings import RequestSettings
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.model import ClusterConnection
 from tests.backends.clocks import PatientClock
 from tests.backends.folders import last_names_first
+from tests.real.worlds import create
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
 
 
 class Place(Protocol):
@@ -53,13 +63,40 @@ class SnapshotPlace:
         return FileLock(self.directory, holder, PatientClock())
 
 
-def _snapshot(tmp_path: Path) -> Iterator[Place]:
-    yield SnapshotPlace(tmp_path)
+class KubernetesPlace:
+    """A namespace of its own on a real API server."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self.namespace = namespace
+        self._plane = plane
+        self._settings = ClusterConnection("east", kubeconfig=str(plane.kubeconfig("east")))
+        self.cluster = self.again()
+
+    def again(self) -> KubernetesCluster:
+        return KubernetesCluster("east", self._requests())
+
+    def make(self, manifest: dict[str, Any]) -> None:
+        create(self._plane.api, [manifest], self.namespace)
+
+    def lock(self, holder: str) -> LeaseLock:
+        return LeaseLock(self._requests(), "east", self.namespace, holder, PatientClock())
+
+    def _requests(self) -> Requests:
+        settings, clock = RequestSettings(), PatientClock()
+        return Requests(Connection(self._settings, clock, settings), settings, clock)
 
 
-BACKENDS: dict[str, Callable[[Path], Iterator[Place]]] = {"snapshot": _snapshot}
+def _snapshot(request: pytest.FixtureRequest) -> Place:
+    return SnapshotPlace(request.getfixturevalue("tmp_path"))
 
 
-@pytest.fixture(params=sorted(BACKENDS))
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    yield from BACKENDS[request.param](tmp_path)
+def _kubernetes(request: pytest.FixtureRequest) -> Place:
+    return KubernetesPlace(request.getfixturevalue("control_plane"), request.getfixturevalue("namespace"))
+
+
+BACKENDS: dict[str, Callable[[pytest.FixtureRequest], Place]] = {"snapshot": _snapshot, "kubernetes": _kubernetes}
+
+
+@pytest.fixture(params=["snapshot", pytest.param("kubernetes", marks=pytest.mark.real)])
+def place(request: pytest.FixtureRequest) -> Place:
+    return BACKENDS[request.param](request)

@@ -21,6 +21,7 @@ from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, S
 from reconciler.model import ObjectRef, ScaleKind, Workload, Write
 from tests.backends.contract.conftest import Place
 from tests.backends.folders import BUILT_IN, a_manifest, patch
+from tests.real.worlds import wait_until
 
 ANNOTATIONS = "/metadata/annotations"
 REPLICA_SETS = BUILT_IN["ReplicaSet"]
@@ -302,8 +303,12 @@ def test_orphans_stay_and_lose_their_owner(place: Place, orphan: bool) -> None:
     metadata = {"name": "settings", "ownerReferences": [owner]}
     place.make({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
     place.cluster.write(Write("delete", found.ref, "apps/v1", uid=found.uid, orphan=orphan))
-    left = [one.ref.name for one in place.cluster.list(CONFIG_MAPS, namespace=place.namespace)]
-    assert ("settings" in left) is orphan
+    wait_until(lambda: not place.cluster.list(REPLICA_SETS, namespace=place.namespace), "the owner is gone")
+    if not orphan:
+        wait_until(lambda: not place.cluster.list(CONFIG_MAPS, namespace=place.namespace), "what it owned is gone")
+        return
+    (left,) = place.cluster.list(CONFIG_MAPS, namespace=place.namespace)
+    assert left.ref.name == "settings"
 
 
 def test_an_event_can_be_written_twice(place: Place) -> None:

@@ -58,4 +58,4 @@ def test_what_is_not_as_expected_stays(store: ConfigMapStore, held: str | None, 
 
 def test_nothing_is_made_for_nothing(place: Place, store: ConfigMapStore) -> None:
     store.write("key", None, None)
-    assert [one.ref.name for one in place.cluster.list(CONFIG_MAPS) if one.ref.name == "reconciler-journal"] == []
+    assert place.cluster.list(CONFIG_MAPS, namespace=place.namespace) == ()
