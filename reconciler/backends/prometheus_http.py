@@ -211,17 +211,17 @@ def _seconds(retry_after: str | None) -> float:
 
 def _told(error: HTTPError) -> Exception:
     """Return `error` as ours."""
-    causes = _causes(error)
-    invalid = next((one for one in causes if isinstance(one, ssl.SSLCertVerificationError)), None)
+    found = causes(error)
+    invalid = next((one for one in found if isinstance(one, ssl.SSLCertVerificationError)), None)
     if invalid is not None:
         return Refused(f"its certificate is not valid ({invalid.verify_message}), expected one that caFile vouches for")
-    if isinstance(error, ProtocolError) or any(isinstance(one, _CUT) for one in causes):
+    if isinstance(error, ProtocolError) or any(isinstance(one, _CUT) for one in found):
         return _Retryable(_CUT_WORDS)
-    secured = next((one for one in causes if isinstance(one, ssl.SSLError)), None)
+    secured = next((one for one in found if isinstance(one, ssl.SSLError)), None)
     if secured is not None:
         return Refused(f"TLS failed ({secured.reason}), expected a server that speaks TLS")
     # urllib3's error for a refused connection is a timeout too, in its tree; the operating system's words tell.
-    words = next((one.strerror for one in causes if isinstance(one, OSError) and one.strerror), "")
+    words = next((one.strerror for one in found if isinstance(one, OSError) and one.strerror), "")
     if words:
         return Refused(f"no connection ({words}), expected the query API of Prometheus")
     if isinstance(error, TimeoutError):
@@ -229,7 +229,7 @@ def _told(error: HTTPError) -> Exception:
     return Refused(f"no answer in HTTP ({type(error).__name__}), expected the query API of Prometheus")
 
 
-def _causes(error: BaseException) -> list[BaseException]:
+def causes(error: BaseException) -> list[BaseException]:
     """Return `error` and what it was made from, nearest first."""
     found: list[BaseException] = []
     waiting: list[object] = [error]

@@ -10,6 +10,7 @@ import click
 
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
+from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     FilterWords,
     Seconds,
@@ -25,12 +26,13 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.progress import progress_to_stderr
+from reconciler.cli.progress import log_format_option
 from reconciler.cli.rendering import rendered
 from reconciler.cli.running import Call
 from reconciler.cli.saved import read_saved, still_allowed
 from reconciler.cli.stopping import stopping
 from reconciler.cli.talk import say
+from reconciler.cli.watching import Watched, watched
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due
 from reconciler.policy.validate import read_fleet
@@ -51,6 +53,8 @@ from reconciler.policy.validate import read_fleet
 @color_option
 @verbose_option
 @quiet_option
+@log_format_option
+@metrics_options
 def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
     """Bring the clusters to what the policies below PATH want, or carry out exactly the saved plan PATH."""
     call = Call.of(path, flags)
@@ -59,16 +63,16 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
     if saved and (call.words != FilterWords() or call.allow_exceed):
         raise UsageError(f"{path}: is a saved plan, expected no filters and no --allow-exceed; plan again with them")
     approval = Approval(output, call, ask=not auto_approve and not saved)
-    with stopping(flags["timeout"]) as stop:
+    with watched("apply", call, flags) as run, stopping(flags["timeout"]) as stop:
         control = Control(
-            choose=approval.choose,
+            choose=run.progress.counted(approval.choose),
             approve=approval.approve,
-            progress=progress_to_stderr(call.quiet),
+            progress=run.progress.writing,
             stop=stop,
             lock_timeout=flags["lock_timeout"],
         )
-        code = _saved(call, control, output, flags) if saved else _fresh(call, control, output)
-    return first_exit_code([code, *([stop.exit_code] if stop.exit_code else [])])
+        code = _saved(run, control, output, flags) if saved else _fresh(run, control, output)
+        return run.measuring.ended(first_exit_code([code, *([stop.exit_code] if stop.exit_code else [])]))
 
 
 def is_saved_plan(path: str) -> bool:
@@ -82,36 +86,46 @@ def is_saved_plan(path: str) -> bool:
         return stream.read(64).lstrip().startswith(b"{")
 
 
-def _fresh(call: Call, control: Control, output: str) -> ExitCode:
+def _fresh(run: Watched, control: Control, output: str) -> ExitCode:
+    call = run.call
     try:
         policies = call.policies()
     except PolicyError as error:
-        return _due_only(call, control, output, error)
-    applied = apply(policies, call.world(policies.fleet), call.request(), control)
-    print_applied(applied, output, call)
+        return _due_only(run, control, output, error)
+    applied = apply(policies, run.measuring.opened(call.world(policies.fleet)), call.request(), control)
+    _report(applied, output, run)
     return exit_of_apply(applied)
 
 
-def _due_only(call: Call, control: Control, output: str, problem: PolicyError) -> ExitCode:
+def _due_only(run: Watched, control: Control, output: str, problem: PolicyError) -> ExitCode:
     """Wake what is due by its own mark although the policies are broken, as long as the Fleet can be read."""
+    call = run.call
     try:
         fleet = read_fleet(call.path)
     except PolicyError:
         raise problem from None
     say(str(problem))
     say("The policies decide nothing in this run; only what is due by its own mark is woken.")
-    applied = apply_wakes_due(fleet, call.world(fleet), call.request(), control)
-    print_applied(applied, output, call)
+    applied = apply_wakes_due(fleet, run.measuring.opened(call.world(fleet)), call.request(), control)
+    _report(applied, output, run)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
 
-def _saved(call: Call, control: Control, output: str, flags: dict[str, Any]) -> ExitCode:
+def _saved(run: Watched, control: Control, output: str, flags: dict[str, Any]) -> ExitCode:
+    call = run.call
     fleet = read_fleet(flags["fleet"] or "policies")
-    world = call.world(fleet)
+    world = run.measuring.opened(call.world(fleet))
     made = read_saved(call.path, fleet, world, call, max_age=flags["max_plan_age"], live=flags["live"])
-    applied = apply_saved(made, fleet, world, replace(control, choose=lambda plan: still_allowed(plan, fleet)))
-    print_applied(applied, output, call)
+    choose = run.progress.counted(lambda plan: still_allowed(plan, fleet))
+    applied = apply_saved(made, fleet, world, replace(control, choose=choose), call.watch)
+    _report(applied, output, run)
     return exit_of_saved(applied)
+
+
+def _report(applied: Applied, output: str, run: Watched) -> None:
+    run.measuring.decided(applied.plan, applied.outcomes)
+    run.progress.close()
+    print_applied(applied, output, run.call)
 
 
 def print_applied(applied: Applied, output: str, call: Call) -> None:

@@ -8,6 +8,7 @@ import click
 
 from reconciler.cli.comparing import compared
 from reconciler.cli.exit_codes import exit_of_plan
+from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     color_option,
     filter_options,
@@ -20,9 +21,11 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
+from reconciler.cli.progress import log_format_option
 from reconciler.cli.rendering import rendered_plan
 from reconciler.cli.running import Call, save
-from reconciler.errors import UsageError
+from reconciler.cli.watching import Watched, watched
+from reconciler.errors import ExitCode, UsageError
 from reconciler.pipeline import plan
 
 
@@ -40,16 +43,26 @@ from reconciler.pipeline import plan
 @color_option
 @verbose_option
 @quiet_option
-def command(path: str, output: str, out: str | None, base: str | None, detailed_exitcode: bool, **flags: Any) -> int:
+@log_format_option
+@metrics_options
+def command(path: str, output: str, base: str | None, **flags: Any) -> int:
     """Show what the policies below PATH would change now. Nothing is written, no lock is taken."""
     call = Call.of(path, flags)
     if base is not None and output != "markdown":
         raise UsageError("--base: compares as Markdown only, expected -o markdown")
+    with watched("plan", call, flags) as run:
+        return run.measuring.ended(_planned(run, output, base, flags))
+
+
+def _planned(run: Watched, output: str, base: str | None, flags: dict[str, Any]) -> ExitCode:
+    call = run.call
     policies = call.policies()
-    world = call.world(policies.fleet)
+    world = run.measuring.opened(call.world(policies.fleet))
     made = plan(policies, world, call.request())
+    run.measuring.decided(made)
     text = rendered_plan(made, output, call) if base is None else compared(base, policies, made, call)
-    if out is not None:
-        save(made, out)
+    if flags["out"] is not None:
+        save(made, flags["out"])
+    run.progress.close()
     click.echo(text, nl=False)
-    return exit_of_plan(made, detailed=detailed_exitcode)
+    return exit_of_plan(made, detailed=flags["detailed_exitcode"])

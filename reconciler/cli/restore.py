@@ -21,7 +21,7 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.progress import progress_to_stderr
+from reconciler.cli.progress import log_format_option, progress
 from reconciler.cli.running import Call
 from reconciler.cli.stopping import stopping
 from reconciler.decide.idling.restore import Restoration, decide_restore
@@ -48,6 +48,7 @@ from reconciler.policy.validate import read_fleet
 @color_option
 @verbose_option
 @quiet_option
+@log_format_option
 def command(subject: str | None, fleet: str, everything: bool, output: str, **flags: Any) -> int:
     """Give what we idled below OBJECT its replicas back. Reads the Fleet only; no policy has a say."""
     narrowed = subject or flags["policy"] or flags["runs"]
@@ -64,8 +65,9 @@ def command(subject: str | None, fleet: str, everything: bool, output: str, **fl
         return decide_restore(policies.fleet, state, run, restoration)
 
     approval = Approval(output, call, ask=not flags["auto_approve"])
-    with stopping(flags["timeout"]) as stop:
-        control = Control(approval.choose, progress_to_stderr(call.quiet), approval.approve, stop)
+    shows = progress(quiet=call.quiet, log_format=flags["log_format"])
+    with shows as shown, stopping(flags["timeout"]) as stop:
+        control = Control(shown.counted(approval.choose), shown.writing, approval.approve, stop)
         applied = apply(PolicySet(found), call.world(found), call.request(), control, decide)
     print_applied(applied, output, call)
     return first_exit_code([exit_of_apply(applied), *([stop.exit_code] if stop.exit_code else [])])

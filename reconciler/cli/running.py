@@ -12,7 +12,7 @@ from reconciler.backends.kubernetes.settings import DEFAULTS, RequestSettings
 from reconciler.cli.failure import nearest
 from reconciler.cli.options import FilterWords, colored, moment, run_id_of
 from reconciler.errors import PlanFileError, UsageError
-from reconciler.pipeline import Request
+from reconciler.pipeline import Request, Watch
 from reconciler.plan.actions import Plan
 from reconciler.plan.filters import Filters
 from reconciler.plan.serialise import plan_to_json
@@ -37,6 +37,7 @@ class Call:
     quiet: bool = False
     call_pickers: bool = False
     settings: RequestSettings = DEFAULTS
+    watch: Watch = Watch()
 
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> Call:
@@ -80,6 +81,7 @@ class Call:
             allow_exceed=frozenset(self.allow_exceed),
             filters=self.words.filters(),
             call_pickers=self.call_pickers,
+            watch=self.watch,
         )
 
 

@@ -22,7 +22,7 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.progress import progress_to_stderr
+from reconciler.cli.progress import log_format_option, progress
 from reconciler.cli.running import Call
 from reconciler.cli.stopping import stopping
 from reconciler.decide.idling.decide import decide_wakes_due
@@ -52,6 +52,7 @@ _ANNOTATIONS = ("metadata", "annotations")
 @color_option
 @verbose_option
 @quiet_option
+@log_format_option
 def command(subject: str, awake_for: str | None, fleet: str, output: str, **flags: Any) -> int:
     """Ask CLUSTER/NAMESPACE[/KIND/NAME] to wake, and wake it. Reads the Fleet only; broken policies do not matter."""
     found = read_fleet(fleet)
@@ -67,8 +68,9 @@ def command(subject: str, awake_for: str | None, fleet: str, output: str, **flag
     def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         return only(decide_wakes_due(policies.fleet, state, run), name)
 
-    with stopping(flags["timeout"]) as stop:
-        control = Control(lambda plan: plan.actions, progress_to_stderr(call.quiet), stop=stop)
+    shows = progress(quiet=call.quiet, log_format=flags["log_format"])
+    with shows as shown, stopping(flags["timeout"]) as stop:
+        control = Control(shown.counted(lambda plan: plan.actions), shown.writing, stop=stop)
         applied = apply(PolicySet(found), world, call.request(), control, decide)
     print_applied(applied, output, call)
     return first_exit_code([exit_of_apply(applied), *([stop.exit_code] if stop.exit_code else [])])

@@ -210,7 +210,8 @@ class Considered:
     """For `explain`: what one job thinks of one object, also when nothing changes.
 
     `outcome` is the state it ends in ("stays awake", "6 replicas"), `why` the reason, `flip` the smallest change that
-    would alter it.
+    would alter it. `idled` is the marked object and the policy of the mark, where it stands at its idled count because
+    of us before this run; None otherwise.
     """
 
     ref: ObjectRef
@@ -219,6 +220,7 @@ class Considered:
     outcome: str
     why: str
     flip: str = ""
+    idled: tuple[ObjectRef, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

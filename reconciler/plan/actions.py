@@ -96,6 +96,7 @@ class Plan:
     limits: tuple[LimitUse, ...] = ()
     placements: tuple[PlacementView, ...] = ()
     considered: tuple[Considered, ...] = ()  # for `explain`; not part of to_dict()
+    unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when; not part of to_dict()
     unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in to_dict() they are part of `unknown`
     dropped: int = 0  # actions dropped by filters
     revision: str = ""

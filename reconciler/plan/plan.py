@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from reconciler.decide.placement.sites import unknown_since
 from reconciler.decide.types import Decision, DesiredState, Phase
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.plan.actions import Action, HeldBackActions, Plan
@@ -44,6 +45,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         limits=kept.uses,
         placements=desired.placements,
         considered=desired.considered,
+        unknown_since=unknown_since(policies.fleet, state, run.now),
         unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
         dropped=len(limited.decisions) - len(kept.decisions),
         revision=run.revision,

@@ -33,8 +33,10 @@ def considered(rulings: Iterable[Ruling]) -> Iterator[Considered]:
     """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why."""
     for ruling in rulings:
         names = dict.fromkeys([bid.policy.name for bid in ruling.target.want.bids] or [owner_policy(ruling)])
+        idled = (ruling.ref, owner_policy(ruling)) if ruling.was_asleep else None
+        ref = ruling.target.scale.runs.ref
         for name in names:
-            yield Considered(ruling.target.scale.runs.ref, "idling", name, _outcome(ruling), ruling.why, ruling.flip)
+            yield Considered(ref, "idling", name, _outcome(ruling), ruling.why, ruling.flip, idled)
 
 
 def _outcome(ruling: Ruling) -> str:

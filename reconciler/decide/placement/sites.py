@@ -98,6 +98,13 @@ def surroundings(policies: PolicySet, state: ObservedState, run: Run, claims: Ma
     return Surroundings(policies.fleet, run, sites, home, claims, fleet_names(policies.fleet), replaced, keeps)
 
 
+def unknown_since(fleet: Fleet, state: ObservedState, now: datetime) -> dict[str, datetime]:
+    """Return since when each cluster that did not answer is known not to; `now` where nothing is remembered."""
+    home = _home(fleet, state)
+    kept = {} if home is None or MEMORY not in home else read_unreachable(home[MEMORY].data)
+    return {name: kept.get(name, now) for name in sorted(state.unreachable)}
+
+
 def _is_written_to(fleet: Fleet) -> bool:
     home = fleet.cluster(fleet.home)
     return home is not None and home.state != "frozen"

@@ -1,0 +1,123 @@
+"""--metrics-file and --push-gateway: what a run leaves for a monitoring system."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from reconciler.apply.outcomes import Outcome
+from reconciler.cli.options import option, together
+from reconciler.cli.talk import say
+from reconciler.errors import ExitCode, UsageError
+from reconciler.pipeline import Stage
+from reconciler.plan.actions import Plan
+from reconciler.report.metrics import Measured, last_success_in, render_metrics
+from reconciler.world import World
+
+_ENDED_WELL = (ExitCode.DONE, ExitCode.CHANGES_PENDING)
+
+metrics_options = together(
+    option("--metrics-file", metavar="PATH", help="Write metrics of the run there, for the textfile collector."),
+    option("--push-gateway", metavar="URL", help="Push metrics of the run there."),
+)
+
+
+class Measuring:
+    """Keeps what a run tells of itself until its end."""
+
+    def __init__(self) -> None:
+        self._stages: dict[str, float] = {}
+        self._now: tuple[Stage, float] | None = None
+        self._world: World | None = None
+        self._measured = Measured()
+        self.ended_well = False
+
+    def stage(self, stage: Stage) -> None:
+        """Note that `stage` begins, which ends the one before."""
+        self._end_stage()
+        self._now = (stage, time.monotonic())
+
+    def opened(self, world: World) -> World:
+        """Return `world`; what is exchanged with it counts."""
+        self._world = world
+        return world
+
+    def decided(self, plan: Plan, outcomes: Sequence[Outcome] = ()) -> None:
+        """Keep what was planned and done."""
+        self._measured = replace(self._measured, plan=plan, outcomes=outcomes)
+
+    def ended(self, code: ExitCode) -> ExitCode:
+        """Return `code`; the run ends with it."""
+        self.ended_well = code in _ENDED_WELL
+        return code
+
+    def measured(self) -> Measured:
+        """Return everything so far; the time of the last success aside."""
+        self._end_stage()
+        traffic = {} if self._world is None else {name: so_far() for name, so_far in self._world.traffic.items()}
+        return replace(self._measured, stages=dict(self._stages), traffic=traffic)
+
+    def _end_stage(self) -> None:
+        if self._now is not None:
+            stage, since = self._now
+            self._stages[stage] = self._stages.get(stage, 0.0) + time.monotonic() - since
+        self._now = None
+
+
+@contextmanager
+def measuring(verb: str, flags: Mapping[str, Any]) -> Iterator[Measuring]:
+    """Yield what measures one run of `verb`; at its end, however it ends, the metrics go where the flags say.
+
+    What cannot be written or pushed is a warning: it says nothing about the run.
+
+    Raises:
+        UsageError: the push gateway's address is none.
+    """
+    from reconciler.backends.push_gateway import is_address
+
+    file, gateway = flags["metrics_file"], flags["push_gateway"]
+    if gateway is not None and not is_address(gateway):
+        raise UsageError("--push-gateway: is no address, expected one like http://push.monitoring:9091")
+    run = Measuring()
+    try:
+        yield run
+    finally:
+        found = run.measured()
+        warnings = [
+            _written(file, found, run.ended_well) if file is not None else "",
+            _pushed(gateway, verb, found, run.ended_well) if gateway is not None else "",
+        ]
+        for warning in filter(None, warnings):
+            say(f"warning: {warning}")
+
+
+def _written(file: str, found: Measured, ended_well: bool) -> str:
+    """Write the metrics to `file`, beside it first; return why that failed, "" where it did not.
+
+    After a run that failed the file goes on to tell when one ended well last.
+    """
+    path = Path(file)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        former = None if ended_well or not path.exists() else path.read_text(encoding="utf-8", errors="replace")
+        last = time.time() if ended_well else last_success_in(former or "")
+        beside.write_text(render_metrics(replace(found, last_success=last)), encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        return f"{file}: {error.strerror}, expected a file for metrics that can be written"
+    return ""
+
+
+def _pushed(gateway: str, verb: str, found: Measured, ended_well: bool) -> str:
+    """Push the metrics; a run that failed leaves the time of the last success as it is there."""
+    from reconciler.backends.push_gateway import push
+
+    text = render_metrics(replace(found, last_success=time.time() if ended_well else None))
+    return push(gateway, verb, text, whole=ended_well)

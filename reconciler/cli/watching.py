@@ -1,0 +1,42 @@
+"""A run that is measured and whose progress is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.cli.metrics import Measuring, measuring
+from reconciler.cli.progress import Progress, progress
+from reconciler.cli.running import Call
+from reconciler.observe import nobody
+from reconciler.pipeline import Stage, Watch
+
+
+@dataclass(frozen=True)
+class Watched:
+    """`call` with somebody looking on."""
+
+    call: Call
+    measuring: Measuring
+    progress: Progress
+
+
+@contextmanager
+def watched(verb: str, call: Call, flags: Mapping[str, Any]) -> Iterator[Watched]:
+    """Yield `call` as a run that is measured and shown, as the flags say.
+
+    The reading of a snapshot is not shown: it takes no time.
+
+    Raises:
+        UsageError: a flag cannot be meant.
+    """
+    with measuring(verb, flags) as run, progress(quiet=call.quiet, log_format=flags["log_format"]) as shown:
+
+        def stage(begins: Stage) -> None:
+            run.stage(begins)
+            shown.stage(begins)
+
+        watch = Watch(stage, nobody if call.snapshot is not None else shown.reading)
+        yield Watched(replace(call, watch=watch), run, shown)

@@ -1,0 +1,153 @@
+"""What one run leaves for a monitoring system: plan, outcomes, durations and traffic -> OpenMetrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.apply.outcomes import Outcome, Status
+from reconciler.backends.base import REQUEST_SECONDS, Traffic
+from reconciler.model import NOTHING, ObjectRef
+from reconciler.plan.actions import Action, Plan
+from reconciler.plan.counts import Effect, effect_of
+from reconciler.report.open_metrics import Distribution, Gauge, Histogram, distributed, open_metrics_text
+
+LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"
+AGE_RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Source: kubernetes/kubernetes pkg/controller/replicaset/metrics/metrics.go, SortingDeletionAgeRatio."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known of a run at its end. `plan` None: it failed before there was one; nothing is said of clusters then.
+
+    `last_success` is the time of the last run that ended well, this one or an earlier one, in seconds since the epoch;
+    None: none is known. `stages` are seconds.
+    """
+
+    plan: Plan | None = None
+    outcomes: Sequence[Outcome] = ()
+    stages: Mapping[str, float] = NOTHING
+    traffic: Mapping[str, Traffic] = NOTHING
+    last_success: float | None = None
+
+
+def render_metrics(measured: Measured) -> str:
+    """Return the metrics of a run as OpenMetrics text."""
+    return open_metrics_text(_families(measured))
+
+
+def last_success_in(text: str) -> float | None:
+    """Return the time of the last run that ended well, as metrics written earlier say it; None where they do not."""
+    values = [line.partition(" ")[2] for line in text.splitlines() if line.startswith(f"{LAST_SUCCESS} ")]
+    try:
+        return float(values[-1]) if values else None
+    except ValueError:
+        return None
+
+
+def _families(measured: Measured) -> Iterator[Gauge | Histogram]:
+    if measured.last_success is not None:
+        words = "When a run ended well last."
+        yield Gauge(LAST_SUCCESS, words, [({}, measured.last_success)], unit="seconds")
+    yield Gauge(
+        "reconciler_stage_duration_seconds",
+        "How long the stages of the last run took.",
+        [({"stage": stage}, seconds) for stage, seconds in measured.stages.items()],
+        unit="seconds",
+    )
+    yield Histogram(
+        "reconciler_request_duration_seconds",
+        "How long the requests of the last run to each cluster took.",
+        REQUEST_SECONDS,
+        [
+            Distribution({"cluster": name}, one.buckets, one.seconds)
+            for name, one in sorted(measured.traffic.items())
+            if one.requests
+        ],
+        unit="seconds",
+    )
+    if measured.plan is not None:
+        yield from _of_plan(measured.plan, _applied(measured.plan, measured.outcomes))
+
+
+def _applied(plan: Plan, outcomes: Iterable[Outcome]) -> list[Action]:
+    done = {outcome.action for outcome in outcomes if outcome.status is Status.APPLIED}
+    return [action for action in plan.actions if action.id in done]
+
+
+def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Gauge | Histogram]:
+    yield Gauge(
+        "reconciler_replicas",
+        "Replicas of federated ReplicaSets: wanted by policy, asked for after this run, current and running before it.",
+        list(_replicas(plan)),
+    )
+    if plan.considered:  # a saved plan does not say who is idle already
+        yield Gauge(
+            "reconciler_idled_workloads",
+            "Workloads that stand at their idled count because of a policy.",
+            _idled(plan, applied),
+        )
+    yield Gauge("reconciler_overdue_wakes", "Workloads that should be awake and are held.", _told(plan, "overdueWake"))
+    yield Gauge("reconciler_contested", "Workloads left alone because somebody undoes us.", _told(plan, "contested"))
+    yield Gauge(
+        "reconciler_cluster_unknown_seconds",
+        "For how long a cluster has not answered; 0 for one that answers.",
+        list(_unknown(plan)),
+        unit="seconds",
+    )
+    ratios = [action.decision.victims.age_ratio for action in applied if action.decision.victims is not None]
+    yield Histogram(
+        "sorting_deletion_age_ratio",
+        "Of each shrink: the age of the oldest victim chosen by age over that of the youngest Ready pod.",
+        AGE_RATIOS,
+        [distributed((ratio for ratio in ratios if ratio is not None), AGE_RATIOS, {})],
+    )
+
+
+def _replicas(plan: Plan) -> Iterator[tuple[dict[str, str], float]]:
+    for view in plan.placements:
+        namespace, _, name = view.key.partition("/")
+        for row in view.rows:
+            known = {"wanted": row.wanted, "asked": row.asked, "current": row.current, "running": row.running}
+            for state, replicas in known.items():
+                if replicas is not None:
+                    yield {"cluster": row.cluster, "namespace": namespace, "name": name, "state": state}, replicas
+
+
+def _idled(plan: Plan, applied: Iterable[Action]) -> list[tuple[dict[str, str], float]]:
+    """Return how many workloads are idle after this run by cluster and policy; 0 where a policy selects awake ones."""
+    idled: dict[ObjectRef, str] = {}
+    seen: set[tuple[str, str]] = set()
+    for one in plan.considered:
+        if one.job != "idling" or not one.policy:
+            continue
+        seen.add((one.ref.cluster, one.policy))
+        if one.idled is not None:
+            idled[one.idled[0]] = one.idled[1]
+    for action in applied:
+        effect = effect_of(action.decision)
+        if effect is Effect.IDLE:
+            idled[action.ref] = action.policy
+        elif effect is Effect.WAKE:
+            idled.pop(action.ref, None)
+    counts = Counter((ref.cluster, policy) for ref, policy in idled.items())
+    return [
+        ({"cluster": cluster, "policy": policy}, counts[cluster, policy])
+        for cluster, policy in sorted(seen | counts.keys())
+    ]
+
+
+def _told(plan: Plan, kind: str) -> list[tuple[dict[str, str], float]]:
+    """Return how many objects the notices of `kind` are about, by cluster."""
+    about = {notice.subject for notice in plan.notices if notice.kind == kind}
+    counts = Counter(subject.partition("/")[0] for subject in about)
+    return [({"cluster": cluster}, counts[cluster]) for cluster in sorted({*plan.clusters, *counts})]
+
+
+def _unknown(plan: Plan) -> Iterator[tuple[dict[str, str], float]]:
+    """Yield the seconds; at least one for a cluster that does not answer, whatever is known of its past."""
+    for name in sorted({*plan.clusters, *plan.unknown_since}):
+        since = plan.unknown_since.get(name)
+        yield {"cluster": name}, 0.0 if since is None else max(1.0, (plan.made_at - since).total_seconds())
