@@ -34,13 +34,13 @@ class Api:
     Paths are the server's own, such as `/apis/apps/v1/namespaces/shop/deployments/web`.
     """
 
-    def __init__(self, url: str, ca_file: Path, token: str) -> None:
+    def __init__(self, url: str, ca_file: Path, token: str, *, seconds: float = 60) -> None:
         self.url = url
         self._pool = urllib3.PoolManager(
             maxsize=32,
             ca_certs=str(ca_file),
             retries=False,
-            timeout=urllib3.Timeout(60),
+            timeout=urllib3.Timeout(seconds),
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
         )
 
@@ -56,10 +56,9 @@ class Api:
         content = None if body is None else json.dumps(body).encode()
         headers = {**self._pool.headers, "Content-Type": content_type}
         answer = self._pool.request(method, self.url + target, body=content, headers=headers)
-        decoded = _decoded(answer.data)
         if answer.status >= 300:
-            raise ApiError(method, target, answer.status, decoded)
-        return decoded
+            raise ApiError(method, target, answer.status, _refusal(answer.data))
+        return json.loads(answer.data)
 
     def get(self, path: str, **query: Any) -> Object:
         return self.request("GET", path, **query)
@@ -93,7 +92,7 @@ class Api:
         self._pool.clear()
 
 
-def _decoded(data: bytes) -> Object:
+def _refusal(data: bytes) -> Object:
     try:
         decoded = json.loads(data)
     except ValueError:

@@ -6,7 +6,7 @@ How tests use it (the fixtures are in `fixtures.py` and known to all tests):
         api = control_plane.api                 # a plain JSON client with all rights, see api.py
         web = a_deployment("web", replicas=3)   # objects.py; worlds.py creates and waits
         create(api, [web], namespace)
-        wait_for_ready(api, namespace, "web", 3)
+        wait_forready(api, namespace, "web", 3)
 
     def test_two(api_server, api_namespace):    # etcd and kube-apiserver only: ready sooner, nothing acts on objects
         kubeconfig = api_server.kubeconfig("east")                     # as admin; its only context is `east`
@@ -25,18 +25,15 @@ from __future__ import annotations
 
 import secrets
 import shutil
-import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import urllib3
-
 from tests.real import certificates
-from tests.real.api import Api, ApiError
+from tests.real.api import Api
 from tests.real.binaries import binary
 from tests.real.kubeconfig import Access, write_kubeconfig
-from tests.real.processes import Process, StartError, free_port
+from tests.real.processes import Process, answers, on_a_free_port, ready
 
 CONTROLLERS, SCHEDULER, NODES = "controllers", "scheduler", "nodes"
 API_ONLY: frozenset[str] = frozenset()
@@ -44,7 +41,6 @@ EVERYTHING = frozenset({CONTROLLERS, SCHEDULER, NODES})
 
 STAGES = Path(__file__).with_name("stages.yaml")
 
-_PORTS_TO_TRY = 5
 _CONTROLLERS_THAT_RUN = (
     "deployment-controller,replicaset-controller,statefulset-controller,replicationcontroller-controller,"
     "daemonset-controller,endpointslice-controller,garbage-collector-controller,namespace-controller,"
@@ -151,7 +147,8 @@ class ControlPlane:
 
     def _start_etcd(self) -> None:
         def start(port: int) -> Process:
-            url, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
+            url = f"http://127.0.0.1:{port}"
+            peers = "unix://peers:0"  # a socket in the folder it runs in: it has no peers, but must listen for them
             data = self.folder / "etcd"
             shutil.rmtree(data, ignore_errors=True)
             arguments = [
@@ -166,13 +163,13 @@ class ControlPlane:
             ]
             process = Process(binary("etcd"), arguments, self.logs / "etcd.log")
             self._etcd_url = url
-            return _ready(process, lambda: _answers(f"{url}/health"), f"health at {url}")
+            return ready(process, lambda: answers(f"{url}/health"), f"health at {url}")
 
-        _, process = _on_a_free_port(start)
+        _, process = on_a_free_port(start)
         self._processes.append(process)
 
     def _start_api_server_somewhere(self) -> None:
-        self._port, self._api_server = _on_a_free_port(self._started_api_server)
+        self._port, self._api_server = on_a_free_port(self._started_api_server)
 
     def _started_api_server(self, port: int) -> Process:
         arguments = [
@@ -197,7 +194,7 @@ class ControlPlane:
         ]
         process = Process(binary("kube-apiserver"), arguments, self.logs / "kube-apiserver.log")
         url = f"https://127.0.0.1:{port}/readyz"
-        return _ready(process, lambda: _answers(url, self.ca_file, self.admin_token), f"readiness at {url}")
+        return ready(process, lambda: answers(url, self.ca_file, self.admin_token), f"readiness at {url}")
 
     def _wait_for_system_namespace(self) -> None:
         def there() -> bool:
@@ -253,47 +250,3 @@ def _prepare(folder: Path, admin_token: str) -> None:
     certificates.write_server_pair(folder)
     certificates.write_service_account_key(folder / "sa.key")
     (folder / "tokens.csv").write_text(f'{admin_token},admin,admin,"system:masters"\n')
-
-
-def _on_a_free_port(start: Callable[[int], Process]) -> tuple[int, Process]:
-    """The port and what was started on it; again with another port where somebody took it in between.
-
-    Raises:
-        StartError: it ended or did not get ready for another reason.
-    """
-    for _ in range(_PORTS_TO_TRY - 1):
-        port = free_port()
-        try:
-            return port, start(port)
-        except StartError:
-            if _is_free(port):
-                raise
-    port = free_port()
-    return port, start(port)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def _ready(process: Process, ready: Callable[[], bool], what: str) -> Process:
-    try:
-        process.wait_until(ready, what)
-    except BaseException:
-        process.stop()
-        raise
-    return process
-
-
-def _answers(url: str, ca_file: Path | None = None, token: str = "") -> bool:
-    """Whether `url` answers 200."""
-    with urllib3.PoolManager(ca_certs=str(ca_file) if ca_file else None, timeout=5.0, retries=False) as pool:
-        try:
-            return pool.request("GET", url, headers={"Authorization": f"Bearer {token}"}).status == 200
-        except (urllib3.exceptions.HTTPError, ApiError):
-            return False

@@ -10,13 +10,14 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
+    from tests.real.prometheus import Prometheus, Series
 
 REAL = frozenset({"api_server", "api_namespace", "control_plane", "namespace", "control_planes", "prometheus_server"})
 
@@ -99,6 +100,23 @@ def control_planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
             for plane in planes:
                 started.callback(plane.stop)
             return planes
+
+        yield start
+
+
+@pytest.fixture
+def prometheus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Prometheus]]:
+    """`prometheus_server(series)`: a Prometheus that has these series."""
+    from tests.real.prometheus import Prometheus
+
+    with contextlib.ExitStack() as started:
+
+        def start(series: Iterable[Series] = ()) -> Prometheus:
+            server = Prometheus(tmp_path_factory.mktemp("prometheus"), series)
+            with missing_part_skips():
+                server.start()
+            started.callback(server.stop)
+            return server
 
         yield start
 

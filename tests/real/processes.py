@@ -15,9 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import urllib3
+
 READY_AFTER_AT_MOST = 90.0
 """Seconds; only a broken start takes this long, also on a machine with much else to do."""
 
+_PORTS_TO_TRY = 5
 _BELOW_THE_EPHEMERAL_PORTS = range(12_000, 32_000)
 _LAST_LINES = 12
 _TIED = Path(__file__).with_name("tied.py")
@@ -78,6 +81,10 @@ class Process:
         self._process.wait(30)
         _running.discard(self)
 
+    def ends_with(self) -> int:
+        """Its exit status, once it has ended."""
+        return self._process.wait(READY_AFTER_AT_MOST)
+
     def wait_until(self, ready: Callable[[], bool], what: str) -> None:
         """Return when `ready`.
 
@@ -87,12 +94,13 @@ class Process:
         deadline = time.monotonic() + READY_AFTER_AT_MOST
         while not ready():
             if not self.alive:
-                raise StartError(self._said(f"ended with {self._process.returncode}, expected {what}"))
+                raise StartError(self.said(f"ended with {self._process.returncode}, expected {what}"))
             if time.monotonic() > deadline:
-                raise StartError(self._said(f"not ready after {READY_AFTER_AT_MOST:.0f} s, expected {what}"))
+                raise StartError(self.said(f"not ready after {READY_AFTER_AT_MOST:.0f} s, expected {what}"))
             time.sleep(0.05)
 
-    def _said(self, what: str) -> str:
+    def said(self, what: str) -> str:
+        """`what` became of it, with the end of its log."""
         last = self.log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
         return f"{self.name}: {what}; the whole log: {self.log}; its end:\n" + "\n".join(last)
 
@@ -107,6 +115,64 @@ def free_port() -> int:
             probe.bind(("127.0.0.1", port))
             return port
     raise StartError("127.0.0.1: 100 ports are taken, expected a free one")
+
+
+def on_a_free_port(start: Callable[[int], Process]) -> tuple[int, Process]:
+    """The port and what was started on it; again with another port where somebody took it in between.
+
+    Raises:
+        StartError: it ended or did not get ready for another reason.
+    """
+    for _ in range(_PORTS_TO_TRY - 1):
+        port = free_port()
+        try:
+            return port, start(port)
+        except StartError:
+            if _is_free(port):
+                raise
+    port = free_port()
+    return port, start(port)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def ready(process: Process, ready: Callable[[], bool], what: str) -> Process:
+    try:
+        process.wait_until(ready, what)
+    except BaseException:
+        process.stop()
+        raise
+    return process
+
+
+def answers(url: str, ca_file: Path | None = None, token: str = "") -> bool:
+    """Whether `url` answers 200."""
+    with urllib3.PoolManager(ca_certs=str(ca_file) if ca_file else None, timeout=5.0, retries=False) as pool:
+        try:
+            return pool.request("GET", url, headers={"Authorization": f"Bearer {token}"}).status == 200
+        except urllib3.exceptions.HTTPError:
+            return False
+
+
+def run(command: Path, arguments: Sequence[str], log: Path) -> None:
+    """Run a command to its end.
+
+    Raises:
+        StartError: it failed.
+    """
+    process = Process(command, arguments, log)
+    try:
+        if process.ends_with() != 0:
+            raise StartError(process.said("failed, expected success"))
+    finally:
+        process.stop()
 
 
 @atexit.register

@@ -83,6 +83,12 @@ def create(api: Api, objects: Iterable[Mapping[str, Any]], namespace: str = "") 
     return answers
 
 
+def create_missing(api: Api, objects: Iterable[Mapping[str, Any]], namespace: str = "") -> None:
+    """Create those that are not there, such as CRDs that another test on the shared API server made."""
+    paths = Paths(api)
+    create(api, [item for item in objects if api.find(paths.of(item, namespace)) is None], namespace)
+
+
 def apply_manifests(api: Api, *files: Path, namespace: str = "") -> list[Object]:
     """Create all objects of these YAML files."""
     return create(api, manifests(*files), namespace)
