@@ -1,0 +1,105 @@
+"""What a plan and an apply ask of an API server: the one table of rights, and rules of roles made of it.
+
+What every authenticated user may do anyway is not in it (roles system:discovery and system:basic-user): ask what is
+served, ask what one may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reconciler.backends.base import BUILT_IN_SCALES
+from reconciler.model import ScaleKind
+
+Use = Literal["", "keda", "custom", "zoneBalanced", "podPicker"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Right:
+    """One verb on one resource, "deployments" or "deployments/scale".
+
+    `own` True: only in our own namespace, the Fleet's; else in all namespaces, or for kinds without one. `name` limits
+    it to that object. `apply` True: a plan does without. `use` says what has to be there for it to be needed: "keda"
+    and "custom" kinds that the cluster serves, "zoneBalanced" and "podPicker" in a policy; "" is always needed.
+    """
+
+    group: str
+    resource: str
+    verb: str
+    own: bool = False
+    apply: bool = False
+    name: str = ""
+    use: Use = ""
+
+    def __str__(self) -> str:
+        name = f" {self.name}" if self.name else ""
+        return f"{self.verb} {full_name(self.group, self.resource)}{name}"
+
+
+def full_name(group: str, resource: str) -> str:
+    """Return a resource with its group and subresource: "deployments.apps/scale", "pods"."""
+    plural, slash, subresource = resource.partition("/")
+    return f"{plural}.{group}{slash}{subresource}" if group else resource
+
+
+def _rights(group: str, resources: str, verbs: str, **more: Any) -> Iterator[Right]:
+    for resource in resources.split():
+        for verb in verbs.split():
+            yield Right(group, resource, verb, **more)
+
+
+def _of_scale(kind: ScaleKind, use: Use) -> Iterator[Right]:
+    """Yield what is asked of a kind with a scale. A write goes to /scale where only replicas change."""
+    yield from _rights(kind.group, kind.plural, "list", use=use)
+    yield from _rights(kind.group, kind.plural, "get patch", apply=True, use=use)
+    if kind.status_path:
+        yield from _rights(kind.group, f"{kind.plural}/scale", "patch", apply=True, use=use)
+
+
+RIGHTS: tuple[Right, ...] = (
+    *_rights("", "namespaces", "get", name="kube-system"),
+    *_rights("", "namespaces services endpoints pods events", "list"),
+    *_rights("discovery.k8s.io", "endpointslices", "list"),
+    *_rights("autoscaling", "horizontalpodautoscalers", "list"),
+    *(right for kind in BUILT_IN_SCALES for right in _of_scale(kind, "")),
+    *_rights("", "configmaps", "list", own=True),
+    *_rights("", "nodes", "list", use="zoneBalanced"),
+    *_rights("keda.sh", "scaledobjects", "list", use="keda"),
+    *_rights("apiextensions.k8s.io", "customresourcedefinitions", "get", use="custom"),
+    # An apply also reads again what it was refused, to tell what changed from what may not be.
+    *_rights("", "services endpoints pods", "get patch", apply=True),
+    *_rights("autoscaling", "horizontalpodautoscalers", "get patch", apply=True),
+    *_rights("apps", "replicasets", "create delete", apply=True),
+    *_rights("", "events", "create", apply=True),
+    *_rights("keda.sh", "scaledobjects", "get patch", apply=True, use="keda"),
+    *_rights("", "configmaps", "get create patch delete", own=True, apply=True),
+    *_rights("coordination.k8s.io", "leases", "get create patch", own=True, apply=True),
+    *_rights("", "secrets", "get", apply=True, use="podPicker"),
+)
+"""All rights; those on custom kinds with a scale are not here, see `custom_rights`."""
+
+
+def custom_rights(kinds: Iterable[ScaleKind]) -> tuple[Right, ...]:
+    """Return the rights on those of `kinds` that are not built in."""
+    return tuple(right for kind in kinds if kind not in BUILT_IN_SCALES for right in _of_scale(kind, "custom"))
+
+
+def rules_of(rights: Iterable[Right]) -> list[dict[str, Any]]:
+    """Return `rights` as the rules of a Role or ClusterRole: as few as say exactly that, in a stable order."""
+    verbs: dict[tuple[str, str, str], set[str]] = {}
+    for right in rights:
+        verbs.setdefault((right.group, right.name, right.resource), set()).add(right.verb)
+    resources: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (group, name, resource), found in sorted(verbs.items()):
+        resources.setdefault((group, name, tuple(sorted(found))), []).append(resource)
+    return [
+        {
+            "apiGroups": [group],
+            "resources": names,
+            **({"resourceNames": [name]} if name else {}),
+            "verbs": list(found),
+        }
+        for (group, name, found), names in sorted(resources.items())
+    ]
