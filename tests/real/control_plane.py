@@ -6,7 +6,7 @@ How tests use it (the fixtures are in `fixtures.py` and known to all tests):
         api = control_plane.api                 # a plain JSON client with all rights, see api.py
         web = a_deployment("web", replicas=3)   # objects.py; worlds.py creates and waits
         create(api, [web], namespace)
-        wait_forready(api, namespace, "web", 3)
+        wait_for_ready(api, namespace, "web", 3)
 
     def test_two(api_server, api_namespace):    # etcd and kube-apiserver only: ready sooner, nothing acts on objects
         kubeconfig = api_server.kubeconfig("east")                     # as admin; its only context is `east`
