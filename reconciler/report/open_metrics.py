@@ -6,6 +6,7 @@ older Prometheus text format, which the textfile collector and the push gateway 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -49,7 +50,7 @@ class Histogram:
     type: str = "histogram"
 
     def lines(self) -> Iterator[str]:
-        ends = [*map(_number, self.bounds), "+Inf"]
+        ends = [*(repr(float(bound)) for bound in self.bounds), "+Inf"]  # "1.0", as the format wants it
         for one in self.values:
             for end, count in zip(ends, accumulate(one.buckets), strict=True):
                 yield f"{self.name}_bucket{_labels({**one.labels, 'le': end})} {count}"
@@ -91,4 +92,6 @@ def _escaped(text: str) -> str:
 
 def _number(value: float) -> str:
     """Return whole numbers as such, so that times stay readable; others as short as they can be told apart."""
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))

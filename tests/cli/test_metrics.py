@@ -1,0 +1,193 @@
+"""--metrics-file and --push-gateway."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import urllib3
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from pytest_httpserver import HTTPServer
+
+from tests.downscale.picker_server import PickerServer, silent
+from tests.real.processes import Process, answers, on_a_free_port, ready
+from tests.way.calls import Folder
+
+NOW = "2026-11-20T22:00:00Z"
+LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"
+PUSHED = "/metrics/job/reconciler/verb/plan"
+
+
+@pytest.fixture
+def quickstart(repository: Path, tmp_path: Path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def values(text: str) -> dict[str, list[float]]:
+    return {family.name: [sample.value for sample in family.samples] for family in text_string_to_metric_families(text)}
+
+
+def stages(text: str) -> set[str]:
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    return {sample.labels["stage"] for sample in families["reconciler_stage_duration_seconds"].samples}
+
+
+def test_a_plan_and_an_apply_leave_their_metrics(quickstart: Folder) -> None:
+    plain = quickstart.plan(NOW)
+    measured = quickstart.plan(NOW, "--metrics-file", "plan.prom")
+    assert measured == plain
+    assert stages((quickstart.path / "plan.prom").read_text()) == {"observe", "decide", "plan"}
+    assert quickstart.apply(NOW, "--metrics-file", "apply.prom").code == 0
+    text = (quickstart.path / "apply.prom").read_text()
+    assert stages(text) == {"observe", "decide", "plan", "approve", "lock", "apply"}
+    found = values(text)
+    assert sum(found["reconciler_idled_workloads"]) == 3
+    assert len(found[LAST_SUCCESS]) == 1
+    assert sorted(path.name for path in quickstart.path.iterdir()) == [
+        *("apply.prom", "demo.sh", "plan.prom", "policies", "snapshot")
+    ]
+
+
+def test_the_environment_says_it_too(quickstart: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECONCILER_METRICS_FILE", "metrics.prom")
+    assert quickstart.plan(NOW).code == 0
+    assert (quickstart.path / "metrics.prom").read_text().endswith("# EOF\n")
+
+
+def test_a_saved_plan_leaves_its_metrics(quickstart: Folder) -> None:
+    quickstart.plan(NOW, "--out", "plan.json")
+    arguments = ("apply", "plan.json", "--snapshot", "snapshot", "--now", NOW, "-q", "--metrics-file", "m.prom")
+    assert quickstart.call(*arguments).code == 0
+    text = (quickstart.path / "m.prom").read_text()
+    assert stages(text) == {"lock", "apply"}
+    assert values(text)[LAST_SUCCESS]
+
+
+def test_a_run_that_failed_keeps_the_time_of_the_last_success(quickstart: Folder) -> None:
+    quickstart.plan(NOW, "--metrics-file", "metrics.prom")
+    [before] = values((quickstart.path / "metrics.prom").read_text())[LAST_SUCCESS]
+    quickstart.write("policies/wrong.yaml", "kind: Nothing\n")
+    assert quickstart.plan(NOW, "--metrics-file", "metrics.prom").code == 3
+    assert values((quickstart.path / "metrics.prom").read_text()) == {
+        LAST_SUCCESS: [before],
+        "reconciler_stage_duration_seconds": [],
+        "reconciler_request_duration_seconds": [],
+    }
+
+
+def test_a_run_that_never_ended_well_says_so_by_silence(quickstart: Folder) -> None:
+    shutil.rmtree(quickstart.path / "snapshot" / "us-east")
+    assert quickstart.plan(NOW, "--metrics-file", "metrics.prom").code == 6
+    found = values((quickstart.path / "metrics.prom").read_text())
+    assert LAST_SUCCESS not in found
+    assert sorted(found["reconciler_cluster_unknown_seconds"]) == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        pytest.param("no/such/folder.prom", "No such file or directory", id="no folder"),
+        pytest.param("policies", "Is a directory", id="a folder"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_a_warning(quickstart: Folder, file: str, why: str) -> None:
+    said = quickstart.plan(NOW, "--metrics-file", file)
+    assert said.code == 0
+    assert said.err.splitlines()[-1] == f"warning: {file}: {why}, expected a file for metrics that can be written"
+    assert not [path for path in quickstart.path.iterdir() if path.name.startswith(".")]
+
+
+def test_a_push_takes_the_place_of_all_before_after_a_success_only(quickstart: Folder, httpserver: HTTPServer) -> None:
+    httpserver.expect_request(PUSHED).respond_with_data("")
+    assert quickstart.plan(NOW, "--push-gateway", httpserver.url_for("")).err == ""
+    (quickstart.path / "policies" / "wrong.yaml").write_text("kind: Nothing\n")
+    assert quickstart.plan(NOW, "--push-gateway", httpserver.url_for("/")).code == 3
+    (first, _), (second, _) = httpserver.log
+    assert [first.method, second.method] == ["PUT", "POST"]
+    assert LAST_SUCCESS in first.get_data(as_text=True)
+    assert LAST_SUCCESS not in second.get_data(as_text=True)
+
+
+def test_the_address_may_name_its_own_group_and_a_login_that_is_not_told(
+    quickstart: Folder, httpserver: HTTPServer
+) -> None:
+    httpserver.expect_request("/metrics/job/scale/fleet/prod").respond_with_data("no\nway", 400)
+    address = f"http://me:s%3Acret@127.0.0.1:{httpserver.port}/metrics/job/scale/fleet/prod"
+    said = quickstart.plan(NOW, "--push-gateway", address)
+    assert said.code == 0
+    assert said.err == (
+        f"warning: http://127.0.0.1:{httpserver.port}/metrics/job/scale/fleet/prod: status 400 (no way), "
+        "expected 200; is it a push gateway?\n"
+    )
+    [(request, _)] = httpserver.log
+    assert (request.authorization.username, request.authorization.password) == ("me", "s:cret")
+
+
+def test_a_gateway_that_is_not_there_or_hangs_is_a_warning(quickstart: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
+        said = quickstart.plan(NOW, "--push-gateway", url)
+    words = "no connection (Connection refused), expected a push gateway"
+    assert (said.code, said.err) == (0, f"warning: {url}: {words}\n")
+    monkeypatch.setattr("reconciler.backends.push_gateway._SECONDS", 0.3)
+    with PickerServer(silent) as server:
+        said = quickstart.plan(NOW, "--push-gateway", f"http://127.0.0.1:{server.port}")
+    assert said.code == 0
+    assert said.err.startswith(f"warning: http://127.0.0.1:{server.port}: no ")
+
+
+@pytest.mark.parametrize("url", ["push.example", "ftp://push", "http://", "http://push:web", "http://push/?a=b"])
+def test_an_address_that_cannot_be_meant_is_refused_before_anything_is_done(quickstart: Folder, url: str) -> None:
+    said = quickstart.apply(NOW, "--push-gateway", url)
+    assert (said.code, said.out) == (64, "")
+    assert said.err == "--push-gateway: is no address, expected one like http://push.monitoring:9091\n"
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[str]:
+    """The address of a real push gateway."""
+    command = shutil.which("prometheus-pushgateway") or shutil.which("pushgateway")
+    if command is None:
+        reason = "there is no prometheus-pushgateway (Debian: apt-get install prometheus-pushgateway)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    def started(port: int) -> Process:
+        process = Process(Path(command), [f"--web.listen-address=127.0.0.1:{port}"], tmp_path / "gateway.log")
+        return ready(process, lambda: answers(f"http://127.0.0.1:{port}/-/ready"), "readiness")
+
+    port, process = on_a_free_port(started)
+    yield f"http://127.0.0.1:{port}"
+    process.stop()
+
+
+def shown(gateway: str) -> dict[str, str]:
+    """What the gateway shows of ours: name with labels -> value."""
+    text = urllib3.request("GET", f"{gateway}/metrics").data.decode()
+    lines = [line.rpartition(" ") for line in text.splitlines() if 'job="reconciler"' in line]
+    return {name: value for name, _, value in lines if not name.startswith("push_")}
+
+
+@pytest.mark.real
+def test_a_real_push_gateway_takes_them_and_keeps_the_last_success(quickstart: Folder, gateway: str) -> None:
+    assert quickstart.apply(NOW, "--push-gateway", gateway).err == ""
+    first = shown(gateway)
+    name = f'{LAST_SUCCESS}{{instance="",job="reconciler",verb="apply"}}'
+    assert float(first[name]) > 1.7e9
+    assert any(one.startswith("reconciler_replicas{") for one in first)
+    assert any(one.startswith("sorting_deletion_age_ratio_bucket{") for one in first)
+    quickstart.write("policies/wrong.yaml", "kind: Nothing\n")
+    shutil.rmtree(quickstart.path / "snapshot" / "us-east")
+    failed = quickstart.apply(NOW, "--push-gateway", gateway)
+    assert failed.code == 3
+    assert "warning" not in failed.err
+    second = shown(gateway)
+    assert second[name] == first[name]
+    unknown = 'reconciler_cluster_unknown_seconds{cluster="us-east",instance="",job="reconciler",verb="apply"}'
+    assert (first[unknown], second[unknown]) == ("0", "1")

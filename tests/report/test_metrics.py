@@ -1,0 +1,177 @@
+"""The metrics of a run, read back by somebody else's parser."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as older_families
+
+from reconciler.apply.outcomes import Outcome, Status
+from reconciler.backends.base import REQUEST_SECONDS, Traffic
+from reconciler.decide.types import Considered, Notice, PlacementRow, PlacementView, VictimForecast
+from reconciler.report.metrics import Measured, last_success_in, render_metrics
+from reconciler.report.open_metrics import Gauge, open_metrics_text
+from tests.builders import NOW, a_ref
+from tests.report.plans import a_plan, a_scale, a_wake, an_idle
+from tests.report.strategies import outcomes_of, plans
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def samples(text: str) -> Samples:
+    """Return every sample by its name and labels, each there once."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            assert key not in found
+            found[key] = sample.value
+    return found
+
+
+def of(text: str, name: str) -> dict[tuple[str, ...], float]:
+    """Return the samples of `name` by the values of their labels, in the order of the labels' names."""
+    return {
+        tuple(value for _, value in labels): number
+        for (found, labels), number in samples(text).items()
+        if found == name
+    }
+
+
+def test_a_run_that_failed_before_it_had_a_plan_says_nothing_of_clusters_and_success() -> None:
+    text = render_metrics(Measured(stages={"observe": 0.5}))
+    assert samples(text) == {("reconciler_stage_duration_seconds", (("stage", "observe"),)): 0.5}
+
+
+def test_the_time_of_the_last_success_is_read_back() -> None:
+    text = render_metrics(Measured(last_success=1795189283.25))
+    assert of(text, "reconciler_last_success_timestamp_seconds") == {(): 1795189283.25}
+    assert last_success_in(text) == 1795189283.25
+
+
+@pytest.mark.parametrize("text", ["", "# EOF\n", "reconciler_last_success_timestamp_seconds soon\n"])
+def test_no_last_success_is_found_where_there_is_none(text: str) -> None:
+    assert last_success_in(text) is None
+
+
+def test_requests_are_a_histogram_for_each_cluster_that_was_asked() -> None:
+    counts = (0, 2, 1, *[0] * (len(REQUEST_SECONDS) - 2))
+    text = render_metrics(Measured(traffic={"east": Traffic(4, 1000, 0.75, (*counts[:-1], 1)), "west": Traffic()}))
+    buckets = of(text, "reconciler_request_duration_seconds_bucket")
+    assert buckets["east", "0.005"] == 0
+    assert buckets["east", "0.01"] == 2
+    assert buckets["east", "0.025"] == 3
+    assert buckets["east", "+Inf"] == 4
+    assert len(buckets) == len(REQUEST_SECONDS) + 1
+    assert of(text, "reconciler_request_duration_seconds_count") == {("east",): 4}
+    assert of(text, "reconciler_request_duration_seconds_sum") == {("east",): 0.75}
+
+
+def test_replicas_of_a_federated_replica_set_and_none_for_what_is_unknown() -> None:
+    rows = (PlacementRow("east", 5, 4, 3, 2), PlacementRow("west", 1, None, None, None))
+    text = render_metrics(Measured(a_plan(placements=(PlacementView("shop/web", 6, rows),))))
+    assert of(text, "reconciler_replicas") == {
+        ("east", "web", "shop", "wanted"): 5,
+        ("east", "web", "shop", "asked"): 4,
+        ("east", "web", "shop", "current"): 3,
+        ("east", "web", "shop", "running"): 2,
+        ("west", "web", "shop", "wanted"): 1,
+    }
+
+
+def considered(name: str, policy: str, idled_by: str = "", cluster: str = "eu-west") -> Considered:
+    ref = a_ref(name, cluster=cluster, namespace="dev-a")
+    return Considered(ref, "idling", policy, "", "", idled=(ref, idled_by) if idled_by else None)
+
+
+@pytest.mark.parametrize(
+    ("plan", "outcomes", "idled"),
+    [
+        pytest.param(a_plan(considered=[considered("a", "p")]), (), {("eu-west", "p"): 0}, id="nothing idle"),
+        pytest.param(
+            a_plan(considered=[considered("a", "p", "p"), considered("a", "q", "p"), considered("b", "p", "p")]),
+            (),
+            {("eu-west", "p"): 2, ("eu-west", "q"): 0},
+            id="counted once, for the policy of the mark",
+        ),
+        pytest.param(
+            a_plan(an_idle("a"), considered=[considered("a", "idle-dev")]),
+            (Status.APPLIED,),
+            {("eu-west", "idle-dev"): 1},
+            id="idled by this run",
+        ),
+        pytest.param(
+            a_plan(an_idle("a"), considered=[considered("a", "idle-dev")]),
+            (Status.FAILED,),
+            {("eu-west", "idle-dev"): 0},
+            id="refused to be idled",
+        ),
+        pytest.param(
+            a_plan(a_wake("a"), considered=[considered("a", "idle-dev", "idle-dev")]),
+            (Status.APPLIED,),
+            {("eu-west", "idle-dev"): 0},
+            id="woken by this run",
+        ),
+        pytest.param(a_plan(an_idle("a")), (Status.APPLIED,), {}, id="a saved plan does not know who was idle"),
+    ],
+)
+def test_idled_workloads(plan: Any, outcomes: tuple[Status, ...], idled: dict[tuple[str, str], float]) -> None:
+    done = (
+        [Outcome(action.id, status) for action, status in zip(plan.actions, outcomes, strict=True)] if outcomes else []
+    )
+    assert of(render_metrics(Measured(plan, done)), "reconciler_idled_workloads") == idled
+
+
+def test_overdue_and_contested_are_counted_by_object_and_zero_elsewhere() -> None:
+    notices = (
+        Notice("overdueWake", "eu-west/dev-a/Deployment/a", "frozen"),
+        Notice("overdueWake", "eu-west/dev-a/Deployment/a", "somebody else's"),
+        Notice("contested", "west/dev-a/Deployment/b", ""),
+        Notice("foreignMark", "west/dev-a/Deployment/c", ""),
+    )
+    text = render_metrics(Measured(a_plan(clusters={"eu-west": "1", "west": "2"}, notices=notices)))
+    assert of(text, "reconciler_overdue_wakes") == {("eu-west",): 1, ("west",): 0}
+    assert of(text, "reconciler_contested") == {("eu-west",): 0, ("west",): 1}
+
+
+def test_how_long_clusters_have_been_unknown() -> None:
+    since = {"gone": NOW - timedelta(hours=2), "just-now": NOW}
+    text = render_metrics(Measured(a_plan(clusters={"east": "1"}, unknown_since=since)))
+    assert of(text, "reconciler_cluster_unknown_seconds") == {("east",): 0, ("gone",): 7200, ("just-now",): 1}
+
+
+def test_the_age_ratio_counts_only_shrinks_that_were_applied_and_that_age_decided() -> None:
+    shrinks = [a_scale(5, 2, f"web-{ratio}", victims=VictimForecast(age_ratio=ratio)) for ratio in (1.5, None, 9.0)]
+    plan = a_plan(*shrinks, a_scale(5, 2, "failed", victims=VictimForecast(age_ratio=1.0)))
+    outcomes = [
+        Outcome(action.id, Status.FAILED if action.ref.name == "failed" else Status.APPLIED) for action in plan.actions
+    ]
+    text = render_metrics(Measured(plan, outcomes))
+    buckets = of(text, "sorting_deletion_age_ratio_bucket")
+    assert [buckets[le,] for le in ("1.0", "2.0", "8.0", "+Inf")] == [0, 1, 1, 2]
+    assert of(text, "sorting_deletion_age_ratio_sum") == {(): 10.5}
+
+
+def test_label_values_are_escaped() -> None:
+    odd = 'a"b\\c\nd'
+    text = open_metrics_text([Gauge("x", 'says "y"\nand \\', [({"label": odd}, 1.0)])])
+    assert samples(text) == {("x", (("label", odd),)): 1.0}
+    assert text.count("\n") == 4
+
+
+@given(st.data(), plans())
+@settings(max_examples=40, deadline=None)
+def test_whatever_the_plan_both_formats_can_be_read(data: Any, plan: Any) -> None:
+    measured = Measured(plan, data.draw(outcomes_of(plan)), {"plan": 0.1}, {"east": Traffic()}, 1.0)
+    text = render_metrics(measured)
+    assert text.endswith("# EOF\n")
+    found = samples(text)
+    older = [sample for family in older_families(text) for sample in family.samples]
+    assert len(older) == len(found)
+    assert not any(math.isnan(sample.value) for sample in older)
