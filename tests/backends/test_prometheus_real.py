@@ -1,0 +1,109 @@
+"""The metrics source against a real Prometheus over made data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from reconciler.backends.prometheus import PrometheusMetrics
+from reconciler.model import Sample
+from reconciler.observe import query_keys, rendered
+from reconciler.policy.validate import read_policies
+from tests.real.prometheus import Prometheus, Series, demand_token, every
+from tests.real.proxy import Proxy
+
+AT = datetime(2026, 11, 20, 15, 40, tzinfo=UTC)
+START = (AT - timedelta(hours=1)).timestamp()
+REQUESTS = "nginx_ingress_controller_requests"
+QUIET = {"namespace": "dev-a", "service": "api"}
+BUSY = {"namespace": "dev-b", "service": "reports"}
+HOUR = 61
+
+Start = Callable[..., Prometheus]
+
+
+@pytest.fixture
+def server(prometheus_server: Start) -> Prometheus:
+    return prometheus_server(
+        [
+            Series(REQUESTS, QUIET, every(60, since=START, values=[7.0] * HOUR)),
+            Series(REQUESTS, BUSY, every(60, since=START, values=[float(10 * n) for n in range(HOUR)])),
+        ]
+    )
+
+
+def asked(server: Prometheus, text: str, at: datetime = AT) -> dict[tuple[str, ...], float]:
+    answer = PrometheusMetrics(server.url, at).query(text)
+    assert (answer.error, answer.warnings, answer.at) == ("", (), None)
+    return {tuple(sample.labels.values()): sample.value for sample in answer.samples}
+
+
+def test_answers(server: Prometheus) -> None:
+    increase = f"sum by (namespace, service) (increase({REQUESTS}[30m]))"
+    found = asked(server, increase)
+    assert found["dev-a", "api"] == 0
+    assert found["dev-b", "reports"] == pytest.approx(300)
+    assert asked(server, increase, AT - timedelta(days=1)) == {}
+    assert asked(server, "1 + 1") == {(): 2.0}
+    assert asked(server, "vector(1) / 0") == {(): math.inf}
+    assert math.isnan(asked(server, "vector(0) / 0")[()])
+    assert asked(server, "time()") == {(): AT.timestamp()}
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        pytest.param("sum(", "status 400 (bad_data: ", id="no PromQL"),
+        pytest.param(f"{REQUESTS}[5m]", "the result is a matrix, expected a vector or a scalar", id="a matrix"),
+        pytest.param('"text"', "the result is a string, expected a vector or a scalar", id="a string"),
+        pytest.param(
+            f"{REQUESTS} * on () group_left {REQUESTS}", "status 422 (execution: ", id="one that cannot be evaluated"
+        ),
+    ],
+)
+def test_refusals_in_its_own_words(server: Prometheus, query: str, words: str) -> None:
+    answer = PrometheusMetrics(server.url, AT).query(query)
+    assert answer.error.startswith(f"{server.url}: {words}")
+    assert answer.samples == ()
+
+
+def test_what_it_warns_of_makes_an_answer_partial_and_a_hint_about_a_name_does_not(server: Prometheus) -> None:
+    source = PrometheusMetrics(server.url, AT)
+    assert source.query(f"quantile(2, {REQUESTS})").warnings != ()
+    hinted = source.query(f"rate({REQUESTS}[5m])")
+    assert (len(hinted.samples), hinted.warnings) == (2, ())
+
+
+def test_behind_tls_and_a_token(server: Prometheus, tmp_path: Path) -> None:
+    token = "t0ken.of.ours"
+    (tmp_path / "token").write_text(f"{token}\n")
+    (tmp_path / "wrong").write_text("another")
+    with Proxy(server.access(), tmp_path / "proxy") as proxy:
+        demand_token(proxy, token)
+        url, ca_file = proxy.url, str(proxy.ca_file)
+        source = PrometheusMetrics(url, AT, token_file=str(tmp_path / "token"), ca_file=ca_file)
+        assert source.query("vector(1)").samples == (Sample({}, 1.0),)
+        refused = PrometheusMetrics(url, AT, token_file=str(tmp_path / "wrong"), ca_file=ca_file).query("vector(1)")
+        assert refused.error.startswith(f"{url}: status 401")
+        assert "another" not in refused.error
+        stranger = PrometheusMetrics(url, AT, token_file=str(tmp_path / "token")).query("vector(1)")
+        assert "its certificate is not valid" in stranger.error
+
+
+def queries(folder: Path) -> Iterator[str]:
+    """Yield every query of the policies below `folder`, as it goes to the metrics source of each cluster."""
+    policies = read_policies(str(folder))
+    for cluster in policies.fleet.clusters:
+        yield from map(rendered, query_keys(cluster.name, policies))
+
+
+def test_every_query_of_our_policies_and_examples_is_one(server: Prometheus, repository: Path) -> None:
+    folders = [repository / "policies", *sorted((repository / "examples").glob("*/policies"))]
+    found = {query for folder in folders for query in queries(folder)}
+    assert len(found) >= 3
+    source = PrometheusMetrics(server.url, AT)
+    assert {query: source.query(query).error for query in found} == dict.fromkeys(found, "")
