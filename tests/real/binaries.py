@@ -87,7 +87,11 @@ def built(module: Module, *, again: bool = False) -> Path:
     place = _place(module)
     if place.is_dir():
         return place
-    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.with_suffix(".lock").touch()
+    except OSError as error:
+        raise BinariesError(f"{place.parent}: {error}, expected a folder to write to") from error
     with _locked(place.with_suffix(".lock")):
         if place.is_dir():
             return place

@@ -7,8 +7,6 @@ import ssl
 from pathlib import Path
 
 import trustme
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 _LOOPBACK = ("127.0.0.1", "localhost", "kubernetes.default.svc")
 
@@ -45,10 +43,8 @@ def server_context(folder: Path) -> ssl.SSLContext:
 
 
 def write_service_account_key(path: Path) -> Path:
-    """A key that signs tokens of ServiceAccounts; SEC1, as the API server refuses PKCS 8."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    form = serialization.PrivateFormat.TraditionalOpenSSL
-    path.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    """A key that signs tokens of ServiceAccounts; trustme writes SEC1, and the API server refuses PKCS 8."""
+    authority().issue_cert("service-accounts").private_key_pem.write_to_path(path)
     return path
 
 

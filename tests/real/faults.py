@@ -56,6 +56,19 @@ def cut(after: int | None = None) -> Fault:
     return fault
 
 
+def stall() -> Fault:
+    """Let the real server do it, send half of its answer, and then nothing until the client gives up."""
+
+    def fault(exchange: Exchange) -> None:
+        with exchange.forwarded() as answer:
+            body = answer.read(decode_content=False)
+        exchange.answer(answer.status, body[: len(body) // 2], _kept(answer.headers), length=len(body))
+        exchange.wait_for_client_to_leave()
+        exchange.close()
+
+    return fault
+
+
 def answer(
     status: int, body: bytes | None = None, *, retry_after: int | None = None, headers: Mapping[str, str] | None = None
 ) -> Fault:

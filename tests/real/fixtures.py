@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,13 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("real")
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    outcome = yield
-    report = outcome.get_result()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
     processes = sys.modules.get("tests.real.processes")
     if report.failed and processes and item.get_closest_marker("real"):
         report.sections.append(("logs of real parts", "\n".join(map(str, processes.log_folders))))
+    return report
 
 
 @contextlib.contextmanager

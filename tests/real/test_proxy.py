@@ -67,6 +67,7 @@ def test_a_watch_comes_event_by_event(proxy, api_server, api_namespace):
         pytest.param(faults.lose(), 2, id="done, answer lost"),
         pytest.param(faults.cut(), 2, id="done, answer cut"),
         pytest.param(faults.cut(0), 2, id="done, answer cut after its head"),
+        pytest.param(faults.stall(), 2, id="done, answer stalls"),
         pytest.param(faults.hang(), 1, id="hangs"),
         pytest.param(faults.before(lambda request: None, forward=False), 1, id="called, not forwarded"),
     ],
