@@ -1,0 +1,177 @@
+"""What is said on stderr while a run reads and writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reconciler.apply.outcomes import Outcome, Status
+from reconciler.backends.open import open_snapshot
+from reconciler.cli.progress import JsonLines, Progress, TextLines, progress
+from reconciler.observe import ReadStep, Source, observe
+from reconciler.pipeline import Stage
+from reconciler.policy.validate import read_policies
+from tests.report.plans import a_plan, a_wake, an_idle
+from tests.way.calls import Folder
+
+NOW = "2026-11-20T22:00:00Z"
+
+
+@pytest.fixture
+def quickstart(repository: Path, tmp_path: Path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def read_two_clusters(shown: Progress) -> None:
+    shown.stage(Stage.OBSERVE)
+    shown.reading(ReadStep("east", "services", 3))
+    shown.reading(ReadStep("west", error="west: no connection, expected an API server"))
+    shown.reading(ReadStep("east", "pods", 4))
+    shown.reading(ReadStep("east"))
+    shown.stage(Stage.DECIDE)
+
+
+def write_two_objects(shown: Progress) -> None:
+    plan = a_plan(a_wake("a"), an_idle("b"))
+    first, second = shown.counted(lambda plan: plan.actions)(plan)
+    shown.writing(first, Outcome(first.id, Status.APPLIED))
+    shown.writing(second, Outcome(second.id, Status.STALE, "replicas are 4, expected 3"))
+
+
+def test_json_lines_one_for_each_cluster_and_each_action(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = JsonLines()
+    read_two_clusters(shown)
+    write_two_objects(shown)
+    out, err = capsys.readouterr()
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert out == ""
+    assert all(line.pop("seconds") >= 0 for line in lines[:2])
+    assert lines == [
+        {
+            "cluster": "west",
+            "status": "unknown",
+            "message": "west: no connection, expected an API server",
+            "lists": 0,
+            "objects": 0,
+        },
+        {"cluster": "east", "status": "read", "lists": 2, "objects": 7},
+        {"action": 1, "verb": "wake", "object": "eu-west/dev-a/Deployment/a", "status": "applied"},
+        {
+            "action": 2,
+            "verb": "idle",
+            "object": "eu-west/dev-a/Deployment/b",
+            "status": "stale",
+            "message": "replicas are 4, expected 3",
+        },
+    ]
+
+
+def test_text_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = TextLines()
+    read_two_clusters(shown)
+    write_two_objects(shown)
+    assert capsys.readouterr().err.replace("0.1 s", "0.0 s").splitlines() == [
+        "unknown: west: no connection, expected an API server",
+        "east: 7 objects in 2 lists, 0.0 s",
+        "1 of 2: wake eu-west/dev-a/Deployment/a applied",
+        "2 of 2: idle eu-west/dev-a/Deployment/b stale: replicas are 4, expected 3",
+    ]
+
+
+def test_a_second_reading_counts_from_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = JsonLines()
+    for _ in range(2):
+        read_two_clusters(shown)
+    objects = [json.loads(line)["objects"] for line in capsys.readouterr().err.splitlines()]
+    assert objects == [0, 7, 0, 7]
+
+
+def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress(quiet=True, log_format="json") as shown:
+        read_two_clusters(shown)
+        write_two_objects(shown)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_reading_tells_each_list_and_how_each_cluster_ended(quickstart: Folder) -> None:
+    policies = read_policies(str(quickstart.path / "policies"))
+    opened = open_snapshot(quickstart.path / "snapshot", ["eu-west", "us-east"], lambda pods, count, _: pods[:count])
+    sources = {name: Source(one.cluster, one.metrics, one.error) for name, one in opened.backends.items()}
+    steps: list[ReadStep] = []
+    state = observe(policies, sources, steps.append)
+    ends = {step.cluster: step.error for step in steps if not step.what}
+    assert ends == {"eu-west": "", "us-east": "", "ap-south": "not opened"}
+    for name in ("eu-west", "us-east"):
+        lists = {step.what: step.objects for step in steps if step.cluster == name and step.what}
+        assert lists["services"] == len(state.clusters[name].services)
+        assert steps.index(ReadStep(name)) == max(n for n, step in enumerate(steps) if step.cluster == name)
+
+
+def test_a_snapshot_is_read_without_a_word(quickstart: Folder) -> None:
+    for form in ("text", "json"):
+        said = quickstart.plan(NOW, "--log-format", form)
+        assert (said.code, said.err) == (0, "")
+
+
+def test_the_format_is_the_flag_s(quickstart: Folder) -> None:
+    arguments = ("apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "--log-format", "text")
+    said = quickstart.call(*arguments)
+    assert "14 of 14: remember eu-west/reconciler/ConfigMap/reconciler-status-shop.web applied" in said.err
+    assert '{"action"' not in said.err
+    assert " of 14:" not in said.out
+
+
+TALK = """
+import sys
+from reconciler.cli.progress import progress
+from tests.cli.test_progress import read_two_clusters, write_two_objects
+with progress(quiet=False, log_format=None) as shown:
+    print(type(shown).__name__)
+    read_two_clusters(shown)
+    write_two_objects(shown)
+print(*sorted({"rich"} & set(sys.modules)))
+"""
+
+
+def on_a_terminal(repository: Path, **variables: str) -> tuple[list[str], str]:
+    """Return what a run says on stdout, and on its stderr, which is a terminal."""
+    own, theirs = pty.openpty()
+    unset = ("NO_COLOR", "CI", "TERM", "COLUMNS")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"TERM": "xterm", "COLUMNS": "100", **variables}
+    said = subprocess.run(
+        [sys.executable, "-c", TALK], stdout=subprocess.PIPE, stderr=theirs, cwd=repository, env=environment, check=True
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while part := os.read(own, 65536):
+            seen += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(own)
+    return said.stdout.decode().split(), seen.decode()
+
+
+def test_a_bar_on_a_terminal_that_is_wiped_off_again(repository: Path) -> None:
+    said, seen = on_a_terminal(repository)
+    assert said == ["Bar", "rich"]
+    assert "1 clusters read, 7 objects in 2 lists; unknown: west" in seen
+    assert "2/2" in seen
+    assert "idle eu-west/dev-a/Deployment/b stale" in seen
+    assert seen.rstrip().endswith("\x1b[2K")
+    assert "{" not in seen
+
+
+@pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"CI": "true"}], ids=str)
+def test_plain_text_on_a_terminal_that_wants_it(repository: Path, variable: dict[str, str]) -> None:
+    said, seen = on_a_terminal(repository, **variable)
+    assert said == ["TextLines"]
+    assert "2 of 2: idle eu-west/dev-a/Deployment/b stale" in seen
+    assert "\x1b" not in seen
