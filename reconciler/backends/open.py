@@ -147,7 +147,7 @@ def _open_metrics(settings: ClusterConnection, live: Live) -> MetricsSource | No
         live.at,
         token_file=settings.prometheus_token_file,
         ca_file=settings.prometheus_ca_file,
-        timeout_seconds=live.settings.timeout,
+        seconds_left=lambda: live.settings.seconds_left(live.clock),
     )
 
 

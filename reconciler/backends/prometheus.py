@@ -6,7 +6,7 @@ Source: prometheus/prometheus docs/querying/api.md, "Instant queries", "Format o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -58,6 +58,7 @@ class PrometheusMetrics:
     """Asks the server at `url`, always for the moment `at`. The token is read when the first query is sent.
 
     A server that did not answer in time once is not asked again: a run must not wait for each of its queries.
+    `seconds_left` says how long a query may take when it is sent; 0 or less: the run's time is over.
     """
 
     def __init__(
@@ -67,13 +68,13 @@ class PrometheusMetrics:
         *,
         token_file: str | None = None,
         ca_file: str | None = None,
-        timeout_seconds: float = 30.0,
+        seconds_left: Callable[[], float] = lambda: 30.0,
     ) -> None:
         self._url = url.rstrip("/")
         self._at = at
         self._token_file = token_file
         self._ca_file = ca_file
-        self._timeout = timeout_seconds
+        self._seconds_left = seconds_left
         self._token: str | None = None
         self._connection: QueryConnection | None = None
         self._silent = ""
@@ -92,13 +93,16 @@ class PrometheusMetrics:
         if self._silent:
             raise _Wrong(self._silent)
         headers = {**_HEADERS, **self._authorization()}
+        seconds = self._seconds_left()
+        if seconds <= 0:
+            raise _Wrong("not asked, the run's time is over; expected an answer before --timeout")
         # The server ends a query a little earlier than we stop waiting, so that it can say so itself.
-        fields = {"query": text, "time": f"{self._at.timestamp():.3f}", "timeout": f"{self._timeout * 900:.0f}ms"}
+        fields = {"query": text, "time": f"{self._at.timestamp():.3f}", "timeout": f"{seconds * 900:.0f}ms"}
         try:
             self._connection = self._connection or QueryConnection(self._url, self._ca_file)
-            reply = self._connection.reply(Query(fields, headers, self._timeout))
+            reply = self._connection.reply(Query(fields, headers, seconds))
         except TimedOut:
-            self._silent = f"no whole answer within {self._timeout:g} s, expected one; no more is asked in this run"
+            self._silent = f"no whole answer within {seconds:.3g} s, expected one; no more is asked in this run"
             raise _Wrong(self._silent) from None
         except Refused as error:
             raise _Wrong(str(error)) from None

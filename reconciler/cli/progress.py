@@ -122,7 +122,7 @@ class TextLines(Progress):
     def show_reading(self, read: Sequence[ReadSoFar]) -> None:
         found = read[-1]
         if found.error:
-            say(f"unknown: {found.error}")
+            say(f"{found.cluster}: unknown: {found.error}")
         elif found.over:
             say(f"{found.cluster}: {found.objects} objects in {found.lists} lists, {found.seconds:.1f} s")
 

@@ -26,8 +26,8 @@ TOKEN = "s3cr3t.T0ken"
 QUERY = "/api/v1/query"
 
 
-def a_source(url: str, **settings: Any) -> PrometheusMetrics:
-    return PrometheusMetrics(url, AT, **({"timeout_seconds": 5.0} | settings))
+def a_source(url: str, *, seconds: float = 5.0, **settings: Any) -> PrometheusMetrics:
+    return PrometheusMetrics(url, AT, seconds_left=lambda: seconds, **settings)
 
 
 def asked(server: HTTPServer | PickerServer, text: str = "up", **settings: Any) -> QueryAnswer:
@@ -272,11 +272,18 @@ def test_a_cut_connection_is_tried_once_more(script: Any) -> None:
 )
 def test_a_server_that_is_late_once_is_not_asked_again(script: Any) -> None:
     with PickerServer(script) as server:
-        source = a_source(f"http://127.0.0.1:{server.port}", timeout_seconds=0.3)
+        source = a_source(f"http://127.0.0.1:{server.port}", seconds=0.3)
         words = "no whole answer within 0.3 s, expected one; no more is asked in this run"
         for _ in range(3):
             assert source.query("up").error == f"http://127.0.0.1:{server.port}: {words}"
         assert server.connections == 1
+
+
+def test_nothing_is_asked_when_the_time_of_the_run_is_over(httpserver: HTTPServer) -> None:
+    assert asked(httpserver, seconds=-1.0).error == (
+        f"http://127.0.0.1:{httpserver.port}: not asked, the run's time is over; expected an answer before --timeout"
+    )
+    assert not httpserver.log
 
 
 def test_nobody_listens() -> None:

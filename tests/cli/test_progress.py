@@ -31,7 +31,7 @@ def quickstart(repository: Path, tmp_path: Path) -> Folder:
 def read_two_clusters(shown: Progress) -> None:
     shown.stage(Stage.OBSERVE)
     shown.reading(ReadStep("east", "services", 3))
-    shown.reading(ReadStep("west", error="west: no connection, expected an API server"))
+    shown.reading(ReadStep("west", error="no connection, expected an API server"))
     shown.reading(ReadStep("east", "pods", 4))
     shown.reading(ReadStep("east"))
     shown.stage(Stage.DECIDE)
@@ -56,7 +56,7 @@ def test_json_lines_one_for_each_cluster_and_each_action(capsys: pytest.CaptureF
         {
             "cluster": "west",
             "status": "unknown",
-            "message": "west: no connection, expected an API server",
+            "message": "no connection, expected an API server",
             "lists": 0,
             "objects": 0,
         },
@@ -77,7 +77,7 @@ def test_text_lines(capsys: pytest.CaptureFixture[str]) -> None:
     read_two_clusters(shown)
     write_two_objects(shown)
     assert capsys.readouterr().err.replace("0.1 s", "0.0 s").splitlines() == [
-        "unknown: west: no connection, expected an API server",
+        "west: unknown: no connection, expected an API server",
         "east: 7 objects in 2 lists, 0.0 s",
         "1 of 2: wake eu-west/dev-a/Deployment/a applied",
         "2 of 2: idle eu-west/dev-a/Deployment/b stale: replicas are 4, expected 3",
