@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from reconciler.backends.base import (
@@ -25,7 +26,7 @@ from reconciler.backends.base import (
 )
 from reconciler.decide.selection import selects_cluster
 from reconciler.decide.victims import VICTIM_LABEL
-from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError
+from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
 from reconciler.model import (
     ObjectRef,
     ObservedCluster,
@@ -42,11 +43,34 @@ from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, Metri
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one cluster is read through. `error` set: it could not even be opened, the others are None then."""
+    """What one cluster is read through. `error` set: it could not even be opened, the others are None then.
+
+    `workers` is how many of its lists are read side by side.
+    """
 
     cluster: Cluster | None = None
     metrics: MetricsSource | None = None
     error: str = ""
+    workers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How much is looked at. `namespace` set: only what is in it, so that rights there are enough.
+
+    `alone`: there is one cluster, so nothing rests on its identity, and that may stay unknown.
+    """
+
+    namespace: str = ""
+    alone: bool = False
+
+    def words(self, error: ClusterError) -> str:
+        """Return what is told of a list that cannot be read."""
+        hint = self.alone and not self.namespace and isinstance(error, ForbiddenError)
+        return f"{error}, or look at one namespace: -n NAMESPACE" if hint else str(error)
+
+
+EVERYTHING = Scope()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +94,18 @@ def nobody(_: ReadStep) -> None:
     """Tell nobody."""
 
 
-def observe(policies: PolicySet, sources: Mapping[str, Source], tell: Tell = nobody) -> ObservedState:
+def observe(
+    policies: PolicySet, sources: Mapping[str, Source], tell: Tell = nobody, scope: Scope = EVERYTHING
+) -> ObservedState:
     """Return what the clusters of the Fleet look like now, and what their metrics sources say to the queries."""
     names = [cluster.name for cluster in policies.fleet.clusters]
-    wants_nodes = any(policy.strategy == "zoneBalanced" for policy in policies.downscale)
+    wanted = _Wanted(
+        policies.fleet.namespace, any(policy.strategy == "zoneBalanced" for policy in policies.downscale), scope
+    )
     with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
         read = list(
             pool.map(
-                lambda name: _read(name, sources.get(name, Source(error="not opened")), policies, wants_nodes, tell),
+                lambda name: _read(name, sources.get(name, Source(error="not opened")), wanted, tell),
                 names,
             )
         )
@@ -100,12 +128,21 @@ def answer(state: ObservedState, questions: Sequence[PodsQuestion], sources: Map
     return replace(state, clusters=clusters)
 
 
-def _read(name: str, source: Source, policies: PolicySet, wants_nodes: bool, tell: Tell) -> ObservedCluster | str:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is read of each cluster."""
+
+    own_namespace: str
+    nodes: bool
+    scope: Scope
+
+
+def _read(name: str, source: Source, wanted: _Wanted, tell: Tell) -> ObservedCluster | str:
     if source.cluster is None:
         tell(ReadStep(name, error=source.error))
         return source.error
     try:
-        found = _Reader(name, source.cluster, tell).observed(policies.fleet.namespace, wants_nodes)
+        found = _Reader(name, source, wanted.scope, tell).observed(wanted)
     except ClusterError as error:
         words = str(error).removeprefix(f"{name}: ")
         tell(ReadStep(name, error=words))
@@ -114,46 +151,98 @@ def _read(name: str, source: Source, policies: PolicySet, wants_nodes: bool, tel
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One list that is asked for."""
+
+    resource: Resource[Any]
+    namespace: str = ""
+    labels: str = ""
+
+
+_ALWAYS = (
+    _Asked(SERVICES),
+    _Asked(ENDPOINTS),
+    _Asked(ENDPOINT_SLICES),
+    _Asked(NAMESPACES),
+    _Asked(AUTOSCALERS),
+    _Asked(EVENTS),
+)
+_MARKED_PODS = _Asked(PODS, labels=VICTIM_LABEL)
+
+
 class _Reader:
-    """Reads one cluster. What is forbidden is kept as unreadable; anything worse fails the cluster."""
+    """Reads one cluster, `workers` lists side by side. What is forbidden is kept as unreadable; anything worse fails
+    the cluster.
+    """
 
-    def __init__(self, name: str, cluster: Cluster, tell: Tell) -> None:
+    def __init__(self, name: str, source: Source, scope: Scope, tell: Tell) -> None:
+        assert source.cluster is not None
         self._name = name
-        self._cluster = cluster
+        self._cluster = source.cluster
+        self._workers = source.workers
+        self._scope = scope
         self._tell = tell
-        self._unreadable: dict[str, str] = {}
 
-    def observed(self, own_namespace: str, wants_nodes: bool) -> ObservedCluster:
+    def observed(self, wanted: _Wanted) -> ObservedCluster:
         kinds = self._cluster.scale_kinds()
+        scalables = [_Asked(resource) for resource in dict.fromkeys(map(workloads_of, (*kinds, SCALED_OBJECT)))]
+        own, nodes = _Asked(CONFIG_MAPS, namespace=wanted.own_namespace), _Asked(NODES)
+        found = self._lists([*scalables, *_ALWAYS, own, _MARKED_PODS, *([nodes] if wanted.nodes else [])])
+
+        def of(asked: _Asked) -> tuple[Any, ...]:
+            read = found.get(asked, ())
+            return () if isinstance(read, str) else read
+
         return ObservedCluster(
             name=self._name,
-            identity=self._cluster.identity(),
+            identity=self._identity(),
             scale_kinds=kinds,
-            workloads=tuple(self._workloads(workloads_of(kind) for kind in (*kinds, SCALED_OBJECT))),
-            services=self._list(SERVICES),
-            endpoints=self._list(ENDPOINTS),
-            endpoint_slices=self._list(ENDPOINT_SLICES),
-            namespaces=self._list(NAMESPACES),
-            nodes=self._list(NODES) if wants_nodes else (),
-            autoscalers=self._list(AUTOSCALERS),
-            events=self._list(EVENTS),
-            config_maps=self._list(CONFIG_MAPS, namespace=own_namespace),
-            marked_pods=self._list(PODS, labels=VICTIM_LABEL),
-            unreadable=self._unreadable,
+            workloads=tuple(chain.from_iterable(map(of, scalables))),
+            services=of(_Asked(SERVICES)),
+            endpoints=of(_Asked(ENDPOINTS)),
+            endpoint_slices=of(_Asked(ENDPOINT_SLICES)),
+            namespaces=of(_Asked(NAMESPACES)),
+            nodes=of(nodes),
+            autoscalers=of(_Asked(AUTOSCALERS)),
+            events=of(_Asked(EVENTS)),
+            config_maps=of(own),
+            marked_pods=of(_MARKED_PODS),
+            unreadable={asked.resource.plural: why for asked, why in found.items() if isinstance(why, str)},
         )
 
-    def _workloads(self, resources: Iterable[Resource[Workload]]) -> Iterator[Workload]:
-        for resource in dict.fromkeys(resources):
-            yield from self._list(resource)
+    def _lists(self, asked: Sequence[_Asked]) -> dict[_Asked, tuple[Any, ...] | str]:
+        """Return for each list its objects, or why it cannot be read."""
+        if self._workers == 1:
+            return {one: self._list(one) for one in asked}
+        with ThreadPoolExecutor(self._workers) as pool:
+            return dict(zip(asked, pool.map(self._list, asked), strict=True))
 
-    def _list(self, resource: Resource[Any], *, namespace: str = "", labels: str = "") -> tuple[Any, ...]:
+    def _list(self, asked: _Asked) -> tuple[Any, ...] | str:
         try:
-            found = self._cluster.list(resource, namespace=namespace, labels=labels)
+            found = self._found(asked)
         except (ForbiddenError, MalformedAnswerError) as error:
-            self._unreadable[resource.plural] = str(error)
-            return ()
-        self._tell(ReadStep(self._name, resource.plural, len(found)))
+            return self._scope.words(error)
+        self._tell(ReadStep(self._name, asked.resource.plural, len(found)))
         return found
+
+    def _found(self, asked: _Asked) -> tuple[Any, ...]:
+        """A Role in a namespace may give the right to read that Namespace, but not to list Namespaces."""
+        within = "" if asked.resource == NODES else self._scope.namespace
+        if not within or asked.resource != NAMESPACES:
+            return self._cluster.list(asked.resource, namespace=asked.namespace or within, labels=asked.labels)
+        try:
+            return (self._cluster.get(NAMESPACES, "", within),)
+        except NotFoundError:
+            return ()
+
+    def _identity(self) -> str:
+        try:
+            return self._cluster.identity()
+        except ForbiddenError:
+            if not self._scope.alone:
+                raise
+            return ""
 
 
 def _with_pods(observed: ObservedCluster, cluster: Cluster, asked: Sequence[ObjectRef]) -> ObservedCluster:

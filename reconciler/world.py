@@ -20,6 +20,7 @@ from reconciler.observe import Source
 from reconciler.policy.types import Fleet
 
 _LIVE_WORKERS = 16
+_LIVE_READERS = 4
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,11 @@ def open_world(fleet: Fleet, snapshot: str | None, now: datetime, settings: Requ
 
 
 def _world(fleet: Fleet, opened: Opened, clock: Clock, origin: str) -> World:
+    readers = 1 if origin == "snapshot" else _LIVE_READERS
     return World(
-        sources={name: Source(found.cluster, found.metrics, found.error) for name, found in opened.backends.items()},
+        sources={
+            name: Source(found.cluster, found.metrics, found.error, readers) for name, found in opened.backends.items()
+        },
         accesses={
             name: access
             for name, found in opened.backends.items()
