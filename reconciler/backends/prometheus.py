@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from reconciler.backends.decode.decoders import decoder_of
 from reconciler.model import QueryAnswer, Sample
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def _number(text: str) -> float:
 
 def _decoded(shape: type[S], body: bytes | msgspec.Raw) -> S:
     try:
-        return msgspec.json.decode(body, type=shape)
+        return decoder_of(shape).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise _Wrong("the answer is not what the query API gives, expected its JSON; is it a Prometheus?") from None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -193,3 +195,36 @@ def test_every_key_of_state_is_a_key_of_a_config_map(keys: list[str]) -> None:
     names = [entry_name(key) for key in keys]
     assert len(set(names)) == len(keys)
     assert all(re.fullmatch(r"[-._a-zA-Z0-9]*", name) for name in names)
+
+
+THREADS = """
+import sys, threading, msgspec
+from reconciler.backends.decode.shapes import SHAPES, decoded_json, decoded_value
+from reconciler.backends.kubernetes.pages import _Page
+
+def read(meet=threading.Barrier(8)):
+    meet.wait()
+    for shape in SHAPES.values():
+        try:
+            {read}
+        except msgspec.ValidationError:
+            pass
+
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=read) for _ in range(8)]
+for step in (threading.Thread.start, threading.Thread.join):
+    for thread in threads:
+        step(thread)
+"""
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param('decoded_json(_Page[shape], b\'{"items": [{"metadata": {"name": "a"}}]}\')', id="JSON"),
+        pytest.param("decoded_value(shape, {'metadata': {'name': 'a'}})", id="values"),
+    ],
+)
+def test_threads_that_meet_a_type_at_the_same_time_do_not_end_the_process(read):
+    ended = subprocess.run([sys.executable, "-c", THREADS.format(read=read)], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")

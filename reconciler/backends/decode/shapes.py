@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.backends.decode import objects, workloads
+from reconciler.backends.decode.decoders import decoder_of
 from reconciler.backends.decode.instants import Instant, instant
 from reconciler.backends.decode.metadata import Object, Wire
 
@@ -53,6 +54,7 @@ def decoded_value(shape: type[W], value: Any) -> W:
     Raises:
         msgspec.ValidationError: it is not of that shape.
     """
+    decoder_of(shape, read_custom)  # so that msgspec knows the type
     return msgspec.convert(value, shape, dec_hook=read_custom)
 
 
@@ -62,4 +64,4 @@ def decoded_json(shape: type[W], data: bytes | bytearray | msgspec.Raw) -> W:
     Raises:
         msgspec.DecodeError: they are not JSON, or not of that shape (msgspec.ValidationError).
     """
-    return msgspec.json.decode(data, type=shape, dec_hook=read_custom)
+    return decoder_of(shape, read_custom).decode(data)

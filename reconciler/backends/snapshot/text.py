@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.backends.decode.decoders import decoder_of
 from reconciler.backends.snapshot.entries import Slot, is_list, objects_in
 from reconciler.backends.snapshot.faults import Fault
 from reconciler.backends.snapshot.yaml_reader import Span, YamlDocument, read_yaml
@@ -139,7 +140,7 @@ def cut_json(text: str) -> CutText:
 
 def _cut_json(text: str) -> CutText:
     data = text.encode()
-    raw = msgspec.json.decode(data, type=_JsonHeader).items
+    raw = decoder_of(_JsonHeader).decode(data).items
     cuts = _item_cuts(text, raw) if raw is not None else None
     if raw is None or cuts is None:
         return _whole_json(text, msgspec.json.decode(data))
