@@ -17,7 +17,7 @@ from reconciler.decide.desired_state import decide
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.types import DesiredState, Job, Undecided
 from reconciler.model import ObservedState, PodsQuestion, Run
-from reconciler.observe import Tell, answer, nobody, observe
+from reconciler.observe import EVERYTHING, Scope, Tell, answer, nobody, observe
 from reconciler.plan.actions import Action, Plan
 from reconciler.plan.digest import run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
@@ -66,6 +66,7 @@ class Request:
     filters: Filters = Filters()
     call_pickers: bool = False
     watch: Watch = Watch()
+    scope: Scope = EVERYTHING
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def plan(policies: PolicySet, world: World, request: Request, decide: Decide = d
     """Return what `policies` would do now; nothing is written."""
     watch = request.watch
     watch.stage(Stage.OBSERVE)
-    state = observe(policies, world.sources, watch.reading)
+    state = observe(policies, world.sources, watch.reading, request.scope)
     check_namespaces(request.filters, state)
     watch.stage(Stage.DECIDE)
     run = _run(policies, state_digest(state), request)

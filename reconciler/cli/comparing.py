@@ -13,7 +13,6 @@ from reconciler.model import ObjectRef
 from reconciler.pipeline import plan
 from reconciler.plan.actions import Plan
 from reconciler.policy.types import PolicySet
-from reconciler.policy.validate import read_policies
 
 _AHEAD = timedelta(days=7)
 
@@ -24,7 +23,7 @@ def compared(base: str, head_policies: PolicySet, head: Plan, call: Call) -> str
     """Return, as Markdown for a pull request, what the policies of `head` do that those below `base` do not."""
     from reconciler.report.comparison import PolicyChange, render_markdown_comparison
 
-    base_policies = read_policies(base)
+    base_policies = call.read(base)
     unlifted = replace(call.request(), filters=call.words.filters(), run_id="")
     before = plan(base_policies, call.world(base_policies.fleet), unlifted)
     selected_before, selected_after = _selected(before), _selected(head)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reconciler.cli.object_names import ObjectName, object_name
-from reconciler.cli.options import now_option, option, world_options
+from reconciler.cli.options import context_option, now_option, option, world_options
 from reconciler.cli.running import Call
 from reconciler.errors import UsageError
 from reconciler.pipeline import plan
@@ -19,6 +19,7 @@ from reconciler.policy.schemas import explain_field
 @click.command(name="explain")
 @click.argument("subject")
 @option("--policies", default="policies", metavar="PATH", help="The policy directory.")
+@context_option
 @world_options
 @now_option
 def command(subject: str, policies: str, **flags: Any) -> None:

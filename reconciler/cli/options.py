@@ -44,7 +44,10 @@ def together(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-def path_argument(default: str = "policies") -> Callable[[F], F]:
+DEFAULT_PATH = "policies"
+
+
+def path_argument(default: str = DEFAULT_PATH) -> Callable[[F], F]:
     return click.argument("path", default=default, type=click.Path())
 
 
@@ -88,6 +91,7 @@ world_options = together(
     option("--qps", type=Rate(), default=50.0, help="Writes a second to each live cluster; 0: no limit."),
     option("--timeout", type=Seconds(), metavar="SECONDS", help="Wait for nothing, and start no write, after this."),
 )
+context_option = option("--context", metavar="NAME", help="Look at this context of the kubeconfig, without a Fleet.")
 now_option = option("--now", metavar="RFC3339", help="Decide as if it were this time.")
 color_option = option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Also NO_COLOR; auto is a terminal."

@@ -11,6 +11,7 @@ from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     color_option,
+    context_option,
     filter_options,
     now_option,
     option,
@@ -31,6 +32,7 @@ from reconciler.pipeline import plan
 
 @click.command(name="plan")
 @path_argument()
+@context_option
 @world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown", "html")

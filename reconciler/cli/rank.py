@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reconciler.cli.object_names import ObjectName, object_name
-from reconciler.cli.options import now_option, option, output_option, world_options
+from reconciler.cli.options import context_option, now_option, option, output_option, world_options
 from reconciler.cli.running import Call
 from reconciler.decide.rank_view import RankedPod, Ranking, ranking_of
 from reconciler.errors import UsageError
@@ -20,6 +20,7 @@ from reconciler.observe import answer, observe
 @click.argument("subject", metavar="OBJECT")
 @option("--to", "to", type=click.IntRange(0), metavar="N", help="Down to N replicas (default: one fewer than now).")
 @option("--policies", default="policies", metavar="PATH", help="The policy directory.")
+@context_option
 @world_options
 @now_option
 @output_option("text", "json")
@@ -28,7 +29,7 @@ def command(subject: str, to: int | None, policies: str, output: str, **flags: A
     call = Call.of(policies, flags)
     found = call.policies()
     world = call.world(found.fleet)
-    state = observe(found, world.sources)
+    state = observe(found, world.sources, scope=call.scope)
     workload = workload_named(state, object_name(subject), subject)
     state = answer(state, [PodsQuestion(workload.ref)], world.sources)
     ranking = ranking_of(workload, found, state, Run(call.now), to)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from reconciler.backends.kubernetes.settings import DEFAULTS, RequestSettings
 from reconciler.cli.failure import nearest
-from reconciler.cli.options import FilterWords, colored, moment, run_id_of
+from reconciler.cli.options import DEFAULT_PATH, FilterWords, colored, moment, run_id_of
 from reconciler.errors import PlanFileError, UsageError
+from reconciler.observe import EVERYTHING, Scope
 from reconciler.pipeline import Request, Watch
 from reconciler.plan.actions import Plan
 from reconciler.plan.filters import Filters
 from reconciler.plan.serialise import plan_to_json
+from reconciler.policy.one_cluster import read_one_cluster
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.policy.validate import read_policies
 from reconciler.world import RealClock, World, open_world
@@ -38,6 +40,7 @@ class Call:
     call_pickers: bool = False
     settings: RequestSettings = DEFAULTS
     watch: Watch = Watch()
+    context: str | None = None  # of a kubeconfig, in place of a Fleet
 
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> Call:
@@ -57,6 +60,7 @@ class Call:
             quiet=flags.get("quiet", False),
             call_pickers=flags.get("call_pickers", False),
             settings=settings_of(flags),
+            context=flags.get("context"),
         )
 
     def policies(self) -> PolicySet:
@@ -65,13 +69,35 @@ class Call:
         Raises:
             PolicyError: with all problems. UsageError: a filter that matches nothing.
         """
-        found = read_policies(self.path)
+        found = self.read(self.path)
         check_names(found, self.words.filters(), self.allow_exceed)
         return found
 
+    def read(self, path: str) -> PolicySet:
+        """Return the policies below `path`; with --context those of one cluster, none where nothing is at the default.
+
+        Raises:
+            PolicyError: with all problems. UsageError: a Fleet beside --context.
+        """
+        if self.context is None:
+            return read_policies(path)
+        return in_scope(
+            read_one_cluster(self.context, None if path == DEFAULT_PATH and not Path(path).exists() else path),
+            self.scope,
+        )
+
+    @property
+    def scope(self) -> Scope:
+        """How much of the clusters is looked at: with --context, one namespace where exactly one is named."""
+        if self.context is None:
+            return EVERYTHING
+        names = self.words.namespace
+        named = len(names) == 1 and not set(names[0]) & set("*?[")
+        return Scope(names[0] if named else "", alone=True)
+
     def world(self, fleet: Fleet | None = None) -> World:
         """Open the clusters of the Fleet: the snapshot where one was given, else the live ones."""
-        return open_world(fleet or read_policies(self.path).fleet, self.snapshot, self.now, self.settings)
+        return open_world(fleet or self.read(self.path).fleet, self.snapshot, self.now, self.settings)
 
     def request(self) -> Request:
         return Request(
@@ -82,7 +108,16 @@ class Call:
             filters=self.words.filters(),
             call_pickers=self.call_pickers,
             watch=self.watch,
+            scope=self.scope,
         )
+
+
+def in_scope(policies: PolicySet, scope: Scope) -> PolicySet:
+    """Return `policies` without what is placed where nothing is looked at: it would seem to be missing there."""
+    if not scope.namespace:
+        return policies
+    inside = tuple(policy for policy in policies.federated if policy.namespace == scope.namespace)
+    return replace(policies, federated=inside)
 
 
 def settings_of(flags: Mapping[str, Any]) -> RequestSettings:

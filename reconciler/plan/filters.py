@@ -43,9 +43,13 @@ def kept_groups(
 def check_namespaces(filters: Filters, state: ObservedState) -> None:
     """Refuse a namespace filter that matches nothing that was read; a typo must not pass for "nothing to do".
 
+    Where the namespaces of a cluster could not be read, any name may be one.
+
     Raises:
         UsageError: with the nearest name.
     """
+    if any("namespaces" in cluster.unreadable for cluster in state.clusters.values()):
+        return
     known = {space.ref.name for cluster in state.clusters.values() for space in cluster.namespaces}
     for pattern in filters.namespaces:
         if state.clusters and not any(fnmatchcase(name, pattern) for name in known):

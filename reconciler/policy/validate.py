@@ -16,7 +16,7 @@ from reconciler.policy.build_idling import Calendars, build_idling
 from reconciler.policy.building import Reading
 from reconciler.policy.cross import cross_problems, cross_warnings
 from reconciler.policy.documents import Document
-from reconciler.policy.load import load
+from reconciler.policy.load import Loaded, load
 from reconciler.policy.shape import shape_problems
 from reconciler.policy.types import Calendar, Fleet, PolicySet
 from reconciler.policy.words import listed, nearest, shown
@@ -59,14 +59,18 @@ def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, .
     Raises:
         PolicyError: there is no such directory, or no policy in it.
     """
-    loaded = load(path)
+    return check_loaded(load(path), str(path))
+
+
+def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Problem, ...]]:
+    """Return the policies in `loaded`, or None and all problems; `path` is where they come from, for messages."""
     found = _Found(problems=list(loaded.problems))
     shaped = [(kind, document) for document in loaded.documents if (kind := _kind_of(document, found.problems))]
     complete = loaded.complete and len(shaped) == len(loaded.documents)
     for kind, document in shaped:
         found.problems += shape_problems(document, kind)
     _build(shaped, found, complete=complete)
-    found.problems += _fleets(shaped, str(path), complete=complete)
+    found.problems += _fleets(shaped, path, complete=complete)
     found.problems += cross_problems(found.built, shaped)
     if found.problems:
         return None, tuple(sorted(set(_once(found.problems, loaded.problems))))

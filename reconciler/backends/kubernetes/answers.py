@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from reconciler.backends.decode.decoders import decoder_of
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -62,11 +63,22 @@ class Question:
         name = f" {self.name}" if self.name else ""
         return f"{self.cluster}: {self.verb} {self.resource}{name}{where}"
 
+    @property
+    def rule(self) -> str:
+        """The role that gives the right to this, in words: "a Role in shop with {apiGroups: [apps], ...}"."""
+        if self.resource.startswith("/"):
+            return f"a ClusterRole with {{nonResourceURLs: [{self.resource}], verbs: [{self.verb}]}}"
+        name, slash, subresource = self.resource.partition("/")
+        plural, _, group = name.partition(".")
+        role = f"a Role in {self.namespace}" if self.namespace else "a ClusterRole"
+        rule = f"apiGroups: [{group or chr(34) * 2}], resources: [{plural}{slash}{subresource}], verbs: [{self.verb}]"
+        return f"{role} with {{{rule}}}"
+
 
 def status_of(answer: Answer) -> Status:
     """Return the Status object that a refusal carries; what is none has no reason, and its text is the message."""
     try:
-        return msgspec.json.decode(answer.body, type=Status)
+        return decoder_of(Status).decode(answer.body)
     except msgspec.DecodeError:
         return Status(message=bytes(answer.body[:_MAX_WORDS]).decode("utf-8", "replace"))
 
@@ -76,7 +88,7 @@ def error_of(question: Question, answer: Answer) -> ClusterError:
     status = status_of(answer)
     words = _words(status.message) or f"status {answer.status}"
     if answer.status == 403:
-        return ForbiddenError(f"{question}: forbidden ({words}), expected the right to; bind a Role that has it", words)
+        return ForbiddenError(f"{question}: forbidden ({words}), expected the right to; bind {question.rule}", words)
     if answer.status == 401:
         return UnauthorisedError(f"{question}: the credentials were not accepted ({words}), expected valid ones")
     if answer.status == 409 and status.reason == "AlreadyExists":

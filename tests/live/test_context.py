@@ -1,0 +1,105 @@
+"""`--context NAME`: a plan for one cluster without a Fleet, also with rights in one namespace only."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reconciler.backends.kubernetes.rights import RIGHTS, rules_of
+from tests.live.one_cluster import Desk, allow
+from tests.real.control_plane import ControlPlane
+from tests.real.objects import a_deployment, a_service
+from tests.real.worlds import create
+
+NIGHT = "2035-11-20T23:00:00Z"
+POLICIES = """
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: idle-nights}
+spec:
+  selector: {namespaces: {include: ["test-*"]}, services: {}}
+  idleWhen: [{schedule: {calendar: night}}]
+---
+apiVersion: reconciler/v1alpha1
+kind: Calendar
+metadata: {name: night}
+spec: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}
+"""
+FLEET = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: mine}
+spec: {home: member, clusters: [{name: member}]}
+"""
+
+
+@pytest.fixture
+def world(api_server: ControlPlane, api_namespace: str) -> str:
+    """A namespace with one Deployment of three, behind a Service."""
+    web = a_deployment("web", 3) | {"status": {"replicas": 3, "readyReplicas": 3, "availableReplicas": 3}}
+    create(api_server.api, [a_service("web"), web], api_namespace)
+    return api_namespace
+
+
+@pytest.fixture
+def desk(api_server: ControlPlane, world: str, tmp_path: Path) -> Desk:
+    """Who may list what is in the namespace `world`, and nothing else."""
+    token = api_server.service_account(world, "reader")
+    rules = rules_of(right for right in RIGHTS if not (right.apply or right.own or right.name or right.use))
+    inside = [rule for rule in rules if rule["resources"] != ["namespaces"]]
+    own = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"], "resourceNames": [world]}
+    allow(api_server.api, "reader", world, [*inside, own], inside=world)
+    desk = Desk(tmp_path, api_server.kubeconfig("member", token=token))
+    desk.write("policies/idling.yaml", POLICIES)
+    return desk
+
+
+def test_rights_in_one_namespace_are_enough_for_a_plan_of_it(desk: Desk, world: str) -> None:
+    said = desk.call("plan", "--context", "member", "-n", world, "--now", NIGHT)
+    assert f"member {world}/Deployment/web replicas 3 → 0" in said.out, said.err
+    assert said.code == 6  # the ConfigMaps of our own namespace may not be read, and that is told
+    told = [line for line in said.out.splitlines() if "cannot be read" in line.lower()]
+    assert len(told) == 1, said.out
+    assert "list configmaps in reconciler" in told[0]
+    assert 'a Role in reconciler with {apiGroups: [""], resources: [configmaps], verbs: [list]}' in told[0]
+
+
+def test_what_may_not_be_listed_is_unknown_and_names_the_rule_that_is_missing(desk: Desk, world: str) -> None:
+    said = desk.call("plan", "--context", "member", "--now", NIGHT, "-o", "json")
+    unknown = json.loads(said.out)["unknown"]
+    assert said.code == 6
+    assert json.loads(said.out)["actions"] == []
+    assert "a ClusterRole with {apiGroups: [apps], resources: [deployments], verbs: [list]}" in str(unknown)
+    assert str(unknown).count(", or look at one namespace: -n NAMESPACE") == len(unknown) > 10
+
+
+def test_a_namespace_that_is_not_there_is_no_empty_one(api_server: ControlPlane, tmp_path: Path) -> None:
+    said = Desk(tmp_path, api_server.kubeconfig("member")).call("plan", "--context", "member", "-n", "no-such")
+    assert (said.code, said.err.splitlines()[-1]) == (64, '--namespace: "no-such" matches none of 0 known')
+
+
+def test_a_fleet_beside_a_context_is_refused(desk: Desk) -> None:
+    desk.write("policies/fleet.yaml", FLEET)
+    said = desk.call("plan", "--context", "member")
+    assert said.code == 64
+    assert said.err.startswith("--context: policies/fleet.yaml:2 is a Fleet, expected policies without one;"), said.err
+    assert len(said.err.splitlines()) == 1
+
+
+def test_without_any_policies_there_is_nothing_to_change(api_server: ControlPlane, tmp_path: Path) -> None:
+    said = Desk(tmp_path, api_server.kubeconfig("member")).call("plan", "--context", "member")
+    assert (said.code, "No changes." in said.out) == (0, True), said.err
+
+
+def test_a_path_that_is_not_there_is_refused(api_server: ControlPlane, tmp_path: Path) -> None:
+    said = Desk(tmp_path, api_server.kubeconfig("member")).call("plan", "--context", "member", "polices")
+    assert said.code == 3
+    assert "polices" in said.err
+
+
+def test_a_context_that_is_not_there_is_told(api_server: ControlPlane, tmp_path: Path) -> None:
+    said = Desk(tmp_path, api_server.kubeconfig("member")).call("plan", "--context", "another")
+    assert said.code == 1
+    assert "another" in said.out, said
