@@ -104,9 +104,8 @@ def _apply_one(action: Action, work: _Work) -> Outcome:
         return Outcome(action.id, Status.STALE, str(error))
     except ReconcilerError as error:
         return Outcome(action.id, Status.FAILED, str(error), refused=isinstance(error, RefusedError))
-    if outcome.status is Status.APPLIED:
-        _tell(action, work.applying)
-    return replace(outcome, message=late or outcome.message)
+    untold = _tell(action, work.applying) if outcome.status is Status.APPLIED else ""
+    return replace(outcome, message="; ".join(part for part in (late or outcome.message, untold) if part))
 
 
 def _carry_out(action: Action, applying: Applying) -> Outcome:
@@ -122,14 +121,18 @@ def must_mark(settings: DownscaleSettings | None) -> bool:
     return settings is not None and settings.strategy in ("zoneBalanced", "podPicker")
 
 
-def _tell(action: Action, applying: Applying) -> None:
-    """Write the Event of an applied action; one that cannot be written is not worth failing for."""
+def _tell(action: Action, applying: Applying) -> str:
+    """Write the Event of an applied action; one that cannot be written is not worth failing for.
+
+    Return what to tell about one that was not written, "" where all is well.
+    """
     if not action.decision.event:
-        return
+        return ""
     try:
         applying.accesses[action.ref.cluster].cluster.write(event_of(action, applying.run))
-    except ClusterError:
-        return
+    except ClusterError as error:
+        return f"no Event was written: {error}"
+    return ""
 
 
 def _wait_ready(action: Action, work: _Work) -> str:

@@ -1,0 +1,276 @@
+"""Plan and apply under exactly the roles of deploy/, on a real API server; and with one right less at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pytest_httpserver import HTTPServer
+
+from tests.live import deployed, rights_world
+from tests.live.deployed import APPLY, PLAN, Grant
+from tests.real.api import Api, ApiError
+from tests.real.fixtures import missing_part_skips
+from tests.real.kubeconfig import Access, write_kubeconfig
+from tests.real.objects import an_object, manifests
+from tests.real.worlds import create_missing
+from tests.way.calls import Folder, Said
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+    from tests.real.proxy import Proxy
+
+pytestmark = pytest.mark.real
+
+GRANTS = deployed.every_grant()
+RESTS_AFTER = 4
+_STRIDE = 5
+"""Every so many of the rights are taken away in `make test`, the others in `make soak`."""
+
+_TOLD_ONLY = {("create", "events"), ("patch", "configmaps")}
+"""Without these all actions are done, and what is missing is told: an Event, a journal that the next run closes."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The cluster of `rights_world` behind a proxy, and the command line called on it under a ServiceAccount."""
+
+    plane: ControlPlane
+    proxy: Proxy
+    folder: Folder
+    accesses: Mapping[str, Access]
+
+    @property
+    def api(self) -> Api:
+        return self.plane.api
+
+    def fill(self) -> None:
+        rights_world.fill(self.api)
+        self.proxy.reset()
+
+    def call(self, access: Access, *arguments: str) -> Said:
+        """Call the command line; the first write of each kind is answered with a conflict."""
+        self.proxy.rules.clear()
+        rights_world.Conflicts(self.proxy)
+        write_kubeconfig(self.folder.path / "kubeconfig.yaml", {rights_world.CLUSTER: access})
+        return self.folder.call(*arguments, "--now", rights_world.NOW)
+
+    def plan(self, account: str, *more: str) -> Said:
+        return self.call(self.accesses[account], "plan", "policies", *more)
+
+    def apply(self, account: str, path: str = "policies") -> Said:
+        flags = ("--auto-approve", "--quiet", "--run-id", "run", "--lock-timeout", "0")
+        return self.call(self.accesses[account], "apply", path, *flags)
+
+    def come_to_rest(self) -> dict[tuple[str, str, str], Any]:
+        """Apply until there is nothing to do, and return what there is then."""
+        for _ in range(RESTS_AFTER):
+            rights_world.settle(self.api)
+            said = self.apply(APPLY)
+            assert said.code == 0, said.out + said.err
+            if "No changes" in said.out:
+                return rights_world.state(self.api)
+        raise AssertionError(f"not at rest after {RESTS_AFTER} runs: {said.out}")
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    from tests.real.control_plane import API_ONLY, ControlPlane
+    from tests.real.proxy import Proxy
+
+    folder = Folder(tmp_path_factory.mktemp("rights"))
+    folder.write("policies/all.yaml", rights_world.POLICIES)
+    plane = ControlPlane(tmp_path_factory.mktemp("plane"), API_ONLY)
+    with missing_part_skips():
+        plane.start()
+    try:
+        deployed.install(plane.api)
+        with Proxy(plane.access(), folder.path / "proxy") as proxy:
+            tokens = {account: plane.service_account(deployed.OWN, account) for account in (APPLY, PLAN)}
+            accesses = {account: proxy.access(token) for account, token in tokens.items()}
+            yield Scene(plane, proxy, folder, {**accesses, "admin": proxy.access()})
+    finally:
+        plane.stop()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(scene: Scene) -> dict[tuple[str, str, str], Any]:
+    """How the world ends when nothing is in the way."""
+    scene.fill()
+    assert scene.apply(APPLY).code == 0
+    return scene.come_to_rest()
+
+
+def test_the_plan_role_sees_all_that_an_admin_sees(scene: Scene) -> None:
+    scene.fill()
+
+    said = scene.plan(PLAN, "-o", "json")
+
+    assert (said.code, json.loads(said.out)["unknown"]) == (0, {})
+    assert said.out == scene.plan("admin", "-o", "json").out
+
+
+def test_the_plan_role_cannot_apply(scene: Scene) -> None:
+    scene.fill()
+    before = rights_world.state(scene.api)
+
+    said = scene.apply(PLAN)
+
+    assert said.code not in (0, 2)
+    assert "east: get leases.coordination.k8s.io" in said.out
+    assert "forbidden" in said.out
+    assert rights_world.state(scene.api) == before
+    assert [request for request in scene.proxy.writes() if request.status < 300] == []
+
+
+def test_the_apply_role_applies_all_kinds_of_actions_and_no_right_is_too_much(scene: Scene) -> None:
+    scene.fill()
+
+    said = scene.apply(APPLY)
+
+    assert said.code == 0, said.out + said.err
+    assert re.search(r"(\d+) of \1 changes applied, 0 stale, 0 failed, 0 skipped", said.out), said.out
+    asked = rights_world.kinds(scene.proxy.requests)
+    assert {(one.group, one.resource, one.verb, one.own, one.name) for one in GRANTS} == asked
+    assert [request for request in scene.proxy.requests if request.status == 403] == []
+    scene.come_to_rest()
+
+
+def _taken_away() -> list[Any]:
+    now = {one for number, one in enumerate(GRANTS) if number % _STRIDE == 0 or (one.verb, one.resource) in _TOLD_ONLY}
+    return [pytest.param(one, id=str(one), marks=() if one in now else pytest.mark.soak) for one in GRANTS]
+
+
+@pytest.mark.parametrize("right", _taken_away())
+def test_one_right_less_is_told_and_nothing_is_left_half_done(scene: Scene, undisturbed: Any, right: Grant) -> None:
+    scene.fill()
+
+    with deployed.without(scene.api, right):
+        said = scene.apply(APPLY)
+
+    told = f"east: {right.verb} {right.full_name}"
+    lines = [line for line in (said.out + said.err).splitlines() if told in line]
+    assert lines, f"expected a line with {told!r} in {said}"
+    assert any("forbidden" in line for line in lines)
+    assert "Traceback" not in said.out + said.err
+    assert (said.code == 0) == ((right.verb, right.resource) in _TOLD_ONLY)
+    assert scene.come_to_rest() == undisturbed
+
+
+PICKING = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: picking}
+spec:
+  home: east
+  clusters: [{name: east, connection: {kubeconfig: kubeconfig.yaml}}]
+  limits: {removedReplicas: {share: 100%}}
+  podPickers: {allowedHosts: [localhost]}
+---
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: workers}
+spec:
+  selector:
+    namespaces: {include: [batch]}
+    workloads: {kinds: [Deployment]}
+  target: {replicas: 2}
+  settleSeconds: 0
+  verifySeconds: 0
+  podPicker:
+    http:
+      host: localhost
+      port: PORT
+      scheme: http
+      allowInsecureAuth: true
+      httpHeaders:
+        - {name: Authorization, valueFrom: {secretKeyRef: {name: picker, key: token}}}
+    maxRetries: 0
+    onError: skip
+"""
+
+
+@pytest.mark.parametrize("granted", [False, True], ids=["not granted", "granted"])
+def test_a_pickers_secret_is_read_where_its_role_is_bound(scene: Scene, httpserver: HTTPServer, granted: bool) -> None:
+    httpserver.expect_request("/", headers={"Authorization": "Bearer abc"}).respond_with_json(
+        {"chosen_pods": ["worker-1-0", "worker-1-3"], "tied_pods": []}
+    )
+    scene.fill()
+    scene.folder.write("picking/all.yaml", PICKING.replace("PORT", str(httpserver.port)))
+    secret = an_object("v1", "Secret", "picker", {"namespace": "batch"}, stringData={"token": "Bearer abc"})
+    create_missing(scene.api, [secret, *(manifests(deployed.PICKER_SECRETS) if granted else [])])
+
+    said = scene.apply(APPLY, path="picking")
+
+    if granted:
+        assert said.code == 0, said.out
+        assert len(httpserver.log) == 1
+    else:
+        assert said.code == 6
+        assert "Secret batch/picker key token cannot be read (Forbidden)" in said.out
+        assert httpserver.log == []
+    assert "abc" not in said.out + said.err
+
+
+def test_the_cron_jobs_pod_is_admitted_where_pods_are_restricted(scene: Scene) -> None:
+    (cron_job,) = manifests(deployed.CRON_JOB)
+    template = cron_job["spec"]["jobTemplate"]["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "run"}, "spec": template["spec"]}
+
+    scene.api.request("POST", f"/apis/batch/v1/namespaces/{deployed.OWN}/cronjobs", cron_job, dryRun="All")
+    scene.api.request("POST", f"/api/v1/namespaces/{deployed.OWN}/pods", pod, dryRun="All")
+
+    del pod["spec"]["containers"][0]["securityContext"]
+    with pytest.raises(ApiError, match="violates PodSecurity"):
+        scene.api.request("POST", f"/api/v1/namespaces/{deployed.OWN}/pods", pod, dryRun="All")
+
+
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
+
+
+@needs_kubectl
+def test_kubectl_applies_the_example(scene: Scene) -> None:
+    said = kubectl(scene, "apply", "--dry-run=server", "-k", str(deployed.DEPLOY / "example"))
+
+    assert said.returncode == 0, said.stderr
+    assert "cronjob.batch/reconciler created (server dry run)" in said.stdout
+    assert "clusterrole.rbac.authorization.k8s.io/reconciler-apply configured" in said.stdout
+
+
+@needs_kubectl
+@pytest.mark.parametrize(
+    ("account", "question", "answer"),
+    [
+        (APPLY, "create replicasets.apps -n shop", "yes"),
+        (PLAN, "create replicasets.apps -n shop", "no"),
+        (APPLY, "get secrets -n shop", "no"),
+        (APPLY, "patch configmaps -n shop", "no"),
+        (APPLY, "delete pods -n shop", "no"),
+        (APPLY, "escalate clusterroles", "no"),
+    ],
+)
+def test_kubectl_says_what_they_may(scene: Scene, account: str, question: str, answer: str) -> None:
+    who = f"--as=system:serviceaccount:{deployed.OWN}:{account}"
+
+    assert kubectl(scene, "auth", "can-i", *question.split(), who).stdout.strip() == answer
+
+
+@needs_kubectl
+def test_kubectl_makes_a_token_that_plans(scene: Scene) -> None:
+    scene.fill()
+    token = kubectl(scene, "create", "token", PLAN, "-n", deployed.OWN, "--duration=1h").stdout.strip()
+
+    said = scene.call(scene.proxy.access(token), "plan", "policies")
+
+    assert (said.code, said.out) == (0, scene.plan(PLAN).out)
+
+
+def kubectl(scene: Scene, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["kubectl", "--kubeconfig", str(scene.plane.kubeconfig()), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
