@@ -38,7 +38,8 @@ spec: {home: member, clusters: [{name: member}]}
 @pytest.fixture
 def world(api_server: ControlPlane, api_namespace: str) -> str:
     """A namespace with one Deployment of three, behind a Service."""
-    web = a_deployment("web", 3) | {"status": {"replicas": 3, "readyReplicas": 3, "availableReplicas": 3}}
+    settled = {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
+    web = a_deployment("web", 3) | {"status": settled}
     create(api_server.api, [a_service("web"), web], api_namespace)
     return api_namespace
 
@@ -58,7 +59,9 @@ def desk(api_server: ControlPlane, world: str, tmp_path: Path) -> Desk:
 
 def test_rights_in_one_namespace_are_enough_for_a_plan_of_it(desk: Desk, world: str) -> None:
     said = desk.call("plan", "--context", "member", "-n", world, "--now", NIGHT)
-    assert f"member {world}/Deployment/web replicas 3 → 0" in said.out, said.err
+    assert f"member {world}/Deployment/web replicas 3 → 0" in said.out, desk.call(
+        "explain", "--context", "member", f"member/{world}", "--now", NIGHT
+    )
     assert said.code == 6  # the ConfigMaps of our own namespace may not be read, and that is told
     told = [line for line in said.out.splitlines() if "cannot be read" in line.lower()]
     assert len(told) == 1, said.out
