@@ -32,7 +32,7 @@ NAMESPACES = ("batch", "dev", "floor", "shop", "targets")
 LASTING = (CLONE_SET, SCALED_OBJECT, *(a_namespace(name) for name in NAMESPACES), a_node("one"), a_node("two"))
 """What is made once and stays: nothing writes it."""
 
-POLICIES = """
+_FLEET = """
 apiVersion: reconciler/v1alpha1
 kind: Fleet
 metadata: {name: rights}
@@ -42,7 +42,8 @@ spec:
   limits:
     idledWorkloads: {share: 100%}
     removedReplicas: {share: 100%}
----
+---"""
+IDLING = """
 apiVersion: reconciler/v1alpha1
 kind: Calendar
 metadata: {name: night}
@@ -70,7 +71,8 @@ spec:
     workloads: {kinds: [Deployment]}
   idleWhen: [{schedule: {calendar: night}}]
   floor: 1
----
+---"""
+_REST = """
 apiVersion: reconciler/v1alpha1
 kind: FederatedReplicaSet
 metadata: {name: web, namespace: shop}
@@ -112,6 +114,7 @@ spec:
   settleSeconds: 0
   verifySeconds: 0
 """
+POLICIES = _FLEET + IDLING + _REST
 
 _LISTS = {
     "Deployment": "/apis/apps/v1/{}deployments",

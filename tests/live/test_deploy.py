@@ -135,3 +135,24 @@ def kustomized(folder: str) -> list[Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
+
+
+DOCUMENT = deployed.DEPLOY.parent / "docs" / "deploy.md"
+
+
+def test_the_documentation_tells_what_each_right_is_for() -> None:
+    told = [right for line in DOCUMENT.read_text().splitlines() for right in rights_of_row(line)]
+
+    assert sorted(told) == sorted(
+        (one.role, one.own, f"{one.verb} {one.full_name} {one.name}".strip()) for one in deployed.every_grant()
+    )
+
+
+def rights_of_row(line: str) -> list[tuple[str, bool, str]]:
+    """The rights in one row of a table of rights: (role, in our own namespace, verb and resource)."""
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    role, _, where = cells[0].partition(", in ")
+    if len(cells) != 4 or role.partition("-")[0] not in ("plan", "apply"):
+        return []
+    verbs, resources = cells[1].split(", "), cells[2].split(", ")
+    return [(f"reconciler-{role}", bool(where), f"{verb} {resource}") for verb in verbs for resource in resources]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from pytest_httpserver import HTTPServer
 
 from tests.live import deployed, rights_world
 from tests.live.deployed import APPLY, PLAN, Grant
+from tests.live.one_cluster import Desk
 from tests.real.api import Api, ApiError
 from tests.real.fixtures import missing_part_skips
 from tests.real.kubeconfig import Access, write_kubeconfig
@@ -269,6 +274,75 @@ def test_kubectl_makes_a_token_that_plans(scene: Scene) -> None:
     said = scene.call(scene.proxy.access(token), "plan", "policies")
 
     assert (said.code, said.out) == (0, scene.plan(PLAN).out)
+
+
+@needs_kubectl
+def test_the_commands_of_the_documentation_work(scene: Scene, tmp_path: Path) -> None:
+    """All of them, one after another, with two contexts for the one API server."""
+    scene.fill()
+    root = deployed.DEPLOY.parent
+    access = scene.plane.access()
+    contexts = write_kubeconfig(tmp_path / "kubeconfig", {"eu-west": access, "us-east": access})
+    (tmp_path / "deploy").symlink_to(root / "deploy")
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(contexts),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", (root / "docs" / "deploy.md").read_text(), re.MULTILINE | re.DOTALL)
+    script = "set -eux\n" + "\n".join(line.strip() for block in blocks for line in block.splitlines())
+
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert script.count("kubectl") > 12
+    said = scene.call(user_of(tmp_path / "us-east.kubeconfig", scene), "plan", "policies")
+    assert (said.code, said.out) == (0, scene.plan(APPLY).out)
+
+
+def user_of(kubeconfig: Path, scene: Scene) -> Access:
+    """What the first user of a kubeconfig is let do, through the proxy."""
+    (user,) = yaml.safe_load(kubeconfig.read_text())["users"]
+    return scene.proxy.access(user["user"]["token"])
+
+
+def test_rights_in_one_namespace_plan_there(scene: Scene, tmp_path: Path) -> None:
+    scene.fill()
+    create_missing(scene.api, one_namespace("rights.yaml", "dev"))
+    token = scene.plane.service_account("dev", PLAN)
+    desk = Desk(tmp_path, scene.proxy.kubeconfig(rights_world.CLUSTER, token=token))
+    desk.write("policies/idling.yaml", rights_world.IDLING)
+    call = ("plan", "--context", rights_world.CLUSTER, "-n", "dev", "--now", rights_world.NOW, "--allow-exceed=fleet")
+
+    less = desk.call(*call)
+    create_missing(scene.api, [*one_namespace("administrator.yaml", "dev"), binding_of_clone_sets("dev")])
+    enough = desk.call(*call)
+
+    assert less.code == 6
+    unknown = [line for line in less.out.splitlines() if line.startswith("Unknown")]
+    assert ["configmaps in reconciler" in line or "clonesets" in line for line in unknown] == [True, True]
+    assert enough.code == 0, enough
+    assert "east dev/StatefulSet/db replicas 2 → 0" in enough.out
+    assert "east dev/CloneSet/runner replicas 2 → 0" in enough.out
+
+
+def one_namespace(file: str, name: str) -> list[Any]:
+    text = (deployed.DEPLOY / "one-namespace" / file).read_text().replace("team-a", name)
+    return list(yaml.safe_load_all(text))
+
+
+def binding_of_clone_sets(namespace: str) -> dict[str, Any]:
+    group = "rbac.authorization.k8s.io"
+    return an_object(
+        f"{group}/v1",
+        "RoleBinding",
+        "clone-sets",
+        {"namespace": namespace},
+        roleRef={"apiGroup": group, "kind": "ClusterRole", "name": "reconciler-plan-clone-sets"},
+        subjects=[{"kind": "ServiceAccount", "name": PLAN, "namespace": namespace}],
+    )
 
 
 def kubectl(scene: Scene, *arguments: str) -> subprocess.CompletedProcess[str]:
