@@ -15,6 +15,7 @@ from reconciler.backends.base import (
     ENDPOINTS,
     EVENTS,
     NAMESPACES,
+    NO_METRICS,
     NODES,
     PODS,
     SCALED_OBJECT,
@@ -283,7 +284,7 @@ def _ask(name: str, source: Source, policies: PolicySet) -> dict[QueryKey, Query
     """Return the answers of one cluster; each distinct query text is sent once."""
     texts = {key: rendered(key) for key in query_keys(name, policies)}
     if source.metrics is None:
-        return {key: QueryAnswer(error="the cluster has no metrics source") for key in texts}
+        return {key: QueryAnswer(error=NO_METRICS) for key in texts}
     said = {text: source.metrics.query(text) for text in sorted(set(texts.values()))}
     return {key: said[text] for key, text in texts.items()}
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from reconciler.apply.outcomes import Access
 from reconciler.backends.base import Clock, Traffic
 from reconciler.backends.kubernetes.settings import DEFAULTS, RequestSettings
-from reconciler.backends.open import Backend, Live, Opened, open_live, open_snapshot
+from reconciler.backends.open import Backend, Live, Opened, Recorder, open_live, open_snapshot
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.decide.victims import rank_victims
 from reconciler.model import Pod
@@ -62,15 +62,23 @@ class SettledClock:
         self._waited += seconds
 
 
-def open_world(fleet: Fleet, snapshot: str | None, now: datetime, settings: RequestSettings = DEFAULTS) -> World:
+def open_world(
+    fleet: Fleet,
+    snapshot: str | None,
+    now: datetime,
+    settings: RequestSettings = DEFAULTS,
+    recorder: Recorder | None = None,
+) -> World:
     """Return the clusters of `fleet`, opened: those of the snapshot directory where one is given, else the live ones.
+
+    `recorder` is told of everything that is read of live clusters.
 
     Raises:
         SnapshotError: the snapshot cannot be read.
     """
     if snapshot is None:
         clock = RealClock()
-        live = Live(now, fleet.namespace, settings, clock)
+        live = Live(now, fleet.namespace, settings, clock, recorder)
         return _world(fleet, open_live((cluster.connection for cluster in fleet.clusters), live), clock, "live")
     now_ns = int(now.timestamp()) * 10**9
 
@@ -78,7 +86,8 @@ def open_world(fleet: Fleet, snapshot: str | None, now: datetime, settings: Requ
         return rank_victims(pods, count, now_ns=now_ns, siblings=() if of_deployment else None).victims
 
     names = [cluster.name for cluster in fleet.clusters]
-    return _world(fleet, open_snapshot(snapshot, names, victims, fleet.namespace), SettledClock(), "snapshot")
+    opened = open_snapshot(snapshot, names, victims, fleet.namespace, now)
+    return _world(fleet, opened, SettledClock(), "snapshot")
 
 
 def _world(fleet: Fleet, opened: Opened, clock: Clock, origin: str) -> World:

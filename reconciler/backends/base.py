@@ -133,6 +133,9 @@ class Traffic:
     buckets: tuple[int, ...] = (0,) * (len(REQUEST_SECONDS) + 1)
 
 
+NO_METRICS = "the cluster has no metrics source"
+
+
 class MetricsSource(Protocol):
     def query(self, text: str) -> QueryAnswer:
         """Return the answer to one rendered query at the source's one fixed time; a failure is an answer with

@@ -31,6 +31,7 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.faults import snapshot_error
 from reconciler.backends.snapshot.folder import METRICS_FILES, is_manifest_name
 from reconciler.backends.snapshot.metrics import Answers, SnapshotMetrics, read_metrics
+from reconciler.backends.snapshot.recording import read_recording
 from reconciler.backends.state import ConfigMapStore
 from reconciler.errors import Problem, SnapshotError, UsageError
 from reconciler.model import ClusterConnection
@@ -70,6 +71,9 @@ class Opened:
     warnings: Callable[[], tuple[str, ...]] = tuple
 
 
+Recorder = Callable[[str, Resource[Any], Sequence[Wire]], None]
+
+
 @dataclass(frozen=True)
 class Live:
     """How live clusters are asked: metrics for the moment `at`, everything within `settings`, timed by `clock`.
@@ -81,13 +85,19 @@ class Live:
     namespace: str
     settings: RequestSettings
     clock: Clock
-    recorder: Callable[[str, Resource[Any], Sequence[Wire]], None] | None = None
+    recorder: Recorder | None = None
 
 
 def open_snapshot(
-    directory: str | Path, clusters: Sequence[str], victim_order: VictimOrder, namespace: str = "reconciler"
+    directory: str | Path,
+    clusters: Sequence[str],
+    victim_order: VictimOrder,
+    namespace: str = "reconciler",
+    now: datetime | None = None,
 ) -> Opened:
     """Open `clusters` over the folders of the same names in `directory`; `namespace` is the Fleet's own.
+
+    Answers to queries that were recorded for the time `now` are as of now.
 
     A cluster without a folder has an `error`; folders of others are left alone and told.
 
@@ -102,8 +112,10 @@ def open_snapshot(
         if name not in folders:
             backends[name] = Backend(name, error=f"no folder {top / name} in the snapshot")
             continue
-        backends[name], found = _open_folder(folders[name], name, victim_order, namespace, recorded)
-        problems += found
+        cluster, found = _open_cluster(folders[name], name, victim_order)
+        own, wrong = read_metrics(folders[name], name)
+        backends[name] = _folder_backend(cluster, folders[name], SnapshotMetrics(name, recorded | own, now), namespace)
+        problems += wrong + found
     if problems:
         raise snapshot_error(problems)
     warnings = tuple(_warnings(top, folders, clusters, recorded))
@@ -161,19 +173,20 @@ def _folders(top: Path) -> dict[str, Path]:
     return {name: top / name for name in names}
 
 
-def _open_folder(
-    directory: Path, name: str, victim_order: VictimOrder, namespace: str, recorded: Answers
-) -> tuple[Backend, list[Problem]]:
-    cluster = SnapshotCluster(directory, name, victim_order=victim_order)
-    own, problems = read_metrics(directory, name)
-    backend = Backend(
-        name=name,
+def _open_cluster(directory: Path, name: str, victim_order: VictimOrder) -> tuple[SnapshotCluster, list[Problem]]:
+    recording, problems = read_recording(directory, name)
+    cluster = SnapshotCluster(directory, name, victim_order=victim_order, recording=recording)
+    return cluster, problems + cluster.problems()
+
+
+def _folder_backend(cluster: SnapshotCluster, directory: Path, metrics: SnapshotMetrics, namespace: str) -> Backend:
+    return Backend(
+        name=cluster.name,
         cluster=cluster,
-        metrics=SnapshotMetrics(name, recorded | own),
+        metrics=metrics,
         store=ConfigMapStore(cluster, namespace, JOURNAL),
         make_lock=partial(FileLock, directory),
     )
-    return backend, problems + cluster.problems()
 
 
 def _warnings(top: Path, folders: Mapping[str, Path], clusters: Sequence[str], recorded: Answers) -> Iterator[str]:

@@ -10,6 +10,7 @@ VERBS = {
     "explain": "What a field means, or why an object gets this number.",
     "wake": "Wake what was idled, now.",
     "restore": "Give what we idled its replicas back, without any policy.",
+    "snapshot": "Write down what a plan reads, to plan from it elsewhere.",
     "rank": "Which pods would go, in which order, by which rule.",
     "calendar": "The windows to come, with daylight-saving days.",
     "schema": "The JSON Schema of a kind.",

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from reconciler.backends.base import BUILT_IN_SCALES, Resource, VictimOrder
+from reconciler.backends.base import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
 from reconciler.backends.decode.secrets import secret_value
 from reconciler.backends.snapshot.entries import Key
 from reconciler.backends.snapshot.faults import snapshot_error
 from reconciler.backends.snapshot.folder import finish, is_interrupted, locked
 from reconciler.backends.snapshot.index import Index
+from reconciler.backends.snapshot.recording import Asked, Recording
 from reconciler.backends.snapshot.store import Store
 from reconciler.backends.snapshot.writing import Writing
 from reconciler.errors import ClusterError, Problem
@@ -29,14 +30,18 @@ class SnapshotCluster:
     """One cluster made of the manifests in `directory`, called `name`.
 
     Files are read when something is asked, and again when they changed. `victim_order` is the controller's order: it
-    says which pods go when replicas shrink. Every method raises SnapshotError where a manifest is malformed.
+    says which pods go when replicas shrink. `recording` says what of a real cluster was read into the folder, and what
+    could not be. Every method raises SnapshotError where a manifest is malformed.
     """
 
-    def __init__(self, directory: str | Path, name: str, *, victim_order: VictimOrder) -> None:
+    def __init__(
+        self, directory: str | Path, name: str, *, victim_order: VictimOrder, recording: Recording | None = None
+    ) -> None:
         self._directory = Path(directory)
         self._name = name
         self._victim_order = victim_order
         self._store = Store(self._directory, name)
+        self._recording = recording
         self._guard = threading.RLock()
 
     @property
@@ -49,19 +54,37 @@ class SnapshotCluster:
             return self._store.refresh()
 
     def identity(self) -> str:
-        """Return the uid of Namespace kube-system, or the name where there is no such manifest."""
+        """Return the uid of Namespace kube-system, or the name where there is no such manifest.
+
+        Raises:
+            ClusterError: it could not be read when the folder was recorded.
+        """
+        if self._recording is not None:
+            self._recording.check_get(Asked.of(NAMESPACES, name="kube-system"))
         with self._read() as index:
             entry = index.entries.get(Key("", "Namespace", "", "kube-system"))
             return self._name if entry is None else index.uid_of(entry)
 
     def scale_kinds(self) -> tuple[ScaleKind, ...]:
-        """Return the built-in kinds and those of the definitions in the folder."""
+        """Return the built-in kinds and those of the definitions in the folder.
+
+        Raises:
+            ClusterError: they could not be read when the folder was recorded.
+        """
+        if self._recording is not None and self._recording.kinds is not None:
+            raise self._recording.kinds
         with self._read() as index:
             custom = [scale for scale in index.scales.values() if scale not in BUILT_IN_SCALES]
             return (*BUILT_IN_SCALES, *sorted(custom, key=lambda scale: (scale.group, scale.kind)))
 
     def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
-        """Return all objects of `resource`, sorted by namespace and name; a kind that nothing defines gives ()."""
+        """Return all objects of `resource`, sorted by namespace and name; a kind that nothing defines gives ().
+
+        Raises:
+            ClusterError: it could not be listed when the folder was recorded, or was not.
+        """
+        if self._recording is not None:
+            self._recording.check_list(Asked.of(resource, namespace=namespace, labels=labels))
         selector = parse_label_selector(labels)
         with self._read() as index:
             return tuple(noun for found, noun in index.nouns(resource, namespace) if selector.matches(found))
@@ -70,8 +93,10 @@ class SnapshotCluster:
         """Return one object.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: there is none. ClusterError: it could not be read when the folder was recorded.
         """
+        if self._recording is not None:
+            self._recording.check_get(Asked.of(resource, namespace=namespace, name=name))
         with self._read() as index:
             return index.one(resource, namespace, name)
 

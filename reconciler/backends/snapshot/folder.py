@@ -20,6 +20,7 @@ from reconciler.errors import ClusterError, Problem, SnapshotError
 
 PENDING = ".reconciler-pending.json"
 METRICS_FILES = ("metrics.yaml", "metrics.yml", "metrics.json")
+RECORDING_FILE = "recording.yaml"
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _NEW = ".reconciler-new"
@@ -63,7 +64,7 @@ def locked(directory: Path, exclusive: bool) -> Iterator[None]:
 
 
 def scan(directory: Path) -> Scan:
-    """Return the manifest files below `directory`: *.yaml, *.yml, *.json; none that is hidden, no recorded metrics."""
+    """Return the manifest files below `directory`: *.yaml, *.yml, *.json; none that is hidden, no recordings."""
     found = Scan()
     _scan(str(directory), found, set(), top=True)
     return found
@@ -82,7 +83,7 @@ def _scan(directory: str, found: Scan, seen: set[tuple[int, int]], top: bool = F
     for name in names:
         if name.startswith(".") and name.endswith(_NEW):
             found.leftovers.append(f"{directory}/{name}")
-        if not name.startswith(".") and not (top and name in METRICS_FILES):
+        if not name.startswith(".") and not (top and name in (*METRICS_FILES, RECORDING_FILE)):
             _look_at(directory, name, found, seen)
 
 

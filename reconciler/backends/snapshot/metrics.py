@@ -19,7 +19,8 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,13 @@ Answers = dict[tuple[str, str], QueryAnswer]
 class SnapshotMetrics:
     """`MetricsSource` over the recorded answers of one cluster."""
 
-    def __init__(self, cluster: str, answers: Mapping[tuple[str, str], QueryAnswer]) -> None:
+    def __init__(
+        self, cluster: str, answers: Mapping[tuple[str, str], QueryAnswer], now: datetime | None = None
+    ) -> None:
+        """`now` is the run's: an answer recorded for just that time is as of now."""
         self._cluster = cluster
         self._answers = answers
+        self._now = now
 
     @classmethod
     def of(cls, directory: str | Path, cluster: str) -> SnapshotMetrics:
@@ -69,12 +74,31 @@ class SnapshotMetrics:
 
     def query(self, text: str) -> QueryAnswer:
         """Return the recorded answer to `text`; one that was not recorded is an error."""
-        return self._answers.get((self._cluster, folded(text)), QueryAnswer(error=NOT_RECORDED))
+        found = self._answers.get((self._cluster, folded(text)), QueryAnswer(error=NOT_RECORDED))
+        return replace(found, at=None) if found.at is not None and found.at == self._now else found
 
 
 def folded(query: str) -> str:
     """Return `query` with every run of white space as one blank."""
     return " ".join(query.split())
+
+
+def result_value(query: str, answer: QueryAnswer, now: str) -> dict[str, Any]:
+    """Return one entry of `results`; `now` is the time of an answer that is as of now."""
+    value: dict[str, Any] = {"query": query}
+    if answer.error:
+        return {**value, "error": answer.error}
+    value["at"] = now
+    if answer.warnings:
+        value["warnings"] = list(answer.warnings)
+    series = [{"labels": dict(one.labels), "value": _written(one.value)} for one in answer.samples]
+    return {**value, "series": series}
+
+
+def _written(number: float) -> float | str:
+    if math.isnan(number):
+        return "NaN"
+    return number if math.isfinite(number) else "+Inf" if number > 0 else "-Inf"
 
 
 def read_metrics(directory: Path, cluster: str | None) -> tuple[Answers, list[Problem]]:

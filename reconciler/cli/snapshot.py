@@ -1,0 +1,132 @@
+"""`reconciler snapshot`: what a plan reads, written down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconciler.backends.base import Resource
+from reconciler.backends.decode.metadata import Wire
+from reconciler.backends.snapshot.folder import RECORDING_FILE
+from reconciler.backends.snapshot.recorder import NoMetrics, RecordedCluster, RecordedMetrics, Recorder
+from reconciler.cli.options import DEFAULT_PATH, context_option, now_option, option, quiet_option, world_options
+from reconciler.cli.running import Call
+from reconciler.cli.talk import say
+from reconciler.decide.selection import format_time
+from reconciler.errors import ExitCode, UsageError
+from reconciler.observe import Source
+from reconciler.pipeline import plan
+from reconciler.plan.actions import Plan
+from reconciler.world import open_world
+
+
+@click.command(name="snapshot")
+@click.argument("directory", metavar="DIR", type=click.Path())
+@option("--policies", default=DEFAULT_PATH, metavar="PATH", help="What these need is read.")
+@option("--overwrite", is_flag=True, help="Replace an earlier snapshot in DIR.")
+@context_option
+@option("-n", "--namespace", multiple=True, metavar="NAME", help="With --context: only what lies in this namespace.")
+@world_options
+@now_option
+@quiet_option
+def command(directory: str, policies: str, overwrite: bool, **flags: Any) -> int:
+    """Write into DIR exactly what a plan reads of the live clusters, to plan from it elsewhere. Never a Secret.
+
+    A plan from it says, at the same --now, what the plan from the clusters says.
+    """
+    call = Call.of(policies, flags)
+    _check(call)
+    target = Path(directory)
+    check_target(target, overwrite)
+    recorders, made = recorded(call)
+    for what in sorted(made.unknown):
+        say(f"{what}: {made.unknown[what]}")
+    if not made.clusters:
+        say(f"{directory}: nothing was written, expected a cluster that answers")
+        return ExitCode.NOTHING_DONE
+    at = format_time(call.now)
+    write_snapshot(target, {name: recorder.files(at) for name, recorder in recorders.items()})
+    if not call.quiet:
+        click.echo("\n".join(_told(target, recorders, at)))
+    return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
+
+
+def _check(call: Call) -> None:
+    if call.snapshot is not None:
+        raise UsageError(f"--snapshot: {call.snapshot} is a snapshot already, expected live clusters; copy the folder")
+    if call.words.namespace and call.context is None:
+        raise UsageError("--namespace: narrows nothing that is read of a Fleet, expected it beside --context")
+
+
+def recorded(call: Call) -> tuple[Mapping[str, Recorder], Plan]:
+    """Make a plan of live clusters as `plan` does; return what was read for it, by cluster, and the plan."""
+    policies = call.policies()
+    recorders = {cluster.name: Recorder(cluster.name) for cluster in policies.fleet.clusters}
+
+    def record(cluster: str, resource: Resource[Any], read: Sequence[Wire]) -> None:
+        recorders[cluster].objects(resource, read)
+
+    world = open_world(policies.fleet, None, call.now, call.settings, record)
+    sources = {name: _noted(source, recorders[name]) for name, source in world.sources.items()}
+    return recorders, plan(policies, replace(world, sources=sources), call.request())
+
+
+def _noted(source: Source, recorder: Recorder) -> Source:
+    metrics = RecordedMetrics(source.metrics or NoMetrics(), recorder)
+    cluster = None if source.cluster is None else RecordedCluster(source.cluster, recorder)
+    return replace(source, cluster=cluster, metrics=metrics)
+
+
+def check_target(target: Path, overwrite: bool) -> None:
+    """Refuse to write over anything but an earlier snapshot, and that only where it is asked for.
+
+    Raises:
+        UsageError: there is something.
+    """
+    if not target.exists() and not target.is_symlink():
+        return
+    if not target.is_dir():
+        raise UsageError(f"{target}: is no folder, expected none of that name, or an empty one")
+    inside = list(target.iterdir())
+    if not inside:
+        return
+    if not all((one / RECORDING_FILE).is_file() for one in inside):
+        raise UsageError(f"{target}: holds other things, expected an empty folder or an earlier snapshot; name another")
+    if not overwrite:
+        raise UsageError(f"{target}: holds a snapshot, expected an empty folder; replace it with --overwrite")
+
+
+def write_snapshot(target: Path, clusters: Mapping[str, Mapping[str, str]]) -> None:
+    """Write the files of each cluster's folder: all beside first, then `target` is replaced by them in one step.
+
+    Raises:
+        OSError: they cannot be written; `target` is as it was.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.parent / f".{target.name}.new-{os.getpid()}"
+    old = target.parent / f".{target.name}.old-{os.getpid()}"
+    try:
+        for cluster, files in clusters.items():
+            (new / cluster).mkdir(parents=True)
+            for name, text in files.items():
+                (new / cluster / name).write_text(text, encoding="utf-8")
+        if target.is_dir():
+            target.rename(old)
+        new.rename(target)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        if old.exists() and not target.exists():
+            old.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _told(target: Path, recorders: Mapping[str, Recorder], at: str) -> Iterator[str]:
+    for name, recorder in recorders.items():
+        yield f"{target / name}: {recorder.objects_kept} objects, {recorder.answers_kept} answers to queries"
+    yield f"Plan from it with: --snapshot {target} --now {at}"

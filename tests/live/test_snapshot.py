@@ -1,0 +1,353 @@
+"""`reconciler snapshot`: a plan from it is, byte for byte, the plan from the live clusters at the same time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
+
+from reconciler.backends.kubernetes.rights import RIGHTS, custom_rights, rules_of
+from reconciler.model import ScaleKind
+from tests.live.one_cluster import Desk, allow
+from tests.real.control_plane import API_ONLY, ControlPlane
+from tests.real.kubeconfig import Access, write_kubeconfig
+from tests.real.objects import CLONE_SET, Object, a_deployment, a_pod_template, a_service, an_object
+from tests.real.worlds import create
+
+NOW = "2035-11-20T23:00:00Z"
+SECRET = "c2VjcmV0LW9mLXRoZS1zaG9w"  # in base64
+CLONES = ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
+POLICIES = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: mine}
+spec:
+  home: east
+  clusters:
+    - name: east
+      prometheus: {url: "PROMETHEUS"}
+    - name: west
+    - name: south
+  limits: {idledWorkloads: {share: 100%}, removedReplicas: {share: 100%}}
+---
+apiVersion: reconciler/v1alpha1
+kind: Calendar
+metadata: {name: night}
+spec: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: idle-unused}
+spec:
+  selector: {namespaces: {include: [dev]}, services: {}}
+  idleWhen:
+    - metric:
+        query: 'sum by (namespace, service) (increase(requests[{{ window }}]))'
+        atMost: 0
+        window: 30m
+    - schedule: {calendar: night}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: idle-nights}
+spec:
+  selector: {namespaces: {include: [ci]}, workloads: {kinds: [StatefulSet, CronJob, CloneSet]}}
+  idleWhen: [{schedule: {calendar: night}}]
+---
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 6
+  preferences: {rebalance: true, clusters: {"*": {weight: 1}}}
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: "registry.example/shop:1"}]}}
+---
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: workers}
+spec:
+  selector:
+    clusters: {names: [east]}
+    namespaces: {include: [batch]}
+    workloads: {kinds: [Deployment], matchLabels: {app: worker}}
+  target: {replicas: 1}
+  strategy: zoneBalanced
+"""
+
+
+def settled(replicas: int) -> dict[str, Any]:
+    counts = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas"), replicas)
+    return {**counts, "observedGeneration": 1}
+
+
+def in_namespace(namespace: str, *made: Object) -> list[Object]:
+    return [{**one, "metadata": {**one["metadata"], "namespace": namespace}} for one in made]
+
+
+def a_pod(name: str, owner: Object, **status: Any) -> Object:
+    """A pod of `owner`, an object that was created."""
+    reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
+    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+    metadata = {"labels": owner["spec"]["selector"]["matchLabels"], "ownerReferences": [reference]}
+    spec = {**a_pod_template("any")["spec"], **({} if "conditions" in status else {"nodeName": "node-1"})}
+    return an_object("v1", "Pod", name, metadata=metadata, spec=spec, status={"phase": "Pending", **status})
+
+
+def fill(plane: ControlPlane) -> None:
+    """Make a world with something for every kind of policy."""
+    api = plane.api
+    create(api, [an_object("v1", "Namespace", name) for name in ("dev", "ci", "shop", "batch", "reconciler")])
+    idled_at = {"idling.kubernetes.io/idled-at": "2035-11-20T20:00:00Z", "reconciler/idled-to": "0"}
+    marks = {**idled_at, "reconciler/owner": "mine/IdlingPolicy/idle-unused"}
+    record = {"idling.kubernetes.io/previous-scale": "2", "scale.kubernetes.io/scale-reason": "Idled"}
+    targets = json.dumps([{"kind": "Deployment", "name": "docs", "group": "apps", "replicas": 2}])
+    docs_marks = {**marks, "idling.kubernetes.io/unidle-targets": targets}
+    docs = a_deployment("docs", 0) | {"status": settled(0)}
+    docs["metadata"]["annotations"] = {**marks, **record}
+    fresh = a_deployment("fresh", 2)  # nothing has looked at it yet: it has no status
+    api_server = a_deployment("api", 3) | {"status": {**settled(3), "updatedReplicas": 3}}
+    busy = a_deployment("busy", 1) | {"status": {**settled(1), "updatedReplicas": 1}}
+    services = [a_service("docs", **docs_marks), *(a_service(name) for name in ("api", "fresh", "busy"))]
+    create(api, in_namespace("dev", docs, fresh, api_server, busy, *services))
+    create(api, [CLONE_SET])
+    clones = an_object(
+        "apps.kruise.io/v1alpha1",
+        "CloneSet",
+        "builder",
+        spec={"replicas": 4, "selector": {"matchLabels": {"app": "b"}}, "note": "not ours to read"},
+        status={**settled(4), "note": "nor this"},
+    )
+    runner = a_deployment("runner", 2, kind="StatefulSet") | {"status": {**settled(2), "updatedReplicas": 2}}
+    job = {"spec": {"template": {"spec": {**a_pod_template("j")["spec"], "restartPolicy": "Never"}}}}
+    nightly = an_object("batch/v1", "CronJob", "nightly", spec={"schedule": "0 * * * *", "jobTemplate": job})
+    create(api, in_namespace("ci", clones, runner, nightly))
+    fill_shop(plane)
+    fill_batch(plane)
+    secret = an_object("v1", "Secret", "password", data={"password": SECRET})
+    for namespace in ("dev", "shop", "reconciler"):
+        create(api, in_namespace(namespace, secret))
+
+
+def fill_shop(plane: ControlPlane) -> None:
+    """A ReplicaSet of ours, of which a part cannot be scheduled."""
+    web = a_deployment("web", 4, kind="ReplicaSet") | {
+        "status": {**settled(4), "readyReplicas": 2, "availableReplicas": 2}
+    }
+    web["metadata"]["labels"] = {"reconciler/frs": "web"}
+    web["metadata"]["annotations"] = {"reconciler/owner": "mine/FederatedReplicaSet/shop/web"}
+    create(plane.api, in_namespace("shop", web))
+    made = plane.api.get("/apis/apps/v1/namespaces/shop/replicasets/web")
+    since = {"lastTransitionTime": "2035-11-20T22:00:00Z"}
+    stuck = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room", **since}]
+    pods = [a_pod(f"web-{number}", made, conditions=stuck) for number in (3, 4)]
+    create(plane.api, in_namespace("shop", *pods, *(a_pod(f"web-{number}", made) for number in (1, 2))))
+
+
+def fill_batch(plane: ControlPlane) -> None:
+    """A Deployment that shrinks; one of its pods has nothing in its status but its phase."""
+    worker = a_deployment("worker", 3) | {"status": {**settled(3), "updatedReplicas": 3}}
+    worker["metadata"]["labels"] = {"app": "worker"}
+    create(plane.api, in_namespace("batch", worker))
+    made = plane.api.get("/apis/apps/v1/namespaces/batch/deployments/worker")
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "worker", "controller": True}
+    owned = a_deployment("worker", 3, kind="ReplicaSet") | {"status": settled(3)}
+    owned["metadata"]["ownerReferences"] = [{**owner, "uid": made["metadata"]["uid"]}]
+    create(plane.api, in_namespace("batch", owned))
+    replica_set = plane.api.get("/apis/apps/v1/namespaces/batch/replicasets/worker")
+    ready = [{"type": "Ready", "status": "True", "lastTransitionTime": "2035-11-20T21:00:00Z"}]
+    pods = [a_pod(f"worker-{number}", replica_set) for number in (1, 2, 3)]
+    for pod in pods[1:]:
+        pod["spec"]["nodeName"] = "node-1"
+        pod["status"] = {"phase": "Running", "conditions": ready}
+    create(plane.api, in_namespace("batch", *pods))
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    from tests.real.fixtures import missing_part_skips
+
+    found = ControlPlane(tmp_path_factory.mktemp("recorded"), API_ONLY)
+    with missing_part_skips():
+        found.start()
+    try:
+        fill(found)
+        yield found
+    finally:
+        found.stop()
+
+
+def vector(request: Request) -> Response:
+    """What a Prometheus says: nobody asks for api and docs, somebody for busy, and of fresh it has no idea."""
+    assert request.form["query"].startswith("sum by")
+    values = {"api": "0", "docs": "0", "busy": "17.25", "fresh": "NaN"}
+    result = [{"metric": {"namespace": "dev", "service": name}, "value": [0, value]} for name, value in values.items()]
+    answer = {"status": "success", "data": {"resultType": "vector", "result": result}}
+    return Response(json.dumps(answer), content_type="application/json")
+
+
+@pytest.fixture
+def desk(plane: ControlPlane, tmp_path: Path, httpserver: HTTPServer) -> Desk:
+    """Three clusters: one may be read but for its ReplicationControllers, one does not answer, one knows us not."""
+    httpserver.expect_request("/api/v1/query").respond_with_handler(vector)
+    token = plane.service_account("reconciler", "reader")
+    if plane.api.find("/apis/rbac.authorization.k8s.io/v1/clusterroles/bound") is None:
+        may = [right for right in (*RIGHTS, *custom_rights([CLONES])) if right.resource != "replicationcontrollers"]
+        allow(plane.api, "reader", "reconciler", rules_of(right for right in may if not right.apply))
+        plane.api.create(
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            an_object("rbac.authorization.k8s.io/v1", "ClusterRole", "bound", rules=[]),
+        )
+    east = plane.access(token)
+    nobody = Access(plane.url, plane.ca_file, {"token": "of-nobody"})
+    away = Access("https://127.0.0.1:1", plane.ca_file, {"token": token})
+    config = write_kubeconfig(tmp_path / "kubeconfig", {"east": east, "west": away, "south": nobody})
+    desk = Desk(tmp_path, config)
+    desk.write("policies/all.yaml", POLICIES.replace("PROMETHEUS", httpserver.url_for("").rstrip("/")))
+    return desk
+
+
+LIVE = ("--request-timeout", "20")
+
+
+def live(*more: str) -> tuple[str, ...]:
+    return ("plan", "--now", NOW, *LIVE, *more)
+
+
+@pytest.mark.real
+def test_a_plan_from_a_snapshot_is_the_plan_from_the_clusters(desk: Desk) -> None:
+    made = desk.call("snapshot", "recorded", "--now", NOW, *LIVE)
+    assert made.code == 6, made
+    assert "recorded/east: " in made.out
+    for output in ((), ("-v",), ("-o", "json")):
+        from_live = desk.call(*live(*output))
+        from_snapshot = desk.call("plan", "--now", NOW, "--snapshot", "recorded", *output)
+        assert from_live.code == from_snapshot.code == 6
+        assert from_snapshot.out == as_snapshot(from_live.out)
+    assert_everything_is_in(json.loads(from_snapshot.out))
+
+
+def as_snapshot(text: str) -> str:
+    """The one word that says what was looked at."""
+    return text.replace('"source": "live"', '"source": "snapshot"').replace(
+        "made from live clusters", "made from a snapshot"
+    )
+
+
+def assert_everything_is_in(plan: dict[str, Any]) -> None:
+    """What the test is about is there: else equal bytes show nothing."""
+    verbs = {(action["verb"], action["object"]["name"]) for action in plan["actions"]}
+    names = {name for _, name in verbs}
+    assert {"api", "builder", "runner", "nightly", "worker", "web"} <= names, sorted(verbs)
+    assert any(action["victims"] and action["victims"]["pods"] for action in plan["actions"])
+    unknown = plan["unknown"]
+    assert "no connection" in unknown["west"] or "refused" in unknown["west"], unknown
+    assert "credentials were not accepted" in unknown["south"]
+    assert "bind a ClusterRole with" in unknown["east/replicationcontrollers"]
+
+
+@pytest.mark.real
+def test_a_snapshot_holds_what_is_read_and_no_more(desk: Desk) -> None:
+    desk.call("snapshot", "recorded", "--now", NOW, *LIVE)
+    files = {path.relative_to(desk.folder): path.read_text() for path in (desk.folder / "recorded").rglob("*.*")}
+    text = "".join(files.values())
+    assert SECRET not in text
+    assert "kind: Secret" not in text
+    assert "not ours to read" not in text
+    assert "nor this" not in text
+    assert not re.search(r"^  spec:\n    containers", files[Path("recorded/east/pods.yaml")], re.MULTILINE)
+    managers = [
+        entry
+        for one in yaml.safe_load_all(files[Path("recorded/east/deployments.apps.yaml")])
+        for entry in one["metadata"]["managedFields"]
+    ]
+    assert [entry["fieldsV1"] for entry in managers] == [{"f:spec": {"f:replicas": {}}}] * len(managers)
+    assert sorted(path.name for path in (desk.folder / "recorded" / "west").iterdir()) == [
+        "metrics.yaml",
+        "recording.yaml",
+    ]
+
+
+@pytest.mark.real
+def test_two_snapshots_of_the_same_are_the_same_bytes(desk: Desk) -> None:
+    for name in ("one", "two"):
+        desk.call("snapshot", name, "--now", NOW, *LIVE)
+    one, two = (
+        {path.relative_to(desk.folder / name): path.read_bytes() for path in (desk.folder / name).rglob("*.yaml")}
+        for name in ("one", "two")
+    )
+    assert one == two
+    assert len(one) > 10
+
+
+@pytest.mark.real
+def test_what_was_not_recorded_is_unknown_to_other_policies(desk: Desk) -> None:
+    text = (desk.folder / "policies" / "all.yaml").read_text()
+    desk.write("policies/all.yaml", text.replace("strategy: zoneBalanced", "strategy: newestFirst"))
+    desk.call("snapshot", "recorded", "--now", NOW, *LIVE)
+    desk.write("policies/all.yaml", text)
+    said = desk.call("plan", "--now", NOW, "--snapshot", "recorded", "-o", "json")
+    assert json.loads(said.out)["unknown"]["east/nodes"] == (
+        "east: nodes was not recorded in the snapshot, expected it; record it anew"
+    )
+
+
+@pytest.mark.real
+def test_one_namespace_of_one_cluster(desk: Desk) -> None:
+    text = (desk.folder / "policies" / "all.yaml").read_text()
+    desk.write("policies/all.yaml", text.partition("---\n")[2])
+    look = ("--context", "east", "-n", "ci", "--now", NOW)
+    assert desk.call("snapshot", "recorded", *look).code == 6
+    from_live = desk.call("plan", *look, "-o", "json")
+    from_snapshot = desk.call("plan", *look, "-o", "json", "--snapshot", "recorded")
+    assert from_snapshot.out == as_snapshot(from_live.out)
+    assert "runner" in from_snapshot.out
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("there", "flags", "words"),
+    [
+        pytest.param({"notes.txt": "mine"}, [], "recorded: holds other things, expected an empty folder", id="other"),
+        pytest.param({"notes.txt": "mine"}, ["--overwrite"], "recorded: holds other things", id="other, overwrite"),
+        pytest.param({"east/recording.yaml": "read: []"}, [], "replace it with --overwrite", id="a snapshot"),
+        pytest.param({}, ["--snapshot", "former"], "--snapshot: former is a snapshot already", id="of a snapshot"),
+        pytest.param({}, ["-n", "ci"], "--namespace: narrows nothing that is read of a Fleet", id="-n alone"),
+    ],
+)
+def test_what_is_refused(desk: Desk, there: dict[str, str], flags: list[str], words: str) -> None:
+    for name, content in there.items():
+        desk.write(f"recorded/{name}", content)
+    said = desk.call("snapshot", "recorded", *flags)
+    assert (said.code, said.out) == (64, "")
+    assert words in said.err
+    assert len(said.err.splitlines()) == 1
+    found = {str(path.relative_to(desk.folder / "recorded")) for path in (desk.folder / "recorded").rglob("*.*")}
+    assert found == set(there)
+
+
+@pytest.mark.real
+def test_an_earlier_snapshot_is_replaced(desk: Desk) -> None:
+    desk.write("recorded/gone/recording.yaml", "read: []")
+    assert desk.call("snapshot", "recorded", "--overwrite", "--now", NOW, *LIVE).code == 6
+    assert sorted(path.name for path in (desk.folder / "recorded").iterdir()) == ["east", "south", "west"]
+    assert [path.name for path in desk.folder.iterdir() if path.name.startswith(".recorded")] == []
+
+
+@pytest.mark.real
+def test_nothing_is_written_where_nothing_answers(desk: Desk) -> None:
+    said = desk.call("snapshot", "recorded", "--context", "south", "--policies", "nothing-here")
+    assert said.code == 3
+    desk.write("policies/all.yaml", "")
+    (desk.folder / "policies" / "all.yaml").unlink()
+    (desk.folder / "policies").rmdir()
+    said = desk.call("snapshot", "recorded", "--context", "south")
+    assert said.code == 1
+    assert not (desk.folder / "recorded").exists()
