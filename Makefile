@@ -31,10 +31,10 @@ built-where-possible: $(STAMP)
 	@$(BIN)/python -m tests.real.binaries || [ "$$CI" != true ]
 
 check: built-where-possible
-	$(BIN)/pytest -n auto -m "not soak and not bench"
+	$(BIN)/pytest -n auto --dist loadgroup -m "not soak and not bench"
 
 soak: built-where-possible
-	$(BIN)/pytest -n auto -m soak
+	$(BIN)/pytest -n auto --dist loadgroup -m soak
 
 bench: built-where-possible
 	$(BIN)/pytest -m bench --benchmark-enable --benchmark-only --benchmark-json=benchmarks.json

@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from tests.real.prometheus import Prometheus, Series
 
 REAL = frozenset({"api_server", "api_namespace", "control_plane", "namespace", "control_planes", "prometheus_server"})
+SHARED = ("empty_stage", "control_plane", "api_server")
+"""Fixtures that start what is used by many tests: all of them go to one worker, so that it is started once."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if REAL.intersection(getattr(item, "fixturenames", ())):
+        asked = REAL.union(SHARED).intersection(getattr(item, "fixturenames", ()))
+        if asked:
             item.add_marker("real")
+        if asked or item.get_closest_marker("real"):
+            item.add_marker(pytest.mark.xdist_group(next((name for name in SHARED if name in asked), item.path.name)))
 
 
 @pytest.hookimpl(wrapper=True)
