@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from reconciler.apply.locks import locked
+from reconciler.apply.locks import LeftOut, locked
 from reconciler.apply.outcomes import Outcome
 from reconciler.apply.pickers import asked_pickers
 from reconciler.apply.refusals import remember_refusals
@@ -19,6 +19,7 @@ from reconciler.decide.types import DesiredState, Job, Undecided
 from reconciler.model import ObservedState, PodsQuestion, Run
 from reconciler.observe import EVERYTHING, Scope, Tell, answer, nobody, observe
 from reconciler.plan.actions import Action, Plan
+from reconciler.plan.clusters import check_identities
 from reconciler.plan.digest import run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
 from reconciler.plan.plan import Inputs, make_plan
@@ -89,7 +90,7 @@ class Applied:
 
     plan: Plan
     outcomes: tuple[Outcome, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)  # cluster -> who holds its lock
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)  # cluster -> why nothing was written there
     dropped: int = 0  # actions that were not chosen
     declined: bool = False  # somebody said no; nothing was done
 
@@ -99,6 +100,7 @@ def plan(policies: PolicySet, world: World, request: Request, decide: Decide = d
     watch = request.watch
     watch.stage(Stage.OBSERVE)
     state = observe(policies, world.sources, watch.reading, request.scope)
+    check_identities(policies.fleet, state)
     check_namespaces(request.filters, state)
     watch.stage(Stage.DECIDE)
     run = _run(policies, state_digest(state), request)
@@ -146,7 +148,7 @@ def apply_saved(saved: Plan, fleet: Fleet, world: World, control: Control, watch
         return carry_out(saved, fleet, world, control, left_out)
 
 
-def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, str]) -> Applied:
+def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, LeftOut]) -> Applied:
     """Carry out the chosen actions of `made`, except on the clusters in `left_out`."""
     chosen = control.choose(made)
     applying = Applying(

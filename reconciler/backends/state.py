@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 from reconciler.backends.base import CONFIG_MAPS, Cluster
-from reconciler.errors import AlreadyExistsError, NotFoundError, StaleError
+from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
 from reconciler.model import ConfigMap, ObjectRef, PatchOperation, Write
 
 _ATTEMPTS = 5
+_MOST_BYTES = 1_000_000
+"""Less than the 1 MiB that a ConfigMap holds. Source: kubernetes pkg/apis/core types.go, MaxSecretSize."""
 _ESCAPED = re.compile(r"[^A-Za-z0-9.-]")
 _LABELS = {"app.kubernetes.io/managed-by": "reconciler"}
 
@@ -31,7 +33,7 @@ class ConfigMapStore:
         Somebody who writes another key at the same time does not disturb.
 
         Raises:
-            StaleError: it holds something else.
+            StaleError: it holds something else. RefusedError: there would be more than a ConfigMap can hold.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -48,11 +50,23 @@ class ConfigMapStore:
             raise StaleError(f"{self._ref}: {entry} is something else")
         if value == expected:
             return
+        self._check_size(found, entry, value or "")
         if found is None:
             self._cluster.write(self._creation(entry, value))
         else:
             patch = _patch(found, entry, value, expected)
             self._cluster.write(Write("patch", self._ref, "v1", uid=found.uid, patch=patch))
+
+    def _check_size(self, found: ConfigMap | None, entry: str, value: str) -> None:
+        """What makes it smaller is never refused."""
+        kept = {} if found is None else {key: text for key, text in found.data.items() if key != entry}
+        before = 0 if found is None else len(found.data.get(entry, "").encode())
+        size = sum(len(key.encode()) + len(text.encode()) for key, text in kept.items()) + len(value.encode())
+        if size > _MOST_BYTES and len(value.encode()) > before:
+            raise RefusedError(
+                f"{self._ref}: would hold {size} bytes, expected at most {_MOST_BYTES}; "
+                "remove entries that no policy needs any more"
+            )
 
     def _creation(self, entry: str, value: str | None) -> Write:
         manifest = {

@@ -55,7 +55,7 @@ def _words(said: _Said, subjects: Sequence[str], everything: bool) -> str:
 
 def _unknown(plan: Plan) -> Iterator[tuple[_Said, str]]:
     for name in sorted(plan.unknown):
-        yield _Said("Unknown", f"{plan.unknown[name]}. What cannot be read is left as it is."), name
+        yield _Said("Unknown", f"{plan.unknown[name]}; what cannot be read is left as it is"), name
 
 
 def _undecided(plan: Plan) -> Iterator[tuple[_Said, str]]:

@@ -219,3 +219,13 @@ def test_a_malformed_snapshot(quickstart, file, text, line):
         assert line in said.err
         assert "Traceback" not in said.err
     assert contents(quickstart) == before
+
+
+def test_one_cluster_that_is_named_twice_in_a_fleet(quickstart):
+    east = quickstart.path / "snapshot" / "us-east" / "cluster.yaml"
+    east.write_text((quickstart.path / "snapshot" / "eu-west" / "cluster.yaml").read_text())
+    before = contents(quickstart)
+    said = quickstart.apply(NOW)
+    assert said.code == 3
+    assert "policies/fleet.yaml:2:1: spec.clusters: eu-west and us-east are the same cluster" in said.err
+    assert contents(quickstart) == before

@@ -61,7 +61,7 @@ def test_nothing_to_do_but_something_to_say():
     assert text_of(plan) == (
         "No changes.\n"
         "\n"
-        "Unknown: us-east: connection refused. What cannot be read is left as it is.\n"
+        "Unknown: us-east: connection refused; what cannot be read is left as it is\n"
         "\n"
         "Plan: 0 to idle, 0 to wake, 0 to scale down, 0 undecided, 1 unknown. No replicas change.\n"
         "2 changes left out by filters.\n"
@@ -132,7 +132,7 @@ def test_everything_beside_the_changes_is_told_the_most_pressing_first():
         "\n"
         "Observed only, never applied (mode: observe):\n"
         "  →0 eu-west dev-a/Deployment/seen replicas 3 → 0 (idle-dev: 0 requests in 30m; policies/dev.yaml:4)\n"
-        "Unknown: us-west: no route to host. What cannot be read is left as it is.\n"
+        "Unknown: us-west: no route to host; what cannot be read is left as it is\n"
         "Attention: east/a/Deployment/d: argocd scaled it back twice (idle-dev)\n"
         "Undecided: eu-west/a/Service/b: an owner cannot be read\n"
         "Overridden: east/shop/Deployment/web: workers wants 3 replicas, but idle-dev decides there (idling first)\n"

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.backends.base import CONFIG_MAPS
 from reconciler.backends.state import ConfigMapStore
-from reconciler.errors import StaleError
+from reconciler.errors import RefusedError, StaleError
 from tests.backends.contract.conftest import Place
 
 
@@ -59,3 +59,12 @@ def test_what_is_not_as_expected_stays(store: ConfigMapStore, held: str | None, 
 def test_nothing_is_made_for_nothing(place: Place, store: ConfigMapStore) -> None:
     store.write("key", None, None)
     assert place.cluster.list(CONFIG_MAPS, namespace=place.namespace) == ()
+
+
+def test_more_than_a_config_map_holds_is_refused_and_less_is_not(place: Place, store: ConfigMapStore) -> None:
+    store.write("large", "x" * 900_000, None)
+    with pytest.raises(RefusedError, match=r"would hold 1000[0-9]{3} bytes, expected at most 1000000"):
+        store.write("more", "x" * 100_000, None)
+    assert store.read("more") is None
+    store.write("large", "x" * 800_000, "x" * 900_000)
+    store.write("more", "x" * 100_000, None)
