@@ -29,6 +29,7 @@ from reconciler.decide.selection import selects_cluster
 from reconciler.decide.victims import VICTIM_LABEL
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
 from reconciler.model import (
+    Namespace,
     ObjectRef,
     ObservedCluster,
     ObservedState,
@@ -228,14 +229,22 @@ class _Reader:
         return found
 
     def _found(self, asked: _Asked) -> tuple[Any, ...]:
-        """A Role in a namespace may give the right to read that Namespace, but not to list Namespaces."""
         within = "" if asked.resource == NODES else self._scope.namespace
         if not within or asked.resource != NAMESPACES:
             return self._cluster.list(asked.resource, namespace=asked.namespace or within, labels=asked.labels)
+        return self._namespace(within)
+
+    def _namespace(self, name: str) -> tuple[Namespace, ...]:
+        """A Role in a namespace may give the right to read that Namespace, a ClusterRole only that to list them."""
         try:
-            return (self._cluster.get(NAMESPACES, "", within),)
+            return (self._cluster.get(NAMESPACES, "", name),)
         except NotFoundError:
             return ()
+        except ForbiddenError as error:
+            try:
+                return tuple(found for found in self._cluster.list(NAMESPACES) if found.ref.name == name)
+            except ForbiddenError:
+                raise error from None
 
     def _identity(self) -> str:
         try:

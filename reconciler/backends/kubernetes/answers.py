@@ -70,7 +70,8 @@ class Question:
             return f"a ClusterRole with {{nonResourceURLs: [{self.resource}], verbs: [{self.verb}]}}"
         name, slash, subresource = self.resource.partition("/")
         plural, _, group = name.partition(".")
-        role = f"a Role in {self.namespace}" if self.namespace else "a ClusterRole"
+        namespace = self.name if self.resource == "namespaces" else self.namespace  # a Role may give its own Namespace
+        role = f"a Role in {namespace}" if namespace else "a ClusterRole"
         rule = f"apiGroups: [{group or chr(34) * 2}], resources: [{plural}{slash}{subresource}], verbs: [{self.verb}]"
         return f"{role} with {{{rule}}}"
 
