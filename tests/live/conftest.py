@@ -1,0 +1,47 @@
+"""The two API servers that fault tests share, and a stage on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.real.fixtures import missing_part_skips
+
+if TYPE_CHECKING:
+    from tests.live.stage import Stage
+
+
+@pytest.fixture(scope="session")
+def empty_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The clusters east and west behind two proxies: API servers only, shared by the fault tests of this worker."""
+    from tests.live.stage import Stage
+    from tests.real.control_plane import API_ONLY, ControlPlane, start_side_by_side
+    from tests.real.proxy import Proxy
+
+    folder = tmp_path_factory.mktemp("stage")
+    planes = {name: ControlPlane(tmp_path_factory.mktemp(name), API_ONLY) for name in ("east", "west")}
+    with missing_part_skips():
+        start_side_by_side(list(planes.values()))
+    try:
+        with (
+            Proxy(planes["east"].access(), folder / "east") as east,
+            Proxy(planes["west"].access(), folder / "west") as west,
+        ):
+            stage = Stage.set_up(planes, {"east": east, "west": west}, folder)
+            yield stage
+            stage.stop()
+    finally:
+        for plane in planes.values():
+            plane.stop()
+
+
+@pytest.fixture
+def stage(empty_stage: Stage) -> Stage:
+    """The world of everything.py, made anew, and its policies."""
+    from tests.live import everything
+
+    empty_stage.write_policies(everything.policies())
+    empty_stage.fill()
+    return empty_stage

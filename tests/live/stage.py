@@ -1,0 +1,278 @@
+"""Two real API servers behind proxies, and the command line called on them, also in processes that can be killed.
+
+stage.fill()                                     # the world of everything.py, anew
+said = stage.apply()                             # in this process
+run = stage.start("apply", ...)                  # in a process of its own, forked from one that has imported all
+stage.rule(faults.answer(500), at=3)             # counted over both proxies
+stage.settle()                                   # what controllers would do
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.live import everything
+from tests.live.children import called
+from tests.live.fleet import OWN_NAMESPACE
+from tests.real import faults
+from tests.real.api import JSON_PATCH, Api, Object
+from tests.real.kubeconfig import write_kubeconfig
+from tests.real.objects import a_namespace
+from tests.real.proxy import Fault, Matching, Proxy, Request, Rule, is_any
+from tests.real.worlds import create, create_missing
+from tests.way.calls import Folder, Said
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+
+Key = tuple[str, str, str, str]
+"""Cluster, namespace, kind, name."""
+
+_LISTS = {
+    "Deployment": "/apis/apps/v1/{}deployments",
+    "StatefulSet": "/apis/apps/v1/{}statefulsets",
+    "ReplicaSet": "/apis/apps/v1/{}replicasets",
+    "CronJob": "/apis/batch/v1/{}cronjobs",
+    "CloneSet": "/apis/apps.kruise.io/v1alpha1/{}clonesets",
+    "HorizontalPodAutoscaler": "/apis/autoscaling/v2/{}horizontalpodautoscalers",
+    "Service": "/api/v1/{}services",
+    "Pod": "/api/v1/{}pods",
+    "ConfigMap": "/api/v1/{}configmaps",
+    "Lease": "/apis/coordination.k8s.io/v1/{}leases",
+    "Event": "/api/v1/{}events",
+}
+_WORKER = "/apis/apps/v1/namespaces/batch/deployments/worker"
+_COUNTED = ("Deployment", "StatefulSet", "ReplicaSet", "CloneSet")
+_EXPIRED = "2001-01-01T00:00:00.000000Z"
+
+
+@dataclass
+class Run:
+    """A run in a process of its own."""
+
+    process: Any
+    out: Path
+    err: Path
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, by its id."""
+        os.kill(self.process.pid, number)
+
+    def ended(self, seconds: float = 60.0) -> Said:
+        """What it said, once it has ended.
+
+        Raises:
+            TimeoutError: it did not end.
+        """
+        self.process.join(seconds)
+        if self.process.exitcode is None:
+            self.signal(signal.SIGKILL)
+            self.process.join()
+            raise TimeoutError(f"did not end in {seconds:g} s, expected it to; it said:\n{self.err.read_text()}")
+        return Said(self.process.exitcode, self.out.read_text(), self.err.read_text())
+
+
+@dataclass
+class Stage:
+    """`planes` and `proxies` by the cluster's name; `folder` holds the policies."""
+
+    planes: Mapping[str, ControlPlane]
+    proxies: Mapping[str, Proxy]
+    folder: Folder
+    now: str = everything.NOW
+    _runs: list[Run] = field(default_factory=list)
+
+    @classmethod
+    def set_up(cls, planes: Mapping[str, ControlPlane], proxies: Mapping[str, Proxy], folder: Path) -> Stage:
+        """A stage whose clusters are reached through `proxies`."""
+        write_kubeconfig(folder / "kubeconfig.yaml", {name: proxy.access() for name, proxy in proxies.items()})
+        made = cls(planes, proxies, Folder(folder))
+        for plane in planes.values():
+            create_missing(plane.api, [everything.RUNNERS, *(a_namespace(name) for name in everything.NAMESPACES)])
+        return made
+
+    def write_policies(self, text: str) -> None:
+        """Make `text` the policies, with connections through the proxies."""
+        documents = list(yaml.safe_load_all(text))
+        for document in documents:
+            if document["kind"] == "Fleet":
+                for cluster in document["spec"]["clusters"]:
+                    cluster["connection"] = {"kubeconfig": str(self.folder.path / "kubeconfig.yaml")}
+        self.folder.write("policies/all.yaml", yaml.safe_dump_all(documents, sort_keys=False))
+
+    # the world
+
+    def fill(self, world: Mapping[str, Iterable[Object]] | None = None) -> None:
+        """Make the world of everything.py anew, or another one, and forget what passed the proxies."""
+        made = everything.objects() if world is None else world
+        with ThreadPoolExecutor(len(self.planes)) as threads:
+            list(threads.map(lambda name: self._fill(name, made.get(name, ())), self.planes))
+        self.clear()
+
+    def _fill(self, name: str, objects: Iterable[Object]) -> None:
+        api = self.planes[name].api
+        _empty(api)
+        wanted = list(objects)
+        lasting = [one for one in wanted if one["kind"] in ("Node", "CustomResourceDefinition")]
+        create_missing(api, lasting)
+        made = create(api, [one for one in wanted if one not in lasting])
+        for deployment in made:
+            if deployment["metadata"]["name"] == "worker":
+                (replica_set,) = create(api, everything.workers(deployment))
+                create(api, everything.pods(replica_set))
+
+    def objects(self) -> dict[Key, Object]:
+        """Every object of the world as the API servers have it, Events and what the servers make themselves aside."""
+        return {key: one for name in self.planes for key, one in self._objects_of(name)}
+
+    def _objects_of(self, cluster: str) -> list[tuple[Key, Object]]:
+        return [
+            ((cluster, one["metadata"]["namespace"], kind, one["metadata"]["name"]), {**one, "kind": kind})
+            for kind, one in _everything(self.planes[cluster].api)
+            if kind != "Event"
+        ]
+
+    def settle(self) -> None:
+        """Do what controllers would: bring statuses, and pods in the controller's order, to what specs say."""
+        for key, one in self.objects().items():
+            if one["kind"] in _COUNTED:
+                self.settle_one(key, one)
+
+    def settle_one(self, key: Key, one: Object) -> None:
+        """The same for one workload."""
+        cluster, namespace, kind, name = key
+        api = self.planes[cluster].api
+        wanted = one["spec"].get("replicas", 1)
+        path = f"{_LISTS[kind].format(f'namespaces/{namespace}/')}/{name}"
+        if name == "worker":
+            _shrink_workers(api, wanted)
+        status = everything.status_of(kind, wanted, one["metadata"].get("generation", 1))
+        api.patch(f"{path}/status", {"status": status})
+
+    def expire_leases(self) -> None:
+        """Make the locks of runs that are dead look as old as if they had died long ago."""
+        for plane in self.planes.values():
+            path = f"/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases/reconciler"
+            found = plane.api.find(path)
+            if found and found["spec"].get("holderIdentity"):
+                change = {"op": "add", "path": "/spec/renewTime", "value": _EXPIRED}
+                plane.api.patch(path, [change], JSON_PATCH)
+
+    def holders(self) -> dict[str, str]:
+        """Who holds the lock of each cluster, "" for nobody."""
+        found = {}
+        for name, plane in self.planes.items():
+            lease = plane.api.find(f"/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases/reconciler")
+            found[name] = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
+        return found
+
+    # faults
+
+    def rule(self, fault: Fault, at: int = 1, matching: Matching = is_any, times: int | None = 1) -> Rule:
+        """A rule counted over all proxies, in force from now on, before those that are there."""
+        rule = Rule(fault, at, matching, times)
+        for proxy in self.proxies.values():
+            proxy.rules.insert(0, rule)
+        return rule
+
+    def clear(self) -> None:
+        """Forget rules and requests; controllers go on to act."""
+        for proxy in self.proxies.values():
+            proxy.reset()
+        self.rule(faults.after(self._act), matching=_is_scale_of_workers, times=None)
+
+    def calm(self) -> None:
+        """Return when nothing is under way any more, once the run that asked is dead."""
+        before = -1
+        while before != len(self.requests()):
+            before = len(self.requests())
+            time.sleep(0.05)
+
+    def _act(self, _: Request) -> None:
+        """Shrink the workers right after a write to their Deployment, as its controller would."""
+        one = self.planes["east"].api.get(_WORKER)
+        self.settle_one(("east", "batch", "Deployment", "worker"), {**one, "kind": "Deployment"})
+
+    def requests(self) -> list[Request]:
+        return [request for proxy in self.proxies.values() for request in proxy.requests]
+
+    def writes(self) -> list[Request]:
+        return [request for proxy in self.proxies.values() for request in proxy.writes()]
+
+    # runs
+
+    def plan(self, *more: str) -> Said:
+        return self.folder.call("plan", "policies", "--now", self.now, "--quiet", "--allow-exceed", "fleet", *more)
+
+    def apply(self, *more: str) -> Said:
+        return self.folder.call(*self.apply_words(*more))
+
+    def apply_words(self, *more: str) -> tuple[str, ...]:
+        return ("apply", "policies", "--now", self.now, "--auto-approve", "--quiet", "--allow-exceed", "fleet", *more)
+
+    def actions(self) -> list[dict[str, Any]]:
+        """The actions that a plan would take now."""
+        found: list[dict[str, Any]] = json.loads(self.plan("-o", "json").out)["actions"]
+        return found
+
+    def start(self, *arguments: str) -> Run:
+        """Call the command line in a process of its own, forked from one that has imported it all."""
+        number = len(self._runs)
+        out, err = self.folder.path / f"run-{number}.out", self.folder.path / f"run-{number}.err"
+        process = CHILDREN.Process(target=called, args=(str(self.folder.path), arguments, str(out), str(err)))
+        process.start()
+        self._runs.append(Run(process, out, err))
+        return self._runs[-1]
+
+    def stop(self) -> None:
+        """End every run that has not ended."""
+        for run in self._runs:
+            if run.process.exitcode is None:
+                run.signal(signal.SIGKILL)
+                run.process.join()
+
+
+def _is_scale_of_workers(request: Request) -> bool:
+    return request.method == "PATCH" and request.path.startswith(_WORKER)
+
+
+CHILDREN = multiprocessing.get_context("forkserver")
+CHILDREN.set_forkserver_preload(["tests.live.children"])
+
+
+def _everything(api: Api) -> list[tuple[str, Object]]:
+    """All objects of the world with their kinds."""
+    with ThreadPoolExecutor(len(_LISTS)) as threads:
+        lists = list(threads.map(lambda path: api.items(path.format("")), _LISTS.values()))
+    found = [(kind, one) for kind, items in zip(_LISTS, lists, strict=True) for one in items]
+    return [(kind, one) for kind, one in found if one["metadata"]["namespace"] in everything.NAMESPACES]
+
+
+def _empty(api: Api) -> None:
+    """Delete the world."""
+    found = {(kind, one["metadata"]["namespace"]) for kind, one in _everything(api)}
+    paths = [_LISTS[kind].format(f"namespaces/{namespace}/") for kind, namespace in sorted(found)]
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(lambda path: api.delete(path, gracePeriodSeconds=0), paths))
+
+
+def _shrink_workers(api: Api, wanted: int) -> None:
+    """Delete pods of the Deployment `worker` as its controller would: the lowest deletion cost goes first."""
+    pods = sorted(api.items("/api/v1/namespaces/batch/pods"), key=_cost)
+    for pod in pods[: max(0, len(pods) - wanted)]:
+        api.delete(f"/api/v1/namespaces/batch/pods/{pod['metadata']['name']}", gracePeriodSeconds=0)
+
+
+def _cost(pod: Object) -> int:
+    return int(pod["metadata"].get("annotations", {}).get("controller.kubernetes.io/pod-deletion-cost", "0"))

@@ -1,0 +1,201 @@
+"""A run is ended at each of its writes, in three ways; the next ones end where an undisturbed one does."""
+
+from __future__ import annotations
+
+import copy
+import json
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.live.stage import Key, Run, Stage
+from tests.real import faults
+from tests.real.api import Object
+from tests.real.proxy import Exchange, Fault, is_write
+
+WRITES = (44, 10)
+"""How many writes the first run on the world of everything.py makes, and how many the second."""
+
+EVERY = 5
+"""Of how many numbers `make test` takes one; `make soak` takes the others."""
+
+_FILLED_IN = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+_PREVIOUS = "idling.kubernetes.io/previous-scale"
+
+
+def unseen(run: Run) -> Fault:
+    """The run is gone before the server sees its write."""
+    return faults.before(lambda _: run.signal(signal.SIGKILL), forward=False)
+
+
+def unanswered(run: Run) -> Fault:
+    """The server does it; the run is gone before it hears so."""
+
+    def fault(exchange: Exchange) -> None:
+        with exchange.forwarded() as answer:
+            answer.read()
+        run.signal(signal.SIGKILL)
+        exchange.close()
+
+    return fault
+
+
+def asked_to_stop(run: Run) -> Fault:
+    return faults.before(lambda _: run.signal(signal.SIGTERM))
+
+
+def numbers(ways: dict[str, Callable[[Run], Fault]]) -> Iterator[Any]:
+    """Every write of both runs in each of the ways; the soak marker is on those that `make test` leaves out."""
+    for name, way in ways.items():
+        for earlier, count in enumerate(WRITES):
+            for number in range(1, count + 1):
+                marks = () if number % EVERY == 0 else (pytest.mark.soak,)
+                yield pytest.param(way, earlier, number, id=f"{name}-run {earlier + 1}-write {number}", marks=marks)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(empty_stage: Stage) -> Callable[[Stage], Any]:
+    """What the world is in the end when nothing goes wrong; asked for once."""
+    known: list[Any] = []
+
+    def state(stage: Stage) -> Any:
+        if not known:
+            for expected in WRITES:
+                before = len(stage.writes())
+                said = stage.apply()
+                assert (said.code, said.err) == (0, "")
+                assert len(stage.writes()) - before == expected
+                assert stage.holders() == {"east": "", "west": ""}
+                stage.settle()
+            known.append(final_state(stage))
+            stage.fill()
+        return known[0]
+
+    return state
+
+
+def test_an_undisturbed_run_leaves_no_mark_behind(stage, undisturbed):
+    state = undisturbed(stage)
+    pods = {name: pod["metadata"] for (_, _, kind, name), pod in state.items() if kind == "Pod"}
+    assert list(pods) == ["worker-1-3", "worker-1-4", "worker-1-5", "worker-1-6"]
+    assert not any("annotations" in pod or "reconciler/victim" in pod["labels"] for pod in pods.values())
+    assert "data" not in state["east", "reconciler", "ConfigMap", "reconciler-journal"]
+
+
+@pytest.mark.parametrize(("way", "earlier", "number"), list(numbers({"unseen": unseen, "unanswered": unanswered})))
+def test_killed_at_a_write_the_next_runs_end_as_an_undisturbed_one(stage, undisturbed, way, earlier, number):
+    expected = undisturbed(stage)
+    begun = run_before(stage, earlier)
+    run = stage.start(*stage.apply_words())
+    rule = stage.rule(way(run), at=number, matching=is_write)
+    assert run.ended().code == -signal.SIGKILL
+    stage.calm()
+    assert rule.acted
+    assert lost_scales(begun, stage.objects()) == []
+    stage.expire_leases()
+    assert end_state(stage, begun) == expected
+
+
+@pytest.mark.parametrize(("way", "earlier", "number"), list(numbers({"SIGTERM": asked_to_stop})))
+def test_asked_to_stop_at_a_write_it_reports_and_gives_the_locks_back(stage, undisturbed, way, earlier, number):
+    expected = undisturbed(stage)
+    begun = run_before(stage, earlier)
+    run = stage.start(*stage.apply_words())
+    rule = stage.rule(way(run), at=number, matching=is_write)
+    said = run.ended()
+    assert rule.acted
+    assert (said.code, said.err) == (143, "")
+    assert "\nApply: " in said.out
+    assert stage.holders() == {"east": "", "west": ""}
+    assert lost_scales(begun, stage.objects()) == []
+    assert end_state(stage, begun) == expected
+
+
+def test_the_lock_of_a_dead_run_is_waited_for_and_taken_over(stage, undisturbed):
+    expected = undisturbed(stage)
+    begun = stage.objects()
+    run = stage.start(*stage.apply_words())
+    stage.rule(unanswered(run), at=20, matching=is_write)
+    assert run.ended().code == -signal.SIGKILL
+    stage.calm()
+    dead = stage.holders()["east"]
+    assert f"process {run.process.pid}" in dead
+
+    stage.settle()
+    stage.clear()
+    soon = stage.apply("--lock-timeout", "0.5")
+    assert soon.code == 7
+    assert f"is held by {dead}, expected it free; try again later" in soon.out
+    assert [request.path for request in stage.writes() if not request.path.endswith("/leases")] == []
+
+    late = stage.apply("--lock-timeout", "60")
+    assert (late.code, late.err) == (0, "")
+    assert stage.holders() == {"east": "", "west": ""}
+    assert end_state(stage, begun) == expected
+
+
+def run_before(stage: Stage, earlier: int) -> dict[Key, Object]:
+    """Let that many runs pass, and return the world as it was at first."""
+    begun = stage.objects()
+    for _ in range(earlier):
+        assert stage.apply().code == 0
+        stage.settle()
+    stage.clear()
+    return begun
+
+
+def end_state(stage: Stage, begun: dict[Key, Object]) -> Any:
+    """Run undisturbed, with controllers that act in between, until nothing is left to do; return the world then."""
+    for _ in range(6):
+        stage.settle()
+        stage.clear()
+        said = stage.apply()
+        assert (said.code, said.err) == (0, ""), said.out
+        assert lost_scales(begun, stage.objects()) == []
+        if not stage.writes():
+            return final_state(stage)
+    raise AssertionError(f"no rest after six runs:\n{stage.plan().out}")
+
+
+def lost_scales(begun: dict[Key, Object], now: dict[Key, Object]) -> list[str]:
+    """What stands lower than it stood because it was idled, without a record of what it had."""
+    return [
+        str(key) for key in begun if key in now and key[1] in ("dev", "ci", "floor") and _is_lost(begun[key], now[key])
+    ]
+
+
+def _is_lost(before: Object, now: Object) -> bool:
+    records = now["metadata"].get("annotations", {})
+    had = before["metadata"].get("annotations", {}).get(_PREVIOUS) or before["spec"].get("replicas")
+    match now["kind"]:
+        case "CronJob":
+            return bool(now["spec"].get("suspend")) and records.get("reconciler/previous-suspend") != "false"
+        case "HorizontalPodAutoscaler":
+            bounds = {key: before["spec"][key] for key in ("minReplicas", "maxReplicas")}
+            changed = any(now["spec"][key] != value for key, value in bounds.items())
+            return changed and json.loads(records.get("reconciler/previous-bounds", "null")) != bounds
+        case "Deployment" | "StatefulSet" | "CloneSet":
+            return now["spec"]["replicas"] < int(had) and records.get(_PREVIOUS) != str(had)
+    return False
+
+
+def final_state(stage: Stage) -> Any:
+    """Every object without what tells of runs, times and numbers that servers give; Leases are told apart."""
+    return {key: _comparable(one) for key, one in sorted(stage.objects().items()) if key[2] != "Lease"}
+
+
+def _comparable(one: Object) -> Object:
+    found = copy.deepcopy(one)
+    metadata = {key: value for key, value in found["metadata"].items() if key not in _FILLED_IN}
+    for owner in metadata.get("ownerReferences", ()):
+        owner.pop("uid")
+    cause = metadata.get("annotations", {}).get("reconciler/cause")
+    if cause is not None:
+        metadata["annotations"]["reconciler/cause"] = {**json.loads(cause), "run": ""}
+    found["metadata"] = metadata
+    found.get("status", {}).pop("observedGeneration", None)
+    if found["kind"] == "Service":
+        found["spec"] = {}
+    return found
