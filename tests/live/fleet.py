@@ -85,7 +85,8 @@ class LiveFleet:
 def fill(plane: ControlPlane, snapshot: Path) -> list[Object]:
     """Create what stands in one cluster's folder of a snapshot, and our own namespace.
 
-    What controllers make themselves is left to them: pods, and the ReplicaSets of Deployments.
+    What controllers make themselves is left to them: pods, and the ReplicaSets of Deployments. Nodes need room, so the
+    test makes them.
     """
     objects = [_as_written(one) for one in _manifests(snapshot) if _is_written_by_people(one)]
     named = {one["metadata"]["namespace"] for one in objects if "namespace" in one["metadata"]}
@@ -122,7 +123,7 @@ def _manifests(snapshot: Path) -> list[Object]:
 def _is_written_by_people(one: Object) -> bool:
     owned = any(owner.get("controller") for owner in one["metadata"].get("ownerReferences", ()))
     is_system = one["kind"] == "Namespace" and one["metadata"]["name"].startswith("kube-")
-    return one["kind"] != "Pod" and not owned and not is_system
+    return one["kind"] not in ("Pod", "Node") and not owned and not is_system
 
 
 def _as_written(one: Object) -> Object:
