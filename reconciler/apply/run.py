@@ -9,6 +9,7 @@ from itertools import groupby
 
 from reconciler.apply.downscale import shrink
 from reconciler.apply.events import event_of
+from reconciler.apply.locks import LeftOut
 from reconciler.apply.outcomes import Access, Outcome, Status
 from reconciler.apply.readiness import is_ready
 from reconciler.apply.stop import Stop
@@ -33,7 +34,7 @@ class Applying:
     namespace: str
     stop: Stop
     progress: Progress
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     workers: int = 1
 
 
@@ -43,7 +44,7 @@ class _Work:
 
     applying: Applying
     actions: Mapping[int, Action]
-    barred: Mapping[str, str]
+    barred: Mapping[str, LeftOut]
     done: dict[int, Outcome]
 
 
@@ -63,13 +64,17 @@ def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcom
     return tuple(work.done[action.id] for action in actions)
 
 
-def _barred(actions: Iterable[Action], left_out: Mapping[str, str]) -> dict[str, str]:
+def _barred(actions: Iterable[Action], left_out: Mapping[str, LeftOut]) -> dict[str, LeftOut]:
     """Return the groups that are left out whole, because one of their clusters may not be written to."""
     return {
-        action.decision.group: f"{action.ref.cluster}: {left_out[action.ref.cluster]}"
+        action.decision.group: _told(action.ref.cluster, left_out[action.ref.cluster])
         for action in actions
         if action.ref.cluster in left_out
     }
+
+
+def _told(cluster: str, left_out: LeftOut) -> LeftOut:
+    return replace(left_out, why=f"{cluster}: {left_out.why.removeprefix(f'{cluster}: ')}")
 
 
 def _apply_group(actions: Sequence[Action], work: _Work) -> None:
@@ -86,7 +91,7 @@ def _why_not(action: Action, work: _Work) -> Outcome | None:
         return Outcome(action.id, Status.SKIPPED, work.applying.stop.why)
     barred = work.barred.get(action.decision.group)
     if barred is not None:
-        return Outcome(action.id, Status.SKIPPED, barred, locked=True)
+        return Outcome(action.id, Status.SKIPPED, barred.why, locked=barred.held)
     missing = [need for need in action.needs if work.done[need].status is not Status.APPLIED]
     if missing:
         return Outcome(action.id, Status.SKIPPED, f"needs action {missing[0]}, which was not applied")
