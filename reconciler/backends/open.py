@@ -23,6 +23,7 @@ from reconciler.backends.decode.metadata import Wire
 from reconciler.backends.file_lock import FileLock
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.connection import Connection
+from reconciler.backends.kubernetes.examination import Examination
 from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.kubernetes.requests import Requests
 from reconciler.backends.kubernetes.settings import RequestSettings
@@ -50,6 +51,7 @@ class Backend:
     store: StateStore | None = None
     make_lock: Callable[[str, Clock], Lock] | None = None
     traffic: Callable[[], Traffic] | None = None  # None: nothing is exchanged, it lies in files
+    examination: Examination | None = None  # None: there is no server
     error: str = ""
 
     def lock(self, holder: str, clock: Clock) -> Lock:
@@ -148,6 +150,7 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
         store=ConfigMapStore(cluster, live.namespace, JOURNAL),
         make_lock=lambda holder, clock: LeaseLock(requests, settings.name, live.namespace, holder, clock),
         traffic=requests.traffic,
+        examination=Examination(settings.name, requests, connection),
     )
 
 

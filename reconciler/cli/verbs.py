@@ -11,6 +11,7 @@ VERBS = {
     "wake": "Wake what was idled, now.",
     "restore": "Give what we idled its replicas back, without any policy.",
     "snapshot": "Write down what a plan reads, to plan from it elsewhere.",
+    "doctor": "What each cluster lacks for a run: rights, clock, metrics.",
     "rank": "Which pods would go, in which order, by which rule.",
     "calendar": "The windows to come, with daylight-saving days.",
     "schema": "The JSON Schema of a kind.",

@@ -1,0 +1,149 @@
+"""What a person wants to know of a cluster before anything is run on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from reconciler.backends.kubernetes.answers import Answer, Question
+from reconciler.backends.kubernetes.connection import Connection
+from reconciler.backends.kubernetes.lease import NAME, Lease
+from reconciler.backends.kubernetes.pages import decoded
+from reconciler.backends.kubernetes.paths import one
+from reconciler.backends.kubernetes.requests import Request, Requests
+from reconciler.backends.kubernetes.rights import Right
+from reconciler.errors import NotFoundError
+
+_AT_ONCE = 8
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_HALF_A_SECOND = timedelta(seconds=0.5)  # a Date has whole seconds, cut off
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+class _Verdict(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    """Source: kubernetes/api authorization/v1 types.go, SelfSubjectAccessReview."""
+
+    status: _Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """`ahead` is how far its clock is before ours, None where it does not tell its time."""
+
+    version: str
+    ahead: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds the lock, since when it was renewed last."""
+
+    name: str
+    renewed_at: datetime | None
+
+
+class Examination:
+    """Asks the API server of `cluster` about itself and about us; it changes nothing."""
+
+    def __init__(self, cluster: str, requests: Requests, connection: Connection) -> None:
+        self._cluster = cluster
+        self._requests = requests
+        self._connection = connection
+
+    @property
+    def is_insecure(self) -> bool:
+        return self._connection.is_insecure
+
+    @property
+    def context(self) -> str:
+        return self._connection.context
+
+    def server(self) -> Server:
+        """Return what the server says of itself.
+
+        Raises:
+            ClusterError: it says nothing.
+        """
+        question = Question(self._cluster, "get", "/version")
+        began = datetime.now(UTC)
+        answer = self._requests.send(Request("GET", "/version", question))
+        middle = began + (datetime.now(UTC) - began) / 2
+        at = _date(answer)
+        return Server(decoded(answer, _Version, question).git_version, None if at is None else at - middle)
+
+    def serves(self, group: str) -> bool:
+        """Return whether the cluster has this API group.
+
+        Raises:
+            ClusterError: it does not say.
+        """
+        question = Question(self._cluster, "get", f"/apis/{group}")
+        try:
+            self._requests.send(Request("GET", f"/apis/{group}", question))
+        except NotFoundError:
+            return False
+        return True
+
+    def missing(self, asked: Sequence[tuple[Right, str]]) -> list[tuple[Right, str]]:
+        """Return those of `asked`, rights each in a namespace or in all (""), that we do not have.
+
+        Raises:
+            ClusterError: the server does not say.
+        """
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            allowed = list(pool.map(lambda one: self._may(*one), asked))
+        return [one for one, may in zip(asked, allowed, strict=True) if not may]
+
+    def lock_holder(self, namespace: str) -> Holder | None:
+        """Return who holds our Lease in `namespace`, None where nobody does.
+
+        Raises:
+            ClusterError: it cannot be read.
+        """
+        question = Question(self._cluster, "get", "leases.coordination.k8s.io", namespace, NAME)
+        path = one("coordination.k8s.io", "v1", "leases", namespace, NAME)
+        try:
+            spec = decoded(self._requests.send(Request("GET", path, question)), Lease, question).spec
+        except NotFoundError:
+            return None
+        if not spec.holder_identity:
+            return None
+        return Holder(spec.holder_identity, None if spec.renew_time is None else spec.renew_time.as_datetime())
+
+    def _may(self, right: Right, namespace: str) -> bool:
+        resource, _, subresource = right.resource.partition("/")
+        attributes = {
+            "group": right.group,
+            "resource": resource,
+            "subresource": subresource,
+            "verb": right.verb,
+            "namespace": namespace,
+            "name": right.name,
+        }
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        question = Question(self._cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
+        answer = self._requests.send(Request("POST", _REVIEWS, question, body=msgspec.json.encode(review)))
+        return decoded(answer, _Review, question).status.allowed
+
+
+def _date(answer: Answer) -> datetime | None:
+    try:
+        return parsedate_to_datetime(answer.headers["date"]).astimezone(UTC) + _HALF_A_SECOND
+    except (KeyError, ValueError):
+        return None

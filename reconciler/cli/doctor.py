@@ -1,0 +1,118 @@
+"""`reconciler doctor`: what every cluster needs before a run, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+from reconciler.backends.open import Live, open_live
+from reconciler.cli.examining import Case, Examined, Finding, examined_clusters
+from reconciler.cli.options import context_option, option, output_option, path_argument, world_options
+from reconciler.cli.running import Call
+from reconciler.errors import ExitCode, UsageError
+from reconciler.observe import Source, observe
+from reconciler.policy.types import PolicySet
+from reconciler.world import RealClock
+
+_NAME = "reconciler"
+_SIGNS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
+
+
+@click.command(name="doctor")
+@path_argument()
+@context_option
+@option("-n", "--namespace", metavar="NAME", help="With --context: rights in this namespace are enough.")
+@option("--for", "verb", type=click.Choice(["apply", "plan"]), default="apply", help="Whose rights are asked for.")
+@world_options
+@output_option("text", "json")
+def command(path: str, output: str, verb: str, namespace: str | None, **flags: Any) -> int:
+    """Look at every cluster of the Fleet below PATH: who it is, what we may do there, and what stands in the way.
+
+    Nothing is written. Roles that are missing are printed ready to be applied.
+    """
+    call = Call.of(path, {**flags, "namespace": () if namespace is None else (namespace,)})
+    if call.snapshot is not None:
+        raise UsageError(f"--snapshot: {call.snapshot} has no server, expected live clusters")
+    if namespace is not None and call.context is None:
+        raise UsageError("--namespace: a Fleet needs rights in all namespaces, expected it beside --context")
+    found = examined_clusters(cases(call.policies(), call, applies=verb == "apply"))
+    click.echo(_json(found) if output == "json" else _text(found), nl=False)
+    return exit_of(found)
+
+
+def cases(policies: PolicySet, call: Call, *, applies: bool) -> list[Case]:
+    """Open the clusters of the Fleet and look at them as a plan does; return what there is to examine."""
+    live = Live(call.now, policies.fleet.namespace, call.settings, RealClock())
+    opened = open_live((cluster.connection for cluster in policies.fleet.clusters), live)
+    sources = {name: Source(found.cluster, None, found.error) for name, found in opened.backends.items()}
+    state = observe(policies, sources, scope=call.scope)
+    return [
+        Case(name, backend, policies, state, call.scope, call.now, applies) for name, backend in opened.backends.items()
+    ]
+
+
+def exit_of(found: Sequence[Examined]) -> ExitCode:
+    """Return the exit code: 1 where no cluster answers, 6 where anything is bad."""
+    if not any(one.answers for one in found):
+        return ExitCode.NOTHING_DONE
+    bad = any(finding.state == "bad" for one in found for finding in one.findings)
+    return ExitCode.PARTIAL if bad else ExitCode.DONE
+
+
+def _text(found: Sequence[Examined]) -> str:
+    clusters = max(len(one.cluster) for one in found)
+    checks = max(len(finding.check) for one in found for finding in one.findings)
+    lines = [
+        f"{_SIGNS[finding.state]}  {one.cluster:<{clusters}}  {finding.check:<{checks}}  {_said(finding)}"
+        for one in found
+        for finding in one.findings
+    ]
+    for one in found:
+        lines += _roles(one)
+    return "\n".join(lines) + "\n"
+
+
+def _said(finding: Finding) -> str:
+    return f"{finding.text}; {finding.todo}" if finding.todo else finding.text
+
+
+def _roles(one: Examined) -> Iterator[str]:
+    """Yield the roles that are missing as manifests, a comment saying where they go."""
+    from reconciler.backends.snapshot.yaml_writer import block_text
+
+    for rules in one.missing:
+        metadata = {"name": f"{_NAME}-missing"} | ({"namespace": rules.namespace} if rules.namespace else {})
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role" if rules.namespace else "ClusterRole",
+            "metadata": metadata,
+            "rules": [dict(rule) for rule in rules.rules],
+        }
+        yield f"---\n# missing in {one.cluster}; bind it to whom we are there\n{block_text(role).rstrip()}"
+
+
+def _json(found: Sequence[Examined]) -> str:
+    value = {
+        "schemaVersion": "reconciler/v1alpha1",
+        "kind": "Examination",
+        "clusters": [_document(one) for one in found],
+    }
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _document(one: Examined) -> Mapping[str, Any]:
+    return {
+        "name": one.cluster,
+        "identity": one.identity,
+        "answers": one.answers,
+        "findings": [
+            {"check": finding.check, "state": finding.state, "text": finding.text, "todo": finding.todo}
+            for finding in one.findings
+        ],
+        "missing": [
+            {"namespace": rules.namespace, "rules": [dict(rule) for rule in rules.rules]} for rules in one.missing
+        ],
+    }

@@ -1,0 +1,323 @@
+"""What `doctor` finds of each cluster, as values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from reconciler.backends.base import NAMESPACES, Cluster, MetricsSource
+from reconciler.backends.kubernetes.examination import Examination
+from reconciler.backends.kubernetes.lease import NAME as LEASE
+from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of
+from reconciler.backends.open import Backend
+from reconciler.decide.desired_state import decide
+from reconciler.decide.selection import format_time
+from reconciler.errors import ClusterError, ForbiddenError, NotFoundError
+from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind, Workload
+from reconciler.observe import Scope, query_keys
+from reconciler.policy.types import PolicySet
+
+State = Literal["ok", "note", "bad"]
+
+CLOCK_TOLERANCE = timedelta(seconds=5)
+SAMPLES_TOLERANCE = timedelta(minutes=5)
+"""A query looks back five minutes for the newest sample of a series."""
+
+_OURS = "reconciler"
+_CLUSTER_WIDE = frozenset({"namespaces", "nodes", "customresourcedefinitions"})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found. "bad" needs somebody to do something, `todo`; a "note" is good to know."""
+
+    check: str
+    state: State
+    text: str
+    todo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules that are missing, in a Role of `namespace`, or with "" in a ClusterRole."""
+
+    namespace: str
+    rules: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """All that was found of one cluster; `answers`: it said something at all."""
+
+    cluster: str
+    findings: tuple[Finding, ...]
+    missing: tuple[Rules, ...] = ()
+    answers: bool = True
+    identity: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the findings of one cluster rest on."""
+
+    name: str
+    backend: Backend
+    policies: PolicySet
+    state: ObservedState
+    scope: Scope
+    now: datetime
+    applies: bool
+
+    @property
+    def examination(self) -> Examination:
+        assert self.backend.examination is not None
+        return self.backend.examination
+
+    @property
+    def cluster(self) -> Cluster:
+        assert self.backend.cluster is not None
+        return self.backend.cluster
+
+    @property
+    def observed(self) -> ObservedCluster | None:
+        return self.state.clusters.get(self.name)
+
+
+def examined_clusters(cases: Sequence[Case]) -> list[Examined]:
+    """Return what is found of each cluster, examined side by side."""
+    with ThreadPoolExecutor(max(1, len(cases))) as pool:
+        found = list(pool.map(examined, cases))
+    return [_with_twins(one, found) for one in found]
+
+
+def examined(case: Case) -> Examined:
+    """Return what is found of one cluster; where nothing answers only its metrics source is asked too."""
+    try:
+        server = case.examination.server()
+    except ClusterError as error:
+        words = str(error).removeprefix(f"{case.name}: ")
+        todo = f"check {case.examination.context}, and the way to its server"
+        unreachable = Finding("server", "bad", words, todo)
+        return Examined(case.name, (unreachable, *_metrics(case)), answers=False)
+    version = Finding("server", "ok", f"{server.version or 'of no version that it tells'}, {case.examination.context}")
+    identity, uid = _identity(case)
+    missing = _missing_rights(case)
+    findings = (
+        version,
+        *_tls(case),
+        identity,
+        _clock(server.ahead),
+        _rights(case, missing),
+        *_own_namespace(case),
+        *_lock(case),
+        *_metrics(case),
+        *_other_writers(case),
+    )
+    return Examined(case.name, findings, () if isinstance(missing, ClusterError) else _rules(missing), identity=uid)
+
+
+def _with_twins(one: Examined, all_of_them: Sequence[Examined]) -> Examined:
+    twins = [other.cluster for other in all_of_them if other is not one and one.identity == other.identity != ""]
+    if not twins:
+        return one
+    twin = Finding("identity", "bad", f"the same cluster as {', '.join(twins)}", "name each cluster once in the Fleet")
+    return Examined(one.cluster, (*one.findings, twin), one.missing, one.answers, one.identity)
+
+
+def _tls(case: Case) -> Iterator[Finding]:
+    if case.examination.is_insecure:
+        yield Finding(
+            "tls",
+            "bad",
+            "the kubeconfig switches the verification of the server off, anybody between can read and change all",
+            "give it certificate-authority-data in place of insecure-skip-tls-verify",
+        )
+
+
+def _identity(case: Case) -> tuple[Finding, str]:
+    try:
+        uid = case.cluster.identity()
+    except ClusterError as error:
+        state: State = "note" if case.scope.alone and isinstance(error, ForbiddenError) else "bad"
+        return Finding("identity", state, _words(case, error), "needed for a Fleet and for apply"), ""
+    return Finding("identity", "ok", uid), uid
+
+
+def _clock(ahead: timedelta | None) -> Finding:
+    if ahead is None:
+        return Finding("clock", "note", "the server does not tell its time")
+    seconds = abs(ahead.total_seconds())
+    if abs(ahead) <= CLOCK_TOLERANCE:
+        return Finding("clock", "ok", f"as ours, within {CLOCK_TOLERANCE.total_seconds():g} s")
+    where = "ahead of" if ahead > timedelta() else "behind"
+    return Finding(
+        "clock",
+        "bad",
+        f"{seconds:.0f} s {where} ours: schedules and ages are reckoned by ours",
+        "set the time of both by NTP",
+    )
+
+
+def _missing_rights(case: Case) -> list[tuple[Right, str]] | ClusterError:
+    try:
+        return case.examination.missing(list(wanted_rights(case)))
+    except ClusterError as error:
+        return error
+
+
+def wanted_rights(case: Case) -> Iterator[tuple[Right, str]]:
+    """Yield the rights that plan, and apply where asked for, need with these policies, each with its namespace.
+
+    Raises:
+        ClusterError: the cluster does not say what it serves.
+    """
+    kinds: tuple[ScaleKind, ...] = case.cluster.scale_kinds()
+    custom = custom_rights(kinds)
+    uses = {
+        "": True,
+        "custom": bool(custom),
+        "keda": case.examination.serves("keda.sh"),
+        "zoneBalanced": any(policy.strategy == "zoneBalanced" for policy in case.policies.downscale),
+        "podPicker": _has_secrets(case.policies),
+    }
+    for right in (*RIGHTS, *custom):
+        if uses[right.use] and (case.applies or not right.apply):
+            yield _scoped(right, case.scope.namespace), _namespace_of(right, case)
+
+
+def _scoped(right: Right, namespace: str) -> Right:
+    """In one namespace, that Namespace is read in place of a list of them."""
+    if not namespace or (right.resource, right.verb) != ("namespaces", "list"):
+        return right
+    return Right("", "namespaces", "get", name=namespace)
+
+
+def _namespace_of(right: Right, case: Case) -> str:
+    if right.own:
+        return case.policies.fleet.namespace
+    if (right.resource, right.verb) == ("namespaces", "list"):
+        return case.scope.namespace
+    return "" if right.resource in _CLUSTER_WIDE else case.scope.namespace
+
+
+def _has_secrets(policies: PolicySet) -> bool:
+    pickers = [policy.pod_picker for policy in policies.downscale]
+    pickers += [policy.pod_picker for policy in policies.federated]
+    return any(header.secret is not None for picker in pickers if picker is not None for header in picker.headers)
+
+
+def _rights(case: Case, missing: list[tuple[Right, str]] | ClusterError) -> Finding:
+    verb = "plan and apply" if case.applies else "plan"
+    if isinstance(missing, ClusterError):
+        return Finding("rights", "bad", _words(case, missing), "")
+    if not missing:
+        return Finding("rights", "ok", f"all that {verb} need" + ("" if case.applies else "s"))
+    named = [str(right) + (f" in {namespace}" if namespace else "") for right, namespace in missing]
+    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    return Finding(
+        "rights",
+        "bad",
+        f"{len(named)} are missing for {verb}: {', '.join(named[:3])}{more}",
+        "bind the rules at the end of this report",
+    )
+
+
+def _rules(missing: Iterable[tuple[Right, str]]) -> tuple[Rules, ...]:
+    by_namespace: dict[str, list[Right]] = {}
+    for right, namespace in missing:
+        by_namespace.setdefault(namespace, []).append(right)
+    return tuple(Rules(namespace, tuple(rules_of(by_namespace[namespace]))) for namespace in sorted(by_namespace))
+
+
+def _own_namespace(case: Case) -> Iterator[Finding]:
+    name = case.policies.fleet.namespace
+    try:
+        known = case.observed is not None and any(space.ref.name == name for space in case.observed.namespaces)
+        if not known:
+            case.cluster.get(NAMESPACES, "", name)
+    except NotFoundError:
+        yield Finding("namespace", "bad", f"there is no namespace {name}", f"kubectl create namespace {name}")
+    except ClusterError as error:
+        yield Finding("namespace", "note", _words(case, error), "")
+    else:
+        yield Finding("namespace", "ok", f"{name} is there")
+
+
+def _lock(case: Case) -> Iterator[Finding]:
+    namespace = case.policies.fleet.namespace
+    try:
+        holder = case.examination.lock_holder(namespace)
+    except ClusterError as error:
+        yield Finding("lock", "note", _words(case, error), "")
+        return
+    if holder is None:
+        yield Finding("lock", "ok", f"nobody holds Lease {namespace}/{LEASE}")
+        return
+    since = "" if holder.renewed_at is None else f", renewed at {format_time(holder.renewed_at)}"
+    yield Finding("lock", "note", f"Lease {namespace}/{LEASE} is held by {holder.name}{since}", "")
+
+
+def _metrics(case: Case) -> Iterator[Finding]:
+    asks = bool(query_keys(case.name, case.policies))
+    source = case.backend.metrics
+    if source is None:
+        words = "no Prometheus is named"
+        if asks:
+            yield Finding("metrics", "bad", f"{words}, though policies ask for metrics", "set prometheus.url")
+        else:
+            yield Finding("metrics", "ok", f"{words}, and no policy asks for metrics")
+        return
+    answer = source.query("vector(1)")
+    if answer.error or not answer.samples:
+        yield Finding("metrics", "bad", answer.error or "answers nothing to vector(1)", "check prometheus of the Fleet")
+        return
+    yield _freshness(source, case.now)
+
+
+def _freshness(source: MetricsSource, now: datetime) -> Finding:
+    """Judge by series `up`, which every Prometheus that scrapes anything has."""
+    newest: QueryAnswer = source.query("max(timestamp(up))")
+    if not newest.samples:
+        return Finding("metrics", "note", "answers, but has scraped nothing in five minutes (no series up)")
+    age = timedelta(seconds=now.timestamp() - newest.samples[0].value)
+    words = f"answers, its newest sample is {max(0.0, age.total_seconds()):.0f} s old"
+    return Finding("metrics", "ok" if age <= SAMPLES_TOLERANCE else "bad", words)
+
+
+def _other_writers(case: Case) -> Iterator[Finding]:
+    """Tell who else writes replicas of what policies select."""
+    observed = case.observed
+    if observed is None:
+        return
+    selected = _selected(case, observed)
+    targets = {(one.ref.namespace, *one.target) for one in observed.autoscalers}
+    scaled = [one for one in selected if (one.ref.namespace, one.ref.kind, one.ref.name) in targets]
+    keda = [one for one in observed.workloads if one.ref.kind == "ScaledObject" and one.scale_target is not None]
+    managers = Counter(
+        one.replicas_writer.manager
+        for one in selected
+        if one.replicas_writer is not None and one.replicas_writer.manager != _OURS
+    )
+    parts = [
+        *([f"{len(scaled)} have a HorizontalPodAutoscaler"] if scaled else []),
+        *([f"{len(keda)} ScaledObjects in the cluster"] if keda else []),
+        *(f"{count} last written by {manager or 'somebody'}" for manager, count in sorted(managers.items())),
+    ]
+    if not parts:
+        yield Finding("writers", "ok", f"nobody else writes the replicas of the {len(selected)} selected workloads")
+        return
+    yield Finding("writers", "note", f"of {len(selected)} selected workloads: {', '.join(parts)}", "")
+
+
+def _selected(case: Case, observed: ObservedCluster) -> list[Workload]:
+    desired = decide(case.policies, case.state, Run(case.now))
+    refs: set[ObjectRef] = {one.ref for one in desired.considered if one.policy}
+    return [workload for workload in observed.workloads if workload.ref in refs]
+
+
+def _words(case: Case, error: ClusterError) -> str:
+    return str(error).removeprefix(f"{case.name}: ")

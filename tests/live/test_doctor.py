@@ -1,0 +1,192 @@
+"""`reconciler doctor` on real API servers: what it finds is there, and what it prints makes it go away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.live.one_cluster import RBAC, Desk
+from tests.real.control_plane import ControlPlane
+from tests.real.kubeconfig import Access, write_kubeconfig
+from tests.real.objects import CLONE_SET, a_deployment, a_service, an_object
+from tests.real.worlds import create
+
+FLEET = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: mine}
+spec:
+  home: east
+  namespace: OWN
+  clusters: CLUSTERS
+---
+apiVersion: reconciler/v1alpha1
+kind: Calendar
+metadata: {name: night}
+spec: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: idle-nights}
+spec:
+  selector: {namespaces: {include: [OWN-app]}, services: {}}
+  idleWhen: [{schedule: {calendar: night}}]
+"""
+
+
+def a_desk(folder: Path, contexts: dict[str, Access], own: str) -> Desk:
+    desk = Desk(folder, write_kubeconfig(folder / "kubeconfig", contexts))
+    clusters = ", ".join(f"{{name: {name}}}" for name in contexts)
+    desk.write("policies/all.yaml", FLEET.replace("CLUSTERS", f"[{clusters}]").replace("OWN", own))
+    return desk
+
+
+def findings(desk: Desk, *more: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """What is found, by cluster and check."""
+    document = json.loads(desk.call("doctor", "-o", "json", "--request-timeout", "20", *more).out)
+    return {
+        (cluster["name"], finding["check"]): finding
+        for cluster in document["clusters"]
+        for finding in cluster["findings"]
+    }
+
+
+def test_all_is_well_for_an_admin(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
+    desk = a_desk(tmp_path, {"east": api_server.access()}, api_namespace)
+    said = desk.call("doctor")
+    assert said.code == 0, said
+    version = api_server.api.get("/version")["gitVersion"]
+    assert said.out.splitlines() == [
+        f'ok    east  server     {version}, context "east"',
+        f"ok    east  identity   {api_server.identity()}",
+        "ok    east  clock      as ours, within 5 s",
+        "ok    east  rights     all that plan and apply need",
+        f"ok    east  namespace  {api_namespace} is there",
+        f"ok    east  lock       nobody holds Lease {api_namespace}/reconciler",
+        "ok    east  metrics    no Prometheus is named, and no policy asks for metrics",
+        "ok    east  writers    nobody else writes the replicas of the 0 selected workloads",
+    ]
+
+
+@pytest.mark.parametrize("verb", ["plan", "apply"])
+def test_the_roles_it_prints_are_those_that_are_missing(
+    api_server: ControlPlane, api_namespace: str, tmp_path: Path, verb: str
+) -> None:
+    create(api_server.api, [CLONE_SET] if api_server.api.find(f"/apis/{CLONE_SET['spec']['group']}") is None else [])
+    token = api_server.service_account(api_namespace, "runner")
+    desk = a_desk(tmp_path, {"east": api_server.access(token)}, api_namespace)
+    said = desk.call("doctor", "--for", verb)
+    assert said.code == 6
+    for role in yaml.safe_load_all(said.out.partition("---\n")[2]):
+        bind(api_server, role, api_namespace)
+    again = desk.call("doctor", "--for", verb)
+    if "---\n" in again.out:  # definitions of custom kinds could not be read before, so their kinds were not known
+        for role in yaml.safe_load_all(again.out.partition("---\n")[2]):
+            bind(api_server, role, api_namespace)
+        again = desk.call("doctor", "--for", verb)
+    assert "---" not in again.out
+    assert findings(desk, "--for", verb)["east", "rights"]["state"] == "ok"
+    assert desk.call("plan", "--now", "2035-11-20T12:00:00Z").code == 0
+
+
+def bind(plane: ControlPlane, role: dict[str, Any], account_of: str) -> None:
+    """Do what a person does with a role that doctor prints."""
+    namespace = role["metadata"].get("namespace")
+    where = f"/apis/{RBAC}/v1" + (f"/namespaces/{namespace}" if namespace else "")
+    kind = role["kind"]
+    name = f"{role['metadata']['name']}-{account_of}-{len(str(role))}"
+    plane.api.create(f"{where}/{kind.lower()}s", {**role, "metadata": {"name": name}})
+    subjects = [{"kind": "ServiceAccount", "namespace": account_of, "name": "runner"}]
+    reference = {"apiGroup": RBAC, "kind": kind, "name": name}
+    binding = an_object(f"{RBAC}/v1", f"{kind}Binding", name, roleRef=reference, subjects=subjects)
+    plane.api.create(f"{where}/{kind.lower()}bindings", binding)
+
+
+def test_what_stands_in_the_way(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
+    api = api_server.api
+    app = f"{api_namespace}-none-app"
+    create(api, [an_object("v1", "Namespace", app)])
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    scaler = an_object(
+        "autoscaling/v2", "HorizontalPodAutoscaler", "web", spec={"maxReplicas": 3, "scaleTargetRef": target}
+    )
+    create(api, [a_service("web"), a_deployment("web", 2), scaler], app)
+    admin = api_server.access()
+    insecure = Access(admin.server, None, admin.user, {"insecure-skip-tls-verify": True})
+    away = Access("https://127.0.0.1:1", admin.authority, admin.user)
+    desk = a_desk(tmp_path, {"east": admin, "again": insecure, "away": away}, f"{api_namespace}-none")
+    found = findings(desk)
+    assert found["away", "server"]["state"] == "bad"
+    assert found["again", "tls"]["state"] == "bad"
+    assert found["east", "identity"]["text"] == "the same cluster as again"
+    assert found["east", "namespace"] == {
+        "check": "namespace",
+        "state": "bad",
+        "text": f"there is no namespace {api_namespace}-none",
+        "todo": f"kubectl create namespace {api_namespace}-none",
+    }
+    words = found["east", "writers"]["text"]
+    assert words.startswith("of 1 selected workloads: 1 have a HorizontalPodAutoscaler, 1 last written by "), words
+    assert desk.call("doctor").code == 6
+
+
+def test_nothing_answers(api_server: ControlPlane, tmp_path: Path) -> None:
+    away = Access("https://127.0.0.1:1", api_server.ca_file, {"token": "any"})
+    said = a_desk(tmp_path, {"east": away}, "reconciler").call("doctor")
+    assert said.code == 1
+    assert said.out.startswith("BAD   east  server ")
+
+
+def test_the_holder_of_the_lock_is_told(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
+    spec = {"holderIdentity": "another run", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}
+    create(api_server.api, [an_object("coordination.k8s.io/v1", "Lease", "reconciler", spec=spec)], api_namespace)
+    found = findings(a_desk(tmp_path, {"east": api_server.access()}, api_namespace))
+    assert found["east", "lock"] == {
+        "check": "lock",
+        "state": "note",
+        "text": f"Lease {api_namespace}/reconciler is held by another run, renewed at 2026-01-01T00:00:00Z",
+        "todo": "",
+    }
+
+
+def test_metrics_that_policies_ask_for_and_nobody_gives(
+    api_server: ControlPlane, api_namespace: str, tmp_path: Path
+) -> None:
+    desk = a_desk(tmp_path, {"east": api_server.access()}, api_namespace)
+    text = (tmp_path / "policies" / "all.yaml").read_text()
+    metric = "{metric: {query: 'sum by (namespace, service) (up)', atMost: 0, window: 5m}}, "
+    desk.write("policies/all.yaml", text.replace("idleWhen: [", f"idleWhen: [{metric}"))
+    assert findings(desk)["east", "metrics"]["todo"] == "set prometheus.url"
+    broken = text.replace("{name: east}", '{name: east, prometheus: {url: "http://127.0.0.1:1"}}')
+    desk.write("policies/all.yaml", broken)
+    assert findings(desk)["east", "metrics"]["state"] == "bad"
+
+
+def test_rights_in_one_namespace(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
+    token = api_server.service_account(api_namespace, "runner")
+    desk = Desk(tmp_path, api_server.kubeconfig("east", token=token))
+    said = desk.call("doctor", "--context", "east", "-n", api_namespace, "--for", "plan")
+    assert said.code == 6
+    roles = list(yaml.safe_load_all(said.out.partition("---\n")[2]))
+    kinds = {(role["kind"], role["metadata"].get("namespace", "")) for role in roles}
+    assert ("Role", api_namespace) in kinds
+    asked = [role for role in roles if role["metadata"].get("namespace") == api_namespace]
+    assert {"apiGroups": [""], "resourceNames": [api_namespace], "resources": ["namespaces"], "verbs": ["get"]} in (
+        asked[0]["rules"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--snapshot", "some"], "--snapshot: some has no server, expected live clusters"),
+        (["-n", "dev"], "--namespace: a Fleet needs rights in all namespaces, expected it beside --context"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, flags: list[str], words: str) -> None:
+    said = Desk(tmp_path, tmp_path / "none").call("doctor", *flags)
+    assert (said.code, said.out, said.err.splitlines()) == (64, "", [words])
