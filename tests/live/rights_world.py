@@ -1,16 +1,11 @@
-"""One small cluster on which an apply makes every kind of request that it ever makes; nothing acts there but the run.
-
-To make a run read again what it is about to write, the proxy answers the first write of each kind with a conflict.
-"""
+"""One small cluster on which an apply makes every kind of request it ever makes; nothing acts there but the run."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.real import faults
 from tests.real.api import Api, ApiError, Object
 from tests.real.objects import (
     CLONE_SET,
@@ -22,7 +17,6 @@ from tests.real.objects import (
     a_service,
     an_object,
 )
-from tests.real.proxy import Proxy, Request
 from tests.real.worlds import create, create_missing
 
 CLUSTER = "east"
@@ -230,25 +224,6 @@ def _lasting(one: Object) -> Object:
     return {"metadata": metadata, **rest}
 
 
-class Conflicts:
-    """Answers the first PATCH of each resource with a conflict; leases aside, for which one means a lost race."""
-
-    def __init__(self, proxy: Proxy) -> None:
-        self._met: set[str] = set()
-        self._guard = threading.Lock()
-        proxy.rule(faults.answer(409), matching=self._is_first, times=None)
-
-    def _is_first(self, request: Request) -> bool:
-        asked = request.path.split("/")
-        if request.method != "PATCH" or "leases" in asked:
-            return False
-        kind = "/".join([asked[asked.index("namespaces") + 2], *asked[asked.index("namespaces") + 4 :]])
-        with self._guard:
-            first = kind not in self._met
-            self._met.add(kind)
-            return first
-
-
 def _in(namespace: str, one: Object) -> Object:
     return {**one, "metadata": {**one["metadata"], "namespace": namespace}}
 
@@ -317,28 +292,3 @@ def _pod(replicas: Object, number: int) -> Object:
     spec = {**a_pod_template("worker")["spec"], "nodeName": "one" if number else "two"}
     made = {"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": {"phase": "Running", "conditions": [ready]}}
     return _owned(replicas, made, f"worker-1-{number}")
-
-
-def kinds(requests: Iterable[Request]) -> set[tuple[str, str, str, bool, str]]:
-    """What was asked for, as (group, resource, verb, in our own namespace, name of a cluster-wide object)."""
-    return {found for request in requests if (found := _kind(request)) is not None}
-
-
-_VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
-_FREE = ("authorization.k8s.io",)
-
-
-def _kind(request: Request) -> tuple[str, str, str, bool, str] | None:
-    top, *parts = request.path.strip("/").split("/")
-    if top == "apis" and len(parts) < 3:
-        return None
-    group, parts = (parts[0], parts[2:]) if top == "apis" else ("", parts[1:])
-    if group in _FREE:
-        return None
-    namespace = ""
-    if parts[0] == "namespaces" and len(parts) > 2:
-        namespace, parts = parts[1], parts[2:]
-    resource = "/".join([parts[0], *parts[2:]])
-    name = parts[1] if len(parts) > 1 else ""
-    verb = _VERBS.get(request.method) or ("get" if name else "list")
-    return group, resource, verb, namespace == OWN, "" if namespace or group else name

@@ -8,80 +8,34 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 from pytest_httpserver import HTTPServer
 
 from tests.live import deployed, rights_world
+from tests.live.asked import kinds
 from tests.live.deployed import APPLY, PLAN, Grant
 from tests.live.one_cluster import Desk
-from tests.real.api import Api, ApiError
+from tests.live.scene import Scene
+from tests.real.api import ApiError
 from tests.real.fixtures import missing_part_skips
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import an_object, manifests
 from tests.real.worlds import create_missing
-from tests.way.calls import Folder, Said
-
-if TYPE_CHECKING:
-    from tests.real.control_plane import ControlPlane
-    from tests.real.proxy import Proxy
+from tests.way.calls import Folder
 
 pytestmark = pytest.mark.real
 
 GRANTS = deployed.every_grant()
-RESTS_AFTER = 4
 _STRIDE = 5
 """Every so many of the rights are taken away in `make test`, the others in `make soak`."""
 
 _TOLD_ONLY = {("create", "events"), ("patch", "configmaps")}
 """Without these all actions are done, and what is missing is told: an Event, a journal that the next run closes."""
-
-
-@dataclass(frozen=True)
-class Scene:
-    """The cluster of `rights_world` behind a proxy, and the command line called on it under a ServiceAccount."""
-
-    plane: ControlPlane
-    proxy: Proxy
-    folder: Folder
-    accesses: Mapping[str, Access]
-
-    @property
-    def api(self) -> Api:
-        return self.plane.api
-
-    def fill(self) -> None:
-        rights_world.fill(self.api)
-        self.proxy.reset()
-
-    def call(self, access: Access, *arguments: str) -> Said:
-        """Call the command line; the first write of each kind is answered with a conflict."""
-        self.proxy.rules.clear()
-        rights_world.Conflicts(self.proxy)
-        write_kubeconfig(self.folder.path / "kubeconfig.yaml", {rights_world.CLUSTER: access})
-        return self.folder.call(*arguments, "--now", rights_world.NOW)
-
-    def plan(self, account: str, *more: str) -> Said:
-        return self.call(self.accesses[account], "plan", "policies", *more)
-
-    def apply(self, account: str, path: str = "policies") -> Said:
-        flags = ("--auto-approve", "--quiet", "--run-id", "run", "--lock-timeout", "0")
-        return self.call(self.accesses[account], "apply", path, *flags)
-
-    def come_to_rest(self) -> dict[tuple[str, str, str], Any]:
-        """Apply until there is nothing to do, and return what there is then."""
-        for _ in range(RESTS_AFTER):
-            rights_world.settle(self.api)
-            said = self.apply(APPLY)
-            assert said.code == 0, said.out + said.err
-            if "No changes" in said.out:
-                return rights_world.state(self.api)
-        raise AssertionError(f"not at rest after {RESTS_AFTER} runs: {said.out}")
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +75,15 @@ def test_the_plan_role_sees_all_that_an_admin_sees(scene: Scene) -> None:
     assert said.out == scene.plan("admin", "-o", "json").out
 
 
+def test_the_plan_role_is_enough_for_a_snapshot(scene: Scene) -> None:
+    scene.fill()
+
+    said = scene.call(scene.accesses[PLAN], "snapshot", "taken", "--policies", "policies", "--overwrite")
+
+    assert said.code == 0, said
+    assert [request for request in scene.proxy.requests if request.status == 403] == []
+
+
 def test_the_plan_role_cannot_apply(scene: Scene) -> None:
     scene.fill()
     before = rights_world.state(scene.api)
@@ -142,7 +105,7 @@ def test_the_apply_role_applies_all_kinds_of_actions_and_no_right_is_too_much(sc
 
     assert said.code == 0, said.out + said.err
     assert re.search(r"(\d+) of \1 changes applied, 0 stale, 0 failed, 0 skipped", said.out), said.out
-    asked = rights_world.kinds(scene.proxy.requests)
+    asked = kinds(scene.proxy.requests, deployed.OWN)
     assert {(one.group, one.resource, one.verb, one.own, one.name) for one in GRANTS} == asked
     assert [request for request in scene.proxy.requests if request.status == 403] == []
     scene.come_to_rest()
