@@ -1,0 +1,209 @@
+"""Recorded folders: what they say of what could not be read, and manifests that decode to what was read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.backends.base import BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
+from reconciler.backends.decode.instants import instant
+from reconciler.backends.decode.nouns import noun_of, shape_of
+from reconciler.backends.decode.shapes import decoded_value
+from reconciler.backends.open import open_snapshot
+from reconciler.backends.snapshot.metrics import SnapshotMetrics, read_metrics, result_value
+from reconciler.backends.snapshot.recorded import instant_text, manifest_of
+from reconciler.backends.snapshot.recording import read_recording
+from reconciler.backends.snapshot.yaml_writer import block_text
+from reconciler.errors import ForbiddenError, MalformedAnswerError, SnapshotError, UnreachableError
+from reconciler.model import QueryAnswer, Sample, ScaleKind
+from tests.backends.folders import last_names_first
+
+NOW = datetime(2026, 11, 20, 22, tzinfo=UTC)
+CLONES = ScaleKind(
+    "apps.kruise.io", "v1alpha1", "CloneSet", "clonesets", ("spec", "size", "wanted"), ("status", "size")
+)
+DEPLOYMENTS = workloads_of(BUILT_IN_SCALES[0])
+
+
+def a_folder(tmp_path: Path, recording: str, **files: str) -> Any:
+    """The cluster east of a snapshot with this recording, opened."""
+    (tmp_path / "east").mkdir()
+    (tmp_path / "east" / "recording.yaml").write_text(recording)
+    for name, text in files.items():
+        (tmp_path / "east" / f"{name}.yaml").write_text(text)
+    return open_snapshot(tmp_path, ["east"], last_names_first).backends["east"].cluster
+
+
+def test_what_could_not_be_read_is_the_same_error_again(tmp_path: Path) -> None:
+    east = a_folder(
+        tmp_path,
+        "read:\n"
+        "- {resource: services, error: Forbidden, message: 'east: list services: forbidden'}\n"
+        "- {resource: namespaces, name: kube-system, error: Unreachable, message: 'east: gone'}\n",
+    )
+    with pytest.raises(ForbiddenError, match=r"^east: list services: forbidden$"):
+        east.list(SERVICES)
+    with pytest.raises(UnreachableError, match=r"^east: gone$"):
+        east.identity()
+
+
+def test_a_cluster_that_did_not_say_what_it_serves(tmp_path: Path) -> None:
+    east = a_folder(tmp_path, "kinds: {error: Unreachable, message: 'east: get /apis: refused'}\nread: []\n")
+    with pytest.raises(UnreachableError, match=r"^east: get /apis: refused$"):
+        east.scale_kinds()
+
+
+@pytest.mark.parametrize(
+    ("read", "namespace", "labels", "known"),
+    [
+        pytest.param("{resource: pods}", "shop", "a=b", True, id="all of them hold those of one namespace"),
+        pytest.param("{resource: pods, namespace: shop}", "shop", "a=b", True, id="one namespace"),
+        pytest.param("{resource: pods, namespace: shop}", "dev", "", False, id="another namespace"),
+        pytest.param("{resource: pods, namespace: shop}", "", "", False, id="one is not all"),
+        pytest.param("{resource: pods, labels: a=b}", "", "a=b", True, id="just these labels"),
+        pytest.param("{resource: pods, labels: a=b}", "", "", False, id="some labels are not all"),
+        pytest.param("{resource: pods, error: Forbidden, message: no}", "shop", "", False, id="forbidden as a whole"),
+    ],
+)
+def test_what_was_not_read_is_unknown(tmp_path: Path, read: str, namespace: str, labels: str, known: bool) -> None:
+    east = a_folder(tmp_path, f"read:\n- {read}\n")
+    if known:
+        assert east.list(PODS, namespace=namespace, labels=labels) == ()
+    else:
+        with pytest.raises(MalformedAnswerError, match="was not recorded in the snapshot, expected it; record it anew"):
+            east.list(PODS, namespace=namespace, labels=labels)
+
+
+def test_a_folder_without_a_recording_holds_all_there_is(tmp_path: Path) -> None:
+    (tmp_path / "east").mkdir()
+    assert read_recording(tmp_path / "east", "east") == (None, [])
+    cluster = open_snapshot(tmp_path, ["east"], last_names_first).backends["east"].cluster
+    assert cluster is not None
+    assert cluster.list(NODES) == ()
+
+
+@pytest.mark.parametrize(
+    ("recording", "words"),
+    [
+        pytest.param("read: 3", "recording.yaml:1:7: read: is 3, expected a list", id="no list"),
+        pytest.param(
+            "read:\n- resource: 7", "recording.yaml:2:13: read[0].resource: is 7, expected a text", id="number"
+        ),
+        pytest.param("read: [", "recording.yaml:", id="no YAML"),
+        pytest.param("", "recording.yaml:1:1: holds 0 documents, expected one", id="empty"),
+        pytest.param("reed: []", "recording.yaml:1:1: is malformed: ", id="misspelt"),
+    ],
+)
+def test_a_malformed_recording_is_told_with_its_place(tmp_path: Path, recording: str, words: str) -> None:
+    with pytest.raises(SnapshotError) as raised:
+        a_folder(tmp_path, recording)
+    assert words in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-20T22:00:00Z",
+        "2026-11-20T22:00:00.5Z",
+        "2026-11-20T22:00:00.000000001Z",
+        "1969-12-31T23:59:59.25Z",
+        "0001-01-01T00:00:00Z",
+        "9999-12-31T23:59:59.999999999Z",
+    ],
+)
+def test_times_are_written_to_the_nanosecond(text: str) -> None:
+    assert instant_text(instant(text)) == text
+
+
+def again(resource: Resource[Any], manifest: dict[str, Any], scale: ScaleKind | None = None) -> tuple[Any, Any, Any]:
+    """The noun of a manifest, that of its recorded form, and the recorded form."""
+    custom = {} if scale is None else {(scale.group, scale.kind): scale}
+    read = decoded_value(shape_of(resource), manifest)
+    written = manifest_of(resource, read, custom)
+    back = decoded_value(shape_of(resource), written)
+    return noun_of(resource, read, "east", scale), noun_of(resource, back, "east", scale), written
+
+
+def test_a_deployment_nobody_looked_at_yet_is_not_taken_for_settled(tmp_path: Path) -> None:
+    manifest = {"metadata": {"name": "web", "namespace": "shop", "uid": "1"}, "spec": {"replicas": 3}, "status": {}}
+    live, recorded, written = again(DEPLOYMENTS, manifest)
+    assert recorded == live
+    east = a_folder(tmp_path, "read:\n- resource: deployments.apps\n", deployments=block_text(written))
+    assert east.list(DEPLOYMENTS) == (live,)
+
+
+def test_of_managers_only_those_of_replicas_are_kept() -> None:
+    entries = [
+        {"manager": "kubectl", "operation": "Update", "time": "2026-11-20T22:00:00Z", "fieldsV1": {"f:spec": {}}},
+        {
+            "manager": "scaler",
+            "operation": "Update",
+            "subresource": "scale",
+            "fieldsV1": {"f:spec": {"f:replicas": {}, "f:template": {}}},
+        },
+        {"manager": "status", "subresource": "status", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+    ]
+    metadata = {"name": "web", "namespace": "shop", "uid": "1", "managedFields": entries}
+    live, recorded, written = again(DEPLOYMENTS, {"metadata": metadata})
+    assert recorded == live
+    assert written["metadata"]["managedFields"] == [
+        {
+            "manager": "scaler",
+            "operation": "Update",
+            "subresource": "scale",
+            "fieldsV1": {"f:spec": {"f:replicas": {}}},
+        }
+    ]
+
+
+def test_of_a_custom_resource_only_its_scale_is_kept() -> None:
+    manifest = {
+        "metadata": {"name": "b", "namespace": "ci", "uid": "1", "generation": 2},
+        "spec": {
+            "size": {"wanted": 4, "secret": "x"},
+            "password": "x",
+            "selector": {"matchLabels": {"app": "b"}, "more": "x"},
+            "template": {"metadata": {"labels": {"app": "b"}, "annotations": {"token": "x"}}, "spec": {"env": "x"}},
+        },
+        "status": {
+            "size": "3",
+            "readyReplicas": 2,
+            "observedGeneration": "2",
+            "conditions": [{"type": "Ready", "status": "True", "secret": "x"}],
+            "secret": "x",
+        },
+    }
+    live, recorded, written = again(workloads_of(CLONES), manifest, CLONES)
+    assert recorded == live
+    assert live.replicas == 4
+    assert live.status_replicas == 3
+    assert "x" not in str(written).replace("apps.kruise.io", "")
+
+
+def test_answers_come_back_as_they_were(tmp_path: Path) -> None:
+    numbers = (0.0, -0.0, 1.5, 1e300, 1e-9, 12345678901234567.0, float("inf"), float("-inf"))
+    answers = {
+        "up": QueryAnswer(tuple(Sample({"namespace": "dev", "service": f"s{n}"}, n) for n in numbers)),
+        'sum(x{a="ä: #&b"})': QueryAnswer((Sample({}, 1.0),), warnings=("store east: is down",)),
+        "broken": QueryAnswer(error='http://prometheus: status 500 ("no": way), expected 200'),
+        "nothing": QueryAnswer(),
+    }
+    results = [result_value(text, answer, "2026-11-20T22:00:00Z") for text, answer in answers.items()]
+    (tmp_path / "metrics.yaml").write_text(block_text({"results": results}))
+    read, problems = read_metrics(tmp_path, "east")
+    assert problems == []
+    source = SnapshotMetrics("east", read, NOW)
+    assert {text: source.query(text) for text in answers} == answers
+
+
+def test_an_answer_is_as_of_now_only_at_the_time_it_was_recorded_for(tmp_path: Path) -> None:
+    (tmp_path / "metrics.yaml").write_text(
+        block_text({"results": [result_value("up", QueryAnswer(), "2026-11-20T22:00:00Z")]})
+    )
+    read, _ = read_metrics(tmp_path, "east")
+    assert SnapshotMetrics("east", read, NOW).query("up").at is None
+    assert SnapshotMetrics("east", read, NOW.replace(hour=23)).query("up").at == NOW
