@@ -103,9 +103,11 @@ def plan(policies: PolicySet, world: World, request: Request, decide: Decide = d
     check_identities(policies.fleet, state)
     check_namespaces(request.filters, state)
     watch.stage(Stage.DECIDE)
-    run = _run(policies, state_digest(state), request)
+    observed, digest = state, state_digest(state)
+    run = _run(policies, digest, request)
     state, desired = _decided(policies, state, run, _asking(world, watch), decide)
-    digest = state_digest(state)
+    if state is not observed:
+        digest = state_digest(state)
     if run != _run(policies, digest, request):
         run = _run(policies, digest, request)
         desired = decide(policies, state, run)
