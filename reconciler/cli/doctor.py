@@ -81,7 +81,7 @@ def _said(finding: Finding) -> str:
 
 def _roles(one: Examined) -> Iterator[str]:
     """Yield the roles that are missing as manifests, a comment saying where they go."""
-    from reconciler.backends.snapshot.yaml_writer import block_text
+    from reconciler.backends.snapshot.yaml_writer import block_text, flow_text
 
     for rules in one.missing:
         metadata = {"name": f"{_NAME}-missing"} | ({"namespace": rules.namespace} if rules.namespace else {})
@@ -89,9 +89,9 @@ def _roles(one: Examined) -> Iterator[str]:
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "Role" if rules.namespace else "ClusterRole",
             "metadata": metadata,
-            "rules": [dict(rule) for rule in rules.rules],
         }
-        yield f"---\n# missing in {one.cluster}; bind it to whom we are there\n{block_text(role).rstrip()}"
+        yield f"---\n# missing in {one.cluster}; bind it to whom we are there\n{block_text(role).rstrip()}\nrules:"
+        yield from (f"  - {flow_text(dict(rule))}" for rule in rules.rules)
 
 
 def _json(found: Sequence[Examined]) -> str:

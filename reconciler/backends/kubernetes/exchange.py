@@ -90,11 +90,11 @@ def _words(error: BaseException) -> str:
 
     kinds: tuple[tuple[type[BaseException], str], ...] = (
         (known.ReadTimeoutError, "no answer in time"),
-        (known.ConnectTimeoutError, "no connection in time"),
         (known.NameResolutionError, "its host name is not known"),
+        (known.NewConnectionError, "the connection was refused"),  # the class is one of ConnectTimeoutErrors
+        (known.ConnectTimeoutError, "no connection in time"),
         (known.SSLError, f"TLS failed ({_cause(error)})"),
         (known.ProxyError, f"the proxy failed ({_cause(error)})"),
-        (known.NewConnectionError, "the connection was refused"),
         (known.ProtocolError, "the connection broke"),
         (known.IncompleteRead, "the answer was cut off"),
         (TimeoutError, "no answer in time"),
