@@ -24,6 +24,7 @@ class Median:
     seconds: float
     beside: str = ""
     budget: float | None = None
+    figures: str = ""
 
 
 def medians_of(document: Mapping[str, Any]) -> list[Median]:
@@ -35,6 +36,7 @@ def medians_of(document: Mapping[str, Any]) -> list[Median]:
             seconds=benchmark["stats"]["median"],
             beside=benchmark["extra_info"].get("beside", ""),
             budget=benchmark["extra_info"].get("budget"),
+            figures=benchmark["extra_info"].get("figures", ""),
         )
         for benchmark in document["benchmarks"]
         if "work" in benchmark.get("extra_info", {})
@@ -60,9 +62,13 @@ def lines_of(medians: Iterable[Median]) -> Iterator[str]:
 
 
 def _block(sizes: list[Median]) -> Iterator[str]:
-    yield _line(sizes[0])
+    yield f"{_line(sizes[0])}{_figures(sizes[0])}"
     for smaller, larger in pairwise(sizes):
-        yield f"{_line(larger)}   exponent {exponent(smaller, larger):5.2f}"
+        yield f"{_line(larger)}   exponent {exponent(smaller, larger):5.2f}{_figures(larger)}"
+
+
+def _figures(median: Median) -> str:
+    return f"   {median.figures}" if median.figures else ""
 
 
 def _line(median: Median) -> str:

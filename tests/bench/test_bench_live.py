@@ -1,0 +1,202 @@
+"""Real API servers: a plan over many objects beside `curl` of the same requests, replica patches, three clusters."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.bench.measure import Work, measured
+from tests.live.fleet import LiveFleet
+from tests.real.fixtures import missing_part_skips
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+    from tests.real.proxy import Proxy
+
+pytestmark = [pytest.mark.bench, pytest.mark.real]
+
+SIZES = (200, 2_000)
+PODS_OF_EACH = 5
+DAY, NIGHT = "2030-11-20T12:00:00Z", "2030-11-20T23:00:00Z"
+START = "import reconciler.cli.plan, kubernetes.config, kubernetes.client.rest"
+
+NIGHTLY = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {namespaces: {include: [load]}, workloads: {kinds: [Deployment]}}
+  idleWhen:
+    - schedule: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}
+"""
+
+
+def a_fleet(folder: Path, planes: dict[str, ControlPlane]) -> LiveFleet:
+    """Policies that idle every Deployment at night, on these clusters."""
+    names = "".join(f"    - name: {name}\n" for name in planes)
+    policies = folder / "written"
+    policies.mkdir()
+    (policies / "fleet.yaml").write_text(
+        "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: load}\n"
+        f"spec:\n  home: {next(iter(planes))}\n  clusters:\n{names}"
+        "  limits: {idledWorkloads: {share: 100%, atLeast: 1}, removedReplicas: {share: 100%, atLeast: 1}}\n"
+    )
+    (policies / "nights.yaml").write_text(NIGHTLY)
+    return LiveFleet(folder, planes, policies)
+
+
+def filled(plane: ControlPlane, deployments: int, replicas: int) -> None:
+    from tests.real.objects import a_namespace, a_node, many_deployments
+    from tests.real.worlds import create
+
+    create(plane.api, [a_namespace("load"), a_namespace("reconciler"), a_node("node")])
+    create(plane.api, many_deployments(deployments, replicas), "load")
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveFleet, int]]:
+    """A cluster with that many Deployments, and five times as many pods that run."""
+    from tests.real.control_plane import ControlPlane
+    from tests.real.worlds import wait_for_pods
+
+    with missing_part_skips(), ControlPlane(tmp_path_factory.mktemp("loaded")) as plane:
+        filled(plane, request.param, PODS_OF_EACH)
+        wait_for_pods(plane.api, "load", request.param * PODS_OF_EACH, 900)
+        yield a_fleet(tmp_path_factory.mktemp("fleet"), {"east": plane}), request.param
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def bare(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveFleet, int]]:
+    """An API server with that many Deployments, and nothing that acts on them."""
+    from tests.real.control_plane import API_ONLY, ControlPlane
+
+    with missing_part_skips(), ControlPlane(tmp_path_factory.mktemp("bare"), API_ONLY) as plane:
+        filled(plane, request.param, 3)
+        yield a_fleet(tmp_path_factory.mktemp("fleet"), {"east": plane}), request.param
+
+
+@pytest.fixture(scope="module", params=[SIZES[0]])
+def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, LiveFleet]]:
+    """A Fleet of three API servers with as many Deployments each, and a Fleet of one of them."""
+    from tests.real.control_plane import API_ONLY, ControlPlane, start_side_by_side
+
+    planes = {name: ControlPlane(tmp_path_factory.mktemp(name), API_ONLY) for name in ("east", "north", "west")}
+    with missing_part_skips():
+        start_side_by_side(list(planes.values()))
+    try:
+        for plane in planes.values():
+            filled(plane, request.param, 3)
+        alone = {"east": planes["east"]}
+        yield {len(some): a_fleet(tmp_path_factory.mktemp("fleet"), some) for some in (alone, planes)}
+    finally:
+        for plane in planes.values():
+            plane.stop()
+
+
+CURL = "curl of the same requests, five times, and a start"
+
+
+def test_plan(benchmark: Any, loaded: tuple[LiveFleet, int], tmp_path: Path) -> None:
+    fleet, count = loaded
+    with a_proxy(fleet, tmp_path) as proxy:
+        fleet.connect({"east": proxy.access()})
+        assert fleet.plan(DAY).out == "No changes.\n"
+        fleet.connect({"east": fleet.planes["east"].access()})
+        assert proxy.writes() == []
+        work = Work("plan of a live cluster, nothing to change", count, CURL, 1, rounds=5)
+        said = measured(benchmark, work, lambda: fleet.plan(DAY))
+        assert said.out == "No changes.\n"
+        benchmark.extra_info["figures"] = (
+            f"{count * PODS_OF_EACH:,} pods; {len(proxy.requests)} requests, {proxy.sent() / 1e6:.1f} MB, "
+            f"{peak_megabytes(fleet):.0f} MB of memory"
+        )
+
+
+def test_curl(benchmark: Any, loaded: tuple[LiveFleet, int], tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl to measure beside")
+    fleet, count = loaded
+    with a_proxy(fleet, tmp_path) as proxy:
+        fleet.connect({"east": proxy.access()})
+        fleet.plan(DAY)
+        fleet.connect({"east": fleet.planes["east"].access()})
+        config = tmp_path / "curl.txt"
+        config.write_text("next\n".join(curl_lines(fleet, proxy)))
+
+    def asked() -> None:
+        for _ in range(5):
+            subprocess.run(["curl", "--silent", "--config", str(config)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-c", START], check=True)
+
+    measured(benchmark, Work(CURL, count, rounds=5), asked)
+
+
+def curl_lines(fleet: LiveFleet, proxy: Proxy) -> Iterator[str]:
+    """Yield each request as it was made, for curl's config file."""
+    from urllib.parse import urlencode
+
+    plane = fleet.planes["east"]
+    for request in proxy.requests:
+        query = urlencode(request.query, doseq=True)
+        yield (
+            f'url = "{plane.url}{request.path}{"?" + query if query else ""}"\n'
+            f'cacert = "{plane.ca_file}"\n'
+            f'header = "Authorization: Bearer {plane.admin_token}"\n'
+            f'header = "Accept: {request.headers.get("Accept", "application/json")}"\n'
+        )
+
+
+def a_proxy(fleet: LiveFleet, folder: Path) -> Proxy:
+    from tests.real.proxy import Proxy
+
+    return Proxy(fleet.planes["east"].access(), folder)
+
+
+def peak_megabytes(fleet: LiveFleet) -> float:
+    """How much memory one plan takes at most: of all children so far the largest, so asked of a process of its own."""
+    script = (
+        "import resource, subprocess, sys\n"
+        "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+    )
+    command = [sys.executable, "-c", script, *fleet.command("plan", "policies", "--now", DAY)]
+    done = subprocess.run(
+        command, cwd=fleet.folder, env=fleet.environment(), check=True, capture_output=True, text=True
+    )
+    return int(done.stdout) * (1 if sys.platform == "darwin" else 1024) / 1e6
+
+
+def test_patches(benchmark: Any, bare: tuple[LiveFleet, int], tmp_path: Path) -> None:
+    """Every Deployment to idle and awake again; what counts is the time of the writing alone."""
+    fleet, count = bare
+    rates: list[float] = []
+
+    def there_and_back() -> None:
+        for now in (NIGHT, DAY):
+            metrics = tmp_path / "metrics.txt"
+            said = fleet.apply(now, "--qps", "0", "--metrics-file", str(metrics))
+            assert f"{count} of {count} changes applied" in said.out, said.err
+            rates.append(count / apply_seconds(metrics))
+
+    measured(benchmark, Work("all Deployments idled and awake again", count, rounds=2), there_and_back)
+    benchmark.extra_info["figures"] = f"at most {max(rates):,.0f} patches a second, each with its Event"
+
+
+def apply_seconds(metrics: Path) -> float:
+    found = re.search(r'reconciler_stage_duration_seconds\{stage="apply"\} ([0-9.e+-]+)', metrics.read_text())
+    assert found is not None
+    return float(found[1])
+
+
+@pytest.mark.parametrize("clusters", [1, 3])
+def test_clusters(benchmark: Any, three: dict[int, LiveFleet], clusters: int) -> None:
+    work = Work("plan over live clusters with 200 Deployments each", clusters, rounds=5)
+    said = measured(benchmark, work, lambda: three[clusters].plan(DAY))
+    assert said.out == "No changes.\n"
