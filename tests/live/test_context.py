@@ -10,6 +10,7 @@ import pytest
 from reconciler.backends.kubernetes.rights import RIGHTS, rules_of
 from tests.live.one_cluster import Desk, allow
 from tests.real.control_plane import ControlPlane
+from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_service
 from tests.real.worlds import create
 
@@ -89,6 +90,25 @@ def test_a_fleet_beside_a_context_is_refused(desk: Desk) -> None:
     assert said.code == 64
     assert said.err.startswith("--context: policies/fleet.yaml:2 is a Fleet, expected policies without one;"), said.err
     assert len(said.err.splitlines()) == 1
+
+
+def test_one_object_of_a_cluster_without_a_fleet_is_explained(
+    api_server: ControlPlane, world: str, tmp_path: Path
+) -> None:
+    desk = Desk(tmp_path, api_server.kubeconfig("member"))
+    desk.write("policies/idling.yaml", POLICIES)
+    said = desk.call("explain", "--context", "member", f"member/{world}/deploy/web", "--now", NIGHT)
+    assert said.code == 0, said.err
+    assert "planned: idle replicas 3 → 0" in said.out
+    ranked = desk.call("rank", "--context", "member", f"member/{world}/deploy/web", "--now", NIGHT)
+    assert ranked.out.startswith(f"member/{world}/Deployment/web: 0 active pods"), ranked
+
+
+def test_a_context_may_be_called_what_no_cluster_may(api_server: ControlPlane, tmp_path: Path) -> None:
+    name = "arn:aws:eks:eu-west-1:1234:cluster/shop"
+    config = write_kubeconfig(tmp_path / "kubeconfig", {name: api_server.access()})
+    said = Desk(tmp_path, config).call("plan", "--context", name, "-o", "json")
+    assert list(json.loads(said.out)["clusters"]) == ["arn-aws-eks-eu-west-1-1234-cluster-shop"], said.err
 
 
 def test_without_any_policies_there_is_nothing_to_change(api_server: ControlPlane, tmp_path: Path) -> None:
