@@ -45,8 +45,9 @@ def command(directory: str, policies: str, overwrite: bool, **flags: Any) -> int
     target = Path(directory)
     check_target(target, overwrite)
     recorders, made = recorded(call)
-    for what in sorted(made.unknown):
-        say(f"{what}: {made.unknown[what]}")
+    if not (call.quiet and made.clusters):
+        for what in sorted(made.unknown):
+            say(f"{what}: {made.unknown[what]}")
     if not made.clusters:
         say(f"{directory}: nothing was written, expected a cluster that answers")
         return ExitCode.NOTHING_DONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -65,11 +66,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, WholeTemplate):
         return value.raw
     if isinstance(value, msgspec.Struct):
-        fields = [(field.encode_name, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
+        fields = [(name, getattr(value, attribute)) for attribute, name in _names(type(value))]
         return {name: plain(inside) for name, inside in fields if inside is not None and inside is not msgspec.UNSET}
     if isinstance(value, list):
         return [plain(inside) for inside in value]
     return value
+
+
+@lru_cache(maxsize=256)
+def _names(struct: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Return each field's name here and on the wire."""
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(struct))
 
 
 def instant_text(at: Instant) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -13,6 +14,7 @@ _ENDLESS = 2**31 - 1
 _YAML_1_1_BOOL = re.compile(r"[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF")
 _PREFIXED_NUMBER = re.compile(r"[-+]?0[xXoObB][0-9a-fA-F_]+", re.ASCII)  # as Go's readers take it
 _STR = "tag:yaml.org,2002:str"
+_RESOLVER: Any = yaml.resolver.Resolver()
 
 
 class _ManifestDumper(yaml.CSafeDumper):
@@ -23,14 +25,15 @@ class _ManifestDumper(yaml.CSafeDumper):
 
 
 def _text_node(dumper: Any, text: str) -> yaml.ScalarNode:
-    node: yaml.ScalarNode = dumper.represent_scalar(_STR, text, style=_style(dumper, text))
+    node: yaml.ScalarNode = dumper.represent_scalar(_STR, text, style=_style(text))
     return node
 
 
-def _style(dumper: Any, text: str) -> str | None:
+@lru_cache(maxsize=4096)
+def _style(text: str) -> str | None:
     if "\n" in text:
         return "|" if _is_literal(text) else '"'
-    in_yaml_1_1 = dumper.resolve(yaml.ScalarNode, text, (True, False))
+    in_yaml_1_1 = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))
     return '"' if in_yaml_1_1 != _STR or _is_ambiguous(text) else None
 
 
