@@ -213,11 +213,20 @@ def _expect_credentials(settings: ClusterConnection, configuration: Any, words: 
 def _pool(settings: ClusterConnection, configuration: Any) -> urllib3.PoolManager:
     from kubernetes.client.rest import RESTClientObject
 
+    if not configuration.verify_ssl:
+        _warn_ourselves()
     try:
         pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
     except (ValueError, OSError, ImportError) as error:
         raise UnreachableError(f"{_where(settings)}: {_one_line(error)}, expected usable settings") from error
     return pool
+
+
+def _warn_ourselves() -> None:
+    """The library warns at each request; we do once, in words."""
+    import urllib3
+
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
 
 
 def _authorization(settings: ClusterConnection, configuration: Any) -> str | None:

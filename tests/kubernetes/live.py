@@ -1,0 +1,32 @@
+"""The backend on a real API server, opened as tests need it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.kubernetes.connection import Connection
+from reconciler.backends.kubernetes.requests import Requests
+from reconciler.backends.kubernetes.settings import RequestSettings
+from reconciler.model import ClusterConnection, ObjectRef, PatchOperation, Write
+from tests.backends.clocks import PatientClock
+
+
+def opened(kubeconfig: Path | None, **settings: Any) -> KubernetesCluster:
+    """Return the cluster east as this kubeconfig reaches it; without one as a pod does."""
+    return KubernetesCluster("east", requests_to(kubeconfig, **settings))
+
+
+def requests_to(kubeconfig: Path | None, **settings: Any) -> Requests:
+    found = ClusterConnection(
+        "east", in_cluster=kubeconfig is None, kubeconfig=None if kubeconfig is None else str(kubeconfig)
+    )
+    clock, chosen = PatientClock(), RequestSettings(**settings)
+    return Requests(Connection(found, clock, chosen), chosen, clock)
+
+
+def scaled(ref: ObjectRef, api_version: str, before: int, after: int, path: str = "/spec/replicas") -> Write:
+    """Return a write of nothing but replicas."""
+    patch = (PatchOperation("test", path, before), PatchOperation("replace", path, after))
+    return Write("patch", ref, api_version, patch=patch)
