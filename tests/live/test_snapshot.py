@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,21 @@ from werkzeug import Request, Response
 
 from reconciler.backends.kubernetes.rights import RIGHTS, custom_rights, rules_of
 from reconciler.model import ScaleKind
+from tests.live import everything
 from tests.live.one_cluster import Desk, allow
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.kubeconfig import Access, write_kubeconfig
-from tests.real.objects import CLONE_SET, Object, a_deployment, a_pod_template, a_service, an_object
-from tests.real.worlds import create
+from tests.real.objects import (
+    CLONE_SET,
+    Object,
+    a_deployment,
+    a_namespace,
+    a_node,
+    a_pod_template,
+    a_service,
+    an_object,
+)
+from tests.real.worlds import create, wait_until
 
 NOW = "2035-11-20T23:00:00Z"
 SECRET = "c2VjcmV0LW9mLXRoZS1zaG9w"  # in base64
@@ -351,3 +361,31 @@ def test_nothing_is_written_where_nothing_answers(desk: Desk) -> None:
     said = desk.call("snapshot", "recorded", "--context", "south")
     assert said.code == 1
     assert not (desk.folder / "recorded").exists()
+
+
+def test_the_same_where_everything_runs(control_planes: Callable[..., list[ControlPlane]], tmp_path: Path) -> None:
+    """Controllers, a scheduler and nodes write statuses, managers, owners, EndpointSlices and pods of their own."""
+    (plane,) = control_planes(1)
+    zones = [a_node(f"node-{zone}", cpu="3m", **{"topology.kubernetes.io/zone": zone}) for zone in "abc"]
+    create(plane.api, [*zones, *(a_namespace(name) for name in everything.NAMESPACES), everything.RUNNERS])
+    made = [one for one in everything.objects()["east"] if one["kind"] not in ("Node", "CustomResourceDefinition")]
+    create(plane.api, [{key: value for key, value in one.items() if key != "status"} for one in made])
+    desk = Desk(tmp_path, write_kubeconfig(tmp_path / "kubeconfig", {"east": plane.access(), "west": plane.access()}))
+    one_cluster = everything.policies().replace("{name: east}, {name: west}", "{name: east}")
+    desk.write("policies/all.yaml", one_cluster.replace(", west: {weight: 1}", ""))
+    look = ("--now", everything.NOW, "-o", "json")
+    wait_until(lambda: len(plane.api.items("/api/v1/namespaces/batch/pods")) == 7, "pods of the workers")
+    wait_until(lambda: _is_the_plan_again(desk, look), "a plan from a snapshot of a world that stands still")
+    assert desk.call("apply", *look, "--snapshot", "recorded", "--auto-approve", "--allow-exceed", "fleet").code == 0
+    shown = desk.call("plan", "--now", everything.NOW, "--snapshot", "recorded").out
+    assert "No changes." in shown, shown
+
+
+def _is_the_plan_again(desk: Desk, look: Sequence[str]) -> bool:
+    """Compare with the plan from the snapshot; False where the clusters went on meanwhile."""
+    before = desk.call("plan", *look)
+    desk.call("snapshot", "recorded", "--overwrite", "--now", everything.NOW)
+    if desk.call("plan", *look).out != before.out:
+        return False
+    assert desk.call("plan", *look, "--snapshot", "recorded").out == as_snapshot(before.out)
+    return True
