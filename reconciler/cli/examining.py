@@ -110,7 +110,7 @@ def examined(case: Case) -> Examined:
         version,
         *_tls(case),
         identity,
-        _clock(server.ahead),
+        clock_finding(server.ahead),
         _rights(case, missing),
         *_own_namespace(case),
         *_lock(case),
@@ -147,7 +147,7 @@ def _identity(case: Case) -> tuple[Finding, str]:
     return Finding("identity", "ok", uid), uid
 
 
-def _clock(ahead: timedelta | None) -> Finding:
+def clock_finding(ahead: timedelta | None) -> Finding:
     if ahead is None:
         return Finding("clock", "note", "the server does not tell its time")
     seconds = abs(ahead.total_seconds())

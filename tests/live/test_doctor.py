@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
 
+from reconciler.cli.examining import clock_finding
 from tests.live.one_cluster import RBAC, Desk
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import Access, write_kubeconfig
@@ -164,6 +169,55 @@ def test_metrics_that_policies_ask_for_and_nobody_gives(
     broken = text.replace("{name: east}", '{name: east, prometheus: {url: "http://127.0.0.1:1"}}')
     desk.write("policies/all.yaml", broken)
     assert findings(desk)["east", "metrics"]["state"] == "bad"
+
+
+@pytest.mark.parametrize(
+    ("age", "state", "words"),
+    [
+        pytest.param(20, "ok", "answers, its newest sample is ", id="fresh"),
+        pytest.param(900, "bad", "answers, its newest sample is 9", id="stale"),
+        pytest.param(None, "note", "answers, but has scraped nothing in five minutes (no series up)", id="no series"),
+    ],
+)
+def test_the_age_of_metrics(
+    httpserver: HTTPServer,
+    api_server: ControlPlane,
+    api_namespace: str,
+    tmp_path: Path,
+    age: int | None,
+    state: str,
+    words: str,
+) -> None:
+    newest = [] if age is None else [{"metric": {}, "value": [0, str(time.time() - age)]}]
+
+    def answer(request: Request) -> Response:
+        result = newest if "timestamp" in request.form["query"] else [{"metric": {}, "value": [0, "1"]}]
+        body = {"status": "success", "data": {"resultType": "vector", "result": result}}
+        return Response(json.dumps(body), content_type="application/json")
+
+    httpserver.expect_request("/api/v1/query").respond_with_handler(answer)
+    desk = a_desk(tmp_path, {"east": api_server.access()}, api_namespace)
+    text = (tmp_path / "policies" / "all.yaml").read_text()
+    url = httpserver.url_for("").rstrip("/")
+    desk.write("policies/all.yaml", text.replace("{name: east}", f'{{name: east, prometheus: {{url: "{url}"}}}}'))
+    found = findings(desk)["east", "metrics"]
+    assert found["state"] == state
+    assert found["text"].startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "state", "words"),
+    [
+        pytest.param(None, "note", "the server does not tell its time", id="no Date"),
+        pytest.param(timedelta(seconds=4), "ok", "as ours, within 5 s", id="near"),
+        pytest.param(timedelta(seconds=61), "bad", "61 s ahead of ours", id="ahead"),
+        pytest.param(timedelta(seconds=-61), "bad", "61 s behind ours", id="behind"),
+    ],
+)
+def test_clocks(ahead: timedelta | None, state: str, words: str) -> None:
+    found = clock_finding(ahead)
+    assert found.state == state
+    assert found.text.startswith(words)
 
 
 def test_rights_in_one_namespace(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
