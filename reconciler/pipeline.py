@@ -8,11 +8,11 @@ from datetime import datetime
 from enum import StrEnum
 
 from reconciler.apply.locks import LeftOut, locked
-from reconciler.apply.outcomes import Outcome
+from reconciler.apply.outcomes import Access, Outcome
 from reconciler.apply.pickers import asked_pickers
 from reconciler.apply.refusals import remember_refusals
 from reconciler.apply.run import Applying, Progress, apply_actions
-from reconciler.apply.stop import Stop
+from reconciler.apply.stop import Stop, StoppedClock
 from reconciler.decide.desired_state import decide
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.types import DesiredState, Job, Undecided
@@ -154,7 +154,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     """Carry out the chosen actions of `made`, except on the clusters in `left_out`."""
     chosen = control.choose(made)
     applying = Applying(
-        accesses=world.accesses,
+        accesses={name: _stoppable(access, control.stop) for name, access in world.accesses.items()},
         run=Run(made.made_at, made.run, made.revision),
         namespace=fleet.namespace,
         stop=control.stop,
@@ -165,6 +165,10 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     outcomes = apply_actions(chosen, applying)
     remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)
     return Applied(made, outcomes, left_out, len(made.actions) - len(chosen))
+
+
+def _stoppable(access: Access, stop: Stop) -> Access:
+    return replace(access, stop=stop, clock=StoppedClock(access.clock, stop))
 
 
 def _run(policies: PolicySet, digest: str, request: Request) -> Run:

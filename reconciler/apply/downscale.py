@@ -165,6 +165,8 @@ def _by_marks(shrink: _Shrink) -> Outcome:
     try:
         mark(task, (*shrink.victims, *spared), costs)
         task.access.clock.sleep(task.settings.settle_seconds)
+        if task.access.stop.asked:
+            raise _Postponed(f"{task.ref}: {task.access.stop.why}; the marks were taken off, left to the next run")
         now = look(task)
         why = why_unsettled(now.workload, now.group, shrink.cut, shrink.victims, entry)
         if why:
@@ -259,7 +261,7 @@ def _waited(shrink: _Shrink) -> tuple[Live, bool]:
     while True:
         now = look(task)
         reached = now.workload.status_replicas in (task.after, None)
-        left = until - task.access.clock.monotonic()
+        left = 0.0 if task.access.stop.asked else until - task.access.clock.monotonic()
         if (reached and not any(pod.uid in going and is_active(pod) for pod in now.pods)) or left <= 0:
             return now, reached
         task.access.clock.sleep(min(_POLL_SECONDS, left))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reconciler.apply.stop import Stop
 from reconciler.backends.base import Clock, Cluster, Lock, PodPickerClient, StateStore
 
 
@@ -32,10 +33,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What apply has of one cluster."""
+    """What apply has of one cluster. `stop`: whether the run is asked to stop, so that nothing is waited for."""
 
     cluster: Cluster
     store: StateStore
     lock: Lock
     picker: PodPickerClient
     clock: Clock
+    stop: Stop = field(default_factory=Stop)

@@ -103,6 +103,8 @@ def _why_not(action: Action, work: _Work) -> Outcome | None:
 
 def _apply_one(action: Action, work: _Work) -> Outcome:
     late = _wait_ready(action, work)
+    if work.applying.stop.asked:
+        return Outcome(action.id, Status.SKIPPED, work.applying.stop.why)
     try:
         outcome = _carry_out(action, work.applying)
     except (StaleError, NotFoundError, AlreadyExistsError) as error:

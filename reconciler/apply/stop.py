@@ -5,6 +5,10 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from reconciler.backends.base import Clock
+
+_STEP_SECONDS = 0.2
+
 
 @dataclass
 class Stop:
@@ -20,3 +24,20 @@ class Stop:
     @property
     def asked(self) -> bool:
         return self.event.is_set()
+
+
+class StoppedClock:
+    """The time of `clock`; a wait ends as soon as the run is asked to stop."""
+
+    def __init__(self, clock: Clock, stop: Stop) -> None:
+        self._clock = clock
+        self._stop = stop
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        left = seconds
+        while left > 0 and not self._stop.asked:
+            self._clock.sleep(min(_STEP_SECONDS, left))
+            left -= _STEP_SECONDS

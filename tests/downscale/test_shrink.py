@@ -544,3 +544,15 @@ def test_marks_are_one_patch_with_cost_and_label(tmp_path: Path) -> None:
     world.clock = Clock(while_asleep=look)
     world.run(a_run(id="run-7"))
     assert seen == [(name, "-2147483647", "run-7") for name in ("web-2", "web-3", "web-4")]
+
+
+def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_marks_off(tmp_path: Path) -> None:
+    world = a_world(tmp_path, "Deployment", pods=ZONED, to=3)
+    world.clock.while_asleep = lambda: world.stop.ask("stopped by SIGTERM")
+    outcome = outcome_of(world)
+    assert outcome.status is Status.POSTPONED
+    assert "stopped by SIGTERM; the marks were taken off, left to the next run" in outcome.message
+    assert world.clock.at < 1
+    assert len(world.names()) == 6
+    assert_clean(world)
+    assert world.costs() == {}

@@ -12,7 +12,7 @@ import yaml
 
 from reconciler.apply.outcomes import Access, Outcome
 from reconciler.apply.run import Applying, apply_actions
-from reconciler.apply.stop import Stop
+from reconciler.apply.stop import Stop, StoppedClock
 from reconciler.backends.base import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.open import JOURNAL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
@@ -137,6 +137,7 @@ class World:
     clock: Clock = field(default_factory=Clock)
     lock: Held = field(default_factory=Held)
     picker: PodPickerClient = field(default_factory=Picker)
+    stop: Stop = field(default_factory=Stop)
 
     def __post_init__(self) -> None:
         self.cluster: Any = SnapshotCluster(self.directory, "east", victim_order=self.victim_order or controllers_order)
@@ -151,7 +152,7 @@ class World:
         cluster = through or self.cluster
         decisions = self.decided(run, cluster)
         actions = number(in_order(decisions))
-        applying = Applying({"east": self.access(cluster)}, run, "reconciler", Stop(), lambda *_: None)
+        applying = Applying({"east": self.access(cluster)}, run, "reconciler", self.stop, lambda *_: None)
         return decisions, apply_actions(actions, applying)
 
     def decided(self, run: Run, cluster: Any = None) -> tuple[Decision, ...]:
@@ -169,7 +170,7 @@ class World:
     def access(self, cluster: Any = None) -> Access:
         cluster = cluster or self.cluster
         store = ConfigMapStore(cluster, "reconciler", JOURNAL)
-        return Access(cluster, store, self.lock, self.picker, self.clock)
+        return Access(cluster, store, self.lock, self.picker, StoppedClock(self.clock, self.stop), self.stop)
 
     def pods(self) -> tuple[Pod, ...]:
         listed: tuple[Pod, ...] = self.cluster.list(PODS, namespace="shop")
