@@ -96,7 +96,7 @@ def test_one_object_of_a_cluster_without_a_fleet_is_explained(
     api_server: ControlPlane, world: str, tmp_path: Path
 ) -> None:
     desk = Desk(tmp_path, api_server.kubeconfig("member"))
-    desk.write("policies/idling.yaml", POLICIES)
+    desk.write("policies/idling.yaml", POLICIES.replace("test-*", world))  # limits count all that are selected
     said = desk.call("explain", "--context", "member", f"member/{world}/deploy/web", "--now", NIGHT)
     assert said.code == 0, said.err
     assert "planned: idle replicas 3 → 0" in said.out
