@@ -40,6 +40,7 @@ _LABELS = {"app.kubernetes.io/managed-by": "reconciler"}
 class LeaseSpec(Wire):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
     renew_time: Instant | None = None
     lease_transitions: int | None = None
 
@@ -72,6 +73,7 @@ class LeaseLock:
         self._guard = threading.Lock()
         self._sure_until = 0.0
         self._version = ""
+        self._acquired_at = ""  # as we last wrote it, to know a lease of ours by where no answer came
         self._offset = 0.0  # the server's time, less that of our clock
         self._done = threading.Event()
         self._renewing: threading.Thread | None = None
@@ -168,19 +170,23 @@ class LeaseLock:
             return self._create()
         lease = decoded(answer, Lease, self._question("get"))
         self._set_time(answer)
-        if not _is_free(lease.spec, self._server_now()):
+        is_ours = lease.spec.holder_identity == self._holder and lease.spec.acquire_time == self._acquired_at
+        if not is_ours and not _is_free(lease.spec, self._server_now()):
             return lease.spec.holder_identity or _FASTER
-        changes = {
-            "holderIdentity": self._holder,
-            "leaseDurationSeconds": SECONDS,
-            "acquireTime": _stamp(self._server_now()),
-            "leaseTransitions": (lease.spec.lease_transitions or 0) + 1,
-        }
         try:
-            self._hold(lease.metadata.resource_version, changes)
+            self._hold(lease.metadata.resource_version, {} if is_ours else self._taking(lease.spec))
         except (ConflictError, InvalidError, NotFoundError):
             return _FASTER
         return ""
+
+    def _taking(self, free: LeaseSpec) -> dict[str, Any]:
+        self._acquired_at = _stamp(self._server_now())
+        return {
+            "holderIdentity": self._holder,
+            "leaseDurationSeconds": SECONDS,
+            "acquireTime": self._acquired_at,
+            "leaseTransitions": (free.lease_transitions or 0) + 1,
+        }
 
     def _create(self) -> str:
         """Make a lease that nobody holds, to be taken like any other: only an answer tells the server's time."""

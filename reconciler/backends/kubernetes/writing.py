@@ -19,6 +19,7 @@ from reconciler.errors import (
     ConflictError,
     ForbiddenError,
     InvalidError,
+    MalformedAnswerError,
     NotFoundError,
     RefusedError,
     StaleError,
@@ -31,6 +32,12 @@ _JSON_PATCH = "application/json-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _MANAGED = {"fieldManager": FIELD_MANAGER}
+
+
+class _Written(msgspec.Struct):
+    """What every answer to a write has, an object or a Status."""
+
+    kind: str
 
 
 class _Verdict(msgspec.Struct):
@@ -184,11 +191,29 @@ class Writing:
     def _send(self, request: Request, write: Write, attempts: Attempts | None = None) -> None:
         """Send a write; what is forbidden although we have the right to was refused by admission or a quota."""
         try:
-            self._requests.send(request, attempts)
+            self._answered(request, attempts or Attempts())
         except ForbiddenError as error:
             if self._may(request.question, write):
                 raise RefusedError(f"{write.ref}: {error.words}, expected it to be accepted") from error
             raise
+
+    def _answered(self, request: Request, attempts: Attempts) -> None:
+        """Send a write until its answer is that of an API server, twice at most.
+
+        What answers in another way, such as a gateway with a page of its own, may not have passed it on.
+
+        Raises:
+            MalformedAnswerError: it answered like that twice.
+        """
+        for last in (False, True):
+            answer = self._requests.send(request, attempts)
+            try:
+                decoded(answer, _Written, request.question)
+                return
+            except MalformedAnswerError:
+                attempts.unsure += 1
+                if last:
+                    raise
 
     def _may(self, question: Question, write: Write) -> bool:
         subresource = question.resource.partition("/")[2]
