@@ -182,8 +182,15 @@ def _is_lost(before: Object, now: Object) -> bool:
 
 
 def final_state(stage: Stage) -> Any:
-    """Every object without what tells of runs, times and numbers that servers give; Leases are told apart."""
-    return {key: _comparable(one) for key, one in sorted(stage.objects().items()) if key[2] != "Lease"}
+    """Every object without what tells of runs, times and numbers that servers give.
+
+    Left out are Leases, and the memory of clusters that did not answer once it is empty.
+    """
+    return {
+        key: _comparable(one)
+        for key, one in sorted(stage.objects().items())
+        if key[2] != "Lease" and one.get("data") != {"unreachable-since": "{}"}
+    }
 
 
 def _comparable(one: Object) -> Object:

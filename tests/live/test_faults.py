@@ -1,0 +1,201 @@
+"""Every fault at every request of a plan and of an apply: what is told, what is changed, and that it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.live.laws import (
+    Point,
+    always,
+    check_words,
+    facts,
+    once,
+    onwards,
+    plan_in,
+    points_of,
+    spent,
+    ticks,
+    unplanned,
+)
+from tests.live.stage import Stage
+from tests.live.test_kills import end_state, final_state, lost_scales
+from tests.real import faults
+from tests.real.proxy import Fault
+
+REQUEST_TIMEOUT, TIMEOUT = 1.2, 5.0
+STRIDES = {"plan": 37, "apply": 127}
+"""Of so many requests `make test` takes one with each fault; `make soak` takes all."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """`passes`: coming once, it is overcome, and the run ends as if nothing had been."""
+
+    fault: Fault
+    passes: bool = False
+
+
+FAULTS = {
+    "refused": Expected(faults.refuse(), passes=True),
+    "hanging": Expected(faults.hang(), passes=True),
+    "answer lost": Expected(faults.lose(), passes=True),
+    "cut": Expected(faults.cut(), passes=True),
+    "401": Expected(faults.answer(401)),
+    "403": Expected(faults.answer(403)),
+    "404": Expected(faults.answer(404)),
+    "409": Expected(faults.answer(409)),
+    "410": Expected(faults.answer(410)),
+    "429 after 1": Expected(faults.answer(429, retry_after=1), passes=True),
+    "429": Expected(faults.answer(429), passes=True),
+    "500": Expected(faults.answer(500), passes=True),
+    "503": Expected(faults.answer(503), passes=True),
+    "wrong JSON": Expected(faults.wrong_json()),
+}
+WAYS = {"once": once, "always": always, "onwards": onwards}
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A run without faults: its requests, its plan, the world right after it, and when all has come to rest."""
+
+    points: list[Point]
+    plan: dict[str, Any]
+    after: Any
+    end: Any
+
+
+@pytest.fixture(scope="session")
+def runs(empty_stage: Stage) -> Callable[[Stage, str], Undisturbed]:
+    """A plan and an apply on the world of everything.py without faults; asked for once each."""
+    known: dict[str, Undisturbed] = {}
+
+    def run(stage: Stage, verb: str) -> Undisturbed:
+        if verb not in known:
+            begun = stage.objects()
+            said = called(stage, verb)
+            assert (said.code, said.err) == (0, "")
+            points, after = points_of(stage), final_state(stage)
+            end = None if verb == "plan" else end_state(stage, begun)
+            known[verb] = Undisturbed(points, plan_in(check_words(said)), after, end)
+            stage.fill()
+        return known[verb]
+
+    return run
+
+
+def called(stage: Stage, verb: str) -> Any:
+    limits = ("--request-timeout", str(REQUEST_TIMEOUT), "--timeout", str(TIMEOUT), "-o", "json")
+    return stage.plan(*limits) if verb == "plan" else stage.apply(*limits)
+
+
+def cases() -> Iterator[Any]:
+    for verb in STRIDES:
+        for way in WAYS:
+            for fault in FAULTS:
+                yield pytest.param(verb, way, fault, id=f"{verb}-{way}-{fault}")
+
+
+def some(points: list[Point], verb: str, way: str, fault: str) -> list[Point]:
+    """One of each stride, another one for each fault and way."""
+    stride = STRIDES[verb]
+    offset = (7 * list(FAULTS).index(fault) + 3 * list(WAYS).index(way)) % stride
+    return points[offset::stride]
+
+
+@pytest.mark.parametrize(("verb", "way", "fault"), list(cases()))
+def test_some_requests(stage, runs, verb, way, fault):
+    undisturbed = runs(stage, verb)
+    for point in some(undisturbed.points, verb, way, fault):
+        check(stage, undisturbed, (verb, way, fault), point)
+
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/reconciler/leases/reconciler"
+
+
+def test_a_lock_that_was_taken_without_an_answer_is_ours_and_not_waited_for(stage, runs):
+    undisturbed = runs(stage, "apply")
+    once(stage, faults.lose(), Point("east", "PATCH", LEASE, 1))
+    said = stage.apply()
+    assert (said.code, said.err) == (0, "")
+    assert len([one for one in stage.proxies["east"].requests if one.path == LEASE]) <= 8
+    stage.clear()
+    assert final_state(stage) == undisturbed.after
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("PATCH", "/apis/apps/v1/namespaces/dev/deployments/api", id="patched"),
+        pytest.param("PATCH", "/apis/apps/v1/namespaces/batch/deployments/worker/scale", id="scaled"),
+        pytest.param("POST", "/api/v1/namespaces/reconciler/configmaps", id="created"),
+        pytest.param("DELETE", "/apis/apps/v1/namespaces/shop/replicasets/old", id="deleted"),
+    ],
+)
+def test_a_write_that_something_else_answered_is_sent_again(stage, runs, method, path):
+    undisturbed = runs(stage, "apply")
+    once(stage, faults.wrong_json(), Point("east", method, path, 1))
+    said = stage.apply()
+    assert (said.code, said.err) == (0, "")
+    stage.clear()
+    assert final_state(stage) == undisturbed.after
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("verb", "way", "fault"), list(cases()))
+def test_all_requests(stage, runs, verb, way, fault):
+    undisturbed = runs(stage, verb)
+    for point in undisturbed.points:
+        check(stage, undisturbed, (verb, way, fault), point)
+
+
+def check(stage: Stage, undisturbed: Undisturbed, case: tuple[str, str, str], point: Point) -> None:
+    """The law, for one fault at one request."""
+    verb, way, fault = case
+    if verb == "apply":
+        stage.fill()
+    stage.clear()
+    before = stage.objects()
+    WAYS[way](stage, FAULTS[fault].fault, point)
+    with ticks() as counted:
+        said = called(stage, verb)
+    seconds = spent(counted)
+    stage.clear()
+    after = stage.objects()
+    try:
+        plan = plan_in(check_words(said))
+        assert seconds <= TIMEOUT + 1
+        assert unplanned(before, after, plan) == []
+        assert lost_scales(before, after) == []
+        assert sorted(facts(plan) - facts(undisturbed.plan)) == [], "what an undisturbed run would not do"
+        if said.code == 0:
+            assert facts(plan) == facts(undisturbed.plan)
+            assert verb == "plan" or without_journal(stage, said.out) == undisturbed.after
+        if way == "once" and FAULTS[fault].passes:
+            assert (said.code, said.err) == (0, "")
+        if verb == "apply":
+            stage.expire_leases()
+            assert end_state(stage, before) == undisturbed.end
+    except AssertionError as error:
+        raise AssertionError(
+            f"{fault} {way} at {point}: {error}\nexit {said.code}\n{said.err}\n{summary(said.out)}"
+        ) from error
+
+
+def without_journal(stage: Stage, text: str) -> Any:
+    """The world after an apply; a journal that it left open, and said so, counts as empty: the next run closes it."""
+    world = final_state(stage)
+    if any("the next run cleans up" in outcome["message"] for outcome in json.loads(text)["outcomes"]):
+        world["east", "reconciler", "ConfigMap", "reconciler-journal"].pop("data")
+    return world
+
+
+def summary(text: str) -> str:
+    """What did not go well in a report, for the message of a failed test."""
+    document = json.loads(text)
+    wrong = [one for one in document.get("outcomes", ()) if one["status"] != "applied"]
+    return "\n".join(map(str, [plan_in(document)["unknown"], *wrong]))

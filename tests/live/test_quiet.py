@@ -1,0 +1,96 @@
+"""A run with nothing to change writes nothing, takes no lock, and asks only what it must."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.live.stage import Stage
+from tests.real.api import Object
+from tests.real.objects import a_deployment, a_service
+
+SMALL = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: small}
+spec:
+  home: east
+  clusters: [{name: east}, {name: west}]
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: idle-dev}
+spec:
+  selector:
+    namespaces: {include: [dev]}
+    services: {}
+  idleWhen: [{schedule: {timeZone: UTC, windows: ["Sat 01:00-02:00"]}}]
+"""
+
+ASKED = {
+    "/apis": 1,
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clonesets.apps.kruise.io": 1,
+    "/api/v1/namespaces/kube-system": 1,
+    "/apis/apps/v1/deployments": 1,
+    "/apis/apps/v1/statefulsets": 1,
+    "/apis/apps/v1/replicasets": 1,
+    "/api/v1/replicationcontrollers": 1,
+    "/apis/batch/v1/cronjobs": 1,
+    "/apis/apps.kruise.io/v1alpha1/clonesets": 1,
+    "/api/v1/services": 1,
+    "/api/v1/endpoints": 1,
+    "/apis/discovery.k8s.io/v1/endpointslices": 1,
+    "/api/v1/namespaces": 1,
+    "/apis/autoscaling/v2/horizontalpodautoscalers": 1,
+    "/api/v1/events": 1,
+    "/api/v1/namespaces/reconciler/configmaps": 1,
+    "/api/v1/pods": 1,
+}
+"""All requests of a plan to one cluster: another one costs every run of everybody."""
+
+
+def test_all_requests_of_a_run_with_nothing_to_change(empty_stage):
+    begin(empty_stage, {"east": shop("api"), "west": shop("api")})
+    for run in (empty_stage.plan, empty_stage.apply):
+        said = run()
+        assert (said.code, said.out, said.err) == (0, "No changes.\n", "")
+        assert empty_stage.writes() == []
+        for proxy in empty_stage.proxies.values():
+            assert proxy.counted() == Counter({("GET", path): count for path, count in ASKED.items()})
+            lists = [one for one in proxy.requests if one.path.rsplit("/", 1)[-1].endswith("s") and one.path != "/apis"]
+            pages = [one.query["limit"] for one in lists if "customresourcedefinitions" not in one.path]
+            assert set(map(tuple, pages)) == {("500",)}
+        empty_stage.clear()
+
+
+def test_more_objects_are_more_pages_of_the_same_list(empty_stage):
+    many = [one for number in range(501) for one in shop(f"app-{number}")[:1]]
+    begin(empty_stage, {"east": many})
+    assert empty_stage.plan().code == 0
+    expected = Counter({("GET", path): count for path, count in ASKED.items()})
+    expected["GET", "/apis/apps/v1/deployments"] += 1
+    assert empty_stage.proxies["east"].counted() == expected
+    assert empty_stage.writes() == []
+    begin(empty_stage, {})
+
+
+def test_a_world_that_has_come_to_rest_is_left_alone(stage):
+    for _ in range(3):
+        assert stage.apply().code == 0
+        stage.settle()
+        stage.clear()
+    said = stage.apply()
+    assert (said.code, said.out) == (0, "No changes.\n")
+    assert stage.writes() == []
+    assert not [one for one in stage.requests() if "leases" in one.path]
+
+
+def begin(stage: Stage, world: dict[str, list[Object]]) -> None:
+    stage.write_policies(SMALL)
+    stage.fill(world)
+
+
+def shop(name: str) -> list[Object]:
+    deployment, service = a_deployment(name, 1), a_service(name)
+    for one in (deployment, service):
+        one["metadata"]["namespace"] = "dev"
+    return [deployment, service]
