@@ -107,9 +107,10 @@ def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Gauge | Histogra
 
 
 def _replicas(plan: Plan) -> Iterator[tuple[dict[str, str], float]]:
-    for view in plan.placements:
-        namespace, _, name = view.key.partition("/")
-        for row in view.rows:
+    """A saved plan may come from anywhere; a series must not be there twice."""
+    for key, view in {view.key: view for view in plan.placements}.items():
+        namespace, _, name = key.partition("/")
+        for row in {row.cluster: row for row in view.rows}.values():
             known = {"wanted": row.wanted, "asked": row.asked, "current": row.current, "running": row.running}
             for state, replicas in known.items():
                 if replicas is not None:

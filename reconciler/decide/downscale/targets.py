@@ -128,6 +128,7 @@ def _decision(case: Case) -> Decision:
         replicas_after=case.wanted,
         has_annotations=workload.has_annotations,
         has_labels=workload.has_labels,
+        event="ScaledDown" if down else "ScaledUp",
     )
 
 
