@@ -15,7 +15,7 @@ from tests.real import faults
 from tests.real.api import Object
 from tests.real.proxy import Exchange, Fault, is_write
 
-WRITES = (44, 10)
+WRITES = (45, 10)
 """How many writes the first run on the world of everything.py makes, and how many the second."""
 
 EVERY = 5
