@@ -25,6 +25,8 @@ from reconciler.model import (
 
 W = TypeVar("W", bound=Wire)
 
+_LONGEST_COUNT = 10  # digits: counts have 31 bits
+
 
 def workload_of(ref: ObjectRef, decoded: Any, api_version: str, scale: ScaleKind | None) -> Workload:
     """Return the decoded object `ref` as a workload; `scale` says where its replicas are, None: nowhere is known."""
@@ -155,7 +157,7 @@ def count_at(value: Any, path: Sequence[str]) -> int | None:
     """
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
-    if isinstance(value, str) and value.isdecimal():
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _LONGEST_COUNT:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

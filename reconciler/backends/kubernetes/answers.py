@@ -23,6 +23,9 @@ from reconciler.errors import (
     UnreachableError,
 )
 
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises: the last two where a text is no UTF-8, or maps are nested a thousand deep."""
+
 _MAX_WORDS = 500
 
 
@@ -80,7 +83,7 @@ def status_of(answer: Answer) -> Status:
     """Return the Status object that a refusal carries; what is none has no reason, and its text is the message."""
     try:
         return decoder_of(Status).decode(answer.body)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return Status(message=bytes(answer.body[:_MAX_WORDS]).decode("utf-8", "replace"))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from reconciler.backends.decode.shapes import decoded_json
-from reconciler.backends.kubernetes.answers import Answer, Question
+from reconciler.backends.kubernetes.answers import NOT_JSON, Answer, Question
 from reconciler.backends.kubernetes.requests import Request, Requests
 from reconciler.errors import GoneError, MalformedAnswerError
 
@@ -68,7 +68,7 @@ def decoded_object(answer: Answer, question: Question) -> dict[str, Any]:
     """
     try:
         found: dict[str, Any] = msgspec.json.decode(answer.body, type=dict)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise MalformedAnswerError(f"{question}: the answer is no object ({error}), expected one in JSON") from error
     return found
 
@@ -83,5 +83,5 @@ def decoded(answer: Answer, shape: type[W], question: Question) -> W:
         return decoded_json(shape, answer.body)
     except msgspec.ValidationError as error:
         raise MalformedAnswerError(f"{question}: the answer is malformed ({error}), expected the API's form") from error
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise MalformedAnswerError(f"{question}: the answer is not JSON ({error}), expected JSON") from error
