@@ -157,6 +157,10 @@ class GoneError(ClusterError):
     """A list cannot be continued where it was left: what it began with is no longer kept."""
 
 
+class StoppedError(ClusterError):
+    """The run is asked to stop, or its time is over: this was not sent."""
+
+
 class LockLostError(ClusterError):
     """The lock of the cluster is not ours any more; nothing more is written there."""
 

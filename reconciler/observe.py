@@ -104,14 +104,16 @@ def observe(
     wanted = _Wanted(
         policies.fleet.namespace, any(policy.strategy == "zoneBalanced" for policy in policies.downscale), scope
     )
-    with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
+    with ThreadPoolExecutor(max_workers=max(1, 2 * len(names))) as pool:
+        # Side by side: a cluster that hangs must not take the time to ask for the metrics of the others.
+        asked = [pool.submit(_ask, name, sources.get(name, Source()), policies) for name in names]
         read = list(
             pool.map(
                 lambda name: _read(name, sources.get(name, Source(error="not opened")), wanted, tell),
                 names,
             )
         )
-        answers = list(pool.map(lambda name: _ask(name, sources.get(name, Source()), policies), names))
+        answers = [one.result() for one in asked]
     return ObservedState(
         clusters={found.name: found for found in read if isinstance(found, ObservedCluster)},
         unreachable={name: found for name, found in zip(names, read, strict=True) if isinstance(found, str)},

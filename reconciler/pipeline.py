@@ -12,7 +12,7 @@ from reconciler.apply.outcomes import Access, Outcome
 from reconciler.apply.pickers import asked_pickers
 from reconciler.apply.refusals import remember_refusals
 from reconciler.apply.run import Applying, Progress, apply_actions
-from reconciler.apply.stop import Stop, StoppedClock
+from reconciler.backends.stop import Stop, StoppedClock
 from reconciler.decide.desired_state import decide
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.types import DesiredState, Job, Undecided
@@ -93,6 +93,7 @@ class Applied:
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)  # cluster -> why nothing was written there
     dropped: int = 0  # actions that were not chosen
     declined: bool = False  # somebody said no; nothing was done
+    lost: tuple[str, ...] = ()  # what the next run should know, and could not be written down
 
 
 def plan(policies: PolicySet, world: World, request: Request, decide: Decide = decide) -> Plan:
@@ -123,12 +124,15 @@ def apply(policies: PolicySet, world: World, request: Request, control: Control,
     first = plan(policies, world, request, decide)
     if not first.actions:
         return Applied(first)
+    if control.stop.asked:
+        return carry_out(first, policies.fleet, world, control, {})
     request.watch.stage(Stage.APPROVE)
     if not control.approve(first):
         return Applied(first, declined=True)
     request.watch.stage(Stage.LOCK)
     with locked(world.accesses, first, control.lock_timeout, control.stop) as left_out:
-        again = plan(policies, world, request, decide)
+        unreachable = {name: first.unknown[name] for name in first.unknown_since}
+        again = plan(policies, world.without(unreachable), request, decide)
         request.watch.stage(Stage.APPLY)
         return carry_out(again, policies.fleet, world, control, left_out)
 
@@ -163,8 +167,8 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
         workers=world.workers,
     )
     outcomes = apply_actions(chosen, applying)
-    remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)
-    return Applied(made, outcomes, left_out, len(made.actions) - len(chosen))
+    lost = remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)
+    return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)
 
 
 def _stoppable(access: Access, stop: Stop) -> Access:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from reconciler.apply.outcomes import Access
@@ -36,6 +37,11 @@ class World:
     workers: int = 1
     warnings: Callable[[], tuple[str, ...]] = tuple
     traffic: Mapping[str, Callable[[], Traffic]] = field(default_factory=dict)
+
+    def without(self, unreachable: Mapping[str, str]) -> World:
+        """Return this world where the clusters in `unreachable`, with the reason, are not asked again."""
+        gone = {name: Source(error=why) for name, why in unreachable.items() if name in self.sources}
+        return replace(self, sources={**self.sources, **gone})
 
 
 class RealClock:
@@ -108,13 +114,19 @@ def _world(fleet: Fleet, opened: Opened, clock: Clock, origin: str) -> World:
     )
 
 
+def _holder(fleet: Fleet) -> str:
+    """Return who holds a lock: like nobody else, where host and process are the same in two containers too."""
+    run = secrets.token_hex(4)
+    return f"reconciler {fleet.name} on {socket.gethostname()}, process {os.getpid()}, {run}"
+
+
 def _access(fleet: Fleet, backend: Backend, clock: Clock) -> Access | None:
     if backend.cluster is None or backend.store is None:
         return None
     return Access(
         cluster=backend.cluster,
         store=backend.store,
-        lock=backend.lock(f"reconciler {fleet.name} on {socket.gethostname()}, process {os.getpid()}", RealClock()),
+        lock=backend.lock(_holder(fleet), RealClock()),
         picker=HttpPodPicker(backend.cluster.secret, fleet.allowed_picker_hosts),
         clock=clock,
     )

@@ -32,11 +32,13 @@ from reconciler.decide.victims import RankingRules, is_active
 from reconciler.errors import (
     ClusterError,
     LockHeldError,
+    LockLostError,
     NotFoundError,
     PickerError,
     ReconcilerError,
     RefusedError,
     StaleError,
+    StoppedError,
 )
 from reconciler.model import PatchOperation, Pod, Run, Write
 from reconciler.plan.writes import write_of
@@ -81,7 +83,7 @@ def shrink(action: int, decision: Decision, access: Access, run: Run, namespace:
         return replace(_shrunk(task), action=action)
     except _Postponed as error:
         return Outcome(action, Status.POSTPONED, str(error))
-    except LockHeldError as error:
+    except (LockHeldError, LockLostError, StoppedError) as error:
         return Outcome(action, Status.SKIPPED, str(error))
     except (StaleError, NotFoundError) as error:
         return Outcome(action, Status.STALE, str(error))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from reconciler.apply.outcomes import Access
-from reconciler.apply.stop import Stop
+from reconciler.backends.stop import Stop
 from reconciler.errors import ClusterError, LockHeldError
 from reconciler.plan.actions import Plan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.apply.stop import Stop
 from reconciler.backends.base import Clock, Cluster, Lock, PodPickerClient, StateStore
+from reconciler.backends.stop import Stop
 
 
 class Status(StrEnum):

@@ -20,14 +20,17 @@ def remember_refusals(
 
     Source: seed federated-replicasets.md, E1.
     """
+    found = [
+        (action, outcome)
+        for action, outcome in zip(actions, outcomes, strict=True)
+        if outcome.refused and action.decision.job == "placement"
+    ]
     home = accesses.get(fleet.home)
-    if home is None:
-        return ()
+    if home is None or (found and not home.lock.held()):
+        return tuple(f"{action.ref}: its refusal was not noted, the home cluster is not ours" for action, _ in found)
     store = ConfigMapStore(home.cluster, fleet.namespace, MEMORY)
     lost: list[str] = []
-    for action, outcome in zip(actions, outcomes, strict=True):
-        if not outcome.refused or action.decision.job != "placement":
-            continue
+    for action, outcome in found:
         key = rejection_key(action.ref)
         try:
             known = store.read(key)

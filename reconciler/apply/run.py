@@ -11,16 +11,24 @@ from reconciler.apply.downscale import shrink
 from reconciler.apply.events import event_of
 from reconciler.apply.locks import LeftOut
 from reconciler.apply.outcomes import Access, Outcome, Status
-from reconciler.apply.readiness import is_ready
-from reconciler.apply.stop import Stop
+from reconciler.apply.readiness import POLL_SECONDS, Readiness
+from reconciler.backends.stop import Stop
 from reconciler.decide.types import DownscaleSettings
-from reconciler.errors import AlreadyExistsError, ClusterError, NotFoundError, ReconcilerError, RefusedError, StaleError
+from reconciler.errors import (
+    AlreadyExistsError,
+    ClusterError,
+    LockLostError,
+    NotFoundError,
+    ReconcilerError,
+    RefusedError,
+    StaleError,
+    StoppedError,
+)
 from reconciler.model import Run
 from reconciler.plan.actions import Action
 from reconciler.plan.writes import write_of
 
 TIER_WAIT_SECONDS = 600.0
-_POLL_SECONDS = 2.0
 
 Progress = Callable[[Action, Outcome], None]
 
@@ -46,6 +54,7 @@ class _Work:
     actions: Mapping[int, Action]
     barred: Mapping[str, LeftOut]
     done: dict[int, Outcome]
+    readiness: Readiness = field(default_factory=Readiness)
 
 
 def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcome, ...]:
@@ -107,6 +116,8 @@ def _apply_one(action: Action, work: _Work) -> Outcome:
         return Outcome(action.id, Status.SKIPPED, work.applying.stop.why)
     try:
         outcome = _carry_out(action, work.applying)
+    except (StoppedError, LockLostError) as error:
+        return Outcome(action.id, Status.SKIPPED, str(error))
     except (StaleError, NotFoundError, AlreadyExistsError) as error:
         return Outcome(action.id, Status.STALE, str(error))
     except ReconcilerError as error:
@@ -151,7 +162,7 @@ def _wait_ready(action: Action, work: _Work) -> str:
         waiting = [other for other in waiting if not _is_up(other, work)]
         if not waiting or clock.monotonic() >= until:
             break
-        clock.sleep(_POLL_SECONDS)
+        clock.sleep(POLL_SECONDS)
     return f"went on after 10 minutes, {len(waiting)} of the tier below not ready yet" if waiting else ""
 
 
@@ -161,4 +172,6 @@ def _is_up(action: int, work: _Work) -> bool:
     if outcome is None:
         return False
     found = work.actions[action]
-    return outcome.status is not Status.APPLIED or is_ready(found, work.applying.accesses[found.ref.cluster])
+    if outcome.status is not Status.APPLIED:
+        return True
+    return work.readiness.of(found, work.applying.accesses[found.ref.cluster])

@@ -63,7 +63,7 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
     if saved and (call.words != FilterWords() or call.allow_exceed):
         raise UsageError(f"{path}: is a saved plan, expected no filters and no --allow-exceed; plan again with them")
     approval = Approval(output, call, ask=not auto_approve and not saved)
-    with watched("apply", call, flags) as run, stopping(flags["timeout"]) as stop:
+    with watched("apply", call, flags) as run, stopping(flags["timeout"], call.stop) as stop:
         control = Control(
             choose=run.progress.counted(approval.choose),
             approve=approval.approve,
@@ -136,4 +136,6 @@ def print_applied(applied: Applied, output: str, call: Call) -> None:
     """
     if applied.declined:
         raise ReconcilerError("declined at the prompt; nothing was done")
+    for lost in applied.lost:
+        say(f"warning: {lost}")
     click.echo(rendered(applied.plan, applied.outcomes, output, color=call.color, verbose=call.verbose), nl=False)

@@ -10,6 +10,7 @@ import click
 
 from reconciler.cli.rendering import rendered
 from reconciler.cli.running import Call
+from reconciler.cli.stopping import interruptible
 from reconciler.cli.talk import say
 from reconciler.decide.types import Phase
 from reconciler.plan.actions import Action, Plan
@@ -32,7 +33,8 @@ class Approval:
         say(self._text(plan), nl=False)
         say("Apply these changes? Only yes is accepted: ", nl=False)
         self._approved = frozenset(_change_of(action) for action in plan.actions)
-        return sys.stdin.readline().strip() == "yes"
+        with interruptible():
+            return sys.stdin.readline().strip() == "yes"
 
     def choose(self, plan: Plan) -> tuple[Action, ...]:
         """Return what may be done of the plan made under the locks: what was approved, and wakes."""

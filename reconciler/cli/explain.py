@@ -10,7 +10,7 @@ import click
 from reconciler.cli.object_names import ObjectName, object_name
 from reconciler.cli.options import context_option, now_option, option, world_options
 from reconciler.cli.running import Call
-from reconciler.errors import UsageError
+from reconciler.errors import ReconcilerError, UsageError
 from reconciler.pipeline import plan
 from reconciler.plan.actions import Plan
 from reconciler.policy.schemas import explain_field
@@ -35,8 +35,21 @@ def command(subject: str, policies: str, **flags: Any) -> None:
     made = plan(found, call.world(found.fleet), call.request())
     lines = list(explanation(made, object_name(subject)))
     if not lines:
+        check_known(made, object_name(subject), subject)
         raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
     click.echo("\n".join(lines))
+
+
+def check_known(made: Plan, name: ObjectName, subject: str) -> None:
+    """Check that what `name` names could be looked at.
+
+    Raises:
+        ReconcilerError: its cluster, or something in it, is unknown.
+    """
+    unread = {what: why for what, why in made.unknown.items() if not what.startswith(f"{name.cluster}/query of ")}
+    unknown = [why for what, why in unread.items() if what == name.cluster or what.startswith(f"{name.cluster}/")]
+    if unknown:
+        raise ReconcilerError(f"{subject}: no policy considers it as far as can be seen: {'; '.join(unknown)}")
 
 
 def explanation(made: Plan, name: ObjectName) -> Iterator[str]:

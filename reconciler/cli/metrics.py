@@ -56,10 +56,6 @@ class Measuring:
         self.ended_well = code in _ENDED_WELL
         return code
 
-    def warnings(self) -> tuple[str, ...]:
-        """Return what a person should know of the clusters that were opened."""
-        return () if self._world is None else self._world.warnings()
-
     def measured(self) -> Measured:
         """Return everything so far; the time of the last success aside."""
         self._end_stage()

@@ -25,8 +25,9 @@ from reconciler.cli.options import (
 from reconciler.cli.progress import log_format_option
 from reconciler.cli.rendering import rendered_plan
 from reconciler.cli.running import Call, save
+from reconciler.cli.stopping import stopping
 from reconciler.cli.watching import Watched, watched
-from reconciler.errors import ExitCode, UsageError
+from reconciler.errors import ExitCode, UsageError, first_exit_code
 from reconciler.pipeline import plan
 
 
@@ -52,8 +53,9 @@ def command(path: str, output: str, base: str | None, **flags: Any) -> int:
     call = Call.of(path, flags)
     if base is not None and output != "markdown":
         raise UsageError("--base: compares as Markdown only, expected -o markdown")
-    with watched("plan", call, flags) as run:
-        return run.measuring.ended(_planned(run, output, base, flags))
+    with watched("plan", call, flags) as run, stopping(None, call.stop) as stop:
+        code = _planned(run, output, base, flags)
+        return run.measuring.ended(first_exit_code([code, *([stop.exit_code] if stop.exit_code else [])]))
 
 
 def _planned(run: Watched, output: str, base: str | None, flags: dict[str, Any]) -> ExitCode:

@@ -66,7 +66,7 @@ def command(subject: str | None, fleet: str, everything: bool, output: str, **fl
 
     approval = Approval(output, call, ask=not flags["auto_approve"])
     shows = progress(quiet=call.quiet, log_format=flags["log_format"])
-    with shows as shown, stopping(flags["timeout"]) as stop:
+    with shows as shown, stopping(flags["timeout"], call.stop) as stop:
         control = Control(shown.counted(approval.choose), shown.writing, approval.approve, stop)
         applied = apply(PolicySet(found), call.world(found), call.request(), control, decide)
     print_applied(applied, output, call)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import click
+
 from reconciler.backends.kubernetes.settings import DEFAULTS, RequestSettings
+from reconciler.backends.stop import Stop
 from reconciler.cli.failure import nearest
 from reconciler.cli.options import DEFAULT_PATH, FilterWords, colored, moment, run_id_of
+from reconciler.cli.stopping import Stopping
+from reconciler.cli.talk import say
 from reconciler.errors import PlanFileError, UsageError
 from reconciler.observe import EVERYTHING, Scope
 from reconciler.pipeline import Request, Watch
@@ -39,12 +44,14 @@ class Call:
     quiet: bool = False
     call_pickers: bool = False
     settings: RequestSettings = DEFAULTS
+    stop: Stopping = field(default_factory=Stopping)
     watch: Watch = Watch()
     context: str | None = None  # of a kubeconfig, in place of a Fleet
 
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> Call:
         """Return the call that the flags of a verb describe; a flag the verb does not have is at its default."""
+        stop = Stopping()
         return cls(
             path=path,
             now=moment(flags.get("now")),
@@ -59,7 +66,8 @@ class Call:
             verbose=flags.get("verbose", False),
             quiet=flags.get("quiet", False),
             call_pickers=flags.get("call_pickers", False),
-            settings=settings_of(flags),
+            settings=settings_of(flags, stop),
+            stop=stop,
             context=flags.get("context"),
         )
 
@@ -96,8 +104,15 @@ class Call:
         return Scope(names[0] if named else "", alone=True)
 
     def world(self, fleet: Fleet | None = None) -> World:
-        """Open the clusters of the Fleet: the snapshot where one was given, else the live ones."""
-        return open_world(fleet or self.read(self.path).fleet, self.snapshot, self.now, self.settings)
+        """Open the clusters of the Fleet: the snapshot where one was given, else the live ones.
+
+        At the end of the call a person is told what there is to know of them.
+        """
+        world = open_world(fleet or self.read(self.path).fleet, self.snapshot, self.now, self.settings)
+        context = click.get_current_context(silent=True)
+        if context is not None and not self.quiet:
+            context.call_on_close(lambda: _warn(world))
+        return world
 
     def request(self) -> Request:
         return Request(
@@ -112,6 +127,11 @@ class Call:
         )
 
 
+def _warn(world: World) -> None:
+    for warning in world.warnings():
+        say(f"warning: {warning}")
+
+
 def in_scope(policies: PolicySet, scope: Scope) -> PolicySet:
     """Return `policies` without what is placed where nothing is looked at: it would seem to be missing there."""
     if not scope.namespace:
@@ -120,13 +140,14 @@ def in_scope(policies: PolicySet, scope: Scope) -> PolicySet:
     return replace(policies, federated=inside)
 
 
-def settings_of(flags: Mapping[str, Any]) -> RequestSettings:
+def settings_of(flags: Mapping[str, Any], stop: Stop) -> RequestSettings:
     """Return how live clusters are asked; --timeout counts from here."""
     timeout = flags.get("timeout")
     return RequestSettings(
         timeout=flags.get("request_timeout") or DEFAULTS.timeout,
         qps=flags.get("qps", DEFAULTS.qps),
         until=None if timeout is None else RealClock().monotonic() + timeout,
+        stop=stop,
     )
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from reconciler.apply.stop import Stop
+from reconciler.backends.stop import Stop
 from reconciler.errors import ExitCode
 
 _SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
@@ -23,11 +23,12 @@ class Stopping(Stop):
 
 
 @contextmanager
-def stopping(timeout_seconds: float | None) -> Iterator[Stopping]:
-    """Yield what the writing looks at before each action; signals and the timeout set it."""
-    stop = Stopping()
+def stopping(timeout_seconds: float | None, stop: Stopping) -> Iterator[Stopping]:
+    """Yield `stop`, which requests and actions look at; signals and the timeout set it. Ctrl-C twice means at once."""
 
     def on_signal(number: int, _: FrameType | None) -> None:
+        if stop.exit_code is ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
         stop.exit_code = _SIGNALS[signal.Signals(number)]
         stop.ask(f"stopped by {signal.Signals(number).name}")
 
@@ -44,3 +45,13 @@ def stopping(timeout_seconds: float | None) -> Iterator[Stopping]:
             signal.signal(number, handler)
         if timer is not None:
             timer.cancel()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """While somebody is asked, Ctrl-C is an answer."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)

@@ -25,10 +25,11 @@ from reconciler.cli.options import (
 from reconciler.cli.progress import log_format_option, progress
 from reconciler.cli.running import Call
 from reconciler.cli.stopping import stopping
+from reconciler.cli.talk import say
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.selection import EXCLUDE_UNTIL, format_time
 from reconciler.decide.types import DesiredState, annotation_changes
-from reconciler.errors import UsageError, first_exit_code
+from reconciler.errors import ClusterError, ExitCode, ReconcilerError, UsageError, first_exit_code
 from reconciler.model import ObservedState, Run, Service, Workload, Write
 from reconciler.observe import observe
 from reconciler.pipeline import Control, apply
@@ -61,28 +62,54 @@ def command(subject: str, awake_for: str | None, fleet: str, output: str, **flag
     check_cluster(found, name, subject)
     world = call.world(found)
     until = None if awake_for is None else call.now + duration_of("--for", awake_for)
-    asked = request_wakes(observe(PolicySet(found), world.sources), name, world, call.now, until)
-    if not asked:
-        raise UsageError(f"{subject}: nothing below it is idle")
+    state = observe(PolicySet(found), world.sources)
+    failures = request_wakes(state, name, world, call.now, until)
+    check_looked(state, name, subject)
+    for failure in failures:
+        say(failure)
 
     def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         return only(decide_wakes_due(policies.fleet, state, run), name)
 
     shows = progress(quiet=call.quiet, log_format=flags["log_format"])
-    with shows as shown, stopping(flags["timeout"]) as stop:
+    with shows as shown, stopping(flags["timeout"], call.stop) as stop:
         control = Control(shown.counted(lambda plan: plan.actions), shown.writing, stop=stop)
-        applied = apply(PolicySet(found), world, call.request(), control, decide)
+        applied = apply(PolicySet(found), world.without(state.unreachable), call.request(), control, decide)
     print_applied(applied, output, call)
-    return first_exit_code([exit_of_apply(applied), *([stop.exit_code] if stop.exit_code else [])])
+    codes = [exit_of_apply(applied), *([ExitCode.PARTIAL] if failures else [])]
+    return first_exit_code([*codes, *([stop.exit_code] if stop.exit_code else [])])
 
 
-def request_wakes(state: ObservedState, name: ObjectName, world: World, now: datetime, until: datetime | None) -> int:
-    """Write the request on everything idle that `name` names, without a lock, and return how many that was."""
+def check_looked(state: ObservedState, name: ObjectName, subject: str) -> None:
+    """Check that something idle was found, or at least looked for.
+
+    Raises:
+        ReconcilerError: it could not be looked for. UsageError: nothing idle is there.
+    """
+    if any(idle_objects(state, name)):
+        return
+    why = state.unreachable.get(name.cluster)
+    if why is not None:
+        raise ReconcilerError(f"{subject}: cluster {name.cluster} cannot be read: {why}; nothing was done")
+    unreadable = state.clusters[name.cluster].unreadable if name.cluster in state.clusters else {}
+    if unreadable:
+        told = "; ".join(unreadable.values())
+        raise ReconcilerError(f"{subject}: nothing idle was found, and not all could be read: {told}")
+    raise UsageError(f"{subject}: nothing below it is idle")
+
+
+def request_wakes(
+    state: ObservedState, name: ObjectName, world: World, now: datetime, until: datetime | None
+) -> tuple[str, ...]:
+    """Write the request on everything idle that `name` names, without a lock; return what could not be written."""
     wanted = {WAKE_REQUESTED: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
-    found = list(idle_objects(state, name))
-    for one in found:
-        world.accesses[one.ref.cluster].cluster.write(request_of(one, wanted))
-    return len(found)
+    failures: list[str] = []
+    for one in idle_objects(state, name):
+        try:
+            world.accesses[one.ref.cluster].cluster.write(request_of(one, wanted))
+        except ClusterError as error:
+            failures.append(str(error))
+    return tuple(failures)
 
 
 def idle_objects(state: ObservedState, name: ObjectName) -> Iterator[Service | Workload]:

@@ -10,7 +10,6 @@ from typing import Any
 from reconciler.cli.metrics import Measuring, measuring
 from reconciler.cli.progress import Progress, progress
 from reconciler.cli.running import Call
-from reconciler.cli.talk import say
 from reconciler.observe import nobody
 from reconciler.pipeline import Stage, Watch
 
@@ -41,5 +40,3 @@ def watched(verb: str, call: Call, flags: Mapping[str, Any]) -> Iterator[Watched
 
         watch = Watch(stage, nobody if call.snapshot is not None else shown.reading)
         yield Watched(replace(call, watch=watch), run, shown)
-        for warning in () if call.quiet else run.warnings():
-            say(f"warning: {warning}")

@@ -12,7 +12,7 @@ import yaml
 
 from reconciler.apply.outcomes import Access, Outcome
 from reconciler.apply.run import Applying, apply_actions
-from reconciler.apply.stop import Stop, StoppedClock
+from reconciler.backends.stop import Stop, StoppedClock
 from reconciler.backends.base import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.open import JOURNAL
 from reconciler.backends.snapshot.cluster import SnapshotCluster

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reconciler.backends.base import Clock
 from reconciler.backends.kubernetes.answers import Answer
 from reconciler.backends.kubernetes.connection import Endpoint
 from reconciler.errors import UnreachableError
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 18
 _SHORTEST = 0.05
+_STEP_SECONDS = 0.2
+_LATE = 0.1
+"""The thread's own words about a timeout are better than ours: it gets so much longer to say them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +34,46 @@ class Outgoing:
     asked: str
 
 
-def exchange(endpoint: Endpoint, outgoing: Outgoing, seconds: float, clock: Clock) -> Answer:
-    """Send one request and return its answer, whatever its status; it takes at most `seconds`, drop by drop included.
+def exchange_in_time(
+    endpoint: Endpoint, outgoing: Outgoing, seconds: float, is_given_up: Callable[[], bool] = lambda: False
+) -> Answer:
+    """Do as `exchange`, in a thread that nobody waits for longer than `seconds`, or once it `is_given_up`.
+
+    A resolver, a list of addresses and a server that answers drop by drop have no limit of their own. Only for what
+    changes nothing: it may still go out when nobody waits any more.
+
+    Raises:
+        UnreachableError: no whole answer came in that time.
+    """
+    result: Future[Answer] = Future()
+
+    def work() -> None:
+        try:
+            result.set_result(exchange(endpoint, outgoing, seconds))
+        except BaseException as error:  # noqa: BLE001 - handed on to who waits
+            result.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    until = time.monotonic() + seconds
+    while not is_given_up():
+        left = until - time.monotonic()
+        if left <= -_LATE:
+            break
+        done, _ = wait([result], timeout=max(_SHORTEST, min(_STEP_SECONDS, left)))
+        if done:
+            return result.result()
+    raise UnreachableError(f"{outgoing.asked}: no answer in time, expected an answer")
+
+
+def exchange(endpoint: Endpoint, outgoing: Outgoing, seconds: float) -> Answer:
+    """Send one request and return its answer, whatever its status; it takes about `seconds` at most.
 
     Raises:
         UnreachableError: no whole answer came in that time.
     """
     import urllib3
 
-    until = clock.monotonic() + seconds
+    until = time.monotonic() + seconds
     try:
         response = endpoint.pool.urlopen(
             outgoing.method,
@@ -51,19 +87,19 @@ def exchange(endpoint: Endpoint, outgoing: Outgoing, seconds: float, clock: Cloc
             assert_same_host=False,
         )
         with response:
-            body = _body(response, until, clock, outgoing)
+            body = _body(response, until, outgoing)
             headers = {key.lower(): value for key, value in response.headers.items()}
             return Answer(response.status, headers, body)
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
         raise UnreachableError(f"{outgoing.asked}: {_words(error)}, expected an answer") from error
 
 
-def _body(response: BaseHTTPResponse, until: float, clock: Clock, outgoing: Outgoing) -> bytearray:
+def _body(response: BaseHTTPResponse, until: float, outgoing: Outgoing) -> bytearray:
     """Read in pieces: the timeout of a socket counts anew for each, ours does not."""
     body = bytearray()
     expected = response.headers.get("Content-Length")
     while True:
-        left = until - clock.monotonic()
+        left = until - time.monotonic()
         if left <= 0:
             response.close()
             raise UnreachableError(f"{outgoing.asked}: the answer took too long, expected all of it in time")

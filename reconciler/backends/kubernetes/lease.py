@@ -32,6 +32,10 @@ SECONDS = 15
 _RENEW_SECONDS = SECONDS / 3
 _SURE_SECONDS = SECONDS - 5
 _POLL_SECONDS = 0.5
+_ANSWER_SECONDS = 3.0
+"""How long a request about the lease may take: while it hangs the lease runs out."""
+
+_LAST_SECONDS = 0.8
 _GROUP, _VERSION, _PLURAL = "coordination.k8s.io", "v1", "leases"
 _FASTER = "somebody who was faster"
 _LABELS = {"app.kubernetes.io/managed-by": "reconciler"}
@@ -121,7 +125,7 @@ class LeaseLock:
         """One that cannot be given back runs out by itself."""
         changes = {"holderIdentity": "", "leaseDurationSeconds": 1}
         try:
-            self._change(self._version, changes)
+            self._change(self._version, changes, last=True)
         except ClusterError:
             return
 
@@ -198,7 +202,8 @@ class LeaseLock:
         }
         path = collection(_GROUP, _VERSION, _PLURAL, self._namespace)
         try:
-            self._requests.send(Request("POST", path, self._question("create"), body=msgspec.json.encode(manifest)))
+            body = msgspec.json.encode(manifest)
+            self._requests.send(Request("POST", path, self._question("create"), body=body, seconds=_ANSWER_SECONDS))
         except AlreadyExistsError:
             return self._try()
         except NotFoundError as error:
@@ -218,8 +223,8 @@ class LeaseLock:
             self._version = lease.metadata.resource_version
             self._sure_until = began + _SURE_SECONDS
 
-    def _change(self, version: str, changes: dict[str, Any]) -> Answer:
-        """Write fields of the spec, where the Lease is still of that version."""
+    def _change(self, version: str, changes: dict[str, Any], *, last: bool = False) -> Answer:
+        """Write fields of the spec, where the Lease is still of that version; `last`: the run ends with it."""
         patch = [
             {"op": "test", "path": "/metadata/resourceVersion", "value": version},
             *({"op": "add", "path": f"/spec/{key}", "value": value} for key, value in changes.items()),
@@ -230,11 +235,14 @@ class LeaseLock:
             self._question("patch"),
             body=msgspec.json.encode(patch),
             content_type="application/json-patch+json",
+            seconds=_LAST_SECONDS if last else _ANSWER_SECONDS,
+            last=last,
         )
         return self._requests.send(request)
 
     def _read_request(self) -> Request:
-        return Request("GET", one(_GROUP, _VERSION, _PLURAL, self._namespace, NAME), self._question("get"))
+        path = one(_GROUP, _VERSION, _PLURAL, self._namespace, NAME)
+        return Request("GET", path, self._question("get"), seconds=_ANSWER_SECONDS)
 
     def _question(self, verb: str) -> Question:
         return Question(self._cluster, verb, f"{_PLURAL}.{_GROUP}", self._namespace, NAME)

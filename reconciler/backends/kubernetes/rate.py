@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from reconciler.backends.base import Clock
 
@@ -19,13 +20,12 @@ class Rate:
         self._guard = threading.Lock()
         self._free_at = 0.0  # when the bucket would be full again
 
-    def take(self) -> None:
-        """Wait for the next turn."""
+    def take(self, wait: Callable[[float], bool]) -> bool:
+        """Wait for the next turn with `wait`, which returns whether it waited to the end; return what it returned."""
         if self._per_second <= 0:
-            return
+            return True
         with self._guard:
             now = self._clock.monotonic()
             self._free_at = max(self._free_at, now) + 1 / self._per_second
-            wait = self._free_at - now - max(1.0, 1 / self._per_second)
-        if wait > 0:
-            self._clock.sleep(wait)
+            seconds = self._free_at - now - max(1.0, 1 / self._per_second)
+        return seconds <= 0 or wait(seconds)

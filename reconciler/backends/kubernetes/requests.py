@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from urllib.parse import urlencode
@@ -12,21 +13,28 @@ from urllib.parse import urlencode
 from reconciler.backends.base import Clock, Traffic
 from reconciler.backends.kubernetes.answers import Answer, Question, error_of
 from reconciler.backends.kubernetes.connection import Connection
-from reconciler.backends.kubernetes.exchange import Outgoing, exchange
+from reconciler.backends.kubernetes.exchange import Outgoing, exchange, exchange_in_time
 from reconciler.backends.kubernetes.rate import Rate
 from reconciler.backends.kubernetes.settings import RequestSettings
 from reconciler.backends.kubernetes.traffic import TrafficCount
-from reconciler.errors import LockLostError, UnauthorisedError, UnreachableError
+from reconciler.backends.stop import StoppedClock
+from reconciler.errors import LockLostError, StoppedError, UnauthorisedError, UnreachableError
 
 ATTEMPTS = 4
 
 _FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 60.0
+_STEP_SECONDS = 0.2
 _PASSING = frozenset({429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `accept` is the answer's form; `body` is sent as `content_type`. `writes`: it changes something."""
+    """One request. `accept` is the answer's form; `body` is sent as `content_type`. `writes`: it changes something.
+
+    `seconds` is set for what keeps the lock: it needs no place among the others, and has that long. `last`: that even
+    when the run's time is over, once.
+    """
 
     method: str
     path: str
@@ -36,6 +44,8 @@ class Request:
     content_type: str = "application/json"
     accept: str = "application/json"
     writes: bool = False
+    seconds: float | None = None
+    last: bool = False
 
 
 @dataclass(slots=True)
@@ -49,8 +59,8 @@ class Requests:
     """All requests to one cluster, at most `settings.in_flight` at a time.
 
     What may pass by itself (no connection, 429, 5xx) is tried again, with pauses that double, of random length, or as
-    long as the server asks for. Nothing is waited for beyond `settings.until`. While `fence` is set, writes go out
-    only as long as it says so: the lock is still ours.
+    long as the server asks for; what hung is not. Nothing is waited for beyond `settings.until`, or once a stop is
+    asked. While `fence` is set, writes go out only as long as it says so: the lock is still ours.
     """
 
     def __init__(self, connection: Connection, settings: RequestSettings, clock: Clock) -> None:
@@ -58,6 +68,7 @@ class Requests:
         self._connection = connection
         self._settings = settings
         self._clock = clock
+        self._waiting = StoppedClock(clock, settings.stop)
         self._places = threading.BoundedSemaphore(settings.in_flight)
         self._rate = Rate(settings.qps, clock)
         self._traffic = TrafficCount()
@@ -76,16 +87,15 @@ class Requests:
         """
         noted = attempts or Attempts()
         renewed = False
-        tried = 0
-        last_try = self._clock.monotonic() + self._settings.timeout
-        while True:
-            tried += 1
+        last_try = self._clock.monotonic() + self._settings.timeout / 2
+        for tried in range(1, ATTEMPTS + 2):
+            over = request.last or tried >= ATTEMPTS
             header = self._connection.header()
             try:
                 answer = self._once(request, header)
             except UnreachableError:
                 noted.unsure += 1
-                if tried == ATTEMPTS or self._clock.monotonic() > last_try + 1 or not self._pause(tried, None):
+                if over or self._clock.monotonic() > last_try or not self._pause(tried, None):
                     raise
                 continue
             if answer.status < 300:
@@ -95,24 +105,54 @@ class Requests:
                 renewed = True
                 continue
             noted.unsure += answer.status >= 500
-            if answer.status not in _PASSING or tried == ATTEMPTS or not self._pause(tried, answer.retry_after):
+            if over or answer.status not in _PASSING or not self._pause(tried, answer.retry_after):
                 raise error
+        raise AssertionError("the last attempt returns or raises")
 
     def _once(self, request: Request, header: str | None) -> Answer:
         endpoint = self._connection.endpoint()
-        if request.writes:
-            self._rate.take()
-        with self._places:
+        with self._turn(request):
             if request.writes and self.fence is not None and not self.fence():
                 raise LockLostError(f"{request.question}: the lock was lost, nothing more is written there")
             began = self._clock.monotonic()
             received = 0
+            outgoing, seconds = self._outgoing(request, header), self._seconds(request)
             try:
-                answer = exchange(endpoint, self._outgoing(request, header), self._seconds(request), self._clock)
+                if request.method == "GET":
+                    answer = exchange_in_time(endpoint, outgoing, seconds, self._is_given_up)
+                else:
+                    answer = exchange(endpoint, outgoing, seconds)
                 received = len(answer.body)
                 return answer
             finally:
                 self._traffic.add(received, self._clock.monotonic() - began)
+
+    @contextmanager
+    def _turn(self, request: Request) -> Iterator[None]:
+        """Hold a place among those in flight; a write waits for its turn of the rate first.
+
+        Raises:
+            StoppedError: the run was asked to stop, or its time was over, before there was one.
+        """
+        if request.seconds is not None:
+            yield
+            return
+        if request.writes and not self._rate.take(self._wait):
+            raise self._stopped(request)
+        while not self._places.acquire(timeout=_STEP_SECONDS):
+            if self._settings.run_seconds_left(self._clock) <= 0 or (request.writes and self._settings.stop.asked):
+                raise self._stopped(request)
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    def _stopped(self, request: Request) -> StoppedError:
+        return StoppedError(f"{request.question}: not sent, {self._settings.stop.why or 'the run is out of time'}")
+
+    def _is_given_up(self) -> bool:
+        """Whether nobody waits for an answer any more: without the lock nothing is left to finish after a stop."""
+        return self._settings.stop.asked and self.fence is None
 
     def _outgoing(self, request: Request, header: str | None) -> Outgoing:
         headers = {"User-Agent": self._agent, "Accept": request.accept}
@@ -127,17 +167,22 @@ class Requests:
         """Return how long the next attempt may take.
 
         Raises:
-            UnreachableError: no time is left.
+            StoppedError: no time is left.
         """
+        if request.last and request.seconds is not None:
+            return request.seconds
         left = self._settings.seconds_left(self._clock)
-        if left <= 0:
-            raise UnreachableError(f"{request.question}: not asked, the run's --timeout is over; give it more time")
-        return left
+        if left <= 0 or self._is_given_up():
+            raise self._stopped(request)
+        return left if request.seconds is None else min(left, request.seconds)
 
     def _pause(self, tried: int, asked: float | None) -> bool:
-        """Wait before the next attempt; return False, at once, where that would take longer than there is time."""
-        seconds = _FIRST_PAUSE * 2 ** (tried - 1) * random.uniform(0.5, 1.5) if asked is None else asked
-        if seconds >= self._settings.seconds_left(self._clock):
+        """Wait before the next attempt; return False where that would take longer than there is time."""
+        return self._wait(_FIRST_PAUSE * 2 ** (tried - 1) * random.uniform(0.5, 1.5) if asked is None else asked)
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait, and return whether the run goes on; False at once where its time would be over before."""
+        if self._settings.stop.asked or seconds >= min(_LONGEST_PAUSE, self._settings.run_seconds_left(self._clock)):
             return False
-        self._clock.sleep(seconds)
-        return True
+        self._waiting.sleep(seconds)
+        return not self._settings.stop.asked

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.backends.base import Clock
+from reconciler.backends.stop import Stop
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
     """`timeout` is seconds for one request, its whole answer included. `qps` is writes a second, 0 for no limit.
 
-    `until` is the moment on the clock's monotonic time after which nothing is waited for; None: there is none.
+    `until` is the moment on the clock's monotonic time after which nothing is waited for; None: there is none. Once
+    `stop` is asked, what is in flight has a few seconds, and nothing is begun.
     """
 
     timeout: float = 30.0
     qps: float = 50.0
     until: float | None = None
     in_flight: int = 16
+    stop: Stop = field(default_factory=Stop)
 
     def seconds_left(self, clock: Clock) -> float:
         """Return how many seconds one step may take now; 0 or less: the run's time is over."""
-        return self.timeout if self.until is None else min(self.timeout, self.until - clock.monotonic())
+        return min(self.timeout, self.run_seconds_left(clock))
+
+    def run_seconds_left(self, clock: Clock) -> float:
+        """Return for how many seconds anything may be waited for; infinite where nothing ends the run."""
+        left = float("inf") if self.until is None else self.until - clock.monotonic()
+        return min(left, self.stop.grace_left()) if self.stop.asked else left
 
 
 DEFAULTS = RequestSettings()

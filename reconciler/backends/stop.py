@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 
 from reconciler.backends.base import Clock
+
+GRACE_SECONDS = 5.0
+"""What is in flight, and cleaning up after it, has this long once a stop is asked for."""
 
 _STEP_SECONDS = 0.2
 
@@ -16,14 +20,22 @@ class Stop:
 
     event: threading.Event = field(default_factory=threading.Event)
     why: str = ""
+    _asked_at: float = 0.0
 
     def ask(self, why: str) -> None:
-        self.why = why
-        self.event.set()
+        """Ask once; whoever asks first is the reason."""
+        if not self.asked:
+            self.why = why
+            self._asked_at = time.monotonic()
+            self.event.set()
 
     @property
     def asked(self) -> bool:
         return self.event.is_set()
+
+    def grace_left(self) -> float:
+        """Return how many seconds are left for what is in flight; all of them while nobody asked."""
+        return GRACE_SECONDS - (time.monotonic() - self._asked_at) if self.asked else GRACE_SECONDS
 
 
 class StoppedClock:
