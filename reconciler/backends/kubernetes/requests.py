@@ -148,7 +148,8 @@ class Requests:
             self._places.release()
 
     def _stopped(self, request: Request) -> StoppedError:
-        return StoppedError(f"{request.question}: not sent, {self._settings.stop.why or 'the run is out of time'}")
+        why = self._settings.stop.why or "the run's --timeout is over"
+        return StoppedError(f"{request.question}: not sent, {why}")
 
     def _is_given_up(self) -> bool:
         """Whether nobody waits for an answer any more: without the lock nothing is left to finish after a stop."""

@@ -1,0 +1,225 @@
+"""The choke point over plain sockets: what hangs, drips, is asked to stop, or comes too fast."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import kubernetes.client.rest  # the first import takes longer than a request may here
+import pytest
+
+from reconciler.backends.kubernetes.answers import Question
+from reconciler.backends.kubernetes.connection import Connection
+from reconciler.backends.kubernetes.rate import Rate
+from reconciler.backends.kubernetes.requests import Request, Requests
+from reconciler.backends.kubernetes.settings import RequestSettings
+from reconciler.backends.stop import Stop
+from reconciler.errors import ClusterError, LockLostError, StoppedError, ThrottledError, UnreachableError
+from reconciler.model import ClusterConnection
+from tests.backends.clocks import CountingClock, PatientClock
+from tests.kubernetes.test_connection import a_kubeconfig
+
+assert kubernetes.client.rest
+
+READ = Request("GET", "/version", Question("east", "get", "/version"))
+WRITE = Request("PATCH", "/x", Question("east", "patch", "deployments.apps", "shop", "web"), body=b"[]", writes=True)
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@contextlib.contextmanager
+def a_server(answer: Callable[[socket.socket], None]) -> Iterator[tuple[str, list[float]]]:
+    """A server that answers each request as told; yields its address, and when requests came."""
+    asked: list[float] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+    ended = threading.Event()
+
+    def serve(client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client:
+            while client.recv(65536):
+                asked.append(time.monotonic())
+                answer(client)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while not ended.is_set():
+                client, _ = listener.accept()
+                threading.Thread(target=serve, args=(client,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", asked
+    finally:
+        ended.set()
+        listener.close()
+
+
+def requests_to(url: str, folder: Path, settings: RequestSettings) -> Requests:
+    kubeconfig = a_kubeconfig(folder / "config", {"token": "t"}, {"server": url})
+    clock = PatientClock()
+    return Requests(Connection(ClusterConnection("east", kubeconfig=kubeconfig), clock, settings), settings, clock)
+
+
+def hang(_: socket.socket) -> None:
+    time.sleep(20)
+
+
+def drip_a_header(client: socket.socket) -> None:
+    client.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    for _ in range(100):
+        time.sleep(0.1)
+        client.sendall(b"x")
+
+
+def drip_a_body(client: socket.socket) -> None:
+    client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+    for _ in range(100):
+        time.sleep(0.1)
+        client.sendall(b" ")
+
+
+def drip_until_it_closes(client: socket.socket) -> None:
+    client.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+    for _ in range(100):
+        time.sleep(0.1)
+        client.sendall(b" ")
+
+
+@pytest.mark.parametrize("answer", [hang, drip_a_header, drip_a_body, drip_until_it_closes])
+def test_no_answer_takes_longer_than_a_request_may(answer: Callable[[socket.socket], None], tmp_path: Path) -> None:
+    """And what hung is not tried again: it would take as long once more."""
+    with a_server(answer) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings(timeout=0.8))
+        began = time.monotonic()
+        with pytest.raises(UnreachableError, match=r"^east: get /version: "):
+            requests.send(READ)
+        assert time.monotonic() - began < 4  # dripping takes ten seconds, hanging twenty
+        assert len(asked) == 1
+
+
+def test_a_stop_ends_the_wait_for_an_answer_that_nobody_needs_any_more(tmp_path: Path) -> None:
+    stop = Stop()
+    with a_server(hang) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings(stop=stop))
+        threading.Timer(0.3, stop.ask, ["stopped by SIGTERM"]).start()
+        with pytest.raises(ClusterError):
+            requests.send(READ)
+        with pytest.raises(StoppedError, match="get /version: not sent, stopped by SIGTERM"):
+            requests.send(READ)
+        assert len(asked) == 1
+
+
+def test_writes_that_wait_for_their_turn_are_not_sent_after_a_stop(tmp_path: Path) -> None:
+    stop = Stop()
+    outcomes: list[str] = []
+    with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings(qps=2, stop=stop))
+        requests.fence = lambda: True
+
+        def write() -> None:
+            try:
+                requests.send(WRITE)
+                outcomes.append("sent")
+            except StoppedError:
+                outcomes.append("stopped")
+
+        writers = [threading.Thread(target=write) for _ in range(12)]
+        for writer in writers:
+            writer.start()
+        while len(asked) < 2:
+            time.sleep(0.01)
+        stop.ask("stopped by SIGTERM")
+        for writer in writers:
+            writer.join()
+        assert outcomes.count("sent") == len(asked) < 6
+        assert outcomes.count("stopped") == 12 - len(asked)
+
+
+def test_the_end_of_the_run_is_the_end_of_the_queue(tmp_path: Path) -> None:
+    with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings(qps=0.5, until=PatientClock().monotonic() + 1))
+        requests.send(WRITE)
+        with pytest.raises(StoppedError, match="not sent, the run's --timeout is over"):
+            requests.send(WRITE)
+        assert len(asked) == 1
+
+
+def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) -> None:
+    slow, go_on = threading.Event(), threading.Event()
+
+    def answer(client: socket.socket) -> None:
+        if not slow.is_set():
+            slow.set()
+            go_on.wait(10)
+        client.sendall(HELLO)
+
+    with a_server(answer) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings(in_flight=1))
+        writer = threading.Thread(target=lambda: requests.send(WRITE))
+        writer.start()
+        slow.wait(10)
+        lease = Request("GET", "/lease", Question("east", "get", "leases"), seconds=2.0)
+        assert requests.send(lease).status == 200
+        go_on.set()
+        writer.join()
+        assert len(asked) == 2
+
+
+def test_nothing_is_written_once_the_lock_is_lost(tmp_path: Path) -> None:
+    with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings())
+        requests.fence = lambda: False
+        with pytest.raises(LockLostError):
+            requests.send(WRITE)
+        assert requests.send(READ).status == 200
+        assert len(asked) == 1
+
+
+def test_retry_after_is_waited_for_even_when_it_is_longer_than_a_request_may_take(tmp_path: Path) -> None:
+    answers = iter([b"HTTP/1.1 429 Too Many\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\n{}", HELLO])
+    with a_server(lambda client: client.sendall(next(answers))) as (url, asked):
+        assert requests_to(url, tmp_path, RequestSettings(timeout=0.9)).send(READ).status == 200
+        assert asked[1] - asked[0] >= 1
+
+
+def test_retry_after_beyond_the_end_of_the_run_is_not_waited_for(tmp_path: Path) -> None:
+    busy = b"HTTP/1.1 429 Too Many\r\nRetry-After: 30\r\nContent-Length: 2\r\n\r\n{}"
+    with a_server(lambda client: client.sendall(busy)) as (url, asked):
+        with pytest.raises(ThrottledError):
+            requests_to(url, tmp_path, RequestSettings(until=PatientClock().monotonic() + 5)).send(READ)
+        assert len(asked) == 1
+
+
+def test_a_refusal_is_told_in_the_servers_words(tmp_path: Path) -> None:
+    status = json.dumps({"kind": "Status", "message": "no\nway", "reason": "Forbidden"}).encode()
+    answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(status) + status
+    expected = pytest.raises(ClusterError, match=r"^east: get /version: forbidden \(no way\), expected the right to")
+    with a_server(lambda client: client.sendall(answer)) as (url, _), expected:
+        requests_to(url, tmp_path, RequestSettings()).send(READ)
+
+
+def test_a_rate_lets_a_seconds_worth_through_at_once_and_then_one_after_another() -> None:
+    clock = CountingClock()
+    rate = Rate(10, clock)
+
+    def wait(seconds: float) -> bool:
+        clock.sleep(seconds)
+        return True
+
+    for _ in range(10):
+        assert rate.take(wait)
+    assert clock.now == 0
+    for _ in range(20):
+        rate.take(wait)
+    assert clock.now == pytest.approx(2.0)
+
+
+def test_no_rate_waits_for_nobody() -> None:
+    def never(_: float) -> bool:
+        raise AssertionError("nobody waits")
+
+    assert all(Rate(0, CountingClock()).take(never) for _ in range(1000))
