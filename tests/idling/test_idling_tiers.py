@@ -1,0 +1,133 @@
+"""How waking by tiers waits: everybody sees what one of them saw, however many wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.apply.outcomes import Access, Status
+from reconciler.apply.readiness import POLL_SECONDS, Readiness
+from reconciler.apply.run import Applying, apply_actions
+from reconciler.backends.open import JOURNAL
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.state import ConfigMapStore
+from reconciler.decide.types import Phase, Verb
+from reconciler.plan.actions import Action
+from reconciler.plan.plan import number
+from tests.builders import a_ref, a_run
+from tests.downscale.world import Clock, Held, Picker, a_workload_manifest, controllers_order, namespace
+from tests.plan.decisions import a_decision
+
+MANY = 30
+
+
+class Asked:
+    """A cluster, and how often each of its workloads was looked at."""
+
+    def __init__(self, inside: SnapshotCluster) -> None:
+        self._inside = inside
+        self.looks: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inside, name)
+
+    def get(self, resource: Any, inside: str, name: str) -> Any:
+        self.looks[name] += 1
+        return self._inside.get(resource, inside, name)
+
+
+def names(tier: str) -> list[str]:
+    return [f"{tier}-{number}" for number in range(MANY)]
+
+
+def write(folder: Path, replicas: int, ready: int) -> None:
+    """Everything has `replicas`, and `ready` of them are."""
+    documents = [namespace(name) for name in ("kube-system", "shop")]
+    for name in (*names("db"), *names("api")):
+        manifest = a_workload_manifest("Deployment", name, replicas)
+        documents.append({**manifest, "status": {**manifest["status"], "readyReplicas": ready}})
+    (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
+
+
+def access(folder: Path, clock: Clock) -> tuple[Asked, Access]:
+    cluster: Any = Asked(SnapshotCluster(folder, "east", victim_order=controllers_order))
+    return cluster, Access(cluster, ConfigMapStore(cluster, "reconciler", JOURNAL), Held(), Picker(), clock)
+
+
+def wakes(tier: str, waits_for: Iterable[str] = ()) -> list[Any]:
+    return [
+        a_decision(
+            name,
+            before=0,
+            after=1,
+            verb=Verb.WAKE,
+            phase=Phase.INCREASE,
+            uid=f"uid-{name}-Deployment",
+            wait_ready=tuple(f"idling/{a_ref(other)}" for other in waits_for),
+        )
+        for name in names(tier)
+    ]
+
+
+def apply(actions: Sequence[Action], found: Access) -> Counter[Status]:
+    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, workers=8)
+    return Counter(outcome.status for outcome in apply_actions(actions, applying))
+
+
+def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> None:
+    write(tmp_path, replicas=0, ready=0)
+    cluster, found = access(tmp_path, Clock())
+    actions = number([*wakes("db"), *wakes("api", waits_for=names("db"))])
+    assert apply(actions, found) == {Status.APPLIED: 2 * MANY}
+    assert cluster.looks == dict.fromkeys(names("db"), 1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "looks"),
+    [
+        pytest.param([0] * MANY, 1, id="all at the same time"),
+        pytest.param([0, 0.5, 1, 1.5], 1, id="within the time of a poll"),
+        pytest.param([0, 0.2 * 10 - 1e-9], 2, id="after a poll, which clocks add up from parts"),
+        pytest.param([0, 1, POLL_SECONDS, POLL_SECONDS + 1, 2 * POLL_SECONDS], 3, id="once in each poll"),
+    ],
+)
+def test_what_is_not_ready_is_looked_at_once_in_a_poll(tmp_path: Path, seconds: list[float], looks: int) -> None:
+    write(tmp_path, replicas=1, ready=0)
+    clock = Clock()
+    cluster, found = access(tmp_path, clock)
+    (action, *_) = number(wakes("db"))
+    readiness = Readiness()
+    for clock.at in seconds:
+        assert not readiness.of(action, found)
+    assert cluster.looks == {"db-0": looks}
+
+
+def test_side_by_side_all_see_what_the_first_one_sees(tmp_path: Path) -> None:
+    write(tmp_path, replicas=1, ready=1)
+    cluster, found = access(tmp_path, Clock())
+    actions = number(wakes("db"))
+    readiness = Readiness()
+    with ThreadPoolExecutor(8) as pool:
+        seen = list(pool.map(lambda _: [readiness.of(action, found) for action in actions], range(8)))
+    assert seen == [[True] * MANY] * 8
+    assert cluster.looks == dict.fromkeys(names("db"), 1)
+
+
+def test_what_gets_ready_is_seen_at_the_next_poll(tmp_path: Path) -> None:
+    write(tmp_path, replicas=1, ready=0)
+    clock = Clock()
+    cluster, found = access(tmp_path, clock)
+    (action, *_) = number(wakes("db"))
+    readiness = Readiness()
+    assert not readiness.of(action, found)
+    write(tmp_path, replicas=1, ready=1)
+    assert not readiness.of(action, found)
+    clock.at = POLL_SECONDS
+    assert [readiness.of(action, found) for _ in range(3)] == [True] * 3
+    assert cluster.looks == {"db-0": 2}
