@@ -162,10 +162,16 @@ def unplanned(before: dict[Key, Object], after: dict[Key, Object], plan: dict[st
         for action in plan["actions"]
         for name in (action["victims"] or {}).get("pods", ())
     }
+    # Where the plan could not look at the pods, who goes is found out by the one who shrinks.
+    shrunk = {
+        (action["cluster"], action["object"]["namespace"])
+        for action in plan["actions"]
+        if action["downscale"] and not (action["victims"] or {}).get("pods")
+    }
     return [
         f"{key}: {what}"
         for key in sorted({*before, *after})
-        if key not in victims and not _is_memory(key)
+        if key not in victims and not _is_memory(key) and not (key[2] == "Pod" and key[:2] in shrunk)
         for what in _unsaid(before.get(key), after.get(key), said.get(key, ()))
     ]
 

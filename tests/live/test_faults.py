@@ -127,6 +127,16 @@ def test_a_lock_that_was_taken_without_an_answer_is_ours_and_not_waited_for(stag
     assert final_state(stage) == undisturbed.after
 
 
+@pytest.mark.parametrize("nth", [1, 2, 3], ids=["journal", "a status", "another status"])
+def test_what_was_created_without_an_answer_is_not_reported_failed(stage, runs, nth):
+    undisturbed = runs(stage, "apply")
+    once(stage, faults.lose(), Point("east", "POST", "/api/v1/namespaces/reconciler/configmaps", nth))
+    said = stage.apply()
+    assert (said.code, said.err) == (0, ""), said.out
+    stage.clear()
+    assert final_state(stage) == undisturbed.after
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [

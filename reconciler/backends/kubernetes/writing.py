@@ -279,10 +279,10 @@ def _is_done(found: Any, write: Write) -> bool:
 
 
 def _holds(found: Any, manifest: Any) -> bool:
-    """Return whether everything in `manifest` is in `found`, which may hold more."""
+    """Return whether everything in `manifest` is in `found`, which may hold more; servers leave out what is empty."""
     if isinstance(manifest, Mapping):
         return isinstance(found, Mapping) and all(
-            key in found and _holds(found[key], value) for key, value in manifest.items()
+            _holds(found[key], value) if key in found else value in (None, {}, []) for key, value in manifest.items()
         )
     if isinstance(manifest, Sequence) and not isinstance(manifest, str):
         return isinstance(found, Sequence) and len(found) == len(manifest) and all(map(_holds, found, manifest))
