@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,3 +83,17 @@ def _requirement(term: re.Match[str]) -> LabelRequirement:
     if term["key"]:
         return LabelRequirement(term["key"], "NotIn" if term["operator"] == "!=" else "In", (term["value"],))
     return LabelRequirement(term["present"], "Exists")
+
+
+def selector_text(selector: LabelSelector | None) -> str:
+    """Return `selector` as kubectl takes it; "" where there is none."""
+    return ",".join(_terms(selector)) if selector is not None else ""
+
+
+def _terms(selector: LabelSelector) -> Iterator[str]:
+    yield from (f"{key}={value}" for key, value in selector.match_labels)
+    for one in selector.match_expressions:
+        if one.operator in ("Exists", "DoesNotExist"):
+            yield one.key if one.operator == "Exists" else f"!{one.key}"
+        else:
+            yield f"{one.key} {'in' if one.operator == 'In' else 'notin'} ({','.join(one.values)})"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from reconciler.backends.base import (
     AUTOSCALERS,
@@ -28,6 +28,7 @@ from reconciler.backends.base import (
 from reconciler.decide.selection import selects_cluster
 from reconciler.decide.victims import VICTIM_LABEL
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
+from reconciler.labels import selector_text
 from reconciler.model import (
     Namespace,
     ObjectRef,
@@ -41,6 +42,9 @@ from reconciler.model import (
 )
 from reconciler.policy.queries import render_query
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion, PolicySet
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +127,21 @@ def observe(
 
 def answer(state: ObservedState, questions: Sequence[PodsQuestion], sources: Mapping[str, Source]) -> ObservedState:
     """Return `state` with the pods that `questions` ask for; what cannot be listed is named in `unreadable`."""
-    clusters = dict(state.clusters)
-    for name in sorted({question.workload.cluster for question in questions}):
-        cluster = sources[name].cluster
-        asked = [question.workload for question in questions if question.workload.cluster == name]
-        if cluster is not None and name in clusters:
-            clusters[name] = _with_pods(clusters[name], cluster, asked)
-    return replace(state, clusters=clusters)
+    asked: dict[str, list[ObjectRef]] = {}
+    for question in questions:
+        asked.setdefault(question.workload.cluster, []).append(question.workload)
+    names = [name for name in sorted(asked) if name in state.clusters and sources[name].cluster is not None]
+    workers = len(names) if any(sources[name].workers > 1 for name in names) else 1
+    found = _each(lambda name: _with_pods(state.clusters[name], sources[name], asked[name]), names, workers)
+    return replace(state, clusters={**state.clusters, **dict(zip(names, found, strict=True))})
+
+
+def _each(read: Callable[[T], R], things: Sequence[T], workers: int) -> list[R]:
+    """Return what `read` gives for each of `things`, in their order; `workers` are read side by side."""
+    if workers == 1:
+        return [read(thing) for thing in things]
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        return list(pool.map(read, things))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +229,7 @@ class _Reader:
 
     def _lists(self, asked: Sequence[_Asked]) -> dict[_Asked, tuple[Any, ...] | str]:
         """Return for each list its objects, or why it cannot be read."""
-        if self._workers == 1:
-            return {one: self._list(one) for one in asked}
-        with ThreadPoolExecutor(self._workers) as pool:
-            return dict(zip(asked, pool.map(self._list, asked), strict=True))
+        return dict(zip(asked, _each(self._list, asked, self._workers), strict=True))
 
     def _list(self, asked: _Asked) -> tuple[Any, ...] | str:
         try:
@@ -257,19 +266,44 @@ class _Reader:
             return ""
 
 
-def _with_pods(observed: ObservedCluster, cluster: Cluster, asked: Sequence[ObjectRef]) -> ObservedCluster:
+def _with_pods(observed: ObservedCluster, source: Source, asked: Sequence[ObjectRef]) -> ObservedCluster:
+    cluster = source.cluster
+    assert cluster is not None
+
+    def listed(one: _Asked) -> tuple[Pod, ...] | str:
+        try:
+            return cluster.list(PODS, namespace=one.namespace, labels=one.labels)
+        except ClusterError as error:
+            return str(error)
+
+    lists = _pod_lists(observed.workloads, asked)
+    read = dict(zip(lists, _each(listed, list(lists), source.workers), strict=True))
     owners = owners_of(observed.workloads, asked)
     pods = dict(observed.pods)
     unreadable = dict(observed.unreadable)
-    for namespace in sorted({ref.namespace for ref in asked}):
-        inside = [ref for ref in asked if ref.namespace == namespace]
-        try:
-            listed = cluster.list(PODS, namespace=namespace)
-        except ClusterError as error:
-            unreadable |= {f"pods of {ref.namespace}/{ref.kind}/{ref.name}": str(error) for ref in inside}
-            continue
-        pods |= {ref: _owned(listed, owners[ref]) for ref in inside}
+    for one, refs in lists.items():
+        found = read[one]
+        if isinstance(found, str):
+            unreadable |= {f"pods of {ref.namespace}/{ref.kind}/{ref.name}": found for ref in refs}
+        else:
+            pods |= {ref: _owned(found, owners[ref]) for ref in refs}
     return replace(observed, pods=pods, unreadable=unreadable)
+
+
+def _pod_lists(workloads: Iterable[Workload], asked: Sequence[ObjectRef]) -> dict[_Asked, list[ObjectRef]]:
+    """Return the lists to ask for, sorted by namespace, and whose pods are to be found in each.
+
+    It is one for each namespace; where that is for one workload alone, it asks for no more than what that selects.
+    """
+    inside: dict[str, list[ObjectRef]] = {}
+    for ref in sorted(asked, key=lambda ref: ref.namespace):
+        inside.setdefault(ref.namespace, []).append(ref)
+    alone = {refs[0] for refs in inside.values() if len(refs) == 1}
+    labels = {one.ref: selector_text(one.selector) for one in workloads if one.ref in alone}
+    return {
+        _Asked(PODS, namespace, labels.get(refs[0], "") if len(refs) == 1 else ""): refs
+        for namespace, refs in inside.items()
+    }
 
 
 def owners_of(workloads: Iterable[Workload], asked: Sequence[ObjectRef]) -> dict[ObjectRef, frozenset[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.apply.outcomes import Access
@@ -13,7 +12,7 @@ from reconciler.decide.downscale.orders import DEFAULT, shrunk_by
 from reconciler.decide.membership import autoscalers_of
 from reconciler.decide.types import Decision, DownscaleSettings
 from reconciler.errors import NotFoundError, StaleError
-from reconciler.labels import LabelSelector
+from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload
 
 
@@ -109,17 +108,3 @@ def _resource_of(task: Task) -> Resource[Workload]:
 def _replica_sets(task: Task) -> Resource[Workload]:
     kinds = task.access.cluster.scale_kinds()
     return next(workloads_of(kind) for kind in kinds if (kind.group, kind.kind) == ("apps", "ReplicaSet"))
-
-
-def selector_text(selector: LabelSelector | None) -> str:
-    """Return `selector` as kubectl takes it; "" where there is none."""
-    return ",".join(_terms(selector)) if selector is not None else ""
-
-
-def _terms(selector: LabelSelector) -> Iterator[str]:
-    yield from (f"{key}={value}" for key, value in selector.match_labels)
-    for one in selector.match_expressions:
-        if one.operator in ("Exists", "DoesNotExist"):
-            yield one.key if one.operator == "Exists" else f"!{one.key}"
-        else:
-            yield f"{one.key} {'in' if one.operator == 'In' else 'notin'} ({','.join(one.values)})"

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from reconciler.apply.downscale import shrink
-from reconciler.apply.downscale_live import selector_text
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.errors import ClusterError, PickerError, UnreachableError
-from reconciler.labels import LabelRequirement, LabelSelector, parse_label_selector
+from reconciler.labels import LabelRequirement, LabelSelector, parse_label_selector, selector_text
 from reconciler.model import ObjectRef, PatchOperation, PickerAnswer, Pod, Workload, Write
 from tests.builders import a_run
 from tests.downscale.world import COST, LABEL, PICKER, Clock, Counted, Picker, World, a_pod_manifest, a_world
