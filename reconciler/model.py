@@ -322,14 +322,27 @@ class PodsQuestion:
     workload: ObjectRef
 
 
+EVERY_KIND = "*"
+"""The kind, and the plural, that stands for all kinds of an API group that does not say what it serves."""
+
+_NAMED_BY_PLURAL = frozenset({"", "apps", "autoscaling", "batch", "discovery.k8s.io", "keda.sh"})
+
+
+def unreadable_key(group: str, plural: str) -> str:
+    """Return the key in `ObservedCluster.unreadable` for all objects of a resource.
+
+    It is the plural for the kinds that are known by name; others may be called like one of them: services.example.com.
+    """
+    return plural if group in _NAMED_BY_PLURAL else f"{plural}.{group}"
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedCluster:
     """What was read of one cluster that answered.
 
     `unreadable` maps what could not be listed or read ("services", "pods of shop/Deployment/web", ...) to the error's
-    words; what is named there is unknown, not absent. `pods` holds answers to `PodsQuestion`. `workloads` holds every
-    scalable of every kind, ReplicaSets owned by Deployments included. `unknown_kinds` are (group, kind) that look
-    scalable but whose CRD could not be read.
+    words; what is named there is unknown, not absent; kinds are named as `unreadable_key` says. `pods` holds answers to
+    `PodsQuestion`. `workloads` holds every scalable of every kind, ReplicaSets owned by Deployments included.
     """
 
     name: str
@@ -347,6 +360,12 @@ class ObservedCluster:
     pods: Mapping[ObjectRef, tuple[Pod, ...]] = NOTHING
     marked_pods: tuple[Pod, ...] = ()  # those with label reconciler/victim, normally none
     unreadable: Mapping[str, str] = NOTHING
+
+    def unread(self, group: str, kind: str) -> str:
+        """Return the key in `unreadable` that says why objects of a kind are unknown, "" where all were listed."""
+        named = [found.plural for found in self.scale_kinds if (found.group, found.kind) == (group, kind)]
+        keys = [unreadable_key(group, plural) for plural in named or (f"{kind.lower()}s", EVERY_KIND)]
+        return next((key for key in keys if key in self.unreadable), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from reconciler.model import (
     QueryAnswer,
     QueryKey,
     Workload,
+    unreadable_key,
 )
 from reconciler.policy.queries import render_query
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion, PolicySet
@@ -224,7 +225,11 @@ class _Reader:
             events=of(_Asked(EVENTS)),
             config_maps=of(own),
             marked_pods=of(_MARKED_PODS),
-            unreadable={asked.resource.plural: why for asked, why in found.items() if isinstance(why, str)},
+            unreadable={
+                unreadable_key(asked.resource.group, asked.resource.plural): why
+                for asked, why in found.items()
+                if isinstance(why, str)
+            },
         )
 
     def _lists(self, asked: Sequence[_Asked]) -> dict[_Asked, tuple[Any, ...] | str]:

@@ -24,10 +24,11 @@ from reconciler.decide.downscale.recovery import LIFE, decide_recovery, former_c
 from reconciler.decide.types import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.victims import DELETION_COST, VICTIM_LABEL
 from reconciler.errors import AnnotationError
-from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, Pod, Run
+from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, Pod, Run, ScaleKind
 from reconciler.policy.types import FleetCluster
 from tests.builders import NOW, a_cluster, a_fleet, a_pod, a_ref, a_run, a_state, a_workload
 
+CUSTOM = ScaleKind("example.com", "v1", "Worker", "workers")
 UID = "uid-east-shop-Deployment-web"
 ENTRY = Entry(
     workload=a_ref(),
@@ -124,6 +125,21 @@ def test_but_not_for_ever() -> None:
 
 def test_a_workload_that_could_not_be_read_is_not_gone() -> None:
     assert recovered(observed(None, unreadable={"deployments": "forbidden"})).decisions == ()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "unreadable"),
+    [
+        pytest.param((CUSTOM,), "workers.example.com", id="its kind could not be read"),
+        pytest.param((), "*.example.com", id="nobody knows what its API group serves"),
+    ],
+)
+def test_a_custom_workload_that_could_not_be_read_is_not_gone(kinds: tuple[ScaleKind, ...], unreadable: str) -> None:
+    ref = ObjectRef("east", "shop", "Worker", "web", "example.com")
+    entry = replace(ENTRY, workload=ref)
+    left = observed(None, config_maps=(journal({UID: entry_text(entry)}),), scale_kinds=kinds)
+    assert recovered(replace(left, unreadable={unreadable: "no answer"})).decisions == ()
+    assert recovered(left).decisions != ()
 
 
 def test_marks_without_an_entry_go() -> None:

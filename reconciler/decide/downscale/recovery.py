@@ -122,8 +122,8 @@ def _of_entry(left: _Left, key: str, run: Run) -> Iterator[Decision | Considered
 def _over(entry: Entry, workload: Workload | None, observed: ObservedCluster, run: Run) -> str:
     """Return why the marks of `entry` are of no use any more, "" while they are or while that is not known."""
     if workload is None:
-        plural = _plural(entry.workload, observed)
-        return "" if plural in observed.unreadable else "the workload is gone"
+        ref = entry.workload
+        return "" if observed.unread(ref.group, ref.kind) else "the workload is gone"
     if workload.wanted == entry.before:
         return f"a shrink to {entry.after} was begun and not done"
     if workload.wanted != entry.after:
@@ -131,11 +131,6 @@ def _over(entry: Entry, workload: Workload | None, observed: ObservedCluster, ru
     if workload.status_replicas in (entry.after, None) or run.now >= entry.at + LIFE:
         return f"the shrink to {entry.after} is done"
     return ""
-
-
-def _plural(ref: ObjectRef, observed: ObservedCluster) -> str:
-    kinds = (kind for kind in observed.scale_kinds if (kind.group, kind.kind) == (ref.group, ref.kind))
-    return next((kind.plural for kind in kinds), f"{ref.kind.lower()}s")
 
 
 def _unmark(pod: Pod, former: str | None, group: str, cause: Cause) -> Decision:

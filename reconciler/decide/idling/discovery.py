@@ -18,6 +18,7 @@ from reconciler.model import (
     PodsQuestion,
     Service,
     Workload,
+    unreadable_key,
 )
 
 _PLURALS = {
@@ -67,7 +68,7 @@ class Inventory:
     def is_listed(self, kind: Kind) -> bool:
         """Return whether all objects of `kind` were read, so that one that is not there is gone."""
         plural = self.kinds.get(kind)
-        return plural is not None and plural not in self.cluster.unreadable
+        return plural is not None and unreadable_key(kind[0], plural) not in self.cluster.unreadable
 
 
 def inventory_of(cluster: ObservedCluster) -> Inventory:

@@ -126,8 +126,8 @@ def _unreadable(case: Case) -> Finding | None:
     unreadable = case.site.observed.unreadable if case.site.observed is not None else {}
     if not unreadable:
         return None
-    own = case.site.plural(case.ref.group, case.ref.kind)
-    if own in unreadable:
+    own = case.site.unread(case.ref.group, case.ref.kind)
+    if own:
         why = f"{own} cannot be read: {unreadable[own]}"
         return case.undecided(case.held(why, asked=case.asked_before))
     found = next((name for name in ("horizontalpodautoscalers", "scaledobjects") if name in unreadable), None)

@@ -40,10 +40,9 @@ class Site:
     def name(self) -> str:
         return self.cluster.name
 
-    def plural(self, group: str, kind: str) -> str:
-        """Return the name under which a list of that kind is unreadable."""
-        kinds = self.observed.scale_kinds if self.observed is not None else ()
-        return next((found.plural for found in kinds if (found.group, found.kind) == (group, kind)), f"{kind.lower()}s")
+    def unread(self, group: str, kind: str) -> str:
+        """Return the name under which objects of that kind are unreadable, "" where all were listed."""
+        return "" if self.observed is None else self.observed.unread(group, kind)
 
 
 @dataclass(frozen=True, slots=True)
