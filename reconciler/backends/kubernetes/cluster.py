@@ -54,12 +54,8 @@ _PLURALS = {
     **{(found.group, found.kind): found.plural for found in (*BUILT_IN_SCALES, SCALED_OBJECT)},
 }
 _BUILT_IN = _PLURALS.keys() - {(SCALED_OBJECT.group, SCALED_OBJECT.kind)}
-_CLUSTER_WIDE = frozenset({"Namespace", "Node"})
+_CLUSTER_WIDE = frozenset((found.group, found.kind) for found in (NAMESPACES, NODES))
 _IDENTITY = "kube-system"
-
-
-def _recording() -> list[Wire]:
-    return []
 
 
 class KubernetesCluster:
@@ -94,7 +90,8 @@ class KubernetesCluster:
         unreadable = discovery.unreadable.get((resource.group, resource.plural))
         if unreadable is not None:
             raise unreadable
-        if not discovery.serves(resource.group, resource.version, resource.plural):
+        key = (resource.group, resource.version, resource.plural)
+        if not discovery.serves(*key) or (namespace and not discovery.is_namespaced(*key)):
             return ()
         found = self._listed(resource, self._list_request(resource, namespace, labels))
         return tuple(noun for *_, noun, shown in sorted(found, key=lambda item: item[:2]) if shown)
@@ -152,9 +149,9 @@ class KubernetesCluster:
         return found
 
     def _list_request(self, resource: Resource[Any], namespace: str, labels: str) -> Request:
-        inside = "" if resource.kind in _CLUSTER_WIDE else namespace
+        inside = "" if (resource.group, resource.kind) in _CLUSTER_WIDE else namespace
         query = {"labelSelector": labels} if labels else {}
-        if resource.kind == EVENTS.kind:
+        if (resource.group, resource.kind) == (EVENTS.group, EVENTS.kind):
             query["fieldSelector"] = f"reason={NEED_PODS}"
         return Request(
             "GET",
@@ -167,14 +164,12 @@ class KubernetesCluster:
     def _listed(self, resource: Resource[T], request: Request) -> Sequence[tuple[str, str, T, bool]]:
         """Return the items as (namespace, name, noun, whether a list shows it)."""
         scale = self._scale(resource.group, resource.kind)
-        recorded = _recording()
+        records = self._recorder is not None
 
-        def reduced(item: Any) -> tuple[str, str, T, bool]:
-            if self._recorder is not None:
-                recorded.append(item)
+        def reduced(item: Any) -> tuple[tuple[str, str, T, bool], Wire | None]:
             metadata = item.metadata
             noun = noun_of(resource, item, self._name, scale)
-            return metadata.namespace or "", metadata.name, noun, is_listed(item)
+            return (metadata.namespace or "", metadata.name, noun, is_listed(item)), item if records else None
 
         try:
             found = listed(self._requests, request, shape_of(resource), reduced)
@@ -186,8 +181,8 @@ class KubernetesCluster:
             # A custom resource can fail by itself, when its conversion webhook does.
             raise MalformedAnswerError(str(error)) from error
         if self._recorder is not None:
-            self._recorder(resource, recorded)
-        return found
+            self._recorder(resource, [item for _, item in found if item is not None])
+        return [row for row, _ in found]
 
     def _question(self, verb: str, resource: Resource[Any], namespace: str = "", name: str = "") -> Question:
         return Question(self._name, verb, resource_name(resource.group, resource.plural), namespace, name)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler.backends.base import BUILT_IN_SCALES
+from reconciler.backends.base import AUTOSCALERS, BUILT_IN_SCALES, ENDPOINT_SLICES
 from reconciler.backends.decode.objects import CustomResourceDefinition
 from reconciler.backends.decode.scale_kinds import scale_kind_of
 from reconciler.backends.kubernetes.answers import Question
 from reconciler.backends.kubernetes.pages import decoded
+from reconciler.backends.kubernetes.paths import resource_name
 from reconciler.backends.kubernetes.requests import Request, Requests
-from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
-from reconciler.model import ScaleKind
+from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, UnreachableError
+from reconciler.model import EVERY_KIND, ScaleKind
 
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,"
     "application/json"
 )
-_NO_SCALE_OF_OURS = frozenset({"extensions"})  # served until Kubernetes 1.16, the same objects as in apps
+_BUILT_IN_GROUPS = {one.group for one in BUILT_IN_SCALES} | {AUTOSCALERS.group, ENDPOINT_SLICES.group}
+_NO_SCALE_OF_OURS = frozenset(
+    {
+        "extensions",  # served until Kubernetes 1.16, the same objects as in apps
+        "metrics.k8s.io",  # numbers, and often not there
+        "custom.metrics.k8s.io",
+        "external.metrics.k8s.io",
+    }
+)
 
 
 class _ResponseKind(msgspec.Struct, rename="camel"):
@@ -38,13 +47,14 @@ class _Resource(msgspec.Struct, rename="camel"):
     resource: str
     response_kind: _ResponseKind | None = None
     scope: str | None = None
-    verbs: list[str] = []
-    subresources: list[_Subresource] = []
+    verbs: list[str] | None = None
+    subresources: list[_Subresource] | None = None
 
 
 class _Version(msgspec.Struct):
     version: str
-    resources: list[_Resource] = []
+    resources: list[_Resource] | None = None
+    freshness: str | None = None
 
 
 class _Named(msgspec.Struct):
@@ -53,14 +63,14 @@ class _Named(msgspec.Struct):
 
 class _Group(msgspec.Struct):
     metadata: _Named
-    versions: list[_Version] = []
+    versions: list[_Version] | None = None
 
 
 class _Groups(msgspec.Struct):
     """Source: kubernetes/api apidiscovery/v2 types.go, APIGroupDiscoveryList."""
 
-    kind: str = ""
-    items: list[_Group] = []
+    kind: str | None = None
+    items: list[_Group] | None = None
 
 
 class _OldVersion(msgspec.Struct, rename="camel"):
@@ -70,24 +80,24 @@ class _OldVersion(msgspec.Struct, rename="camel"):
 
 class _OldGroup(msgspec.Struct):
     name: str
-    versions: list[_OldVersion] = []
+    versions: list[_OldVersion] | None = None
 
 
 class _OldGroups(msgspec.Struct):
     """Source: apimachinery meta/v1 types.go, APIGroupList."""
 
-    groups: list[_OldGroup] = []
+    groups: list[_OldGroup] | None = None
 
 
 class _OldResource(msgspec.Struct):
     name: str
     kind: str
-    namespaced: bool = True
-    verbs: list[str] = []
+    namespaced: bool | None = None
+    verbs: list[str] | None = None
 
 
 class _OldResources(msgspec.Struct):
-    resources: list[_OldResource] = []
+    resources: list[_OldResource] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +116,37 @@ class Served:
 class Discovery:
     """`served` by (group, version, plural); `scale_kinds` are the built-in and the custom ones with a scale.
 
-    `unreadable` are those of which it is not known where their replicas are, by plural, and why.
+    `unreadable` are those of which it is not known where their replicas are, by group and plural, and why. `silent` are
+    the groups that do not say all they serve, and why: a kind called EVERY_KIND stands for those nobody can name.
     """
 
+    cluster: str
     served: Mapping[tuple[str, str, str], Served]
     scale_kinds: tuple[ScaleKind, ...]
     unreadable: Mapping[tuple[str, str], ClusterError] = field(default_factory=dict)
+    silent: Mapping[str, ClusterError] = field(default_factory=dict)
 
     def serves(self, group: str, version: str, plural: str) -> bool:
-        """Return whether the cluster has this resource; the core group is always there."""
-        return not group or (group, version, plural) in self.served
+        """Return whether the cluster has this resource; the core group is always there.
+
+        Raises:
+            ClusterError: that is not known, or there is something of that name in other versions.
+        """
+        if not group or (group, version, plural) in self.served:
+            return True
+        if group in self.silent:
+            raise self.silent[group]
+        others = sorted(one.version for one in self.served.values() if (one.group, one.plural) == (group, plural))
+        if others:
+            raise MalformedAnswerError(
+                f"{self.cluster}: serves {resource_name(group, plural)} only in {', '.join(others)}, expected {version}"
+            )
+        return False
+
+    def is_namespaced(self, group: str, version: str, plural: str) -> bool:
+        """Return whether objects of this resource lie in namespaces; what is not known does."""
+        found = self.served.get((group, version, plural))
+        return found is None or found.namespaced
 
 
 def discover(requests: Requests, cluster: str) -> Discovery:
@@ -124,7 +155,8 @@ def discover(requests: Requests, cluster: str) -> Discovery:
     Raises:
         ClusterError: the cluster does not say what it serves.
     """
-    served = {(one.group, one.version, one.plural): one for one in _served(requests, cluster)}
+    found, silent = _served(requests, cluster)
+    served = {(one.group, one.version, one.plural): one for one in found}
     kinds: dict[tuple[str, str], ScaleKind] = {}
     unreadable: dict[tuple[str, str], ClusterError] = {}
     for group, plural in sorted(_custom_scales(served.values())):
@@ -136,7 +168,10 @@ def discover(requests: Requests, cluster: str) -> Discovery:
             kind = ScaleKind(group, fallback.version, fallback.kind, plural)
         if kind is not None:
             kinds[group, kind.kind] = kind
-    return Discovery(served, (*BUILT_IN_SCALES, *(kinds[key] for key in sorted(kinds))), unreadable)
+    for group in silent.keys() - _NO_SCALE_OF_OURS:
+        unreadable[group, EVERY_KIND] = silent[group]
+        kinds[group, EVERY_KIND] = ScaleKind(group, EVERY_KIND, EVERY_KIND, EVERY_KIND)
+    return Discovery(cluster, served, (*BUILT_IN_SCALES, *(kinds[key] for key in sorted(kinds))), unreadable, silent)
 
 
 def _custom_scales(served: Iterable[Served]) -> set[tuple[str, str]]:
@@ -163,13 +198,28 @@ def _scale_kind(requests: Requests, cluster: str, found: Served) -> ScaleKind | 
     return scale_kind_of(decoded(answer, CustomResourceDefinition, question))
 
 
-def _served(requests: Requests, cluster: str) -> list[Served]:
+def _served(requests: Requests, cluster: str) -> tuple[list[Served], dict[str, ClusterError]]:
+    """Return what is served, and the groups that do not say all they serve."""
     question = Question(cluster, "get", "/apis")
     answer = requests.send(Request("GET", "/apis", question, accept=_AGGREGATED))
     groups = decoded(answer, _Groups, question)
     if groups.kind == "APIGroupDiscoveryList":
-        return [one for group in groups.items for one in _of_group(group)]
-    return [one for group in decoded(answer, _OldGroups, question).groups for one in _of_old(requests, cluster, group)]
+        items = groups.items or ()
+        return [one for group in items for one in _of_group(group)], dict(_stale(question, items))
+    return _asked_one_by_one(requests, cluster, decoded(answer, _OldGroups, question).groups or ())
+
+
+def _stale(question: Question, groups: Iterable[_Group]) -> Iterator[tuple[str, ClusterError]]:
+    """Yield the groups whose own API server did not answer the one that we ask.
+
+    Where it did at some time, what it served then is still there, and known.
+    """
+    for group in groups:
+        stale = [one.version for one in group.versions or () if one.freshness == "Stale" and not one.resources]
+        if stale:
+            name = f"{group.metadata.name}/{stale[0]}"
+            words = f"{question}: {name} does not say what it serves, expected the API server behind it to answer"
+            yield group.metadata.name, MalformedAnswerError(words)
 
 
 def _of_group(group: _Group) -> list[Served]:
@@ -180,25 +230,38 @@ def _of_group(group: _Group) -> list[Served]:
             kind=(found.response_kind or _ResponseKind()).kind or "",
             plural=found.resource,
             namespaced=found.scope != "Cluster",
-            scales=any(one.subresource == "scale" for one in found.subresources),
+            scales=any(one.subresource == "scale" for one in found.subresources or ()),
         )
-        for version in group.versions
-        for found in version.resources
-        if "list" in found.verbs
+        for version in group.versions or ()
+        for found in version.resources or ()
+        if "list" in (found.verbs or ())
     ]
 
 
-def _of_old(requests: Requests, cluster: str, group: _OldGroup) -> list[Served]:
-    """Ask version by version, as servers before Kubernetes 1.27 want it."""
+def _asked_one_by_one(
+    requests: Requests, cluster: str, groups: Iterable[_OldGroup]
+) -> tuple[list[Served], dict[str, ClusterError]]:
+    """Ask version by version, as servers before Kubernetes 1.27 want it; without built-in kinds there is no cluster."""
     found: list[Served] = []
-    for version in group.versions:
-        question = Question(cluster, "get", f"/apis/{version.group_version}")
-        answer = requests.send(Request("GET", f"/apis/{version.group_version}", question))
-        resources = decoded(answer, _OldResources, question).resources
-        scaled = {one.name.removesuffix("/scale") for one in resources if one.name.endswith("/scale")}
-        found += [
-            Served(group.name, version.version, one.kind, one.name, one.namespaced, one.name in scaled)
-            for one in resources
-            if "/" not in one.name and "list" in one.verbs
-        ]
-    return found
+    silent: dict[str, ClusterError] = {}
+    for group in groups:
+        for version in group.versions or ():
+            try:
+                found += _of_version(requests, cluster, group.name, version)
+            except (UnreachableError, MalformedAnswerError, NotFoundError, ForbiddenError) as error:
+                if group.name in _BUILT_IN_GROUPS:
+                    raise
+                silent[group.name] = error if isinstance(error, ForbiddenError) else MalformedAnswerError(str(error))
+    return found, silent
+
+
+def _of_version(requests: Requests, cluster: str, group: str, version: _OldVersion) -> list[Served]:
+    question = Question(cluster, "get", f"/apis/{version.group_version}")
+    answer = requests.send(Request("GET", f"/apis/{version.group_version}", question))
+    resources = decoded(answer, _OldResources, question).resources or ()
+    scaled = {one.name.removesuffix("/scale") for one in resources if one.name.endswith("/scale")}
+    return [
+        Served(group, version.version, one.kind, one.name, one.namespaced is not False, one.name in scaled)
+        for one in resources
+        if "/" not in one.name and "list" in (one.verbs or ())
+    ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from reconciler.backends.base import BUILT_IN_SCALES
-from reconciler.model import ScaleKind
+from reconciler.model import EVERY_KIND, ScaleKind
 
 Use = Literal["", "keda", "custom", "zoneBalanced", "podPicker"]
 
@@ -82,8 +82,9 @@ RIGHTS: tuple[Right, ...] = (
 
 
 def custom_rights(kinds: Iterable[ScaleKind]) -> tuple[Right, ...]:
-    """Return the rights on those of `kinds` that are not built in."""
-    return tuple(right for kind in kinds if kind not in BUILT_IN_SCALES for right in _of_scale(kind, "custom"))
+    """Return the rights on those of `kinds` that are not built in, as far as they can be named."""
+    named = [kind for kind in kinds if kind not in BUILT_IN_SCALES and kind.kind != EVERY_KIND]
+    return tuple(right for kind in named for right in _of_scale(kind, "custom"))
 
 
 def rules_of(rights: Iterable[Right]) -> list[dict[str, Any]]:
