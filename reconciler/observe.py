@@ -17,6 +17,7 @@ from reconciler.backends.base import (
     NAMESPACES,
     NO_METRICS,
     NODES,
+    OUR_CONFIG_MAPS,
     PODS,
     SCALED_OBJECT,
     SERVICES,
@@ -223,7 +224,7 @@ class _Reader:
             nodes=of(nodes),
             autoscalers=of(_Asked(AUTOSCALERS)),
             events=of(_Asked(EVENTS)),
-            config_maps=of(own),
+            config_maps=tuple(one for one in of(own) if one.ref.name.startswith(OUR_CONFIG_MAPS)),
             marked_pods=of(_MARKED_PODS),
             unreadable={
                 unreadable_key(asked.resource.group, asked.resource.plural): why

@@ -144,6 +144,9 @@ def fill(plane: ControlPlane) -> None:
     secret = an_object("v1", "Secret", "password", data={"password": SECRET})
     for namespace in ("dev", "shop", "reconciler"):
         create(api, in_namespace(namespace, secret))
+    others = [an_object("v1", "ConfigMap", name, data={"note": "of others"}) for name in ("kube-root-ca.crt", "theirs")]
+    memory = an_object("v1", "ConfigMap", "reconciler-memory", data={"unreachable-since": "{}"})
+    create(api, in_namespace("reconciler", *others, memory))
 
 
 def fill_shop(plane: ControlPlane) -> None:
@@ -272,6 +275,10 @@ def test_a_snapshot_holds_what_is_read_and_no_more(desk: Desk) -> None:
     assert "kind: Secret" not in text
     assert "not ours to read" not in text
     assert "nor this" not in text
+    assert "of others" not in text
+    assert [path.name for path in files if "kind: ConfigMap\n" in files[path]] == ["configmaps.yaml"]
+    (ours,) = yaml.safe_load_all(files[Path("recorded/east/configmaps.yaml")])
+    assert ours["metadata"]["name"] == "reconciler-memory"
     assert not re.search(r"^  spec:\n    containers", files[Path("recorded/east/pods.yaml")], re.MULTILINE)
     managers = [
         entry

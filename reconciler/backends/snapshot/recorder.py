@@ -6,7 +6,16 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from reconciler.backends.base import BUILT_IN_SCALES, NAMESPACES, NO_METRICS, Cluster, MetricsSource, Resource
+from reconciler.backends.base import (
+    BUILT_IN_SCALES,
+    CONFIG_MAPS,
+    NAMESPACES,
+    NO_METRICS,
+    OUR_CONFIG_MAPS,
+    Cluster,
+    MetricsSource,
+    Resource,
+)
 from reconciler.backends.decode.metadata import Wire
 from reconciler.backends.snapshot.metrics import folded, result_value
 from reconciler.backends.snapshot.recorded import definition_of, manifest_of
@@ -34,11 +43,16 @@ class Recorder:
         self._answers: dict[str, tuple[str, QueryAnswer]] = {}
 
     def objects(self, resource: Resource[Any], read: Sequence[Wire]) -> None:
-        """Keep objects as they were decoded; the same one read again is kept as it was last."""
+        """Keep objects as they were decoded; the same one read again is kept as it was last.
+
+        Other people's ConfigMaps, which a list of our own namespace brings along, are not kept.
+        """
         with self._guard:
             kept = self._objects.setdefault(resource, {})
             for one in read:
                 metadata: Any = one.metadata  # type: ignore[attr-defined]
+                if resource == CONFIG_MAPS and not metadata.name.startswith(OUR_CONFIG_MAPS):
+                    continue
                 kept[metadata.namespace or "", metadata.name] = one
 
     def kinds(self, kinds: tuple[ScaleKind, ...], error: ClusterError | None) -> None:

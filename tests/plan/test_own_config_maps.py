@@ -1,0 +1,78 @@
+"""Of the ConfigMaps in our own namespace only those that runs write are looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.backends.base import CONFIG_MAPS, OUR_CONFIG_MAPS
+from reconciler.backends.decode.nouns import shape_of
+from reconciler.backends.decode.shapes import decoded_value
+from reconciler.backends.open import JOURNAL
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.recorder import Recorder
+from reconciler.decide.placement.marks import REPLACED
+from reconciler.decide.placement.memory import MEMORY
+from reconciler.decide.placement.status import PREFIX, status_name
+from reconciler.model import ObservedState
+from reconciler.observe import Source, observe
+from reconciler.plan.digest import state_digest
+from reconciler.policy.types import PolicySet
+from tests.builders import a_fleet
+from tests.downscale.world import controllers_order, namespace
+
+OURS = [
+    pytest.param(JOURNAL, id="journal"),
+    pytest.param(MEMORY, id="memory"),
+    pytest.param(status_name("shop/web"), id="status"),
+    pytest.param(f"{REPLACED}shop.web", id="replaced"),
+]
+THEIRS = [
+    pytest.param("kube-root-ca.crt", id="the cluster's certificate"),
+    pytest.param("reconciler-policies-5h2k", id="the policies it runs with"),
+    pytest.param("my-reconciler-memory", id="called almost like ours"),
+]
+
+
+def manifest(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "reconciler", "uid": f"uid-{name}"},
+        "data": {"note": "kept"},
+    }
+
+
+def observed(folder: Path, *names: str) -> ObservedState:
+    documents = [*(namespace(name) for name in ("kube-system", "reconciler")), *map(manifest, names)]
+    (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
+    return observe(
+        PolicySet(fleet=a_fleet()), {"east": Source(SnapshotCluster(folder, "east", victim_order=controllers_order))}
+    )
+
+
+def recorded(name: str) -> str:
+    recorder = Recorder("east")
+    recorder.objects(CONFIG_MAPS, [decoded_value(shape_of(CONFIG_MAPS), manifest(name))])
+    return "".join(recorder.files("2026-11-20T22:00:00Z").values())
+
+
+def test_every_name_is_told_by_its_beginning() -> None:
+    assert sorted(OUR_CONFIG_MAPS) == sorted([JOURNAL, MEMORY, REPLACED, PREFIX])
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_ours_is_seen_and_recorded(tmp_path: Path, name: str) -> None:
+    state = observed(tmp_path, name)
+    assert [one.ref.name for one in state.clusters["east"].config_maps] == [name]
+    assert state_digest(state) != state_digest(observed(tmp_path))
+    assert name in recorded(name)
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_anybody_elses_changes_no_digest_and_is_in_no_snapshot(tmp_path: Path, name: str) -> None:
+    assert state_digest(observed(tmp_path, name)) == state_digest(observed(tmp_path))
+    assert name not in recorded(name)
