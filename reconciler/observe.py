@@ -292,7 +292,7 @@ def _with_pods(observed: ObservedCluster, source: Source, asked: Sequence[Object
         if isinstance(found, str):
             unreadable |= {f"pods of {ref.namespace}/{ref.kind}/{ref.name}": found for ref in refs}
         else:
-            pods |= {ref: _owned(found, owners[ref]) for ref in refs}
+            pods |= {ref: _chosen(found, ref, owners[ref], observed) for ref in refs}
     return replace(observed, pods=pods, unreadable=unreadable)
 
 
@@ -327,8 +327,13 @@ def owners_of(workloads: Iterable[Workload], asked: Sequence[ObjectRef]) -> dict
     return {ref: frozenset(uids) for ref, uids in by_ref.items()}
 
 
-def _owned(pods: Sequence[Pod], owners: frozenset[str]) -> tuple[Pod, ...]:
-    return tuple(pod for pod in pods if pod.owner_uid in owners)
+def _chosen(pods: Sequence[Pod], ref: ObjectRef, owners: frozenset[str], observed: ObservedCluster) -> tuple[Pod, ...]:
+    """Return the pods that `owners` own, or those that the EndpointSlices of a Service name."""
+    if ref.kind != "Service":
+        return tuple(pod for pod in pods if pod.owner_uid in owners)
+    slices = [one for one in observed.endpoint_slices if (one.ref.namespace, one.service) == (ref.namespace, ref.name)]
+    named = {text for one in slices for target in one.pods for text in target if text}
+    return tuple(pod for pod in pods if pod.uid in named or pod.name in named)
 
 
 def _ask(name: str, source: Source, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:
