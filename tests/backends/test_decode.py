@@ -22,6 +22,7 @@ from reconciler.backends.decode.objects import CustomResourceDefinition
 from reconciler.backends.decode.scale_kinds import scale_kind_of
 from reconciler.backends.decode.shapes import SHAPES, decoded_json, decoded_value
 from reconciler.backends.decode.workloads import Custom
+from reconciler.backends.snapshot.recorded import manifest_of
 from reconciler.backends.state import entry_name
 from reconciler.model import ScaleKind
 from tests.backends.folders import BUILT_IN, a_manifest
@@ -76,6 +77,54 @@ def test_bytes_and_values_give_the_same(kind: str) -> None:
     by_bytes = noun_of(resource, decoded_json(shape, json.dumps(manifest).encode()), "east")
     assert by_value == by_bytes
     assert by_value.created_at == datetime(2026, 11, 20, 15, 40, tzinfo=UTC)
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+@pytest.mark.parametrize(
+    "decode", [decoded_value, lambda shape, value: decoded_json(shape, json.dumps(value).encode())]
+)
+@pytest.mark.parametrize(
+    ("found", "kept", "is_there"),
+    [
+        pytest.param({LAST_APPLIED: "{}", "a": "b"}, {"a": "b"}, True, id="among others"),
+        pytest.param({LAST_APPLIED: "{}"}, {}, True, id="alone: there is a map on the server"),
+        pytest.param(None, {}, False, id="no map"),
+    ],
+)
+@pytest.mark.parametrize("resource", [SERVICES, BUILT_IN["Deployment"], PODS], ids=lambda one: one.kind)
+def test_what_kubectl_keeps_in_an_annotation_is_not(
+    decode: Any, found: dict[str, str] | None, kept: dict[str, str], is_there: bool, resource: Resource[Any]
+) -> None:
+    value = {"metadata": {"name": "web", **({} if found is None else {"annotations": dict(found)})}}
+    noun = noun_of(resource, decode(shape_of(resource), value), "east")
+    assert dict(getattr(noun, "annotations", kept)) == kept
+    assert noun.has_annotations is is_there
+    assert value["metadata"].get("annotations") == found, "what was decoded is left as it was"
+
+
+@pytest.mark.parametrize(
+    ("owners", "is_kept"),
+    [
+        pytest.param([], True, id="nobody"),
+        pytest.param([{"kind": "App", "name": "web", "uid": "1"}], True, id="an owner that does not control it"),
+        pytest.param([{"kind": "Deployment", "name": "web", "uid": "1", "controller": True}], False, id="a Deployment"),
+    ],
+)
+def test_the_template_of_a_replica_set_is_kept_only_where_nobody_controls_it(
+    owners: list[dict[str, Any]], is_kept: bool
+) -> None:
+    container = {"name": "main", "env": [{"name": "PASSWORD", "value": "s3cret"}]}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    value = {"metadata": {"name": "web-1", "ownerReferences": owners}, "spec": {"replicas": 2, "template": template}}
+    resource = BUILT_IN["ReplicaSet"]
+    decoded = decoded_json(shape_of(resource), json.dumps(value).encode())
+    found = noun_of(resource, decoded, "east")
+    assert (found.template, dict(found.template_labels)) == (template if is_kept else None, {"app": "web"})
+    manifest = manifest_of(resource, decoded, {})
+    assert ("s3cret" in json.dumps(manifest)) is is_kept
+    assert noun_of(resource, decoded_value(shape_of(resource), manifest), "east").template_labels == {"app": "web"}
 
 
 def definition(*versions: dict[str, Any], **spec: Any) -> CustomResourceDefinition:

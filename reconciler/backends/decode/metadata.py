@@ -18,6 +18,8 @@ Name = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Labels = dict[str, str]
 
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
 
 class Wire(Struct, rename="camel", gc=False):
     """The base: fields in snake case, on the wire in camel case."""
@@ -32,6 +34,8 @@ class Owner(Wire):
 
 
 class Metadata(Wire):
+    """`annotations` are without the one that kubectl keeps: it holds the whole object once more, for kubectl alone."""
+
     name: Name
     namespace: str | None = None
     uid: str | None = None
@@ -41,6 +45,10 @@ class Metadata(Wire):
     labels: Labels | None = None
     annotations: Labels | None = None
     owner_references: list[Owner] | None = None
+
+    def __post_init__(self) -> None:
+        if self.annotations:
+            self.annotations.pop(_LAST_APPLIED, None)
 
 
 class Object(Wire):

@@ -56,12 +56,12 @@ def _service(ref: ObjectRef, metadata: Metadata, decoded: objects.Service) -> mo
         selector=spec.selector or NOTHING,
         type=spec.type or "ClusterIP",
         created_at=datetime_of(metadata.creation_timestamp),
-        has_annotations=bool(metadata.annotations),
+        has_annotations=metadata.annotations is not None,
     )
 
 
 def _endpoints(ref: ObjectRef, metadata: Metadata, _: Object) -> model.Endpoints:
-    return model.Endpoints(ref, metadata.uid or "", metadata.annotations or NOTHING, bool(metadata.annotations))
+    return model.Endpoints(ref, metadata.uid or "", metadata.annotations or NOTHING, metadata.annotations is not None)
 
 
 def _endpoint_slice(ref: ObjectRef, metadata: Metadata, decoded: objects.EndpointSlice) -> model.EndpointSlice:
@@ -88,7 +88,7 @@ def _config_map(ref: ObjectRef, metadata: Metadata, decoded: objects.ConfigMap) 
         data=decoded.data or NOTHING,
         labels=metadata.labels or NOTHING,
         annotations=metadata.annotations or NOTHING,
-        has_annotations=bool(metadata.annotations),
+        has_annotations=metadata.annotations is not None,
     )
 
 
@@ -105,7 +105,7 @@ def _autoscaler(
         minimum=spec.min_replicas,
         annotations=metadata.annotations or NOTHING,
         scale_down_disabled=rules is not None and rules.select_policy == "Disabled",
-        has_annotations=bool(metadata.annotations),
+        has_annotations=metadata.annotations is not None,
     )
 
 
@@ -159,7 +159,7 @@ def _pod(ref: ObjectRef, metadata: Metadata, decoded: objects.Pod) -> model.Pod:
         owner_name=owner.name or "" if owner is not None else "",
         unscheduled_since_ns=scheduled.last_transition_time if stuck and scheduled is not None else None,
         unschedulable=stuck,
-        has_annotations=bool(metadata.annotations),
+        has_annotations=metadata.annotations is not None,
         has_labels=bool(metadata.labels),
     )
 

@@ -43,7 +43,7 @@ def workload_of(ref: ObjectRef, decoded: Any, api_version: str, scale: ScaleKind
         owner=_owner(metadata),
         replicas_writer=replicas_writer(metadata.managed_fields or (), path),
         replicas_path=path,
-        has_annotations=bool(metadata.annotations),
+        has_annotations=metadata.annotations is not None,
         has_labels=bool(metadata.labels),
         terminating=metadata.deletion_timestamp is not None,
         **_SPECIFIC[type(decoded)](decoded, scale),

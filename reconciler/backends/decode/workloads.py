@@ -8,7 +8,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from reconciler.backends.decode.instants import Instant
-from reconciler.backends.decode.metadata import Count, CustomMetadata, Labels, Name, ScalableMetadata, Wire
+from reconciler.backends.decode.metadata import (
+    Count,
+    CustomMetadata,
+    Labels,
+    Name,
+    ScalableMetadata,
+    Wire,
+    controller_of,
+)
 
 
 class Requirement(Wire):
@@ -66,11 +74,11 @@ class AppsWorkload(Wire):
 
 
 class WholeTemplate:
-    """A pod template with everything in it, `raw`, and the part that is read, `read`."""
+    """A pod template with everything in it, `raw` (None: nobody asks for it), and the part that is read, `read`."""
 
     __slots__ = ("raw", "read")
 
-    def __init__(self, raw: dict[str, Any], read: PodTemplate) -> None:
+    def __init__(self, raw: dict[str, Any] | None, read: PodTemplate) -> None:
         self.raw = raw
         self.read = read
 
@@ -82,9 +90,15 @@ class ReplicaSetSpec(Wire):
 
 
 class ReplicaSet(Wire):
+    """One that a Deployment controls has no raw template: there are many, and only those we make are compared."""
+
     metadata: ScalableMetadata
     spec: ReplicaSetSpec | None = None
     status: WorkloadStatus | None = None
+
+    def __post_init__(self) -> None:
+        if self.spec is not None and self.spec.template is not None and controller_of(self.metadata) is not None:
+            self.spec.template = WholeTemplate(None, self.spec.template.read)
 
 
 class ReplicationControllerSpec(Wire):

@@ -64,7 +64,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Instant):
         return instant_text(value)
     if isinstance(value, WholeTemplate):
-        return value.raw
+        return plain(value.read) if value.raw is None else value.raw
     if isinstance(value, msgspec.Struct):
         fields = [(name, getattr(value, attribute)) for attribute, name in _names(type(value))]
         return {name: plain(inside) for name, inside in fields if inside is not None and inside is not msgspec.UNSET}
