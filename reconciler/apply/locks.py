@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -42,8 +43,15 @@ def locked(
                 left_out[name] = why
         yield left_out
     finally:
-        for access in taken:
-            access.lock.release()
+        _release(taken)
+
+
+def _release(taken: Sequence[Access]) -> None:
+    """Give the locks back side by side: a cluster that hangs must not keep the others' locks, nor the end waiting."""
+    if taken:
+        with ThreadPoolExecutor(max_workers=len(taken)) as pool:
+            for released in [pool.submit(access.lock.release) for access in taken]:
+                released.result()
 
 
 def _take(access: Access | None, timeout_seconds: float, taken: list[Access], stop: Stop) -> LeftOut | None:

@@ -42,7 +42,7 @@ class Expected:
 
 FAULTS = {
     "refused": Expected(faults.refuse(), passes=True),
-    "hanging": Expected(faults.hang(), passes=True),
+    "hanging": Expected(faults.hang()),
     "answer lost": Expected(faults.lose(), passes=True),
     "cut": Expected(faults.cut(), passes=True),
     "401": Expected(faults.answer(401)),
