@@ -22,7 +22,7 @@ from reconciler.backends.base import (
 from reconciler.backends.decode.metadata import Wire
 from reconciler.backends.file_lock import FileLock
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.connection import Connection
+from reconciler.backends.kubernetes.connection import WEAKNESSES, Connection
 from reconciler.backends.kubernetes.examination import Examination
 from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.kubernetes.requests import Requests
@@ -131,9 +131,9 @@ def open_live(connections: Iterable[ClusterConnection], live: Live) -> Opened:
 
     def warnings() -> tuple[str, ...]:
         return tuple(
-            f"{settings.name}: its kubeconfig switches TLS verification off, anybody between can read and change all"
+            f"{settings.name}: {WEAKNESSES[connection.weakness]}"
             for settings, connection in found
-            if connection.is_insecure
+            if connection.weakness
         )
 
     return Opened(backends, warnings)

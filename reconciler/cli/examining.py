@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from reconciler.backends.base import NAMESPACES, Cluster, MetricsSource
+from reconciler.backends.kubernetes.connection import WEAKNESSES
 from reconciler.backends.kubernetes.examination import Examination
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of
@@ -28,6 +29,10 @@ SAMPLES_TOLERANCE = timedelta(minutes=5)
 """A query looks back five minutes for the newest sample of a series."""
 
 _OURS = "reconciler"
+_SAFE = {
+    "insecure-skip-tls-verify": "give it certificate-authority-data in place of insecure-skip-tls-verify",
+    "http": "give it a server with https://",
+}
 _CLUSTER_WIDE = frozenset({"namespaces", "nodes", "customresourcedefinitions"})
 
 
@@ -129,13 +134,9 @@ def _with_twins(one: Examined, all_of_them: Sequence[Examined]) -> Examined:
 
 
 def _tls(case: Case) -> Iterator[Finding]:
-    if case.examination.is_insecure:
-        yield Finding(
-            "tls",
-            "bad",
-            "the kubeconfig switches the verification of the server off, anybody between can read and change all",
-            "give it certificate-authority-data in place of insecure-skip-tls-verify",
-        )
+    weakness = case.examination.weakness
+    if weakness:
+        yield Finding("tls", "bad", WEAKNESSES[weakness], _SAFE[weakness])
 
 
 def _identity(case: Case) -> tuple[Finding, str]:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
+import os
+import pty
 import stat
+import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from reconciler.backends.kubernetes.connection import Connection
 from reconciler.backends.kubernetes.settings import RequestSettings
+from reconciler.backends.open import Live, open_live
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
 from reconciler.model import ClusterConnection
 from tests.backends.clocks import CountingClock
 
-SERVER = "https://127.0.0.1:6443"
+SERVER = "https://127.0.0.1:1"
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SECRET = "S3CRET"
 
 
 def a_kubeconfig(path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = None) -> str:
@@ -56,13 +66,28 @@ def test_a_token(tmp_path: Path) -> None:
     connection = a_connection(a_kubeconfig(tmp_path / "config", {"token": "s3cret"}))
     assert connection.endpoint().url == SERVER
     assert connection.header() == "Bearer s3cret"
-    assert connection.is_insecure is False
+    assert connection.weakness == ""
 
 
-def test_a_kubeconfig_that_switches_verification_off_is_told(tmp_path: Path) -> None:
-    connection = a_connection(a_kubeconfig(tmp_path / "config", {"token": "t"}, {"insecure-skip-tls-verify": True}))
-    connection.endpoint()
-    assert connection.is_insecure is True
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        pytest.param({"insecure-skip-tls-verify": True}, "switches TLS verification off", id="verification"),
+        pytest.param({"server": "http://127.0.0.1:1"}, "has a server with http://", id="plain text"),
+        pytest.param({}, "", id="none"),
+    ],
+)
+def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str, Any], words: str) -> None:
+    settings = ClusterConnection("east", kubeconfig=a_kubeconfig(tmp_path / "config", {"token": "t"}, cluster))
+    opened = open_live([settings], Live(NOON, "reconciler", RequestSettings(timeout=1), CountingClock()))
+    examination = opened.backends["east"].examination
+    assert examination is not None
+    with contextlib.suppress(ClusterError):
+        examination.server()  # nobody listens there; the kubeconfig was read
+    assert [warning.removeprefix("east: its kubeconfig ").partition(",")[0] for warning in opened.warnings()] == (
+        [words] if words else []
+    )
+    assert bool(examination.weakness) is bool(words)
 
 
 def test_a_token_file_that_was_rotated_is_read_again_once_the_old_one_is_refused(tmp_path: Path) -> None:
@@ -104,6 +129,35 @@ def test_a_refused_token_of_a_plugin_runs_it_once_more(tmp_path: Path) -> None:
     assert connection.header() == "Bearer token-2"
 
 
+def test_a_refused_certificate_of_a_plugin_runs_it_once_more(tmp_path: Path) -> None:
+    """It has no header; while two threads were refused with it, the second one is told that there is a new one."""
+    give = (
+        "n = len(open(__file__[:-9] + 'calls').read())\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
+        " 'status': {'clientCertificateData': CERTIFICATES[min(n, 2) - 1], 'clientKeyData': KEY}}))"
+    )
+    first, second = (trustme.CA().issue_cert("us") for _ in range(2))
+    made = [one.cert_chain_pems[0].bytes().decode() for one in (first, second)]
+    key = second.private_key_pem.bytes().decode()
+    user = an_exec_plugin(tmp_path, f"CERTIFICATES, KEY = {made!r}, {key!r}\n{give}")
+    connection = a_connection(a_kubeconfig(tmp_path / "config", user))
+    assert (connection.header(), connection.endpoint().certificate) == (None, made[0].encode())
+    assert connection.renew(None) is True
+    assert connection.endpoint().certificate == made[1].encode()
+    assert connection.renew(None) is True
+    assert (tmp_path / "calls").read_text() == "xx"
+
+
+def test_a_refused_certificate_that_is_still_the_same_is_not_tried_again(tmp_path: Path) -> None:
+    made = trustme.CA().issue_cert("us")
+    user = {
+        "client-certificate-data": base64.b64encode(made.cert_chain_pems[0].bytes()).decode(),
+        "client-key-data": base64.b64encode(made.private_key_pem.bytes()).decode(),
+    }
+    connection = a_connection(a_kubeconfig(tmp_path / "config", user))
+    assert connection.renew(connection.header()) is False
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -125,10 +179,36 @@ def test_a_plugin_that_gives_no_credentials(
     assert capfd.readouterr().err == ""
 
 
+ON_A_TERMINAL = """
+import sys
+from reconciler.errors import UnauthorisedError
+from tests.kubernetes.test_connection import a_connection
+assert sys.stdout.isatty()
+try:
+    a_connection(sys.argv[1]).header()
+except UnauthorisedError as error:
+    open(sys.argv[2], "w").write(str(error))
+"""
+
+
+def test_a_plugin_that_fails_on_a_terminal(tmp_path: Path) -> None:
+    """It says why there; nobody else hears it."""
+    kubeconfig = a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, "sys.exit('no login')"))
+    ours, terminal = pty.openpty()
+    command = [sys.executable, "-c", ON_A_TERMINAL, kubeconfig, str(tmp_path / "said")]
+    try:
+        subprocess.run(command, stdin=terminal, stdout=terminal, stderr=terminal, check=True, timeout=60)
+    finally:
+        os.close(terminal)
+        os.close(ours)
+    said = (tmp_path / "said").read_text()
+    assert ": exec: the plugin failed and said why on the terminal, expected credentials" in said
+
+
 def test_a_plugin_that_hangs_takes_no_longer_than_a_request(tmp_path: Path) -> None:
     user = an_exec_plugin(tmp_path, "import time; time.sleep(20)")
     connection = a_connection(a_kubeconfig(tmp_path / "config", user), timeout=0.3)
-    with pytest.raises(UnreachableError, match=r'east: context "east": gave no credentials in 0.3 s'):
+    with pytest.raises(UnreachableError, match=r'east: context "east": gave no credentials in time, expected'):
         connection.header()
 
 
@@ -185,6 +265,139 @@ def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, make: Any, words: str)
     assert str(raised.value).startswith("east: ")
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def an_id_token(expires: int) -> str:
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, {"exp": expires}))
+    return ".".join([*(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts), "c2ln"])
+
+
+def an_oidc_user(**config: str) -> dict[str, Any]:
+    given = {
+        "client-id": "us",
+        "client-secret": SECRET,
+        "refresh-token": SECRET,
+        "idp-issuer-url": "https://127.0.0.1:1",
+    }
+    return {"auth-provider": {"name": "oidc", "config": {**given, **config}}}
+
+
+def test_an_id_token_that_is_valid_is_used(tmp_path: Path) -> None:
+    token = an_id_token(4102444800)
+    connection = a_connection(a_kubeconfig(tmp_path / "config", an_oidc_user(**{"id-token": token})))
+    assert connection.header() == f"Bearer {token}"
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        pytest.param({}, "nothing vouches for its issuer: no", id="nobody vouches for it"),
+        pytest.param({"idp-certificate-authority": "ca.crt"}, "its issuer gave no other (", id="the issuer fails"),
+    ],
+)
+def test_an_id_token_that_has_expired(tmp_path: Path, config: dict[str, str], words: str) -> None:
+    """The package would send client secret and refresh token to whoever answers for the issuer."""
+    user = an_oidc_user(**{"id-token": an_id_token(1)}, **config)
+    with pytest.raises(UnauthorisedError) as raised:
+        a_connection(a_kubeconfig(tmp_path / "config", user)).header()
+    assert words in str(raised.value)
+    assert str(raised.value).endswith("use an exec plugin")
+    assert SECRET not in str(raised.value)
+
+
+def _with(folder: Path, **user: Any) -> str:
+    content = json.loads(Path(a_kubeconfig(folder / "config", {})).read_text())
+    content["users"] = [{"name": "u", **user}]
+    (folder / "config").write_text(json.dumps(content))
+    return str(folder / "config")
+
+
+def _broken(folder: Path, user: str) -> str:
+    text = "contexts: [{name: east, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: a}}]\n"
+    (folder / "config").write_text(f"{text}users: [{{name: u, user: {{{user}}}}}]\n")
+    return str(folder / "config")
+
+
+ENV = {"apiVersion": "client.authentication.k8s.io/v1", "command": "true", "env": [{"name": SECRET}, {"name": "B"}]}
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        pytest.param(lambda folder: _with(folder, user=an_oidc_user()), "Expected key id-token in ", id="no id-token"),
+        pytest.param(lambda folder: _with(folder, token=SECRET), "Expected key user in ", id="one level too high"),
+        pytest.param(
+            lambda folder: _with(folder, user={"exec": ENV}), "Expected key value in ", id="env without value"
+        ),
+        pytest.param(lambda folder: _broken(folder, f"password: !{SECRET}"), "is no YAML from line 3, ", id="a tag"),
+        pytest.param(lambda folder: _broken(folder, f"password: *{SECRET}"), "is no YAML from line 3, ", id="an alias"),
+        pytest.param(
+            lambda folder: _broken(folder, f"password: '{SECRET}"), "is no YAML from line ", id="an open quote"
+        ),
+    ],
+)
+def test_a_malformed_kubeconfig_is_told_without_what_is_in_it(tmp_path: Path, make: Any, words: str) -> None:
+    with pytest.raises(ClusterError) as raised:
+        a_connection(make(tmp_path)).header()
+    assert words in str(raised.value)
+    assert SECRET not in str(raised.value)
+    assert "{" not in str(raised.value)
+
+
+OPENED: list[str] = []
+HOOKED: list[bool] = []
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open":
+        OPENED.append(str(arguments[0]))
+
+
+def opened_files() -> list[str]:
+    """Return the list of all files that are opened from now on; a hook stays for ever, one is enough."""
+    if not HOOKED:
+        sys.addaudithook(_note)
+        HOOKED.append(True)
+    OPENED.clear()
+    return OPENED
+
+
+def many_clusters(path: Path, count: int) -> str:
+    names = [f"c{number}" for number in range(count)]
+    content = {
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in names],
+        "clusters": [{"name": name, "cluster": {"server": SERVER}} for name in names],
+        "users": [{"name": name, "user": {"token": f"t-{name}"}} for name in names],
+    }
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def test_a_kubeconfig_of_many_clusters_is_read_once_and_again_once_it_has_changed(tmp_path: Path) -> None:
+    path = many_clusters(tmp_path / "config", 20)
+    found = opened_files()
+    headers = [a_connection(path, f"c{number}").header() for number in range(20)]
+    assert headers == [f"Bearer t-c{number}" for number in range(20)]
+    assert found.count(path) == 1
+    many_clusters(tmp_path / "config", 21)
+    found.clear()
+    assert a_connection(path, "c20").header() == "Bearer t-c20"
+    assert found.count(path) == 1
+
+
+def test_several_kubeconfigs_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first file that has a name counts; paths are relative to the file they stand in."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "token").write_text("from-b")
+    contexts = [{"name": "east", "context": {"cluster": "c", "user": "u"}}]
+    clusters = [{"name": "c", "cluster": {"server": SERVER}}]
+    (tmp_path / "a" / "config").write_text(json.dumps({"contexts": contexts, "clusters": clusters}))
+    a_kubeconfig(tmp_path / "b" / "config", {"tokenFile": "token"}, {"server": "https://127.0.0.1:2"})
+    paths = [tmp_path / "a" / "config", tmp_path / "nowhere", tmp_path / "b" / "config"]
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, paths)))
+    connection = a_connection(None)
+    assert (connection.endpoint().url, connection.header()) == (SERVER, "Bearer from-b")
 
 
 def test_a_pod_without_service_account(monkeypatch: pytest.MonkeyPatch) -> None:

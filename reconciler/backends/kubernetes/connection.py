@@ -7,6 +7,7 @@ imported only when a cluster is asked.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -22,6 +23,7 @@ from reconciler.model import ClusterConnection
 
 if TYPE_CHECKING:
     import urllib3
+    import yaml
 
 T = TypeVar("T")
 
@@ -29,14 +31,25 @@ _FRESH_SECONDS = 60.0
 _POOL_SIZE = 16
 
 
+WEAKNESSES = {
+    "insecure-skip-tls-verify": "its kubeconfig switches TLS verification off, anybody between can read and change all",
+    "http": "its kubeconfig has a server with http://, anybody between can read all, credentials too, and change it",
+}
+"""What of a kubeconfig makes a connection insecure, and what a person should know of it."""
+
+
 @dataclass(frozen=True)
 class Endpoint:
-    """A cluster's address and the connections to it. `insecure`: the kubeconfig itself switches verification off."""
+    """A cluster's address and the connections to it.
+
+    `weakness` is the key of WEAKNESSES that the kubeconfig itself has, "" for none. `certificate` is the client's.
+    """
 
     url: str
     pool: urllib3.PoolManager
     authorization: Callable[[], str | None]
-    insecure: bool = False
+    weakness: str = ""
+    certificate: bytes = b""
 
 
 class Connection:
@@ -54,11 +67,12 @@ class Connection:
         self._endpoint: Endpoint | None = None
         self._header: str | None = None
         self._asked_at = 0.0
+        self._replaced_at = -_FRESH_SECONDS
 
     @property
-    def is_insecure(self) -> bool:
-        """Whether the kubeconfig switches the verification of the server's certificate off, as far as it was read."""
-        return self._endpoint is not None and self._endpoint.insecure
+    def weakness(self) -> str:
+        """The key of WEAKNESSES that the kubeconfig has, as far as it was read."""
+        return "" if self._endpoint is None else self._endpoint.weakness
 
     @property
     def context(self) -> str:
@@ -87,13 +101,17 @@ class Connection:
     def renew(self, refused: str | None) -> bool:
         """Read the credentials anew after `refused` was not accepted; return whether there is something else to try.
 
-        Where another thread already did, nothing is read again.
+        Where another thread already did, nothing is read again. A client certificate has no header to be told by: one
+        that was replaced a moment ago is not the one that was refused.
         """
         with self._guard:
-            if self._endpoint is None or self._header != refused:
+            old, now = self._endpoint, self._clock.monotonic()
+            if old is None or self._header != refused or (old.certificate and now - self._replaced_at < _FRESH_SECONDS):
                 return True
             self._endpoint = None
-            self._opened()
+            if self._opened().certificate != old.certificate:
+                self._replaced_at = now
+                return True
             return self._header != refused
 
     def _opened(self) -> Endpoint:
@@ -123,7 +141,7 @@ class Connection:
             return result.result(timeout=seconds)
         except TimeoutError as error:
             where = f"{self._settings.name}: {self.context}"
-            raise UnreachableError(f"{where}: gave no credentials in {seconds:g} s, expected them sooner") from error
+            raise UnreachableError(f"{where}: gave no credentials in time, expected them sooner") from error
 
 
 def opened(settings: ClusterConnection) -> Endpoint:
@@ -142,12 +160,28 @@ def opened(settings: ClusterConnection) -> Endpoint:
         url=configuration.host.rstrip("/"),
         pool=_pool(settings, configuration),
         authorization=lambda: _authorization(settings, configuration),
-        insecure=not configuration.verify_ssl,
+        weakness=_weakness(configuration),
+        certificate=_certificate(configuration),
     )
+
+
+def _weakness(configuration: Any) -> str:
+    if not configuration.host.lower().startswith("https://"):
+        return "http"
+    return "" if configuration.verify_ssl else "insecure-skip-tls-verify"
+
+
+def _certificate(configuration: Any) -> bytes:
+    try:
+        return Path(configuration.cert_file).read_bytes() if configuration.cert_file else b""
+    except OSError:
+        return b""  # told when a connection needs it
 
 
 def _load(settings: ClusterConnection, configuration: Any) -> None:
     import kubernetes.config as package
+
+    from reconciler.backends.kubernetes import kubeconfig
 
     untyped: Any = package
     if settings.in_cluster:
@@ -155,12 +189,7 @@ def _load(settings: ClusterConnection, configuration: Any) -> None:
         return
     if settings.kubeconfig is not None and not Path(settings.kubeconfig).expanduser().is_file():
         raise UnreachableError(f"{settings.name}: no file {settings.kubeconfig}, expected a kubeconfig")
-    untyped.load_kube_config(
-        config_file=settings.kubeconfig,
-        context=settings.context or settings.name,
-        client_configuration=configuration,
-        persist_config=False,
-    )
+    kubeconfig.load(settings.kubeconfig, settings.context or settings.name, configuration)
 
 
 @contextmanager
@@ -172,6 +201,8 @@ def _telling_words(settings: ClusterConnection) -> Iterator[list[str]]:
     import yaml
     from kubernetes.config import ConfigException
 
+    from reconciler.backends.kubernetes.kubeconfig import RefreshError
+
     heard = _Listener()
     root = logging.getLogger()
     root.addHandler(heard)
@@ -181,8 +212,10 @@ def _telling_words(settings: ClusterConnection) -> Iterator[list[str]]:
         raise UnreachableError(
             f"{_where(settings)}: {_one_line(error)}, expected a kubeconfig that names it"
         ) from error
+    except RefreshError as error:
+        raise UnauthorisedError(f"{_where(settings)}: {error}, expected a valid one; use an exec plugin") from error
     except yaml.YAMLError as error:
-        raise UnreachableError(f"{_where(settings)}: {_one_line(error)}, expected a kubeconfig in YAML") from error
+        raise UnreachableError(f"{_where(settings)}: {_place(error)}, expected a kubeconfig in YAML") from error
     except OSError as error:
         where = error.filename or _where(settings)
         raise UnreachableError(f"{settings.name}: {where}: {error.strerror}, expected a file to read") from error
@@ -190,6 +223,12 @@ def _telling_words(settings: ClusterConnection) -> Iterator[list[str]]:
         raise UnreachableError(f"{_where(settings)}: {_one_line(error)}, expected a well-formed kubeconfig") from error
     finally:
         root.removeHandler(heard)
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """Return where the YAML is broken; the parser's own words quote what stands there, and that may be a secret."""
+    mark = getattr(error, "problem_mark", None)
+    return "is no YAML" if mark is None else f"is no YAML from line {mark.line + 1}, column {mark.column + 1} on"
 
 
 class _Listener(logging.Handler):
@@ -202,7 +241,15 @@ class _Listener(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.thread == self._thread:
-            self.words.append(_one_line(record.getMessage()))
+            self.words.append(_one_line(_of_plugin(sys.exc_info()[1]) or record.getMessage()))
+
+
+def _of_plugin(error: BaseException | None) -> str:
+    """Return what a failed plugin is told as where the package has no words for it.
+
+    On a terminal the plugin writes its errors there itself; the package then trips over not having got them.
+    """
+    return "exec: the plugin failed and said why on the terminal" if isinstance(error, AttributeError) else ""
 
 
 def _expect_credentials(settings: ClusterConnection, configuration: Any, words: list[str]) -> None:

@@ -63,8 +63,9 @@ class Examination:
         self._connection = connection
 
     @property
-    def is_insecure(self) -> bool:
-        return self._connection.is_insecure
+    def weakness(self) -> str:
+        """The key of WEAKNESSES that the kubeconfig has, "" for none."""
+        return self._connection.weakness
 
     @property
     def context(self) -> str:
