@@ -274,8 +274,8 @@ class TestLeftOut:
         assert numbers(place(east, lost=("west",), federated=a_federated(11))) == {"east": "scale 5 -> 7"}
         assert numbers(place(settled("east", 5), lost=("west",), federated=a_federated(9))) == {}
 
-    def test_one_that_never_was_anywhere_starts_on_the_clusters_that_answer(self):
-        assert numbers(place(a_cluster("east"), lost=("west",))) == {"east": "create 0 -> 6"}
+    def test_one_that_never_was_anywhere_starts_with_their_parts_on_the_clusters_that_answer(self):
+        assert numbers(place(a_cluster("east"), lost=("west",))) == {"east": "create 0 -> 3"}
 
     @pytest.mark.parametrize(("minutes", "expected"), [(9, {}), (10, {"east": "scale 5 -> 9"})])
     def test_after_the_grace_its_replicas_go_elsewhere(self, minutes, expected):

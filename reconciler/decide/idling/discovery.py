@@ -106,6 +106,10 @@ def _by_service(slices: Iterable[EndpointSlice]) -> dict[tuple[str, str], tuple[
     return {key: tuple(inside) for key, inside in found.items()}
 
 
+_OWNERS = ("deployments", "statefulsets", "replicasets", "replicationcontrollers")
+"""What can be behind any Service. Only together do the targets of a Service sleep."""
+
+
 class _OwnerUnknownError(Exception):
     """An owner on the way up is no known scalable, or cannot be read."""
 
@@ -114,6 +118,9 @@ def scalables_behind(service: Service, inventory: Inventory) -> Found:
     """Return what is behind `service`: by its selector and the template labels, else by its endpoints."""
     if service.type == "ExternalName":
         return Found(by_labels=True)
+    unread = [plural for plural in _OWNERS if plural in inventory.cluster.unreadable]
+    if unread:
+        return Found(undecided=f"{unread[0]} cannot be read, and some may be behind it", by_labels=True)
     matching = _matching(service, inventory)
     try:
         if matching:

@@ -110,7 +110,8 @@ def _taken_off(federated: FederatedReplicaSet, locals_: Sequence[Local], before:
     """Return how many replicas the clusters that are left out have, and whether the others may be rebalanced.
 
     A cluster of which that is unknown is taken to have all that the status does not ask of the others, so they only
-    grow by a raised total. With no status, it is what they do not have themselves. Moves make room before they take
+    grow by a raised total. With no status, it is what they do not have themselves; where they have nothing either, it
+    was probably never placed anywhere, and each cluster begins with its own part. Moves make room before they take
     any away, and in between nothing would tell the two apart; so then only stuck replicas move.
     """
     known = sum(local.asked or 0 for local in locals_ if local.part == "held")
@@ -122,9 +123,21 @@ def _taken_off(federated: FederatedReplicaSet, locals_: Sequence[Local], before:
         others = sum(_asked(local, status) for local in answering)
         return known + max(0, status.desired - others), True
     if before.readable and all(local.workload is None for local in locals_):
-        return known, True  # it was never placed anywhere
+        return known + _parts_of_unknown(federated, locals_, federated.replicas - known), True
     due = sum(_due(local, federated) for local in locals_ if local.part == "placed")
     return max(known, federated.replicas - due), False
+
+
+def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[Local], total: int) -> int:
+    """Return what the preferences give to the clusters of which nothing is known: they may have it already."""
+    unknown = [local.cluster for local in locals_ if local.part == "held" and local.asked is None]
+    placed = [local for local in locals_ if local.part == "placed"]
+    names = [*unknown, *(local.cluster for local in placed)]
+    served = entrants(federated.clusters, names, federated.key)
+    capacity = {local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None}
+    demand = Demand(max(0, total), federated.rebalance, federated.rounding, dict.fromkeys(names, 0), capacity)
+    given = allocate(served, demand).replicas
+    return sum(given.get(name, 0) for name in unknown)
 
 
 def _asked(local: Local, status: Status) -> int:
