@@ -325,6 +325,11 @@ ENV = {"apiVersion": "client.authentication.k8s.io/v1", "command": "true", "env"
     ("make", "words"),
     [
         pytest.param(lambda folder: _with(folder, user=an_oidc_user()), "Expected key id-token in ", id="no id-token"),
+        pytest.param(
+            lambda folder: _with(folder, user={"client-key": f"LS0tLS1CRUdJTi{SECRET}"}),
+            "is no name of a file; call it client-key-data",
+            id="a key for a file's name",
+        ),
         pytest.param(lambda folder: _with(folder, token=SECRET), "Expected key user in ", id="one level too high"),
         pytest.param(
             lambda folder: _with(folder, user={"exec": ENV}), "Expected key value in ", id="env without value"

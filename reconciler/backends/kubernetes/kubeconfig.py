@@ -26,6 +26,9 @@ _DEFAULT = "~/.kube/config"
 
 _Parts = dict[str, dict[Any, Any]]
 
+_FILES = ("client-key", "client-certificate", "certificate-authority", "tokenFile")
+_CONTENT = ("-----", "LS0t")  # how PEM begins, and how it does in base64
+
 _reading = threading.Lock()
 
 
@@ -85,7 +88,18 @@ def _narrowed(parsed: Sequence[tuple[str, _Parts]], context: str) -> Any:
         "clusters": _found(parsed, "clusters", named.get("cluster")),
         "users": _found(parsed, "users", named.get("user")),
     }
+    for part, inside_of in (("clusters", "cluster"), ("users", "user")):
+        for node in value[part]:
+            _check_files(node.value.get(inside_of), node.name)
     return _Node(", ".join(path for path, _ in parsed), value)
+
+
+def _check_files(fields: Any, where: str) -> None:
+    """A key that stands where its file's name belongs would be told as a file that is not there."""
+    for name in _FILES:
+        value = fields.get(name) if isinstance(fields, dict) else None
+        if isinstance(value, str) and value.startswith(_CONTENT):
+            raise ConfigException(f"{name} of {where} is no name of a file; call it {name}-data")
 
 
 def _found(parsed: Sequence[tuple[str, _Parts]], part: str, name: Any) -> list[Any]:
