@@ -12,11 +12,11 @@ import yaml
 
 from reconciler.apply.outcomes import Access, Outcome
 from reconciler.apply.run import Applying, apply_actions
-from reconciler.backends.stop import Stop, StoppedClock
 from reconciler.backends.base import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.open import JOURNAL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.state import ConfigMapStore
+from reconciler.backends.stop import Stop, StoppedClock
 from reconciler.decide.downscale.forecast import with_victims
 from reconciler.decide.downscale.recovery import decide_recovery
 from reconciler.decide.downscale.targets import decide_downscale
