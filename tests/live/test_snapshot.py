@@ -212,7 +212,7 @@ def desk(plane: ControlPlane, tmp_path: Path, httpserver: HTTPServer) -> Desk:
     httpserver.expect_request("/api/v1/query").respond_with_handler(vector)
     token = plane.service_account("reconciler", "reader")
     if plane.api.find("/apis/rbac.authorization.k8s.io/v1/clusterroles/bound") is None:
-        may = [right for right in (*RIGHTS, *custom_rights([CLONES])) if right.resource != "replicationcontrollers"]
+        may = [right for right in (*RIGHTS, *custom_rights([CLONES])) if right.resource != "endpoints"]
         allow(plane.api, "reader", "reconciler", rules_of(right for right in may if not right.apply))
         plane.api.create(
             "/apis/rbac.authorization.k8s.io/v1/clusterroles",
@@ -263,7 +263,7 @@ def assert_everything_is_in(plan: dict[str, Any]) -> None:
     unknown = plan["unknown"]
     assert unknown["west"] == "get /apis: the connection was refused, expected an answer"
     assert "credentials were not accepted" in unknown["south"]
-    assert "bind a ClusterRole with" in unknown["east/replicationcontrollers"]
+    assert "bind a ClusterRole with" in unknown["east/endpoints"]
 
 
 @pytest.mark.real
