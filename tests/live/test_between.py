@@ -95,7 +95,7 @@ def test_changed_between_the_last_look_and_the_write(stage, change):
         change(api)
         seen.append(api.find(API))
 
-    stage.rule(faults.before(interfere), matching=is_write_to_it)
+    stage.proxies["east"].rule(faults.before(interfere), matching=is_write_to_it)  # west has one of the same name
     said = stage.apply("-o", "json")
     check_stale(stage, seen[0], said.code, said.out)
 
