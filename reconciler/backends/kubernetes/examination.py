@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
+from reconciler.backends.kubernetes.access_review import is_allowed
 from reconciler.backends.kubernetes.answers import Answer, Question
 from reconciler.backends.kubernetes.connection import Connection
 from reconciler.backends.kubernetes.lease import NAME, Lease
@@ -20,22 +21,11 @@ from reconciler.backends.kubernetes.rights import Right
 from reconciler.errors import NotFoundError
 
 _AT_ONCE = 8
-_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _HALF_A_SECOND = timedelta(seconds=0.5)  # a Date has whole seconds, cut off
 
 
 class _Version(msgspec.Struct, rename="camel"):
     git_version: str = ""
-
-
-class _Verdict(msgspec.Struct):
-    allowed: bool = False
-
-
-class _Review(msgspec.Struct):
-    """Source: kubernetes/api authorization/v1 types.go, SelfSubjectAccessReview."""
-
-    status: _Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +123,7 @@ class Examination:
             "namespace": namespace,
             "name": right.name,
         }
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
-        }
-        question = Question(self._cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
-        answer = self._requests.send(Request("POST", _REVIEWS, question, body=msgspec.json.encode(review)))
-        return decoded(answer, _Review, question).status.allowed
+        return is_allowed(self._requests, self._cluster, attributes)
 
 
 def _date(answer: Answer) -> datetime | None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from reconciler.backends.json_patch import equal, patched, value_at
+from reconciler.backends.kubernetes.access_review import is_allowed
 from reconciler.backends.kubernetes.answers import Question
 from reconciler.backends.kubernetes.pages import decoded, decoded_object
 from reconciler.backends.kubernetes.paths import collection, one, resource_name
@@ -30,7 +31,6 @@ FIELD_MANAGER = "reconciler"
 
 _JSON_PATCH = "application/json-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
-_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _MANAGED = {"fieldManager": FIELD_MANAGER}
 
 
@@ -38,16 +38,6 @@ class _Written(msgspec.Struct):
     """What every answer to a write has, an object or a Status."""
 
     kind: str
-
-
-class _Verdict(msgspec.Struct):
-    allowed: bool = False
-
-
-class _Review(msgspec.Struct):
-    """Source: kubernetes/api authorization/v1 types.go, SelfSubjectAccessReview."""
-
-    status: _Verdict
 
 
 class Writing:
@@ -226,15 +216,8 @@ class Writing:
             "namespace": write.ref.namespace,
             "name": "" if question.verb == "create" else write.ref.name,
         }
-        asked = Question(question.cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
-        }
         try:
-            answer = self._requests.send(Request("POST", _REVIEWS, asked, body=msgspec.json.encode(review)))
-            return decoded(answer, _Review, asked).status.allowed
+            return is_allowed(self._requests, question.cluster, attributes)
         except ClusterError:
             return False
 
