@@ -50,6 +50,12 @@ _CONTROLLERS_THAT_RUN = (
 )
 
 
+_MADE_BY_ITSELF = (
+    *(f"/api/v1/namespaces/{name}" for name in ("default", "kube-node-lease", "kube-public", "kube-system")),
+    "/api/v1/namespaces/default/services/kubernetes",
+)
+
+
 class ControlPlane:
     """One control plane in a folder of its own, which must be fresh."""
 
@@ -95,7 +101,7 @@ class ControlPlane:
             self._start_etcd()
             self._start_api_server_somewhere()
             self.api = Api(self.url, self.ca_file, self.admin_token)
-            self._wait_for_system_namespace()
+            self._wait_for_what_it_makes_itself()
             self._start_the_rest()
         except BaseException:
             self.stop()
@@ -196,12 +202,14 @@ class ControlPlane:
         url = f"https://127.0.0.1:{port}/readyz"
         return ready(process, lambda: answers(url, self.ca_file, self.admin_token), f"readiness at {url}")
 
-    def _wait_for_system_namespace(self) -> None:
+    def _wait_for_what_it_makes_itself(self) -> None:
+        """Wait for what a ready API server makes a moment later: nothing may appear between two reads of a test."""
+
         def there() -> bool:
-            return self.api.find("/api/v1/namespaces/kube-system") is not None
+            return all(self.api.find(path) is not None for path in _MADE_BY_ITSELF)
 
         assert self._api_server
-        self._api_server.wait_until(there, "the namespace kube-system")
+        self._api_server.wait_until(there, "its own namespaces and Service")
 
     def _start_the_rest(self) -> None:
         kubeconfig = write_kubeconfig(self.folder / "parts.yaml", {"parts": self.access()})
