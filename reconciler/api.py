@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reconciler.decide.allocation import Allocation, allocate_replicas
+from reconciler.decide.allocate_replicas import allocate_replicas
+from reconciler.decide.allocation import Allocation
 from reconciler.decide.victims import RankingRules, VictimRanking, rank_victims
 from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
 from reconciler.model import Pod

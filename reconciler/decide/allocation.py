@@ -1,6 +1,6 @@
 """How many replicas each cluster gets: order, minimum, sticky, share (placement.md, Algorithm).
 
-`allocate_replicas` is the public function, with every check; a run calls `allocate` on validated values.
+A run calls this on validated values; `allocate_replicas` is the public function, with every check.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import add, sub
-from typing import Any, Literal
+from typing import Literal
 
 from reconciler.decide.rounding.fair import Claims, fair_seats, kept_seats
 from reconciler.decide.rounding.kubefed import Rounds
 from reconciler.decide.rounding.order import in_order
-from reconciler.errors import PolicyError
 from reconciler.model import NOTHING
 from reconciler.policy.types import ClusterPreference
 
@@ -28,7 +27,7 @@ Rounding = Literal["fair", "kubefed"]
 
 @dataclass(frozen=True, slots=True)
 class Entrants:
-    """The clusters that have a preference, in the order they are served; equal positions belong together.
+    """Clusters that have a preference; equal positions belong together, and earlier ones are served first.
 
     `absent` are the others, which get nothing. A maximum of UNBOUNDED is none.
     """
@@ -92,19 +91,34 @@ class Allocation:
         return Steps(minimum, sticky, share)
 
 
-def entrants(preferences: Mapping[str, ClusterPreference], clusters: Sequence[str], key: str) -> Entrants:
-    """Return the clusters in the order they are served; each uses its own entry in `preferences`, else "*"."""
+def candidates(preferences: Mapping[str, ClusterPreference], clusters: Sequence[str]) -> Entrants:
+    """Return the clusters in the order given; each uses its own entry in `preferences`, else "*"."""
     default = preferences.get("*")
     chosen = [preferences.get(name, default) for name in clusters]
     found = [(name, own) for name, own in zip(clusters, chosen, strict=True) if own is not None]
-    order = in_order([name for name, _ in found], [own.weight for _, own in found], key)
-    served = [found[at] for at in order]
     return Entrants(
-        names=tuple([name for name, _ in served]),
-        weights=tuple([own.weight for _, own in served]),
-        minimums=tuple([own.min_replicas for _, own in served]),
-        maximums=tuple([UNBOUNDED if own.max_replicas is None else own.max_replicas for _, own in served]),
+        names=tuple([name for name, _ in found]),
+        weights=tuple([own.weight for _, own in found]),
+        minimums=tuple([own.min_replicas for _, own in found]),
+        maximums=tuple([UNBOUNDED if own.max_replicas is None else own.max_replicas for _, own in found]),
         absent=tuple([name for name, own in zip(clusters, chosen, strict=True) if own is None]),
+    )
+
+
+def entrants(preferences: Mapping[str, ClusterPreference], clusters: Sequence[str], key: str) -> Entrants:
+    """Return the clusters that have a preference in the order in which they are served for "namespace/name" `key`."""
+    return in_turn(candidates(preferences, clusters), key)
+
+
+def in_turn(found: Entrants, key: str) -> Entrants:
+    """Return `found` in the order in which they are served for "namespace/name" `key`."""
+    order = in_order(found.names, found.weights, key)
+    return Entrants(
+        names=tuple(map(found.names.__getitem__, order)),
+        weights=tuple(map(found.weights.__getitem__, order)),
+        minimums=tuple(map(found.minimums.__getitem__, order)),
+        maximums=tuple(map(found.maximums.__getitem__, order)),
+        absent=found.absent,
     )
 
 
@@ -142,11 +156,12 @@ def with_overflow(given: Allocation, served: Entrants, demand: Demand, probed: I
 
 
 def _minimum(minimums: Sequence[int], capacities: Sequence[int] | None, total: int) -> list[int]:
-    if not any(minimums):
-        return [0] * len(minimums)
+    clipped = list(minimums) if capacities is None else list(map(min, minimums, capacities))
     left = total
+    if sum(clipped) <= left:
+        return clipped
     result = []
-    for wanted in minimums if capacities is None else map(min, minimums, capacities):
+    for wanted in clipped:
         given = min(wanted, left)
         left -= given
         result.append(given)
@@ -194,95 +209,3 @@ def _kubefed(
     most = LARGEST if demand.rebalance else rounds.left
     cut = {served.names[at]: min(rounds.overflow[at], most) for at in sorted(rounds.overflow)}
     return rounds.replicas, sticky, {name: number for name, number in cut.items() if number}
-
-
-def allocate_replicas(  # noqa: PLR0913  the signature is public API
-    preferences: Mapping[str, Any],
-    total: int,
-    clusters: Sequence[str],
-    *,
-    current: Mapping[str, int] = NOTHING,
-    capacity: Mapping[str, int] = NOTHING,
-    key: str = "",
-    rounding: Rounding = "fair",
-) -> Allocation:
-    """Spread `total` replicas over `clusters` as `preferences` say.
-
-    `preferences` is `{"rebalance": bool, "clusters": {name or "*": {"minReplicas", "maxReplicas", "weight"}}}`;
-    rebalance is false and minReplicas, weight are 0 where absent, maxReplicas absent or None is no maximum; without
-    "clusters" every cluster has weight 1. KubeFed's `totalReplicas` may stand beside them if it equals `total`.
-    `current` are the replicas placed, `capacity` the known limits; clusters outside the fleet are ignored in both.
-    `key` is "namespace/name" and settles ties. The result depends on nothing but these values, and not on their order.
-
-    Raises:
-        PolicyError: unknown keys, wrong types, negative numbers, numbers above 2**53, or a cluster named twice.
-
-    Source: kubernetes/federation planner.go, Planner.Plan; seed federated-replicasets.md, (Re)Scheduling algorithm.
-    """
-    if rounding not in ("fair", "kubefed"):
-        raise PolicyError(f'rounding: {rounding!r}, expected "fair" or "kubefed"')
-    wanted = _number(total, "total")
-    rebalance, entries = _checked_preferences(preferences, wanted)
-    fleet = _checked_names(clusters)
-    limits = _inside(capacity, "capacity", fleet)
-    served = entrants(entries, fleet, _text(key, "key"))
-    demand = Demand(wanted, rebalance, rounding, _inside(current, "current", fleet), limits)
-    return with_overflow(allocate(served, demand), served, demand, [name for name in fleet if name in limits])
-
-
-def _checked_preferences(preferences: Any, total: int) -> tuple[bool, dict[str, ClusterPreference]]:
-    given = _mapping(preferences, "preferences", ("rebalance", "clusters", "totalReplicas"))
-    rebalance = given.get("rebalance", False)
-    if not isinstance(rebalance, bool):
-        raise PolicyError(f"preferences.rebalance: {rebalance!r}, expected true or false")
-    if "totalReplicas" in given and given["totalReplicas"] != total:
-        raise PolicyError(f"preferences.totalReplicas: {given['totalReplicas']!r}, expected the total, {total}")
-    entries = _mapping(given.get("clusters", {"*": {"weight": 1}}), "preferences.clusters")
-    return rebalance, {name: _preference(entry, f"preferences.clusters.{name}") for name, entry in entries.items()}
-
-
-def _preference(entry: Any, where: str) -> ClusterPreference:
-    given = _mapping(entry, where, ("minReplicas", "maxReplicas", "weight"))
-    maximum = given.get("maxReplicas")
-    return ClusterPreference(
-        min_replicas=_number(given.get("minReplicas", 0), f"{where}.minReplicas"),
-        max_replicas=None if maximum is None else _number(maximum, f"{where}.maxReplicas"),
-        weight=_number(given.get("weight", 0), f"{where}.weight"),
-    )
-
-
-def _mapping(value: Any, where: str, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise PolicyError(f"{where}: {value!r}, expected a mapping")
-    for key in value:
-        if not isinstance(key, str) or (known and key not in known):
-            raise PolicyError(f"{where}.{key}: unknown field, expected {', '.join(known) or 'names of clusters'}")
-    return value
-
-
-def _number(value: Any, where: str) -> int:
-    if type(value) is not int or not 0 <= value <= LARGEST:
-        raise PolicyError(f"{where}: {value!r}, expected a whole number from 0 to 2**53")
-    return value
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise PolicyError(f"{where}: {value!r}, expected a text")
-    return value
-
-
-def _checked_names(clusters: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(clusters, str | bytes) or not all(isinstance(name, str) for name in clusters):
-        raise PolicyError(f"clusters: {clusters!r}, expected a list of names")
-    twice = (
-        sorted({name for name in clusters if clusters.count(name) > 1}) if len(set(clusters)) < len(clusters) else []
-    )
-    if twice:
-        raise PolicyError(f"clusters: {twice[0]!r} is named twice, expected each cluster once")
-    return tuple(clusters)
-
-
-def _inside(numbers: Any, where: str, fleet: tuple[str, ...]) -> dict[str, int]:
-    checked = {name: _number(number, f"{where}.{name}") for name, number in _mapping(numbers, where).items()}
-    return {name: checked[name] for name in fleet if name in checked}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from collections import UserDict
 
-from reconciler.decide.allocation import Steps, allocate_replicas
-from reconciler.decide.rounding.order import tie_hashes
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.decide.allocate_replicas import allocate_replicas
+from reconciler.decide.allocation import Steps
+from reconciler.decide.rounding.order import in_order, tie_hashes
 from reconciler.errors import PolicyError
 
 from .planner_vectors import planner_cases
@@ -37,6 +42,26 @@ def test_tie_hash_is_fnv_1_over_name_and_key():
     assert tie_hashes(("", "a", "foobar"), "") == (0x811C9DC5, 0x050C5D7E, 0x31F0B262)
     assert tie_hashes(("foo", "", "f"), "bar") == (0x31F0B262, *tie_hashes(("bar", "fbar"), ""))
     assert tie_hashes(("a", "b"), "shop/web") == tie_hashes(("ashop/web", "bshop/web"), "")
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=8), st.integers(0, 2**53)), unique_by=lambda one: one[0]),
+    st.sampled_from(["", "web", "shop/web", "shop/é", "a/b/c"]),
+)
+def test_clusters_are_served_by_weight_then_tie_hash_then_name(fleet, key):
+    names, weights = tuple(name for name, _ in fleet), tuple(weight for _, weight in fleet)
+    hashes = tie_hashes(names, key)
+    slowly = sorted(range(len(fleet)), key=lambda at: (-weights[at], hashes[at], names[at]))
+    assert in_order(names, weights, key) == slowly
+
+
+def test_what_was_checked_before_does_not_stand_for_what_only_looks_like_it():
+    entries = {"*": {"weight": 1}, "A": {"minReplicas": 1}}
+    seen = spread(entries, 8, ["A", "B"]).replicas
+    assert spread(UserDict(entries), 8, ["A", "B"]).replicas == seen
+    for odd in (True, 1.0, "1"):
+        with pytest.raises(PolicyError, match="expected a whole number"):
+            spread({"*": {"weight": odd}, "A": {"minReplicas": 1}}, 8, ["A", "B"])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler.decide.allocation import allocate_replicas
+from reconciler.decide.allocate_replicas import allocate_replicas
 
 FLEET = ["a", "b", "c", "d", "e"]
 SMALL = st.integers(0, 12)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import ge
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +31,29 @@ def fair_seats(claims: Claims, seats: int) -> list[int]:
     A cluster without weight gets none. What fits nowhere is not given. `taken` is never above a limit.
     """
     weights, taken, limits = claims.weights, claims.taken, claims.limits
-    total = sum(weights)
-    if total == 0 or any(taken) or min(limits) < seats:
-        return _bounded_seats(claims, seats)
-    result = _nearest(weights, seats, total)
-    _settle(claims, list(range(len(weights))), result, seats)
+    if not all(weights) or any(map(ge, taken, limits)):
+        return _seats_of_open(claims, seats)
+    if sum(limits) - sum(taken) <= seats:
+        return list(limits)
+    if any(taken):
+        result = list(map(min, map(max, _nearest(weights, *_level(claims, seats)), taken), limits))
+    elif min(limits) < seats:
+        result = list(map(min, _nearest(weights, *_level(claims, seats)), limits))
+    else:
+        result = _nearest(weights, seats, sum(weights))
+    _settle(claims, result, seats + sum(taken))
     return result
 
 
-def _bounded_seats(claims: Claims, seats: int) -> list[int]:
+def _seats_of_open(claims: Claims, seats: int) -> list[int]:
+    """Share among those alone who have weight and room."""
     weights, taken, limits = claims.weights, claims.taken, claims.limits
     result = list(taken)
     open_ones = [at for at, weight in enumerate(weights) if weight and taken[at] < limits[at]]
-    if sum([limits[at] - taken[at] for at in open_ones]) <= seats:
-        for at in open_ones:
-            result[at] = limits[at]
-        return result
-    pool, total = _level(claims, open_ones, seats)
-    for at, near in zip(open_ones, _nearest([weights[at] for at in open_ones], pool, total), strict=True):
-        result[at] = min(max(near, taken[at]), limits[at])
-    _settle(claims, open_ones, result, seats + sum(taken))
+    if open_ones:
+        among = Claims(*([numbers[at] for at in open_ones] for numbers in (weights, taken, limits)))
+        for at, number in zip(open_ones, fair_seats(among, seats), strict=True):
+            result[at] = number
     return result
 
 
@@ -59,15 +63,15 @@ def _nearest(weights: Sequence[int], pool: int, total: int) -> list[int]:
     return [(weight * double_pool + total) // double_total for weight in weights]
 
 
-def _level(claims: Claims, open_ones: list[int], seats: int) -> tuple[int, int]:
+def _level(claims: Claims, seats: int) -> tuple[int, int]:
     """Return (pool, total): at weight * pool / total, kept within taken and limit, exactly `seats` are given.
 
     Clusters that this would push below what they have, or above their limit, are set there and leave, whichever of the
     two misses by more.
     """
     weights, taken, limits = claims.weights, claims.taken, claims.limits
-    free = open_ones
-    pool = seats + sum([taken[at] for at in free])
+    free: Sequence[int] = range(len(weights))
+    pool = seats + sum(taken)
     while True:
         total = sum([weights[at] for at in free])
         low = [at for at in free if taken[at] and weights[at] * pool < taken[at] * total]
@@ -82,23 +86,23 @@ def _level(claims: Claims, open_ones: list[int], seats: int) -> tuple[int, int]:
         free = [at for at in free if at not in gone]
 
 
-def _settle(claims: Claims, open_ones: list[int], result: list[int], wanted: int) -> None:
+def _settle(claims: Claims, result: list[int], wanted: int) -> None:
     """Give or take back the few seats by which `result` misses `wanted` in all."""
     missing = wanted - sum(result)
     if missing > 0:
-        _give(claims, open_ones, result, missing)
+        _give(claims, result, missing)
     elif missing < 0:
-        _take(claims, open_ones, result, -missing)
+        _take(claims, result, -missing)
 
 
-def _give(claims: Claims, open_ones: list[int], result: list[int], missing: int) -> None:
+def _give(claims: Claims, result: list[int], missing: int) -> None:
     """Give `missing` seats, each to the highest average; ties go by order."""
     weights, limits = claims.weights, claims.limits
     shift = _exact(weights)
     queue = [
-        ((2 * result[at] + 1 << shift) // weights[at], at)
-        for at in open_ones
-        if weights[at] and result[at] < limits[at]
+        ((2 * number + 1 << shift) // weight, at)
+        for at, (weight, number, limit) in enumerate(zip(weights, result, limits, strict=True))
+        if number < limit
     ]
     heapq.heapify(queue)
     for _ in range(missing):
@@ -110,11 +114,15 @@ def _give(claims: Claims, open_ones: list[int], result: list[int], missing: int)
             heapq.heappop(queue)
 
 
-def _take(claims: Claims, open_ones: list[int], result: list[int], surplus: int) -> None:
+def _take(claims: Claims, result: list[int], surplus: int) -> None:
     """Take `surplus` seats back, each from the lowest average; of ties the last in order loses first."""
     weights, taken = claims.weights, claims.taken
     shift = _exact(weights)
-    queue = [(-((2 * result[at] - 1 << shift) // weights[at]), -at) for at in open_ones if result[at] > taken[at]]
+    queue = [
+        (-((2 * number - 1 << shift) // weight), -at)
+        for at, (weight, number, least) in enumerate(zip(weights, result, taken, strict=True))
+        if number > least
+    ]
     heapq.heapify(queue)
     for _ in range(surplus):
         at = -queue[0][1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from functools import lru_cache
 
 _OFFSET_BASIS = 0x811C9DC5
@@ -18,12 +17,16 @@ def tie_hashes(clusters: tuple[str, ...], key: str) -> tuple[int, ...]:
 
     Source: hash/fnv of Go, New32; kubernetes/federation planner.go, Planner.Plan.
     """
-    if not clusters:
-        return ()
+    return _unpacked(_packed_hashes(clusters, key), len(clusters))
+
+
+def _packed_hashes(clusters: tuple[str, ...], key: str) -> int:
     namespace, slash, name = key.rpartition("/")
-    lanes = _Lanes.over(len(clusters))
-    state = lanes.fed(_prefix(clusters, namespace + slash), name)
-    return struct.unpack(f"<{len(clusters)}Q", state.to_bytes(8 * len(clusters), "little"))
+    return _Lanes.over(len(clusters)).fed(_prefix(clusters, namespace + slash), name)
+
+
+def _unpacked(lanes: int, count: int) -> tuple[int, ...]:
+    return struct.unpack(f"<{count}Q", lanes.to_bytes(8 * count, "little"))
 
 
 class _Lanes:
@@ -61,8 +64,17 @@ def _fnv(text: str) -> int:
     return state
 
 
-def in_order(clusters: Sequence[str], weights: Sequence[int], key: str) -> list[int]:
+def in_order(clusters: tuple[str, ...], weights: tuple[int, ...], key: str) -> list[int]:
     """Return the positions of `clusters` by weight, highest first, then tie hash, lowest first, then name."""
-    hashes = tie_hashes(tuple(clusters), key)
-    ranked = sorted(zip([-weight for weight in weights], hashes, clusters, range(len(clusters)), strict=True))
-    return [position for _, _, _, position in ranked]
+    by_name, heights = _heights(clusters, weights)
+    # The upper half of each lane, which the hash leaves free, takes the rank of the weight: one number to sort by.
+    numbers = _unpacked(heights | _packed_hashes(clusters, key), len(clusters))
+    return sorted(by_name, key=numbers.__getitem__)
+
+
+@lru_cache(maxsize=256)
+def _heights(clusters: tuple[str, ...], weights: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """Return the positions by name, and in the upper half of each cluster's lane how many weights are above its own."""
+    ranks = {weight: rank for rank, weight in enumerate(sorted(set(weights), reverse=True))}
+    heights = sum(ranks[weight] << (_LANE * lane + _LANE // 2) for lane, weight in enumerate(weights))
+    return tuple(sorted(range(len(clusters)), key=clusters.__getitem__)), heights

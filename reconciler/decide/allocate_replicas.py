@@ -1,0 +1,134 @@
+"""`allocate_replicas`, the public function: every value it is given is checked."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from reconciler.decide.allocation import (
+    LARGEST,
+    Allocation,
+    Demand,
+    Entrants,
+    Rounding,
+    allocate,
+    candidates,
+    in_turn,
+    with_overflow,
+)
+from reconciler.errors import PolicyError
+from reconciler.model import NOTHING
+from reconciler.policy.types import ClusterPreference
+
+
+def allocate_replicas(  # noqa: PLR0913  the signature is public API
+    preferences: Mapping[str, Any],
+    total: int,
+    clusters: Sequence[str],
+    *,
+    current: Mapping[str, int] = NOTHING,
+    capacity: Mapping[str, int] = NOTHING,
+    key: str = "",
+    rounding: Rounding = "fair",
+) -> Allocation:
+    """Spread `total` replicas over `clusters` as `preferences` say.
+
+    `preferences` is `{"rebalance": bool, "clusters": {name or "*": {"minReplicas", "maxReplicas", "weight"}}}`;
+    rebalance is false and minReplicas, weight are 0 where absent, maxReplicas absent or None is no maximum; without
+    "clusters" every cluster has weight 1. KubeFed's `totalReplicas` may stand beside them if it equals `total`.
+    `current` are the replicas placed, `capacity` the known limits; clusters outside the fleet are ignored in both.
+    `key` is "namespace/name" and settles ties. The result depends on nothing but these values, and not on their order.
+
+    Raises:
+        PolicyError: unknown keys, wrong types, negative numbers, numbers above 2**53, or a cluster named twice.
+
+    Source: kubernetes/federation planner.go, Planner.Plan; seed federated-replicasets.md, (Re)Scheduling algorithm.
+    """
+    if rounding not in ("fair", "kubefed"):
+        raise PolicyError(f'rounding: {rounding!r}, expected "fair" or "kubefed"')
+    wanted = _number(total, "total")
+    rebalance, entries = _checked_preferences(preferences, wanted)
+    fleet = _checked_names(clusters)
+    limits = _inside(capacity, "capacity", fleet)
+    served = in_turn(_candidates(entries, fleet), _text(key, "key"))
+    demand = Demand(wanted, rebalance, rounding, _inside(current, "current", fleet), limits)
+    return with_overflow(allocate(served, demand), served, demand, [name for name in fleet if name in limits])
+
+
+def _checked_preferences(preferences: Any, total: int) -> tuple[bool, Mapping[str, Any]]:
+    """Return rebalance, and the entries of the clusters, which are not looked into yet."""
+    given = _mapping(preferences, "preferences", ("rebalance", "clusters", "totalReplicas"))
+    rebalance = given.get("rebalance", False)
+    if not isinstance(rebalance, bool):
+        raise PolicyError(f"preferences.rebalance: {rebalance!r}, expected true or false")
+    if "totalReplicas" in given and given["totalReplicas"] != total:
+        raise PolicyError(f"preferences.totalReplicas: {given['totalReplicas']!r}, expected the total, {total}")
+    return rebalance, _mapping(given.get("clusters", {"*": {"weight": 1}}), "preferences.clusters")
+
+
+def _candidates(entries: Any, fleet: tuple[str, ...]) -> Entrants:
+    """Return the clusters that have an entry; entries that came before are not checked again.
+
+    Equal bytes of marshal are equal values of equal types, so what is remembered can never be of other entries.
+    """
+    try:
+        packed = marshal.dumps(entries, 2)
+    except ValueError:  # of other types than dict, str, int, bool and None
+        return candidates(_preferences(entries), fleet)
+    return _remembered_candidates(packed, fleet)
+
+
+@lru_cache(maxsize=64)
+def _remembered_candidates(packed: bytes, fleet: tuple[str, ...]) -> Entrants:
+    return candidates(_preferences(marshal.loads(packed)), fleet)
+
+
+def _preferences(entries: Mapping[str, Any]) -> dict[str, ClusterPreference]:
+    return {name: _preference(entry, f"preferences.clusters.{name}") for name, entry in entries.items()}
+
+
+def _preference(entry: Any, where: str) -> ClusterPreference:
+    given = _mapping(entry, where, ("minReplicas", "maxReplicas", "weight"))
+    maximum = given.get("maxReplicas")
+    return ClusterPreference(
+        min_replicas=_number(given.get("minReplicas", 0), f"{where}.minReplicas"),
+        max_replicas=None if maximum is None else _number(maximum, f"{where}.maxReplicas"),
+        weight=_number(given.get("weight", 0), f"{where}.weight"),
+    )
+
+
+def _mapping(value: Any, where: str, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise PolicyError(f"{where}: {value!r}, expected a mapping")
+    for key in value:
+        if not isinstance(key, str) or (known and key not in known):
+            raise PolicyError(f"{where}.{key}: unknown field, expected {', '.join(known) or 'names of clusters'}")
+    return value
+
+
+def _number(value: Any, where: str) -> int:
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise PolicyError(f"{where}: {value!r}, expected a whole number from 0 to 2**53")
+    return value
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise PolicyError(f"{where}: {value!r}, expected a text")
+    return value
+
+
+def _checked_names(clusters: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(clusters, str | bytes) or not all(issubclass(kind, str) for kind in set(map(type, clusters))):
+        raise PolicyError(f"clusters: {clusters!r}, expected a list of names")
+    if len(set(clusters)) < len(clusters):
+        twice = sorted({name for name in clusters if clusters.count(name) > 1})
+        raise PolicyError(f"clusters: {twice[0]!r} is named twice, expected each cluster once")
+    return tuple(clusters)
+
+
+def _inside(numbers: Any, where: str, fleet: tuple[str, ...]) -> dict[str, int]:
+    checked = {name: _number(number, f"{where}.{name}") for name, number in _mapping(numbers, where).items()}
+    return {name: checked[name] for name in fleet if name in checked} if checked else {}
