@@ -111,6 +111,23 @@ def check_words(said: Said) -> dict[str, Any]:
     return document
 
 
+def right_codes(document: dict[str, Any], changed: bool) -> set[int]:
+    """The exit codes (docs/plans.md) that fit what a run on these clusters said, and whether it changed anything.
+
+    Nobody else holds a lock here and no limit holds anything back, so there are three: all done, nothing, a part.
+    """
+    if document["kind"] == "Error":
+        return set() if changed else {1}
+    plan = plan_in(document)
+    outcomes = [one["status"] for one in document.get("outcomes", ())]
+    if plan["unknown"] and not plan["clusters"]:
+        return {1}
+    if outcomes and set(outcomes) <= {"skipped"} and not changed:
+        return {1}
+    amiss = plan["unknown"] or set(outcomes) - {"applied"} or any(one["partial"] for one in plan["notices"])
+    return {6} if amiss else {0}
+
+
 def plan_in(document: dict[str, Any]) -> dict[str, Any]:
     """The plan in a document that a plan or an apply printed; an empty one in an error."""
     if document["kind"] == "Error":
@@ -144,6 +161,11 @@ def _facts(action: dict[str, Any]) -> Iterator[list[Any]]:
             yield from ([*where, pointer, target] for target in json.loads(after))
         elif after != action["before"].get(pointer) and not (found["kind"] == "ReplicaSet" and pointer == _REPLICAS):
             yield [*where, pointer, after]
+
+
+def is_changed(before: dict[Key, Object], after: dict[Key, Object]) -> bool:
+    """Whether anything differs, locks and memory aside."""
+    return any(unplanned(before, after, {"actions": []}))
 
 
 def unplanned(before: dict[Key, Object], after: dict[Key, Object], plan: dict[str, Any]) -> list[str]:

@@ -92,6 +92,7 @@ class Stage:
     folder: Folder
     now: str = everything.NOW
     _runs: list[Run] = field(default_factory=list)
+    _filled: dict[Key, Object] | None = None
 
     @classmethod
     def set_up(cls, planes: Mapping[str, ControlPlane], proxies: Mapping[str, Proxy], folder: Path) -> Stage:
@@ -119,6 +120,13 @@ class Stage:
         with ThreadPoolExecutor(len(self.planes)) as threads:
             list(threads.map(lambda name: self._fill(name, made.get(name, ())), self.planes))
         self.clear()
+
+    def filled(self) -> dict[Key, Object]:
+        """The objects of the world of everything.py, which is made anew only where anything was written since."""
+        if self._filled is None or self.objects() != self._filled:
+            self.fill()
+            self._filled = self.objects()
+        return self._filled
 
     def _fill(self, name: str, objects: Iterable[Object]) -> None:
         api = self.planes[name].api
