@@ -12,6 +12,8 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError, ProtocolError, TimeoutError
 
+from reconciler.backends.retry_after import retry_after_seconds
+
 LARGEST_ANSWER = 32 << 20
 """Bytes; an answer with a few hundred thousand series fits."""
 
@@ -116,10 +118,11 @@ class QueryConnection:
             preload_content=False,
         )
         try:
+            pause = retry_after_seconds(response.headers.get("Retry-After"), response.headers.get("Date"))
             return Reply(
                 response.status,
                 _body(response),
-                _seconds(response.headers.get("Retry-After")),
+                _PAUSE_SECONDS if pause is None else pause,
                 response.headers.get("Location", ""),
             )
         finally:
@@ -201,12 +204,6 @@ def _body(response: urllib3.BaseHTTPResponse) -> bytes:
             response.close()
             raise Refused(f"the answer is longer than {LARGEST_ANSWER} bytes, expected fewer series; narrow the query")
     return bytes(body)
-
-
-def _seconds(retry_after: str | None) -> float:
-    """Return the seconds that a Retry-After header says; a date, or nothing, is our own short pause."""
-    text = (retry_after or "").strip()
-    return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else _PAUSE_SECONDS
 
 
 def _told(error: HTTPError) -> Exception:

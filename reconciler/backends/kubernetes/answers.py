@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from reconciler.backends.decode.decoders import decoder_of
+from reconciler.backends.retry_after import retry_after_seconds
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -40,8 +41,7 @@ class Answer:
     @property
     def retry_after(self) -> float | None:
         """Return the seconds after which the server wants to be asked again, None where it does not say."""
-        text = self.headers.get("retry-after", "")
-        return float(text) if text.isdecimal() else None
+        return retry_after_seconds(self.headers.get("retry-after"), self.headers.get("date"))
 
 
 class Status(msgspec.Struct):
