@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -14,11 +15,12 @@ import pytest
 
 from tests.bench.measure import Work, measured
 from tests.live.fleet import LiveFleet
+from tests.real import faults
 from tests.real.fixtures import missing_part_skips
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
-    from tests.real.proxy import Proxy
+    from tests.real.proxy import Proxy, Request
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
@@ -42,7 +44,7 @@ def a_fleet(folder: Path, planes: dict[str, ControlPlane]) -> LiveFleet:
     """Policies that idle every Deployment at night, on these clusters."""
     names = "".join(f"    - name: {name}\n" for name in planes)
     policies = folder / "written"
-    policies.mkdir()
+    policies.mkdir(parents=True)
     (policies / "fleet.yaml").write_text(
         "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: load}\n"
         f"spec:\n  home: {next(iter(planes))}\n  clusters:\n{names}"
@@ -157,6 +159,36 @@ def a_proxy(fleet: LiveFleet, folder: Path) -> Proxy:
     from tests.real.proxy import Proxy
 
     return Proxy(fleet.planes["east"].access(), folder)
+
+
+TWENTY = 20
+
+
+def test_twenty_clusters(benchmark: Any, loaded: tuple[LiveFleet, int], tmp_path: Path) -> None:
+    """One API server stands for twenty: each time behind a proxy that gives it an identity of its own."""
+    one, count = loaded
+    names = [f"cluster-{number:02}" for number in range(TWENTY)]
+    with contextlib.ExitStack() as proxies:
+        reached = {name: proxies.enter_context(a_proxy(one, tmp_path / name)) for name in names}
+        for name, proxy in reached.items():
+            proxy.rule(faults.replaced(identity(one).encode(), name.encode()), matching=is_identity, times=None)
+        fleet = a_fleet(tmp_path / "fleet", dict.fromkeys(names, one.planes["east"]))
+        fleet.connect({name: proxy.access() for name, proxy in reached.items()})
+        work = Work("plan of 20 live clusters, nothing to change", count, rounds=1)
+        said = measured(benchmark, work, lambda: fleet.plan(DAY))
+        assert said.out == "No changes.\n", said.err
+        benchmark.extra_info["figures"] = (
+            f"{TWENTY * count * PODS_OF_EACH:,} pods; "
+            f"{peak_megabytes(fleet):.0f} MB of memory; all of one server, through proxies of Python"
+        )
+
+
+def identity(fleet: LiveFleet) -> str:
+    return fleet.planes["east"].identity()
+
+
+def is_identity(request: Request) -> bool:
+    return request.path == "/api/v1/namespaces/kube-system"
 
 
 def peak_megabytes(fleet: LiveFleet) -> float:

@@ -120,6 +120,17 @@ def after(call: Callable[[Request], object]) -> Fault:
     return fault
 
 
+def replaced(old: bytes, new: bytes) -> Fault:
+    """Let the real server do it, and put `new` for `old` in its answer."""
+
+    def fault(exchange: Exchange) -> None:
+        with exchange.forwarded() as answer:
+            body = answer.read()
+        exchange.answer(answer.status, body.replace(old, new), {"Content-Type": answer.headers["Content-Type"]})
+
+    return fault
+
+
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
     """Headers that say what the body is."""
     return {name: value for name, value in headers.items() if name.lower() in ("content-type", "content-encoding")}
