@@ -136,6 +136,7 @@ def on_a_free_port(start: Callable[[int], Process]) -> tuple[int, Process]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that linger do not take it
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
