@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 import msgspec
 
-from reconciler.model import NOTHING, ObservedState, Run
+from reconciler.model import ObservedState, Run
+
+_AT_ONCE = 256
+"""Objects that are written down side by side: the text of a whole fleet would be larger than the fleet."""
 
 
 def state_digest(state: ObservedState) -> str:
     """Return the SHA-256 (hex) over everything in `state` that decisions may look at."""
-    parts = [
-        [replace(state.clusters[name], pods=NOTHING) for name in sorted(state.clusters)],
-        [sorted(state.clusters[name].pods.items()) for name in sorted(state.clusters)],
-        sorted(state.unreachable.items()),
-        sorted(state.answers.items()),
-    ]
-    return hashlib.sha256(_ENCODER.encode(parts)).hexdigest()
+    digest = hashlib.sha256()
+    for part in _parts(state):
+        digest.update(_ENCODER.encode(part))
+    return digest.hexdigest()
+
+
+def _parts(state: ObservedState) -> Iterator[list[Any]]:
+    """Yield all of `state` in small lists; each says what it is part of, so that no two states give the same lists."""
+    for name in sorted(state.clusters):
+        cluster = state.clusters[name]
+        for field in fields(cluster):
+            value = getattr(cluster, field.name)
+            if isinstance(value, Mapping):
+                value = sorted(value.items())
+            if not isinstance(value, list | tuple):
+                yield [name, field.name, value]
+                continue
+            for start in range(0, len(value), _AT_ONCE):
+                yield [name, field.name, value[start : start + _AT_ONCE]]
+    yield ["", "unreachable", sorted(state.unreachable.items())]
+    yield ["", "answers", sorted(state.answers.items())]
 
 
 def run_id(policy_digest: str, input_digest: str, run: Run) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from reconciler.backends.decode.instants import Instant
+from reconciler.backends.decode.sharing import shared, shared_text
 
 Name = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -32,6 +33,9 @@ class Owner(Wire):
     uid: str | None = None
     controller: bool | None = None
 
+    def __post_init__(self) -> None:
+        self.api_version, self.kind = shared_text(self.api_version), shared_text(self.kind)
+
 
 class Metadata(Wire):
     """`annotations` are without the one that kubectl keeps: it holds the whole object once more, for kubectl alone."""
@@ -47,8 +51,12 @@ class Metadata(Wire):
     owner_references: list[Owner] | None = None
 
     def __post_init__(self) -> None:
+        self.namespace = shared_text(self.namespace)
+        if self.labels:
+            self.labels = shared(self.labels)
         if self.annotations:
             self.annotations.pop(_LAST_APPLIED, None)
+            self.annotations = shared(self.annotations)
 
 
 class Object(Wire):
@@ -72,6 +80,9 @@ class ManagedFields(Wire):
     time: Instant | None = None
     subresource: str | None = None
     fields_v1: OwnedFields | None = field(default=None, name="fieldsV1")
+
+    def __post_init__(self) -> None:
+        self.manager = shared_text(self.manager)
 
 
 class ScalableMetadata(Metadata):

@@ -5,6 +5,7 @@ Source: kubernetes/api apps/v1, core/v1, batch/v1 types.go; kedacore/keda apis/k
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Any, Literal
 
 from reconciler.backends.decode.instants import Instant
@@ -17,6 +18,7 @@ from reconciler.backends.decode.metadata import (
     Wire,
     controller_of,
 )
+from reconciler.backends.decode.sharing import shared, shared_text
 
 
 class Requirement(Wire):
@@ -29,9 +31,17 @@ class Selector(Wire):
     match_labels: Labels | None = None
     match_expressions: list[Requirement] | None = None
 
+    def __post_init__(self) -> None:
+        if self.match_labels:
+            self.match_labels = shared(self.match_labels)
+
 
 class TemplateMetadata(Wire):
     labels: Labels | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels:
+            self.labels = shared(self.labels)
 
 
 class PodTemplate(Wire):
@@ -44,6 +54,10 @@ class StatusCondition(Wire):
     reason: str | None = None
     message: str | None = None
     last_transition_time: Instant | None = None
+
+    def __post_init__(self) -> None:
+        self.type, self.status = intern(self.type), intern(self.status)
+        self.reason, self.message = shared_text(self.reason), shared_text(self.message)
 
 
 class WorkloadStatus(Wire):
