@@ -3,7 +3,7 @@
 The rooms, in the order of the data:
 
 policy/      policy files -> validated policies
-observe.py   policies and backends -> observed state
+observe/     policies and backends -> observed state
 decide/      policies and observed state -> desired state (pure)
 plan/        desired state -> plan, with limits (pure)
 apply/       plan and backends -> outcomes

@@ -17,7 +17,8 @@ from reconciler.decide.desired_state import decide
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.types import DesiredState, Job, Undecided
 from reconciler.model import ObservedState, PodsQuestion, Run
-from reconciler.observe import EVERYTHING, Scope, Tell, answer, nobody, observe
+from reconciler.observe.clusters import EVERYTHING, Scope, Tell, nobody, observe
+from reconciler.observe.pods import answer
 from reconciler.plan.actions import Action, Plan
 from reconciler.plan.clusters import check_identities
 from reconciler.plan.digest import run_id, state_digest

@@ -17,7 +17,7 @@ from reconciler.backends.open import Backend, Live, Opened, Recorder, open_live,
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.decide.victims import rank_victims
 from reconciler.model import Pod
-from reconciler.observe import Source
+from reconciler.observe.lists import Source
 from reconciler.policy.types import Fleet
 
 _LIVE_WORKERS = 16

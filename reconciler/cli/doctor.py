@@ -13,7 +13,8 @@ from reconciler.cli.examining import Case, Examined, Finding, examined_clusters
 from reconciler.cli.options import context_option, option, output_option, path_argument, world_options
 from reconciler.cli.running import Call
 from reconciler.errors import ExitCode, UsageError
-from reconciler.observe import Source, observe
+from reconciler.observe.clusters import observe
+from reconciler.observe.lists import Source
 from reconciler.policy.types import PolicySet
 from reconciler.world import RealClock
 

@@ -19,7 +19,8 @@ from reconciler.decide.desired_state import decide
 from reconciler.decide.selection import format_time
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind, Workload
-from reconciler.observe import Scope, query_keys
+from reconciler.observe.clusters import Scope
+from reconciler.observe.queries import query_keys
 from reconciler.policy.types import PolicySet
 
 State = Literal["ok", "note", "bad"]

@@ -16,7 +16,7 @@ import click
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.options import option
 from reconciler.cli.talk import say
-from reconciler.observe import ReadStep
+from reconciler.observe.clusters import ReadStep
 from reconciler.pipeline import Stage
 from reconciler.plan.actions import Action, Plan
 

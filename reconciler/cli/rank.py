@@ -13,7 +13,8 @@ from reconciler.cli.running import Call
 from reconciler.decide.rank_view import RankedPod, Ranking, ranking_of
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion, Run, Workload
-from reconciler.observe import answer, observe
+from reconciler.observe.clusters import observe
+from reconciler.observe.pods import answer
 
 
 @click.command(name="rank")

@@ -17,7 +17,7 @@ from reconciler.cli.options import DEFAULT_PATH, FilterWords, colored, moment, r
 from reconciler.cli.stopping import Stopping
 from reconciler.cli.talk import say
 from reconciler.errors import PlanFileError, UsageError
-from reconciler.observe import EVERYTHING, Scope
+from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Request, Watch
 from reconciler.plan.actions import Plan
 from reconciler.plan.filters import Filters

@@ -20,7 +20,7 @@ from reconciler.cli.running import Call
 from reconciler.cli.talk import say
 from reconciler.decide.selection import format_time
 from reconciler.errors import ExitCode, UsageError
-from reconciler.observe import Source
+from reconciler.observe.lists import Source
 from reconciler.pipeline import plan
 from reconciler.plan.actions import Plan
 from reconciler.world import open_world

@@ -31,7 +31,7 @@ from reconciler.decide.selection import EXCLUDE_UNTIL, format_time
 from reconciler.decide.types import DesiredState, annotation_changes
 from reconciler.errors import ClusterError, ExitCode, ReconcilerError, UsageError, first_exit_code
 from reconciler.model import ObservedState, Run, Service, Workload, Write
-from reconciler.observe import observe
+from reconciler.observe.clusters import observe
 from reconciler.pipeline import Control, apply
 from reconciler.plan.writes import patch_of
 from reconciler.policy.types import PolicySet

@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.cli.metrics import Measuring, measuring
 from reconciler.cli.progress import Progress, progress
 from reconciler.cli.running import Call
-from reconciler.observe import nobody
+from reconciler.observe.clusters import nobody
 from reconciler.pipeline import Stage, Watch
 
 

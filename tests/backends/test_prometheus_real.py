@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.model import Sample
-from reconciler.observe import query_keys, rendered
+from reconciler.observe.queries import query_keys, rendered
 from reconciler.policy.validate import read_policies
 from tests.real.prometheus import Prometheus, Series, demand_token, every
 from tests.real.proxy import Proxy

@@ -14,7 +14,8 @@ import pytest
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.backends.open import open_snapshot
 from reconciler.cli.progress import JsonLines, Progress, TextLines, progress
-from reconciler.observe import ReadStep, Source, observe
+from reconciler.observe.clusters import ReadStep, observe
+from reconciler.observe.lists import Source
 from reconciler.pipeline import Stage
 from reconciler.policy.validate import read_policies
 from tests.report.plans import a_plan, a_wake, an_idle

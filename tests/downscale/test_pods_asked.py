@@ -14,7 +14,9 @@ from reconciler.backends.base import PODS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import UnreachableError
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion
-from reconciler.observe import Source, answer, observe
+from reconciler.observe.clusters import observe
+from reconciler.observe.lists import Source
+from reconciler.observe.pods import answer
 from reconciler.policy.types import PolicySet
 from tests.builders import a_fleet
 from tests.downscale.world import a_pod_manifest, a_workload_manifest, controllers_order, namespace, owner_reference

@@ -24,7 +24,9 @@ from reconciler.decide.types import Decision
 from reconciler.decide.victims import rank_victims
 from reconciler.errors import NotFoundError, PickerError
 from reconciler.model import NOTHING, ObjectRef, PatchOperation, PickerAnswer, PickerRequest, Pod, PodPicker, Run, Write
-from reconciler.observe import Source, answer, observe
+from reconciler.observe.clusters import observe
+from reconciler.observe.lists import Source
+from reconciler.observe.pods import answer
 from reconciler.plan.plan import in_order, number
 from reconciler.policy.types import (
     DownscalePolicy,
