@@ -17,7 +17,7 @@ from reconciler.report.changes import arrow_of, counted, fields_of, name_of, vic
 from reconciler.report.distribution import distributions_of
 from reconciler.report.groups import is_quiet, worst_first
 from reconciler.report.outcome_words import status_of, went_well, words_of
-from reconciler.report.told import after_summary, allow_once, apply_summary, plan_summary, told_of
+from reconciler.report.told import after_summary, allow_once, apply_summary, no_changes, plan_summary, told_of
 from reconciler.report.totals import totals_of
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
         sections=tuple(_sections(plan, outcomes)),
         held=tuple(Held(held.why, allow_once(held), _rows(number(held.decisions))) for held in plan.held_back),
         told=told_of(plan),
+        no_changes=no_changes(plan),
         observed=_rows(number(plan.observed)),
         applied=outcomes is not None,
         counted=counted,

@@ -13,7 +13,7 @@ from reconciler.report.changes import arrow_of, counted, name_of, victims_of, wh
 from reconciler.report.groups import is_quiet, worst_first
 from reconciler.report.markdown_text import code, code_element, details, joined, prose, table
 from reconciler.report.outcome_words import status_of, went_well, words_of
-from reconciler.report.told import after_summary, apply_summary, plan_summary, told_of
+from reconciler.report.told import after_summary, apply_summary, no_changes, plan_summary, told_of
 
 _PLACEMENTS = 10
 _HEAD = ("", "Cluster", "Object", "Change", "Why", "Policy")
@@ -26,7 +26,7 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> st
         [
             [f"## {title}: Fleet {code(plan.fleet)}"],
             summary_of(plan, outcomes),
-            changes_of(plan.actions, outcomes),
+            changes_of(plan, outcomes),
             *held_back_of(plan),
             told_in(plan),
             *_observed(plan),
@@ -42,12 +42,12 @@ def summary_of(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> list[st
     return [f"**{prose(words)}**", *(f"<br>{prose(line)}" for line in after_summary(plan))]
 
 
-def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome] | None = None) -> list[str]:
+def changes_of(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> list[str]:
     """Return a table of the changes, worst first, and a folded one of the marks and records."""
-    if not actions:
-        return ["No changes."]
-    loud = [action for action in actions if not is_quiet(action.decision)]
-    quiet = [action for action in actions if is_quiet(action.decision)]
+    if not plan.actions:
+        return [no_changes(plan)]
+    loud = [action for action in plan.actions if not is_quiet(action.decision)]
+    quiet = [action for action in plan.actions if is_quiet(action.decision)]
     shown = change_table(loud, outcomes) if loud else []
     if not quiet:
         return shown

@@ -15,7 +15,7 @@ from reconciler.plan.plan import number
 from reconciler.report.changes import arrow_of, fields_of, name_of, victims_of, what_of, why_of
 from reconciler.report.groups import Line, grouped, is_quiet
 from reconciler.report.outcome_words import NOT_APPROVED, status_of, went_well, words_of
-from reconciler.report.told import after_summary, allow_once, apply_summary, plan_summary, told_of
+from reconciler.report.told import after_summary, allow_once, apply_summary, no_changes, plan_summary, told_of
 
 _HELD_SHOWN = 5
 _COLORS = {
@@ -57,7 +57,7 @@ def render_text(
     style = _Style(color, verbose)
     changes = _changes(plan, outcomes, style)
     blocks = [line for block in (_observed(plan, style), _held(plan, style), _told(plan, style)) for line in block]
-    head = [*_heading(plan, style), *(changes or ["No changes."])]
+    head = [*_heading(plan, style), *(changes or [no_changes(plan)])]
     after = list(after_summary(plan, everything=verbose))
     if not changes and not blocks and not after:
         return "\n".join(head) + "\n"

@@ -36,6 +36,13 @@ def told_of(plan: Plan, *, everything: bool = False) -> tuple[Told, ...]:
     return tuple(Told(said.about, _words(said, subjects, everything)) for said, subjects in same.items())
 
 
+def no_changes(plan: Plan) -> str:
+    """Return what stands in place of the changes where there are none; what was not read may need some."""
+    if not plan.unknown:
+        return "No changes."
+    return "No changes in what could be read." if plan.clusters else "No cluster could be read."
+
+
 @dataclass(frozen=True, slots=True)
 class _Said:
     """Words about a subject that is named apart."""

@@ -56,10 +56,15 @@ def test_nothing_to_do():
     assert text_of(a_plan()) == "No changes.\n"
 
 
+def test_nothing_that_could_be_read_is_not_nothing_to_do():
+    plan = a_plan(unknown={"eu-west": "connection refused"}, clusters={}, limits=())
+    assert text_of(plan).splitlines()[0] == "No cluster could be read."
+
+
 def test_nothing_to_do_but_something_to_say():
     plan = a_plan(unknown={"us-east": "connection refused"}, limits=(), dropped=2)
     assert text_of(plan) == (
-        "No changes.\n"
+        "No changes in what could be read.\n"
         "\n"
         "Unknown: us-east: connection refused; what cannot be read is left as it is\n"
         "\n"
@@ -128,7 +133,7 @@ def test_everything_beside_the_changes_is_told_the_most_pressing_first():
         ),
     )
     assert text_of(plan) == (
-        "No changes.\n"
+        "No changes in what could be read.\n"
         "\n"
         "Observed only, never applied (mode: observe):\n"
         "  →0 eu-west dev-a/Deployment/seen replicas 3 → 0 (idle-dev: 0 requests in 30m; policies/dev.yaml:4)\n"
