@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from reconciler.api import Pod, allocate_replicas, rank_victims
+from reconciler.api import Allocation, Pod, allocate_replicas, rank_victims
 from tests.bench.measure import SHARES, Work, measured
+from tests.real.binaries import go_program
+from tests.real.fixtures import missing_part_skips
 
 pytestmark = pytest.mark.bench
 ALLOCATIONS = 10_000
@@ -24,17 +30,43 @@ SECOND = 10**9
 NOW = 1_700_000_000 * SECOND
 
 
+IN_GO = "the federation planner's algorithm in Go"
+
+
+def allocations(count: int, rounding: str) -> list[Allocation]:
+    return [
+        allocate_replicas(PREFERENCES, 100 + n % 200, CLUSTERS, key=f"shop/web-{n}", rounding=rounding)
+        for n in range(count)
+    ]
+
+
 @pytest.mark.parametrize("rounding", ["fair", "kubefed"])
 @pytest.mark.parametrize("count", [ALLOCATIONS // share for share in SHARES])
 def test_allocations(benchmark, rounding, count):
-    def allocate():
-        return [
-            allocate_replicas(PREFERENCES, 100 + n % 200, CLUSTERS, key=f"shop/web-{n}", rounding=rounding)
-            for n in range(count)
-        ]
+    work = Work(f"allocations over 50 clusters, rounding {rounding}", count, IN_GO, 1, rounds=3)
+    assert len(measured(benchmark, work, lambda: allocations(count, rounding))) == count
 
-    work = Work(f"allocations over 50 clusters, rounding {rounding}", count, rounds=3)
-    assert len(measured(benchmark, work, allocate)) == count
+
+@pytest.fixture(scope="module")
+def go_planner(tmp_path_factory) -> Path:
+    """The same work in Go, built; skipped where there is no Go to build it."""
+    folder = tmp_path_factory.mktemp("go")
+    with missing_part_skips():
+        return go_program(Path(__file__).with_name("go_planner"), folder / "go_planner", folder / "build.log")
+
+
+@pytest.mark.parametrize("count", [ALLOCATIONS // share for share in SHARES])
+def test_allocations_in_go(benchmark, go_planner, count):
+    given = json.dumps({"clusters": CLUSTERS, "preferences": PREFERENCES["clusters"]})
+
+    def allocate():
+        return subprocess.run([go_planner, str(count)], input=given, capture_output=True, text=True, check=True).stdout
+
+    ours = 0
+    for found in allocations(count, "kubefed"):
+        for name in CLUSTERS:
+            ours = (ours * 31 + found.replicas[name]) % 2**32
+    assert measured(benchmark, Work(IN_GO, count, rounds=3), allocate) == f"{ours}\n"
 
 
 @pytest.mark.parametrize("rounding", ["fair", "kubefed"])

@@ -107,6 +107,24 @@ def built(module: Module, *, again: bool = False) -> Path:
     return place
 
 
+def go_program(folder: Path, command: Path, log: Path) -> Path:
+    """Build the Go program in `folder`, which needs no modules of others, as `command`.
+
+    Raises:
+        BinariesError: there is no Go, or it does not build; its words are in `log`.
+    """
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with _locked(cache_folder() / "go.lock"):
+        go = toolchain.go(cache_folder(), log)
+    try:
+        with log.open("ab") as output:
+            arguments = [go, "build", "-buildvcs=false", "-o", str(command), "."]
+            subprocess.run(arguments, cwd=folder, stdout=output, stderr=subprocess.STDOUT, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise BinariesError(f"{folder.name}: {error}, expected a build; the log: {log}") from error
+    return command
+
+
 def cache_folder() -> Path:
     """Where everything built is kept."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

@@ -1,0 +1,3 @@
+module reconciler/tests/bench/go_planner
+
+go 1.26
