@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from reconciler.apply.outcomes import Access, Outcome
 from reconciler.backends.state import ConfigMapStore
 from reconciler.decide.placement.memory import MEMORY, rejection_after_failure, rejection_key
+from reconciler.decide.types import Verb
 from reconciler.errors import ClusterError
 from reconciler.model import Run
 from reconciler.plan.actions import Action
 from reconciler.policy.types import Fleet
+
+_PLACING = frozenset({Verb.CREATE, Verb.OVERWRITE, Verb.SCALE})
+"""What asks a cluster to run replicas. That it does not let go of something says nothing about its room."""
 
 
 def remember_refusals(
@@ -23,7 +27,7 @@ def remember_refusals(
     found = [
         (action, outcome)
         for action, outcome in zip(actions, outcomes, strict=True)
-        if outcome.refused and action.decision.job == "placement"
+        if outcome.refused and action.decision.job == "placement" and action.decision.verb in _PLACING
     ]
     home = accesses.get(fleet.home)
     if home is None or (found and not home.lock.held()):

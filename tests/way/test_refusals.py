@@ -34,6 +34,26 @@ def at(minutes: int) -> str:
     return (START + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def refuse(monkeypatch, cluster: str, what: str) -> set[str]:
+    """Let `cluster` refuse writes of ReplicaSets of that verb, until it is taken out of the set that comes back."""
+    original = SnapshotCluster.write
+    refusing = {cluster}
+
+    def write(self, request):
+        if self.name in refusing and request.ref.kind == "ReplicaSet" and request.verb == what:
+            raise RefusedError(f"{request.ref}: exceeded quota: replicasets")
+        original(self, request)
+
+    monkeypatch.setattr(SnapshotCluster, "write", write)
+    return refusing
+
+
+def refusals(folder: Folder) -> list[str]:
+    """What the home cluster remembers of refused writes."""
+    memory = folder.objects().get(("east", "reconciler", "ConfigMap", "reconciler-memory"), {})
+    return [text for text in memory.get("data", {}).values() if "count" in text]
+
+
 @pytest.fixture
 def two(tmp_path) -> Folder:
     folder = Folder(tmp_path)
@@ -47,22 +67,13 @@ def two(tmp_path) -> Folder:
 
 
 def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypatch):
-    original = SnapshotCluster.write
-    quota = {"west"}
-
-    def write(self, request):
-        if self.name in quota and request.ref.kind == "ReplicaSet":
-            raise RefusedError(f"{request.ref}: exceeded quota: replicasets")
-        original(self, request)
-
-    monkeypatch.setattr(SnapshotCluster, "write", write)
+    quota = refuse(monkeypatch, "west", "create")
     for run in range(3):
         said = two.apply(at(run))
         assert said.code == 6
         assert "exceeded quota: replicasets" in said.out
         assert two.replicas("east", "shop", "ReplicaSet", "web") == 4
-    memory = two.objects()["east", "reconciler", "ConfigMap", "reconciler-memory"]["data"]
-    [refusal] = [json.loads(text) for text in memory.values() if "count" in text]
+    [refusal] = map(json.loads, refusals(two))
     assert (refusal["count"], refusal["retryAfter"]) == (3, at(7))
 
     assert two.apply(at(3)).code == 0
@@ -74,3 +85,25 @@ def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypa
         assert two.apply(at(run)).code == 0
     assert [two.replicas(name, "shop", "ReplicaSet", "web") for name in ("east", "west")] == [4, 4]
     assert two.plan(at(15), "--detailed-exitcode").code == 0
+
+
+def test_a_refused_delete_is_no_want_of_room(two, monkeypatch):
+    two.write("policies/all.yaml", f"{FLEET}---\n{WEB}  onDelete: delete\n")
+    assert two.apply(at(0)).code == 0
+    two.write("policies/all.yaml", FLEET)
+    held = refuse(monkeypatch, "west", "delete")
+    said = two.apply(at(1))
+    assert (said.code, "exceeded quota" in said.out, refusals(two)) == (6, True, [])
+    held.clear()
+    assert two.apply(at(2)).code == 0
+    assert two.plan(at(3), "--detailed-exitcode").code == 0
+
+
+def test_what_left_git_is_forgotten(two, monkeypatch):
+    refuse(monkeypatch, "west", "create")
+    assert two.apply(at(0)).code == 6
+    assert len(refusals(two)) == 1
+    two.write("policies/all.yaml", FLEET)
+    assert two.apply(at(1)).code == 0
+    assert refusals(two) == []
+    assert two.plan(at(2), "--detailed-exitcode").code == 0

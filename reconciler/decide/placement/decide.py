@@ -10,15 +10,22 @@ from reconciler.decide.placement.config_maps import Wish, remember
 from reconciler.decide.placement.departed import departed
 from reconciler.decide.placement.facts import Finding, Local, find
 from reconciler.decide.placement.marks import STATUS, owner_text
-from reconciler.decide.placement.memory import MEMORY, UNREACHABLE, read_unreachable, rejection_key, unreachable_text
+from reconciler.decide.placement.memory import (
+    MEMORY,
+    REJECTED,
+    UNREACHABLE,
+    read_unreachable,
+    rejection_key,
+    unreachable_text,
+)
 from reconciler.decide.placement.outlook import Outlook, outlook
 from reconciler.decide.placement.reasons import considered, entries, explained, placement_view
-from reconciler.decide.placement.sites import Surroundings, surroundings
+from reconciler.decide.placement.sites import Surroundings, local_ref, surroundings
 from reconciler.decide.placement.status import Entry, Status, read_status, status_name, status_text
 from reconciler.decide.placement.steps import group_of, steps
 from reconciler.decide.selection import format_time
 from reconciler.decide.types import Cause, Considered, Decision, DesiredState, Notice, Overridden, Undecided
-from reconciler.model import ObjectRef, ObservedState, Run
+from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
 from reconciler.policy.types import FederatedReplicaSet, PolicySet
 
 
@@ -33,7 +40,7 @@ def decide_placement(
     around = surroundings(policies, state, run, claims)
     parts = [decide_one(federated, around) for federated in policies.federated]
     by_key = {federated.key: federated for federated in policies.federated}
-    return DesiredState().joined(*parts, departed(by_key, around), _unreachable(around))
+    return DesiredState().joined(*parts, departed(by_key, around), _memory(policies, around))
 
 
 def decide_one(federated: FederatedReplicaSet, around: Surroundings) -> DesiredState:
@@ -168,26 +175,42 @@ def _cleared(view: Outlook, decisions: Sequence[Decision], around: Surroundings)
     for local in view.placed:
         if local.rejection is None or local.limit == "refused":
             continue
-        gone = None if UNREACHABLE in kept.data else "{}"  # a ConfigMap without any data has no map to add to
-        wish = Wish(kept.ref, data={rejection_key(local.ref): gone})
+        wish = Wish(kept.ref, data={rejection_key(local.ref): _gone(kept)})
         needs = tuple(one.key for one in decisions if one.ref == local.ref)
         cause = Cause(view.federated.name, str(view.federated.place), f"{local.ref} is refused no more")
         found += remember(wish, kept, group_of(view.federated.key), cause, needs)
     return tuple(found)
 
 
-def _unreachable(around: Surroundings) -> DesiredState:
-    """Return the decision that remembers since when clusters do not answer, where that changed."""
+def _gone(kept: ConfigMap) -> str | None:
+    """Return what takes a key off: a ConfigMap without any data has no map to add to, so the last one stays, empty."""
+    return None if UNREACHABLE in kept.data else "{}"
+
+
+def _memory(policies: PolicySet, around: Surroundings) -> DesiredState:
+    """Return the decision that remembers since when clusters do not answer, where that changed, and forgets refusals of
+    what no federated ReplicaSet is about any more.
+    """
     if around.home is None or not around.keeps:
         return DesiredState()
     fleet, kept = around.fleet, around.home.get(MEMORY)
+    data: dict[str, str | None] = {}
+    words: list[str] = []
     before = {} if kept is None else read_unreachable(kept.data)
     after = {site.name: site.lost_since for site in around.sites if site.lost_since is not None}
-    if after == before and (kept is None or UNREACHABLE in kept.data):
-        return DesiredState()
-    wish = Wish(
-        ObjectRef(fleet.home, fleet.namespace, "ConfigMap", MEMORY), data={UNREACHABLE: unreachable_text(after)}
+    if after != before or (kept is not None and UNREACHABLE not in kept.data):
+        data[UNREACHABLE] = unreachable_text(after)
+        words.append(f"does not answer: {', '.join(sorted(after))}" if after else "all clusters answer")
+    if stale := _stale(policies, around, kept):
+        data |= dict.fromkeys(stale)
+        words.append("what was refused is placed no more")
+    wish = Wish(ObjectRef(fleet.home, fleet.namespace, "ConfigMap", MEMORY), data=data)
+    return DesiredState(
+        decisions=remember(wish, kept, "placement/memory", Cause("", str(fleet.place), "; ".join(words)))
     )
-    why = f"does not answer: {', '.join(sorted(after))}" if after else "all clusters answer"
-    cause = Cause("", str(fleet.place), why)
-    return DesiredState(decisions=remember(wish, kept, "placement/memory", cause))
+
+
+def _stale(policies: PolicySet, around: Surroundings, kept: ConfigMap | None) -> list[str]:
+    """Return the keys of refusals of what no federated ReplicaSet of git is about."""
+    known = {rejection_key(local_ref(one, site.name)) for one in policies.federated for site in around.sites}
+    return [key for key in (kept.data if kept is not None else ()) if key.startswith(REJECTED) and key not in known]

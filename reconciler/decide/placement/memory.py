@@ -23,6 +23,7 @@ from reconciler.model import ObjectRef
 
 MEMORY = "reconciler-memory"
 UNREACHABLE = "unreachable-since"
+REJECTED = "rejected."
 IN_A_ROW = 3
 """After so many refusals in a row the replicas go elsewhere until the retry time."""
 
@@ -43,7 +44,7 @@ class Rejection:
 
 def rejection_key(ref: ObjectRef) -> str:
     """Return the key under which refusals of `ref` are kept; a valid key of a ConfigMap."""
-    return f"rejected.{digest_of(f'{ref}/{ref.group}', 16)}"
+    return f"{REJECTED}{digest_of(f'{ref}/{ref.group}', 16)}"
 
 
 def rejection_after_failure(memory_text: str | None, ref: ObjectRef, why: str, now: datetime) -> str:
