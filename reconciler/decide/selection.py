@@ -48,11 +48,15 @@ def namespace_annotations(cluster: ObservedCluster) -> dict[str, Mapping[str, st
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """An opt-out that holds now. `until` None: until the annotation goes. `unreadable`: its value cannot be read."""
+    """An opt-out that holds now. `until` None: until the annotation goes. `unreadable`: its value cannot be read.
+
+    `flip` is what would end it, "" where nothing in our hands does.
+    """
 
     why: str
     until: datetime | None = None
     unreadable: bool = False
+    flip: str = ""
 
 
 def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None:
@@ -62,16 +66,19 @@ def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None
     """
     flag = annotations.get(EXCLUDE)
     if flag == "true":
-        return Exclusion(f'{EXCLUDE}: "true"')
+        return Exclusion(f'{EXCLUDE}: "true"', flip=f"taking {EXCLUDE} off")
     if flag not in (None, "false"):
-        return Exclusion(f'{EXCLUDE} is "{flag}", expected "true" or "false"', unreadable=True)
+        why = f'{EXCLUDE} is "{flag}", expected "true" or "false"'
+        return Exclusion(why, unreadable=True, flip=f"taking {EXCLUDE} off")
     until = annotations.get(EXCLUDE_UNTIL)
     if until is None:
         return None
     at = parse_time(until)
     if at is None:
-        return Exclusion(f'{EXCLUDE_UNTIL} is "{until}", expected a time as in RFC 3339', unreadable=True)
-    return Exclusion(f"{EXCLUDE_UNTIL}: {until}", until=at) if now < at else None
+        why = f'{EXCLUDE_UNTIL} is "{until}", expected a time as in RFC 3339'
+        return Exclusion(why, unreadable=True, flip="a time that can be read")
+    ends = f"after {format_time(at)}"
+    return Exclusion(f"{EXCLUDE_UNTIL}: {until}", until=at, flip=ends) if now < at else None
 
 
 def parse_time(text: str) -> datetime | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from reconciler.decide.idling.flips import ANOTHER_STATE
 from reconciler.decide.idling.marks import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
 from reconciler.decide.idling.scales import Scale
 from reconciler.decide.idling.targets import Target
@@ -31,7 +32,7 @@ def hold_on(target: Target, now: datetime) -> Reason | None:
 
 def _frozen(target: Target, _now: datetime) -> Iterator[Reason]:
     if target.frozen:
-        yield Reason("the cluster is frozen", "another state of the cluster")
+        yield Reason("the cluster is frozen", ANOTHER_STATE)
 
 
 def _equal(target: Target, _now: datetime) -> Iterator[Reason]:

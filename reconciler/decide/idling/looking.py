@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from reconciler.decide.idling.autoscalers import Hold, hold_of
 from reconciler.decide.idling.bidding import Bidding, Bids
 from reconciler.decide.idling.discovery import Found, Inventory, inventory_of, is_owned_by_scalable, scalables_behind
+from reconciler.decide.idling.flips import ANOTHER_STATE, UNPROTECTED
 from reconciler.decide.idling.marks import PREVIOUS_BOUNDS, fleet_names
 from reconciler.decide.idling.records import read_record
 from reconciler.decide.idling.scales import Scale
@@ -214,9 +215,10 @@ class _Eye:
     def _exclusion(self, scale: Scale, fronts: Iterable[Front]) -> Exclusion | None:
         namespace, now = scale.ref.namespace, self._setting.run.now
         if self._fleet_cluster.state == "leaving":
-            return Exclusion(f"the cluster {self._fleet_cluster.name} is leaving")
+            return Exclusion(f"the cluster {self._fleet_cluster.name} is leaving", flip=ANOTHER_STATE)
         if namespace in self._setting.fleet.protected:
-            return Exclusion(f"the namespace {namespace} is protected")
+            named = namespace in self._setting.fleet.protected_namespaces
+            return Exclusion(f"the namespace {namespace} is protected", flip=UNPROTECTED if named else "")
         annotated = (
             (f"Namespace/{namespace}", self._space_annotations.get(namespace, {})),
             *((f"{one.ref.kind}/{one.ref.name}", one.annotations) for one in (scale.written, scale.runs)),

@@ -40,7 +40,7 @@ def staggered(rulings: Mapping[ObjectRef, Ruling]) -> dict[ObjectRef, Ruling]:
         limit = min((each for each in map(_per_run, waking) if each is not None), default=None)
         for ruling in sorted(waking, key=_urgency)[limit:] if limit is not None else ():
             why = f"perRun {limit} of wake group {name}: the next run wakes it"
-            result[ruling.ref] = replace(ruling, choice=Choice(Action.DEFER, why))
+            result[ruling.ref] = replace(ruling, choice=Choice(Action.DEFER, why), flip=f"a perRun above {limit}")
     return result
 
 

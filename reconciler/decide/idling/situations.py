@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from reconciler.decide.idling.contests import contest_of
-from reconciler.decide.idling.guard import Guard, is_guarded
-from reconciler.decide.idling.holds import hold_on
+from reconciler.decide.idling.criteria import Says
+from reconciler.decide.idling.flips import ANOTHER_STATE, ASKED, UNCONTESTED
+from reconciler.decide.idling.guard import FLEET, Guard, is_guarded
+from reconciler.decide.idling.holds import Reason, hold_on
 from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.signals import Signal
 from reconciler.decide.idling.states import ASLEEP, Standing, State, standing_of
 from reconciler.decide.idling.table import Action, Choice, Flag, Situation, choose
 from reconciler.decide.idling.targets import Front, Target
+from reconciler.decide.idling.wants import Want
 from reconciler.decide.selection import format_time
 from reconciler.model import ObjectRef
 
@@ -60,59 +64,80 @@ class Ruling:
         words_of = {**self.situation.words, flag: words}
         situation = replace(self.situation, flags=self.situation.flags | {flag}, words=words_of)
         choice = choose(situation)
-        return replace(self, situation=situation, choice=choice, flip="" if choice.why == words else self.flip)
+        return replace(self, situation=situation, choice=choice, flip="" if choice.told is flag else self.flip)
 
 
 def rule(target: Target, guard: Guard, now: datetime) -> Ruling:
     """Return what is done with `target`, looked at alone."""
     standing = standing_of(target)
-    hold = hold_on(target, now)
-    words = dict(_flags(target, standing, guard, now))
-    if hold is not None:
-        words[Flag.HELD] = hold.words
+    reasons = dict(_flags(target, standing, guard, now))
+    words = {flag: reason.words for flag, reason in reasons.items()}
     situation = Situation(standing.state, target.want.says, frozenset(words), words)
     choice = choose(situation)
-    held = hold is not None and choice.why == hold.words
-    return Ruling(target, standing, situation, choice, hold.flip if held and hold is not None else target.want.flip)
+    return Ruling(target, standing, situation, choice, _flip(target.want, situation, choice, reasons))
 
 
-def _flags(target: Target, standing: Standing, guard: Guard, now: datetime) -> Iterator[tuple[Flag, str]]:
+def _flip(want: Want, situation: Situation, choice: Choice, reasons: Mapping[Flag, Reason]) -> str:
+    """Return what would alter `choice`: of what gives its reason, not of anything else that bears on it."""
+    if choice.flip:
+        return choice.flip
+    if choice.told is not None:
+        return reasons[choice.told].flip
+    if situation.state is State.DOWN:
+        return f"more than {want.floor} replicas"
+    if choice.why:
+        return ""
+    if choice.action is Action.KEEP and want.says is Says.BUSY:
+        return ASKED
+    excluded = reasons.get(Flag.EXCLUDED)
+    return " and ".join(dict.fromkeys(flip for flip in (want.flip, excluded.flip if excluded else "") if flip))
+
+
+def _flags(target: Target, standing: Standing, guard: Guard, now: datetime) -> Iterator[tuple[Flag, Reason]]:
     signal = _asked(target, standing, now)
-    if signal:
-        yield Flag.SIGNAL, signal
+    if signal is not None:
+        yield Flag.SIGNAL, Reason(signal.words, "" if standing.state in ASLEEP else f"after {format_time(signal.at)}")
     opted_out = _excluded(target, standing)
-    if opted_out:
+    if opted_out is not None:
         yield Flag.EXCLUDED, opted_out
-    if target.want.busy:
-        yield Flag.BUSY, target.want.busy
-    if target.want.wake_when:
-        yield Flag.WAKE_WHEN, target.want.wake_when
-    if target.want.observed:
-        yield Flag.OBSERVED, "a policy that only observes selects it"
+    hold = hold_on(target, now)
+    if hold is not None:
+        yield Flag.HELD, hold
+    yield from _want_flags(target.want)
     if target.frozen:
-        yield Flag.FROZEN, "the cluster is frozen"
+        yield Flag.FROZEN, Reason("the cluster is frozen", ANOTHER_STATE)
     if standing.record is not None:
         yield from _record_flags(target, standing.record, guard, now)
 
 
-def _record_flags(target: Target, record: Record, guard: Guard, now: datetime) -> Iterator[tuple[Flag, str]]:
+def _want_flags(want: Want) -> Iterator[tuple[Flag, Reason]]:
+    if want.busy is not None:
+        yield Flag.BUSY, Reason(want.busy.verdict.words, want.busy.verdict.flip)
+    if want.wake_when is not None:
+        yield Flag.WAKE_WHEN, Reason(want.wake_when.wake_when.words, want.wake_when.wake_when.flip)
+    if want.observed:
+        yield Flag.OBSERVED, Reason("a policy that only observes selects it", "mode: enforce")
+
+
+def _record_flags(target: Target, record: Record, guard: Guard, now: datetime) -> Iterator[tuple[Flag, Reason]]:
     if record.wake_due is not None and record.wake_due <= now and target.scale.stands_at(record.idled_to):
-        yield Flag.DUE, f"due since {format_time(record.wake_due)}"
+        yield Flag.DUE, Reason(f"due since {format_time(record.wake_due)}")
     if target.want.floor >= record.replicas:
-        yield Flag.FLOOR, f"the floor is {target.want.floor}, it had {record.replicas}"
+        words = f"the floor is {target.want.floor}, it had {record.replicas}"
+        yield Flag.FLOOR, Reason(words, f"a floor below {record.replicas}")
     if is_guarded(guard, record, now):
-        yield Flag.GUARDED, guard.words
+        yield Flag.GUARDED, Reason(guard.words, f"--allow-exceed {FLEET}")
 
 
-def _asked(target: Target, standing: Standing, now: datetime) -> str:
-    """Return the words of the latest signal that came when it was idle or later, "" for none."""
+def _asked(target: Target, standing: Standing, now: datetime) -> Signal | None:
+    """Return the latest signal that came when it was idle or later, None for none."""
     record = standing.record
     if standing.state is State.FOREIGN and (record is None or not target.scale.stands_at(record.idled_to)):
-        return ""
+        return None
     since = record.idled_at if record is not None and standing.state in _SINCE_ITS_RECORD else now
     signals = [(front.signal, _marked_at(front, since)) for front in target.fronts]
     counting = [signal for signal, at in [*signals, (target.signal, since)] if signal is not None and signal.at >= at]
-    return max(counting).words if counting else ""
+    return max(counting, default=None)
 
 
 def _marked_at(front: Front, since: datetime) -> datetime:
@@ -120,13 +145,13 @@ def _marked_at(front: Front, since: datetime) -> datetime:
     return since if mark is None else mark.idled_at
 
 
-def _excluded(target: Target, standing: Standing) -> str:
+def _excluded(target: Target, standing: Standing) -> Reason | None:
     if target.want.blind:
-        return ""
+        return None
     if target.exclusion is not None:
-        return f"excluded: {target.exclusion.why}"
+        return Reason(f"excluded: {target.exclusion.why}", target.exclusion.flip)
     contest = contest_of(target.scale.written, target.want.policy) if standing.state in ASLEEP else None
-    return "" if contest is None else f"contested by {contest.by}"
+    return None if contest is None else Reason(f"contested by {contest.by}", UNCONTESTED)
 
 
 def rule_all(targets: Iterable[Target], guard: Guard, now: datetime) -> dict[ObjectRef, Ruling]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reconciler.decide.idling.criteria import Says
+from reconciler.decide.idling.flips import ANOTHER_STATE, ASKED, UNCONTESTED
 from reconciler.decide.idling.states import State
 from reconciler.model import NOTHING
 
@@ -53,7 +54,7 @@ class Situation:
 @dataclass(frozen=True, slots=True)
 class Row:
     """One row; without `says` it holds for every verdict. `told` names the flag that gives the reason; without one it
-    is `reason`, and where that is "" too, what the criteria say.
+    is `reason`, and where that is "" too, what the criteria say. `flip` is what would alter a `reason`.
     """
 
     states: frozenset[State]
@@ -63,6 +64,7 @@ class Row:
     without: frozenset[Flag] = frozenset()
     told: Flag | None = None
     reason: str = ""
+    flip: str = ""
 
     def holds(self, situation: Situation) -> bool:
         return (
@@ -88,10 +90,15 @@ _KEEPS_UP = frozenset({Flag.HELD, Flag.SIGNAL, Flag.EXCLUDED, Flag.WAKE_WHEN, Fl
 
 ROWS: tuple[Row, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit signal only
-    Row(frozenset({State.SET_ASIDE}), Action.LEAVE, reason="its record cannot be read"),
+    Row(
+        frozenset({State.SET_ASIDE}),
+        Action.LEAVE,
+        reason="its record cannot be read",
+        flip="a record that can be read",
+    ),
     Row(_FOREIGN, Action.WAKE, needs=_one(Flag.SIGNAL), told=Flag.SIGNAL),
-    Row(_FOREIGN, Action.OVERDUE, needs=_one(Flag.DUE), told=Flag.DUE),
-    Row(_FOREIGN, Action.LEAVE, reason="somebody else's marks are on it"),
+    Row(_FOREIGN, Action.OVERDUE, needs=_one(Flag.DUE), told=Flag.DUE, flip=ASKED),
+    Row(_FOREIGN, Action.LEAVE, reason="somebody else's marks are on it", flip=ASKED),
     # a hand on our work is respected
     Row(frozenset({State.HAND}), Action.RELEASE, reason="scaled by hand"),
     # what is idle is woken by the first of these
@@ -104,7 +111,7 @@ ROWS: tuple[Row, ...] = (
     Row(_IDLE, Action.WAKE, says=_SAYS_IDLE, needs=_one(Flag.FLOOR), told=Flag.FLOOR),
     Row(_IDLE, Action.WAKE, needs=_one(Flag.ELSEWHERE), told=Flag.ELSEWHERE),
     Row(_IDLE, Action.PUT_OFF, says=_NOBODY, needs=_one(Flag.GUARDED), told=Flag.GUARDED),
-    Row(_IDLE, Action.WAKE, says=_NOBODY, reason="no policy wants it idle any more"),
+    Row(_IDLE, Action.WAKE, says=_NOBODY, reason="no policy wants it idle any more", flip="a policy that selects it"),
     Row(_IDLE, Action.KEEP),
     # what runs is idled where everything agrees; what an earlier run left half done is finished or cleared
     Row(_UP, Action.IDLE, says=_SAYS_IDLE, without=_KEEPS_UP | {Flag.OBSERVED}),
@@ -119,7 +126,7 @@ ROWS: tuple[Row, ...] = (
     Row(frozenset({State.AWAKE}), Action.LEAVE, says=_SAYS_IDLE, needs=_one(Flag.ELSEWHERE), told=Flag.ELSEWHERE),
     Row(frozenset({State.AWAKE}), Action.LEAVE),
     Row(frozenset({State.DOWN}), Action.LEAVE, reason="already at or below the floor, without a record of ours"),
-    Row(frozenset({State.CONTESTED}), Action.LEAVE, reason="contested"),
+    Row(frozenset({State.CONTESTED}), Action.LEAVE, reason="contested", flip=UNCONTESTED),
 )
 
 _ON_FROZEN = {
@@ -134,16 +141,21 @@ _ON_FROZEN = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is to be done, and why in one phrase ("" where the criteria say why)."""
+    """What is to be done, and why in one phrase ("" where the criteria say why).
+
+    `told` is the flag that gives the reason, if one does; `flip` what would alter it, where no flag has a say in that.
+    """
 
     action: Action
     why: str = ""
+    told: Flag | None = None
+    flip: str = ""
 
 
 def choose(situation: Situation) -> Choice:
     """Return what the first row that holds says; on a frozen cluster its wakes are overdue and its writes left out."""
     row = next(row for row in ROWS if row.holds(situation))
-    frozen = Flag.FROZEN in situation.flags
-    action = _ON_FROZEN.get(row.action, row.action) if frozen else row.action
     why = row.reason if row.told is None else situation.words.get(row.told, row.told.value)
-    return Choice(action, why)
+    if Flag.FROZEN in situation.flags and row.action in _ON_FROZEN:
+        return Choice(_ON_FROZEN[row.action], why, row.told, ANOTHER_STATE)
+    return Choice(row.action, why, row.told, row.flip)

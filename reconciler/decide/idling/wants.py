@@ -101,14 +101,14 @@ class Want:
         return min((bid.verdict.until for bid in self.bids if bid.verdict.until is not None), default=None)
 
     @property
-    def busy(self) -> str:
-        """Why a policy that wakes by itself calls it busy, "" where none does."""
-        return next((bid.verdict.words for bid in self.bids if bid.wakes and bid.verdict.says is Says.BUSY), "")
+    def busy(self) -> Bid | None:
+        """The first bid of a policy that wakes by itself and calls it busy, None where none does."""
+        return next((bid for bid in self.bids if bid.wakes and bid.verdict.says is Says.BUSY), None)
 
     @property
-    def wake_when(self) -> str:
-        """Which `wakeWhen` of a policy that wakes by itself holds, "" for none."""
-        return next((bid.wake_when.words for bid in self.bids if bid.wakes and bid.wake_when.says is Says.BUSY), "")
+    def wake_when(self) -> Bid | None:
+        """The first bid of a policy that wakes by itself and whose `wakeWhen` holds, None for none."""
+        return next((bid for bid in self.bids if bid.wakes and bid.wake_when.says is Says.BUSY), None)
 
     @property
     def unquiet(self) -> Verdict | None:
