@@ -13,7 +13,7 @@ from typing import Any
 from reconciler.errors import RefusedError, StaleError
 from reconciler.model import PatchOperation
 
-_INDEX = re.compile(r"0|[1-9][0-9]*", re.ASCII)
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _ABSENT = object()
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from reconciler.decide.ages import age_scale
 from reconciler.model import Pod
+from reconciler.whole_numbers import whole_number_in
 
 Bucket = tuple[bool, int, bool, int, int, int]
 """A pod by the first six rules, the last one being the scale of the time Ready; lower goes first."""
@@ -68,9 +69,10 @@ def deletion_cost(text: str | None) -> int:
 
     Source: kubernetes pkg/apis/core/v1/helper/helpers.go, GetDeletionCostFromPodAnnotations.
     """
-    if text is None or not _COST.fullmatch(text) or len(text.lstrip("-0")) > 10:
+    if text is None or not _COST.fullmatch(text):
         return 0
-    cost = int(text)
+    size = whole_number_in(text.removeprefix("-")) or 0
+    cost = -size if text.startswith("-") else size
     return cost if -(1 << 31) <= cost < 1 << 31 else 0
 
 

@@ -144,6 +144,7 @@ def version(name: str, scale: bool = True, **fields: Any) -> dict[str, Any]:
         pytest.param([version("v1alpha1")], "v1alpha1", id="the only one"),
         pytest.param([version("v1"), version("v1beta1", storage=True)], "v1beta1", id="the stored one"),
         pytest.param([version("v1beta2"), version("v2"), version("v10"), version("x")], "v10", id="the preferred one"),
+        pytest.param([version("v" + "9" * 5000), version("v1")], "v1", id="one of too many digits is none"),
         pytest.param([version("v1beta1"), version("v1alpha9")], "v1beta1", id="beta before alpha"),
         pytest.param([version("v2", scale=False, storage=True), version("v1")], "v1", id="one with a scale"),
         pytest.param([version("v2", served=False), version("v1")], "v1", id="one that is served"),

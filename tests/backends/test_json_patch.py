@@ -77,6 +77,7 @@ def test_what_is_stale(document: Any, given_operation: tuple[Any, ...]) -> None:
         pytest.param([1], ("replace", "/1", 1), id="replace past the end"),
         pytest.param([1], ("remove", "/-"), id="remove the end"),
         pytest.param([1], ("add", "/01", 1), id="a leading zero"),
+        pytest.param([1], ("add", "/" + "9" * 5000, 1), id="an index of too many digits"),
         pytest.param([1], ("add", "/x", 1), id="a word for an index"),
         pytest.param({}, ("remove", ""), id="remove all of it"),
         pytest.param({"a": 1}, ("replace", "a", 2), id="no pointer"),

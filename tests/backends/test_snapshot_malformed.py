@@ -73,6 +73,11 @@ def problems(directory: Path, files: dict[str, str | bytes]) -> list[str]:
             id="words for a number",
         ),
         pytest.param(
+            DEPLOYMENT + "spec:\n  replicas: 0x" + "f" * 3900 + "\n",
+            "a.yaml:5:13: a number has too many digits, expected a number or a text in quotes",
+            id="too many digits in base 16",
+        ),
+        pytest.param(
             DEPLOYMENT + "spec:\n  replicas: -1\n",
             "a.yaml:5:13: spec.replicas: is -1, expected a whole number of at least 0 and at most 2147483647",
             id="below zero",

@@ -152,6 +152,7 @@ def shares(cluster: SnapshotCluster) -> dict[str, int | None]:
             id="the active one grows",
         ),
         pytest.param({"b": (0, "9"), "a": (0, "10")}, 2, {"a": 2, "b": 0}, [], id="of idle ones the newest wakes"),
+        pytest.param({"b": (0, "1"), "a": (0, "9" * 5000)}, 2, {"a": 0, "b": 2}, [], id="no revision of many digits"),
         pytest.param(
             {"old": (1, "1"), "new": (2, "2")}, 1, {"new": 1, "old": 0}, ["new-1"], id="of two the older shrinks first"
         ),
@@ -194,6 +195,13 @@ def test_a_stateful_set_loses_its_highest_ordinals(tmp_path: Path) -> None:
     cluster = a_cluster_of(tmp_path, web("StatefulSet", replicas=11), *pods)
     scale(cluster, 2, "StatefulSet")
     assert pods_of(cluster) == ["web-0", "web-1"]
+
+
+def test_a_pod_with_too_many_digits_in_its_name_is_no_ordinal(tmp_path: Path) -> None:
+    pods = [pod(f"web-{number}", owned("StatefulSet")) for number in ("0", "1", "9" * 5000)]
+    cluster = a_cluster_of(tmp_path, web("StatefulSet", replicas=2), *pods)
+    scale(cluster, 1, "StatefulSet")
+    assert pods_of(cluster) == ["web-0", "web-" + "9" * 5000]
 
 
 def test_a_stateful_set_may_start_elsewhere(tmp_path: Path) -> None:

@@ -316,6 +316,7 @@ def test_idling_and_placement_win(to: int, overridden: bool) -> None:
         pytest.param(1, IDLED | {"reconciler/idled-to": "1"}, True, id="at its floor"),
         pytest.param(1, IDLED, False, id="a record, but it runs"),
         pytest.param(1, IDLED | {"reconciler/idled-to": "odd"}, True, id="a floor that cannot be read"),
+        pytest.param(1, IDLED | {"reconciler/idled-to": "9" * 5000}, True, id="a floor of too many digits"),
         pytest.param(0, {}, False, id="at zero without a record"),
     ],
 )

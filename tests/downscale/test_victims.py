@@ -199,6 +199,8 @@ def test_nobody_goes() -> None:
         ("-2147483649", 0),
         ("9" * 5000, 0),
         ("-" + "9" * 5000, 0),
+        ("-" + "0" * 5000, 0),
+        ("-" + "0" * 5000 + "8", -8),
     ],
 )
 def test_deletion_cost(text: str | None, cost: int) -> None:

@@ -180,6 +180,15 @@ def test_nothing_is_written_once_the_lock_is_lost(tmp_path: Path) -> None:
         assert len(asked) == 1
 
 
+def test_a_length_of_too_many_digits_is_none(tmp_path: Path) -> None:
+    def answer(client: socket.socket) -> None:
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n{}")
+        client.shutdown(socket.SHUT_WR)
+
+    with a_server(answer) as (url, _):
+        assert requests_to(url, tmp_path, RequestSettings()).send(READ).body == b"{}"
+
+
 def test_retry_after_is_waited_for_even_when_it_is_longer_than_a_request_may_take(tmp_path: Path) -> None:
     answers = iter([b"HTTP/1.1 429 Too Many\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\n{}", HELLO])
     with a_server(lambda client: client.sendall(next(answers))) as (url, asked):

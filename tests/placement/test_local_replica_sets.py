@@ -55,6 +55,12 @@ def limits(**amounts):
             ("template.spec.containers.0.resources.limits.memory",),
             id="G, Gi",
         ),
+        pytest.param(
+            limits(cpu="1e0"),
+            limits(cpu="1e" + "9" * 5000),
+            ("template.spec.containers.0.resources.limits.cpu",),
+            id="an exponent of too many digits",
+        ),
         pytest.param(changed(image="1000m"), changed(image="1"), ("template.spec.containers.0.image",), id="no amount"),
         pytest.param(TEMPLATE, changed(image="web:2"), ("template.spec.containers.0.image",), id="another image"),
         pytest.param(

@@ -13,7 +13,7 @@ from reconciler.backends.decode.objects import (
 )
 from reconciler.model import ScaleKind
 
-_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?", re.ASCII)
+_VERSION = re.compile(r"v(\d{1,18})(?:(alpha|beta)(\d{1,18}))?", re.ASCII)
 _STAGES = {"alpha": 0, "beta": 1, None: 2}
 
 

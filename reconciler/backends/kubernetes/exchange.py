@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.backends.kubernetes.answers import Answer
 from reconciler.backends.kubernetes.connection import Endpoint
 from reconciler.errors import UnreachableError
+from reconciler.whole_numbers import whole_number_in
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
@@ -97,7 +98,7 @@ def exchange(endpoint: Endpoint, outgoing: Outgoing, seconds: float) -> Answer:
 def _body(response: BaseHTTPResponse, until: float, outgoing: Outgoing) -> bytearray:
     """Read in pieces: the timeout of a socket counts anew for each, ours does not."""
     body = bytearray()
-    expected = response.headers.get("Content-Length")
+    expected = whole_number_in(response.headers.get("Content-Length", ""))
     while True:
         left = until - time.monotonic()
         if left <= 0:
@@ -108,7 +109,7 @@ def _body(response: BaseHTTPResponse, until: float, outgoing: Outgoing) -> bytea
         if not piece:
             break
         body += piece
-    if expected is not None and expected.isdecimal() and len(body) < int(expected):
+    if expected is not None and len(body) < expected:
         raise UnreachableError(f"{outgoing.asked}: the answer was cut off, expected {expected} bytes")
     return body
 

@@ -18,6 +18,7 @@ from reconciler.backends.snapshot.manifests import with_generation
 from reconciler.backends.snapshot.settled import put_at
 from reconciler.backends.snapshot.store import Changes
 from reconciler.model import Pod, ScaleKind
+from reconciler.whole_numbers import whole_number_in
 
 _POD = ("", "Pod")
 _REPLICA_SET = ("apps", "ReplicaSet")
@@ -86,7 +87,7 @@ class Settling:
         metadata = entry.decoded.metadata
         revision = (metadata.annotations or {}).get(_REVISION, "")
         return (
-            int(revision) if revision.isdecimal() else 0,
+            whole_number_in(revision) or 0,
             metadata.creation_timestamp or Instant(0),
             entry.key.name,
         )
@@ -164,8 +165,8 @@ def _without_gone(manifest: dict[str, Any], chosen: Sequence[str]) -> dict[str, 
 
 def _ordinal(name: str) -> int:
     """Return the number at the end of a StatefulSet pod's name, -1 where there is none."""
-    number = name.rpartition("-")[2]
-    return int(number) if number.isdecimal() else -1
+    number = whole_number_in(name.rpartition("-")[2])
+    return -1 if number is None else number
 
 
 def _first_ordinal(entry: Entry, changes: Changes) -> int:

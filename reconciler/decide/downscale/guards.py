@@ -13,6 +13,7 @@ from reconciler.decide.selection import exclusion
 from reconciler.decide.types import Considered, Decision, Notice, Overridden, Undecided
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import Fleet, FleetCluster
+from reconciler.whole_numbers import whole_number_in
 
 Finding = Decision | Undecided | Overridden | Notice | Considered
 
@@ -128,8 +129,8 @@ def _idle(case: Case) -> Iterator[Finding]:
     annotations = case.workload.annotations
     if not any(key in annotations for key in (PREVIOUS_SCALE, IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)):
         return
-    floor = annotations.get(IDLED_TO, "0")
-    if not floor.isdecimal() or case.workload.wanted <= int(floor):
+    floor = whole_number_in(annotations.get(IDLED_TO, "0"))
+    if floor is None or case.workload.wanted <= floor:
         why = "it is idle, as its record says"
         if case.changes:
             yield case.overridden("idling", why)

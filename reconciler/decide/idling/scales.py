@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from reconciler.decide.idling.marks import PAUSED, PAUSED_REPLICAS
 from reconciler.decide.types import FieldChange, replicas_change
 from reconciler.model import ObjectRef, Workload
+from reconciler.whole_numbers import whole_number_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ class Scale:
         """Return whether it is at or below `count`, so that a scalable with a record is idle."""
         if not self.is_paused_kind:
             return self.replicas <= count
-        paused = self.written.annotations.get(PAUSED_REPLICAS, "")
-        return paused.isascii() and paused.isdecimal() and int(paused) <= count
+        paused = whole_number_in(self.written.annotations.get(PAUSED_REPLICAS, ""))
+        return paused is not None and paused <= count
 
     def change_to(self, count: int) -> FieldChange:
         """Return the change that idles it to `count`."""
