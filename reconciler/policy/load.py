@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from reconciler.policy.reader import read_documents
 
 _ENDINGS = (".yaml", ".yml")
 _LARGEST_FILE = 8 * 2**20
+_OURS = b"reconciler/v1alpha1"
+_FLEET = re.compile(rb"""\bkind["']?\s*:\s*["']?Fleet\b""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,24 @@ def load(path: str | Path) -> Loaded:
     if not loading.documents and not loading.problems:
         raise PolicyError.of([Problem(_spelt(root), 1, 1, "", "has no policy in it, expected at least a Fleet")])
     return Loaded(tuple(loading.documents), tuple(loading.problems), loading.complete, digest.hexdigest())
+
+
+def left_out(path: str | Path) -> tuple[str, ...]:
+    """Return the other files with policies beside or below `path`, sorted, where that is the one file with a Fleet.
+
+    Who names that file alone has left them out: what they want idle would be woken. A directory leaves nothing out, and
+    where other files have a Fleet too, nobody can tell what belongs together.
+    """
+    root = Path(path)
+    if not root.is_file():
+        return ()
+    loading = _Loading()
+    found = {
+        file: content
+        for file in policy_files(str(root.parent), loading)
+        if _OURS in (content := _bytes(file, loading)) and not os.path.samefile(file, root)
+    }
+    return () if any(map(_FLEET.search, found.values())) else tuple(map(_spelt, sorted(found)))
 
 
 def policy_files(root: str, loading: _Loading) -> Iterator[str]:

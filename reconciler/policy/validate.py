@@ -16,7 +16,7 @@ from reconciler.policy.build_idling import Calendars, build_idling
 from reconciler.policy.building import Reading
 from reconciler.policy.cross import cross_problems, cross_warnings
 from reconciler.policy.documents import Document
-from reconciler.policy.load import Loaded, load
+from reconciler.policy.load import Loaded, left_out, load
 from reconciler.policy.shape import shape_problems
 from reconciler.policy.types import Calendar, Fleet, PolicySet
 from reconciler.policy.words import listed, nearest, shown
@@ -45,11 +45,15 @@ def read_policies(path: str | Path) -> PolicySet:
     """Return the policies below `path`.
 
     Raises:
-        PolicyError: with all problems of all files.
+        PolicyError: with all problems of all files, or `path` leaves out the policies beside it.
     """
     policies, problems = check_policies(path)
     if policies is None:
         raise PolicyError.of(problems)
+    others = left_out(path)
+    if others:
+        words = f"is one of several files with policies ({others[0]}, ...), expected the directory that holds them all"
+        raise PolicyError.of([Problem(str(path), 1, 1, "", f"{words}; what is left out would be woken")])
     return policies
 
 

@@ -255,6 +255,8 @@ def test_targets_that_are_gone_count_as_done():
 )
 def test_what_cannot_be_parsed_is_set_aside(annotations, where):
     world = an_idle_world()
+    if where == WEB:
+        del world.objects[SERVICE]  # which knows its number too
     for key, text in annotations.items():
         world.annotate(where, key, text)
     world.now += MINUTE
@@ -265,8 +267,38 @@ def test_what_cannot_be_parsed_is_set_aside(annotations, where):
     assert "expected" in notice.text
 
 
+@pytest.mark.parametrize("text", [None, "many", "0"], ids=["missing", "no number", "not above what it is idled to"])
+def test_a_broken_record_is_put_right_from_the_list_of_its_service(text):
+    world = an_idle_world()
+    world.annotate(WEB, "idling.kubernetes.io/previous-scale", text)
+    world.now += MINUTE
+    assert verbs(run_in(world)) == [("repair", "Deployment/web")]
+    assert world.objects[WEB].annotations["idling.kubernetes.io/previous-scale"] == "3"
+    assert world.replicas(WEB) == 0
+
+
+@pytest.mark.parametrize("text", [None, "many", "0"], ids=["missing", "no number", "not above what it is idled to"])
+def test_the_list_of_its_service_wakes_what_has_a_broken_record(text):
+    world = an_idle_world()
+    world.annotate(WEB, "idling.kubernetes.io/previous-scale", text)
+    world.now = MONDAY
+    run_in(world)
+    assert world.replicas(WEB) == 3
+    assert marks(world) == []
+
+
+def test_what_runs_has_no_number_from_the_list():
+    world = an_idle_world()
+    world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
+    world.scale(WEB, 7)
+    outcome = run_in(world)
+    assert [notice.kind for notice in outcome.desired.notices] == ["setAside"]
+    assert world.replicas(WEB) == 7
+
+
 def test_a_record_set_aside_is_never_woken_by_a_policy_and_stays_claimed():
     world = an_idle_world()
+    del world.objects[SERVICE]
     world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
     world.now = MONDAY
     outcome = run_in(world)

@@ -278,8 +278,15 @@ class TestRestore:
         restored(world)
         assert world.replicas(WEB) == 3
 
+    def test_a_broken_record_to_what_its_service_says(self):
+        world = an_idle_world()
+        world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
+        assert restored(world).notices == ()
+        assert world.replicas(WEB) == 3
+
     def test_a_broken_record_whose_number_cannot(self):
         world = an_idle_world()
+        del world.objects[SERVICE]
         world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
         desired = restored(world)
         assert desired.decisions == ()

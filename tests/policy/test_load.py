@@ -10,7 +10,7 @@ import pytest
 from reconciler.errors import ExitCode, PolicyError, Problem
 from reconciler.policy.load import load
 from reconciler.policy.validate import check_policies, read_fleet, read_policies
-from tests.policy.base import CALENDAR, FILES, FLEET, problems_in
+from tests.policy.base import CALENDAR, FILES, FLEET, IDLING, problems_in
 
 
 def names(path: Path | str) -> list[str]:
@@ -49,6 +49,29 @@ def test_one_file_may_be_given_whatever_it_is_called(policies):
     (policies / "fleet.txt").write_text(FLEET)
     assert check_policies("policies/fleet.txt")[1] == ()
     assert read_fleet(policies / "fleet.txt").place.file == str(policies / "fleet.txt")
+
+
+@pytest.mark.parametrize(
+    ("beside", "refused"),
+    [
+        pytest.param({"idle.yaml": IDLING}, True, id="policies of this Fleet"),
+        pytest.param({"team/idle.yml": IDLING}, True, id="policies of this Fleet, further down"),
+        pytest.param({"idle.yaml": IDLING, "other.yaml": FLEET}, False, id="another Fleet too"),
+        pytest.param({".idle.yaml": IDLING, "notes.yaml": "kind: Deployment\n"}, False, id="no policies"),
+        pytest.param({}, False, id="nothing"),
+    ],
+)
+def test_a_file_that_leaves_policies_out_is_no_set_of_policies(tmp_path, beside, refused):
+    for name, text in {"fleet.yaml": FLEET, **beside}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    if not refused:
+        assert read_policies(tmp_path / "fleet.yaml").idling == ()
+        return
+    with pytest.raises(PolicyError, match=r"is one of several files with policies .*expected the directory"):
+        read_policies(tmp_path / "fleet.yaml")
+    assert check_policies(tmp_path / "fleet.yaml")[1] == ()
+    assert read_fleet(tmp_path / "fleet.yaml").clusters
 
 
 @pytest.mark.parametrize(

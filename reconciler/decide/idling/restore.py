@@ -53,8 +53,13 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     chosen = [ruling for ruling in rulings.values() if _is_chosen(ruling, restoration)]
     return DesiredState(
         decisions=decisions_of(rulings, fronts, making),
-        notices=tuple(notice for notice in notices(chosen, (), run)),
+        notices=tuple(notices([ruling for ruling in chosen if not _is_put_right(ruling)], (), run)),
     )
+
+
+def _is_put_right(ruling: Ruling) -> bool:
+    """Return whether what could not be read of it does not matter any more."""
+    return ruling.standing.state is State.SET_ASIDE and ruling.action is Action.WAKE
 
 
 def _restored(ruling: Ruling, restoration: Restoration, run: Run) -> Ruling:

@@ -40,15 +40,15 @@ class Standing:
 def standing_of(target: Target) -> Standing:
     """Return the state of `target`."""
     reading = target.reading
-    if reading is not None and reading.ours:
-        if reading.record is None:
-            return Standing(State.SET_ASIDE)
+    if reading is not None and reading.ours and reading.record is not None:
         return _recorded(target, reading.record)
     listed = _live_records(target)
-    if listed:
-        newest = max(listed, key=lambda record: (record.idled_at, record.replicas))
-        state = State.IDLE if target.scale.stands_at(newest.idled_to) else State.HALF_IDLED
-        return Standing(_with_autoscaler(target, newest, state), newest)
+    newest = max(listed, key=lambda record: (record.idled_at, record.replicas)) if listed else None
+    stands = newest is not None and target.scale.stands_at(newest.idled_to)
+    if reading is not None and reading.ours and not stands:
+        return Standing(State.SET_ASIDE)
+    if newest is not None:
+        return Standing(_with_autoscaler(target, newest, State.IDLE if stands else State.HALF_IDLED), newest)
     if is_foreign(target):
         return Standing(State.FOREIGN, target.foreign)
     return Standing(_unmarked(target))
