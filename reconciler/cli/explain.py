@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import click
 
-from reconciler.cli.object_names import ObjectName, object_name
+from reconciler.cli.failure import nearest
+from reconciler.cli.object_names import ObjectName, known_cluster, object_name
 from reconciler.cli.options import context_option, now_option, option, world_options
 from reconciler.cli.running import Call
+from reconciler.decide.types import Considered, Decision
 from reconciler.errors import ReconcilerError, UsageError
+from reconciler.model import ObjectRef, ObservedCluster, ObservedState
+from reconciler.observe.clusters import observe
 from reconciler.pipeline import plan
 from reconciler.plan.actions import Plan
 from reconciler.policy.schemas import explain_field
@@ -32,10 +36,14 @@ def command(subject: str, policies: str, **flags: Any) -> None:
         return
     call = Call.of(policies, flags)
     found = call.policies()
-    made = plan(found, call.world(found.fleet), call.request())
-    lines = list(explanation(made, object_name(subject)))
+    name = object_name(subject)
+    known_cluster(found.fleet, name, subject)
+    world = call.world(found.fleet)
+    made = plan(found, world, call.request())
+    lines = list(explanation(made, name))
     if not lines:
-        check_known(made, object_name(subject), subject)
+        check_known(made, name, subject)
+        check_there(observe(found, world.sources, scope=call.scope), name, subject)
         raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
     click.echo("\n".join(lines))
 
@@ -52,30 +60,82 @@ def check_known(made: Plan, name: ObjectName, subject: str) -> None:
         raise ReconcilerError(f"{subject}: no policy considers it as far as can be seen: {'; '.join(unknown)}")
 
 
+def check_there(state: ObservedState, name: ObjectName, subject: str) -> None:
+    """Check that `name` names anything that is there.
+
+    Raises:
+        UsageError: with the nearest name.
+    """
+    refs = {ref for cluster in state.clusters.values() for ref in _refs(cluster)}
+    if name.cluster not in state.clusters or any(name.matches(ref) for ref in refs):
+        return
+    like = {ref.name for ref in refs if ObjectName(name.cluster, name.namespace, name.kind).matches(ref)}
+    raise UsageError(f"{subject}: no such Service or workload was found{nearest(name.name, sorted(like))}")
+
+
+def _refs(cluster: ObservedCluster) -> Iterator[ObjectRef]:
+    for found in (cluster.workloads, cluster.services, cluster.autoscalers, cluster.namespaces):
+        yield from (one.ref for one in found)
+
+
 def explanation(made: Plan, name: ObjectName) -> Iterator[str]:
-    """Yield the lines that explain every considered object that `name` names."""
-    refs = sorted({one.ref for one in made.considered if name.matches(one.ref)})
-    for ref in refs:
-        yield str(ref)
-        for one in made.considered:
-            if one.ref == ref:
-                yield f"  {one.job}, {one.policy}: {one.outcome}"
-                yield f"    because: {one.why}"
-                if one.flip:
-                    yield f"    it would change: {one.flip}"
-        for lost in made.overridden:
-            if lost.ref == ref:
-                yield f"  overridden: {lost.policy} wanted {lost.wish}, {lost.winner} decides ({lost.why})"
-        yield from _planned(made, ref)
+    """Yield the lines that explain every considered object that `name` names, or that is behind a Service it names."""
+    named = [one for one in made.considered if _is_named(one, name)]
+    if name.kind == "service":
+        yield from _services(made, named, name)
+    for ref in sorted({one.ref for one in named}):
+        yield from _object(made, ref)
 
 
-def _planned(made: Plan, ref: object) -> Iterator[str]:
-    actions = [action for action in made.actions if action.ref == ref]
-    for action in actions:
-        change = action.decision
-        numbers = (
-            f" replicas {change.replicas_before} → {change.replicas_after}" if change.replicas_after is not None else ""
-        )
-        yield f"  planned: {action.verb}{numbers} ({change.cause.why}; {change.cause.at})"
-    if not actions:
+def _is_named(one: Considered, name: ObjectName) -> bool:
+    behind = one.services if name.kind == "service" else ()
+    return any(name.matches(ref) for ref in (one.ref, *([one.written] if one.written else []), *behind))
+
+
+def _services(made: Plan, named: Collection[Considered], name: ObjectName) -> Iterator[str]:
+    """Yield what is behind each Service, and what is done with the Service itself."""
+    for service in sorted({ref for one in named for ref in one.services if name.matches(ref)}):
+        behind = sorted({one.ref for one in named if service in one.services})
+        yield str(service)
+        yield f"  behind it: {', '.join(f'{ref.kind}/{ref.name}' for ref in behind)}"
+        yield from _planned(made, {service}, service)
+
+
+def _object(made: Plan, ref: ObjectRef) -> Iterator[str]:
+    yield str(ref)
+    told = [one for one in made.considered if one.ref == ref]
+    written = {one.written for one in told if one.written is not None}
+    yield from (f"  scaled through {one.kind}/{one.name}" for one in sorted(written))
+    for one in told:
+        yield f"  {one.job}, {one.policy or 'no policy'}: {one.outcome}"
+        yield f"    because: {one.why}"
+        if one.flip:
+            yield f"    it would change: {one.flip}"
+    for lost in made.overridden:
+        if lost.ref == ref:
+            yield f"  overridden: {lost.policy} wanted {lost.wish}, {lost.winner} decides ({lost.why})"
+    yield from _planned(made, {ref, *written}, ref)
+
+
+def _planned(made: Plan, refs: Collection[ObjectRef], about: ObjectRef) -> Iterator[str]:
+    """Yield what is done with `refs`, and what is not done although it was decided."""
+    held = [(limit, one) for limit in made.held_back for one in limit.decisions if one.ref in refs]
+    for limit, one in held:
+        yield f"  held back: {_change(one, about)}; {limit.why}"
+        yield f"    allow it once: --allow-exceed {limit.allow}"
+    for one in made.observed:
+        if one.ref in refs:
+            yield f"  only observed, never applied: {_change(one, about)}"
+    planned = [action.decision for action in made.actions if action.ref in refs]
+    for one in planned:
+        yield f"  planned: {_change(one, about)}"
+    if not planned:
         yield "  planned: nothing"
+
+
+def _change(change: Decision, about: ObjectRef) -> str:
+    other = "" if change.ref == about else f" {change.ref.kind}/{change.ref.name}"
+    numbers = (
+        f" replicas {change.replicas_before} → {change.replicas_after}" if change.replicas_after is not None else ""
+    )
+    return f"{change.verb}{other}{numbers} ({change.cause.why}; {change.cause.at})"

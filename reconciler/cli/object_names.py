@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from reconciler.cli.failure import nearest
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef
-from reconciler.policy.types import Fleet
+from reconciler.policy.types import Fleet, FleetCluster
 
 _SHORT = {
     "deploy": "deployment",
@@ -64,12 +64,21 @@ def check_cluster(fleet: Fleet, name: ObjectName, text: str) -> None:
     Raises:
         UsageError: with the nearest name.
     """
+    if known_cluster(fleet, name, text).state == "frozen":
+        raise UsageError(f"{text}: {name.cluster} is frozen, nothing is written there; change its state in the Fleet")
+
+
+def known_cluster(fleet: Fleet, name: ObjectName, text: str) -> FleetCluster:
+    """Return the cluster that `name` lies on.
+
+    Raises:
+        UsageError: there is none of that name; with the nearest one.
+    """
     cluster = fleet.cluster(name.cluster)
     if cluster is None:
         known = [one.name for one in fleet.clusters]
         raise UsageError(f'{text}: "{name.cluster}" is no cluster of the Fleet{nearest(name.cluster, known)}')
-    if cluster.state == "frozen":
-        raise UsageError(f"{text}: {name.cluster} is frozen, nothing is written there; change its state in the Fleet")
+    return cluster
 
 
 def _kind(text: str) -> str:

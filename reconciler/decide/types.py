@@ -211,7 +211,7 @@ class Considered:
 
     `outcome` is the state it ends in ("stays awake", "6 replicas"), `why` the reason, `flip` the smallest change that
     would alter it. `idled` is the marked object and the policy of the mark, where it stands at its idled count because
-    of us before this run; None otherwise.
+    of us before this run; None otherwise. `selected`: `policy` selects it; else it only owns the marks.
     """
 
     ref: ObjectRef
@@ -221,6 +221,9 @@ class Considered:
     why: str
     flip: str = ""
     idled: tuple[ObjectRef, str] | None = None
+    selected: bool = True
+    written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
+    services: tuple[ObjectRef, ...] = ()  # those with marks or a policy that it stands behind
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,8 +96,23 @@ def contents(folder: Folder) -> dict[Path, bytes]:
         pytest.param(
             ["explain", "eu-west/dev-a/deploy/nothing", *LOOK],
             64,
-            "eu-west/dev-a/deploy/nothing: no policy considers it",
+            "eu-west/dev-a/deploy/nothing: no such Service or workload was found",
+            id="an object that is not there",
+        ),
+        pytest.param(
+            ["explain", "eu-west/dev-a/deploy/ap", *LOOK], 64, 'found, did you mean "api"?', id="an object misspelt"
+        ),
+        pytest.param(
+            ["explain", "eu-west/batch/rs/worker-6d4f9", *LOOK],
+            64,
+            "eu-west/batch/rs/worker-6d4f9: no policy considers it, expected an object that some selector reaches",
             id="an object that nothing considers",
+        ),
+        pytest.param(
+            ["explain", "eu-wst/dev-a/deploy/api", *LOOK],
+            64,
+            'eu-wst/dev-a/deploy/api: "eu-wst" is no cluster of the Fleet, did you mean "eu-west"?',
+            id="an object on an unknown cluster",
         ),
         pytest.param(
             ["rank", "eu-west/batch", *LOOK],

@@ -111,7 +111,7 @@ def _told(scenes: Sequence[Scene], rulings: Mapping[ObjectRef, Ruling], run: Run
         undecided=tuple(undecided(ordered, fronts)),
         overridden=tuple(overridden(ordered)),
         notices=(*notices(ordered, fronts, run), *_query_notices(scenes)),
-        considered=tuple(considered(ordered)),
+        considered=tuple(considered(ordered, fronts)),
         questions=tuple(sorted(questions(fronts))),
     )
 

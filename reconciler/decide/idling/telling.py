@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from reconciler.decide.idling.contests import OUR_MANAGER, contest_of, is_contest, snippet, undo_of
 from reconciler.decide.idling.criteria import Says
+from reconciler.decide.idling.groups import is_marking
 from reconciler.decide.idling.making import owner_policy
 from reconciler.decide.idling.marks import WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.idling.situations import Ruling
@@ -29,14 +31,38 @@ _OUTCOMES = {
 }
 
 
-def considered(rulings: Iterable[Ruling]) -> Iterator[Considered]:
-    """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why."""
+def considered(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[Considered]:
+    """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why.
+
+    A selected Service is told of by itself only where no scalable is behind it.
+    """
     for ruling in rulings:
-        names = dict.fromkeys([bid.policy.name for bid in ruling.target.want.bids] or [owner_policy(ruling)])
-        idled = (ruling.ref, owner_policy(ruling)) if ruling.was_asleep else None
-        ref = ruling.target.scale.runs.ref
-        for name in names:
-            yield Considered(ref, "idling", name, _outcome(ruling), ruling.why, ruling.flip, idled)
+        yield from _considered(ruling)
+    for front in fronts:
+        if not front.found.workloads:
+            why = front.found.undecided or "nothing that can be scaled is behind it"
+            for name in dict.fromkeys(bid.policy.name for bid in front.bids):
+                yield Considered(front.ref, "idling", name, "left as it is", why)
+
+
+def _considered(ruling: Ruling) -> Iterator[Considered]:
+    target = ruling.target
+    told = Considered(
+        ref=target.scale.runs.ref,
+        job="idling",
+        policy=owner_policy(ruling),
+        outcome=_outcome(ruling),
+        why=ruling.why,
+        flip=ruling.flip,
+        idled=(ruling.ref, owner_policy(ruling)) if ruling.was_asleep else None,
+        selected=False,
+        written=ruling.ref if target.scale.is_paused_kind else None,
+        services=tuple(front.ref for front in target.fronts if is_marking(front)),
+    )
+    names = dict.fromkeys(bid.policy.name for bid in target.want.bids)
+    yield from (replace(told, policy=name, selected=True) for name in names)
+    if not names:
+        yield told
 
 
 def _outcome(ruling: Ruling) -> str:
