@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from reconciler.cli.calendar import calendars_of
 from reconciler.cli.running import Call
 from reconciler.decide.schedule import open_periods
+from reconciler.decide.types import Job
 from reconciler.model import ObjectRef
 from reconciler.pipeline import plan
 from reconciler.plan.actions import Plan
@@ -28,8 +29,8 @@ def compared(base: str, head_policies: PolicySet, head: Plan, call: Call) -> str
     before = plan(base_policies, call.world(base_policies.fleet), unlifted)
     selected_before, selected_after = _selected(before), _selected(head)
     change = PolicyChange(
-        newly_selected=tuple(sorted(selected_after - selected_before)),
-        no_longer_selected=tuple(sorted(selected_before - selected_after)),
+        newly_selected=tuple(sorted({ref for _, ref in selected_after - selected_before})),
+        no_longer_selected=tuple(sorted({ref for _, ref in selected_before - selected_after})),
         windows_before=_windows(base_policies, call.now),
         windows_after=_windows(head_policies, call.now),
         unanswered=head.unanswered,
@@ -37,8 +38,9 @@ def compared(base: str, head_policies: PolicySet, head: Plan, call: Call) -> str
     return render_markdown_comparison(before, head, change)
 
 
-def _selected(made: Plan) -> set[ObjectRef]:
-    return {one.ref for one in made.considered if one.policy}
+def _selected(made: Plan) -> set[tuple[Job, ObjectRef]]:
+    """Return the workloads that some policy selects, by job; what only carries marks of one is selected no longer."""
+    return {(one.job, one.ref) for one in made.considered if one.selected and one.ref.kind != "Service"}
 
 
 def _windows(policies: PolicySet, now: datetime) -> Mapping[str, Periods]:

@@ -317,7 +317,7 @@ def _other_writers(case: Case) -> Iterator[Finding]:
 
 def _selected(case: Case, observed: ObservedCluster) -> list[Workload]:
     desired = decide(case.policies, case.state, Run(case.now))
-    refs: set[ObjectRef] = {one.ref for one in desired.considered if one.policy}
+    refs: set[ObjectRef] = {one.ref for one in desired.considered if one.selected}
     return [workload for workload in observed.workloads if workload.ref in refs]
 
 

@@ -107,7 +107,7 @@ def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> 
     replicas = {workload.ref: _counted(workload) for workload in scalable_workloads(state)}
     selected: dict[str, list[ObjectRef]] = {}
     for considered in desired.considered:
-        if considered.job == "idling":
+        if considered.job == "idling" and considered.selected:
             selected.setdefault(considered.policy, []).append(considered.ref)
     own = {policy.name for policy in policies.idling if policy.limits != Limits()}
     bases = {name: base_of(replicas, list(dict.fromkeys(selected.get(name, ())))) for name in sorted(own)}

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.types import Phase, Verb
+from reconciler.decide.types import Considered, DesiredState, Phase, Verb
 from reconciler.plan.limits import FLEET, Base, allowed, hold_back
+from reconciler.plan.plan import Inputs, make_plan
 from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Place, Selector
-from tests.builders import a_fleet, a_policy_set
+from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
 from tests.plan.decisions import a_decision
 
 NONE = Limits()
@@ -99,6 +100,17 @@ def test_a_placement_decrease_is_held_back_alone():
     result = held([up, down])
     assert result.decisions == (up,)
     assert [use.used for use in result.uses if use.unit == "replicas"] == [298]
+
+
+def test_the_base_of_a_policys_own_limits_is_what_it_selects_and_not_what_still_carries_its_marks():
+    policies = a_policy_set(idling=(a_policy("nights", Limits(Limit(0.5, 1), NONE.removed_replicas)),))
+    state = a_state(a_cluster(workloads=(a_workload("web"), a_workload("left"))))
+    told = [
+        Considered(a_ref(name), "idling", "nights", "", "", selected=selected)
+        for name, selected in (("web", True), ("left", False))
+    ]
+    plan = make_plan(policies, state, DesiredState(considered=tuple(told)), a_run(), Inputs())
+    assert {use.base for use in plan.limits if use.name == "nights" and use.unit == "workloads"} == {1}
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=30), st.integers(0, 20), st.integers(0, 40))

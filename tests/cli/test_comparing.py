@@ -1,0 +1,47 @@
+"""A change of policies in a pull request: its scope, whatever state the objects are in."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.way.calls import Folder
+
+NOW = "2026-11-20T22:00:00Z"
+
+
+@pytest.fixture
+def quickstart(repository, tmp_path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def scope(folder: Folder, include: str) -> list[str]:
+    """The scope of a change of what idle-dev includes."""
+    shutil.copytree(folder.path / "policies", folder.path / "head")
+    file = folder.path / "head" / "idling.yaml"
+    file.write_text(file.read_text().replace('include: ["dev-*"]', f"include: [{include}]"))
+    said = folder.call(
+        "plan", "head", "--base", "policies", "--snapshot", "snapshot", "--now", NOW, "-o", "markdown", "-q"
+    )
+    block = said.out.partition("### Scope\n")[2].partition("### Next seven days")[0]
+    return [line for line in block.splitlines() if line and not line.startswith(("<d", "</", "| C", "| -"))]
+
+
+GONE = ["<summary>1 object no longer selected</summary>", "| `us-east` | `dev-b` | `Deployment/reports` |"]
+
+
+@pytest.mark.parametrize("replicas", [0, 2], ids=["asleep", "awake"])
+def test_what_is_dropped_is_told(quickstart, replicas):
+    if replicas:
+        assert quickstart.apply(NOW).code == 0
+    assert quickstart.replicas("us-east", "dev-b", "Deployment", "reports") == replicas
+    assert [line for line in scope(quickstart, "dev-a") if "<" in line or "us-east" in line] == GONE
+
+
+def test_what_another_job_selects_already_is_newly_selected_by_idling(quickstart):
+    quickstart.write(
+        "snapshot/eu-west/front.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata: {name: front, namespace: shop}\nspec: {selector: {app: web}}\n",
+    )
+    assert "| `eu-west` | `shop` | `ReplicaSet/web` |" in scope(quickstart, '"dev-*", shop')
