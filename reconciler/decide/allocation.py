@@ -112,7 +112,11 @@ def entrants(preferences: Mapping[str, ClusterPreference], clusters: Sequence[st
 
 def in_turn(found: Entrants, key: str) -> Entrants:
     """Return `found` in the order in which they are served for "namespace/name" `key`."""
-    order = in_order(found.names, found.weights, key)
+    return arranged(found, in_order(found.names, found.weights, key))
+
+
+def arranged(found: Entrants, order: Sequence[int]) -> Entrants:
+    """Return `found` in the `order` of these positions."""
     return Entrants(
         names=tuple(map(found.names.__getitem__, order)),
         weights=tuple(map(found.weights.__getitem__, order)),

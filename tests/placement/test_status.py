@@ -11,7 +11,7 @@ from reconciler.decide.types import Phase
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_cluster, a_fleet
 
-from .placements import a_federated, a_fleet_with, a_full, a_local, a_status, numbers, place
+from .placements import EVENLY, a_federated, a_fleet_with, a_full, a_local, a_status, numbers, place
 
 
 def settled(cluster, replicas, **fields):
@@ -106,6 +106,63 @@ def test_explain_knows_the_steps_the_limit_and_what_would_change_it():
         "d": ("4 replicas", "share 3: weight 1 of 4, room for 3, 1 waiting", "room for more than 3"),
         "e": ("0 replicas", "draining", "state: active in the Fleet"),
     }
+
+
+def weighing(weight=0, least=0, most=None):
+    return ClusterPreference(least, most, weight)
+
+
+@pytest.mark.parametrize(
+    ("total", "preferences", "current", "expected"),
+    [
+        pytest.param(
+            50, {"*": weighing(0, 2, 2)}, {}, ("minimum 2: no weight, min 2", ""), id="no weight, so no maximum binds"
+        ),
+        pytest.param(
+            12,
+            EVENLY | {"c": weighing(1, 0, 4)},
+            {},
+            ("share 4: weight 1 of 3", ""),
+            id="at a maximum that does not bind",
+        ),
+        pytest.param(
+            13,
+            EVENLY | {"c": weighing(1, 0, 4)},
+            {},
+            ("share 4: weight 1 of 3, max 4", "maxReplicas above 4"),
+            id="at a maximum that binds",
+        ),
+        pytest.param(
+            12,
+            EVENLY | {"c": weighing()},
+            {"a": 6, "b": 6},
+            ("no weight", ""),
+            id="all of them are kept elsewhere",
+        ),
+        pytest.param(
+            60, {"*": weighing(0, 20)}, {}, ("minimum 20: no weight, min 20", ""), id="the minimums take all of them"
+        ),
+        pytest.param(
+            4,
+            {"*": weighing(9), "c": weighing()},
+            {},
+            ("no weight", "a higher weight"),
+            id="a weight of 1 would not be enough",
+        ),
+        pytest.param(
+            7,
+            {"a": weighing(2, 1, 5), "b": weighing(1, 1), "c": weighing(1, 1)},
+            {"b": 7},
+            ("minimum 1: weight 1 of 4, min 1", ""),
+            id="replicas are given up, so the next total gives none here",
+        ),
+    ],
+)
+def test_explain_names_only_what_would_change_the_number(total, preferences, current, expected):
+    federated = a_federated(total, clusters=preferences, rebalance=False)
+    clusters = [settled(name, current[name]) if name in current else a_cluster(name) for name in "abc"]
+    told = {one.ref.cluster: (one.why, one.flip) for one in place(*clusters, federated=federated).considered}
+    assert told["c"] == expected
 
 
 def test_the_next_total_is_the_one_at_which_the_cluster_gets_one_more():

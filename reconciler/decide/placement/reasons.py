@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from reconciler.decide.allocation import LARGEST
 from reconciler.decide.placement.facts import Local
 from reconciler.decide.placement.outlook import Outlook
+from reconciler.decide.placement.probes import moves_with_weight
 from reconciler.decide.placement.status import Entry
 from reconciler.decide.selection import format_time
 from reconciler.decide.types import Cause, Considered, PlacementRow, PlacementView
@@ -46,7 +48,7 @@ def _preferences(own: ClusterPreference, view: Outlook, cluster: str) -> list[st
     parts = [f"weight {own.weight} of {view.shares.weight}" if own.weight else "no weight"]
     if own.min_replicas:
         parts.append(f"min {own.min_replicas}")
-    if own.max_replicas is not None and view.shares.replicas[cluster] >= own.max_replicas:
+    if cluster in view.shares.bound:
         parts.append(f"max {own.max_replicas}")
     return parts
 
@@ -166,9 +168,15 @@ def _flip(local: Local, view: Outlook, totals: Mapping[str, int]) -> str:
         return f"room for more than {local.capacity}"
     if local.cluster not in view.shares.served.names:
         return f'an entry for {local.cluster} or "*" in preferences.clusters'
+    return _other_preference(local, view) or (f"replicas: {totals[local.cluster]}" if local.cluster in totals else "")
+
+
+def _other_preference(local: Local, view: Outlook) -> str:
+    """Return which preference of its own would give `local` another number, "" where none would."""
     own = _preference(local, view)
-    if own.max_replicas is not None and view.shares.replicas[local.cluster] >= own.max_replicas:
+    if local.cluster in view.shares.bound:
         return f"maxReplicas above {own.max_replicas}"
-    if not own.weight:
-        return "a weight above 0"
-    return f"replicas: {totals[local.cluster]}" if local.cluster in totals else ""
+    if own.weight or not moves_with_weight(view.shares.allocation, local.cluster, LARGEST):
+        return ""
+    small = moves_with_weight(view.shares.allocation, local.cluster, 1)
+    return "a weight above 0" if small else "a higher weight"

@@ -8,8 +8,10 @@ from operator import sub
 
 from reconciler.decide.allocation import Allocation, Demand, Entrants, allocate, entrants, with_overflow
 from reconciler.decide.placement.facts import Local
+from reconciler.decide.placement.probes import bound_by_maximum
 from reconciler.decide.placement.status import Status
 from reconciler.decide.rounding.fair import Claims, seats_until_more
+from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet
 
 
@@ -27,7 +29,8 @@ class Shares:
     no room anywhere else.
 
     `wanted` is how many the whole federated ReplicaSet can run if every cluster has room: what must not be lost on the
-    way. `taken_off` are the replicas of clusters that are held.
+    way. `taken_off` are the replicas of clusters that are held. `bound` are the clusters that would run another number
+    with a higher maxReplicas.
     """
 
     allocation: Allocation
@@ -37,6 +40,7 @@ class Shares:
     taken_off: int
     wanted: int
     weight: int  # of all clusters together
+    bound: frozenset[str]
 
     @property
     def overflow(self) -> Mapping[str, int]:
@@ -49,13 +53,17 @@ class Shares:
         """
         demand, served, given = self.allocation.demand, self.served, self.allocation.replicas
         settled = sum(given.values()) == demand.total and sum(served.minimums) <= demand.total
-        kept = 0 if demand.rebalance else sum(demand.kept.values())
-        if demand.rounding != "fair" or not settled or kept > demand.total:
-            return {}
         minimum = self.allocation.minimum
         ceilings = [
             min(top, demand.capacity.get(name, top)) for name, top in zip(served.names, served.maximums, strict=True)
         ]
+        kept = NOTHING if demand.rebalance else demand.kept
+        held = sum(
+            max(own, min(kept.get(name, 0), top))
+            for name, own, top in zip(served.names, minimum, ceilings, strict=True)
+        )
+        if demand.rounding != "fair" or not settled or held > demand.total:
+            return {}
         seats = [given[name] - own for name, own in zip(served.names, minimum, strict=True)]
         claims = Claims(served.weights, seats, list(map(sub, ceilings, minimum)))
         more = zip(served.names, seats_until_more(claims), strict=True)
@@ -79,7 +87,9 @@ def shares(federated: FederatedReplicaSet, locals_: Sequence[Local], before: Bef
     keeping = _keeping(served, demand, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
     wanted = taken_off + _placeable(served, demand, sum(replicas.values()))
-    return Shares(allocation, served, replicas, keeping, taken_off, wanted, sum(served.weights))
+    return Shares(
+        allocation, served, replicas, keeping, taken_off, wanted, sum(served.weights), bound_by_maximum(allocation)
+    )
 
 
 def _placeable(served: Entrants, demand: Demand, given: int) -> int:

@@ -1,0 +1,41 @@
+"""What another preference would change: the allocation is made once more, with that one preference changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reconciler.decide.allocation import UNBOUNDED, Allocation, Entrants, allocate, arranged
+
+
+def bound_by_maximum(given: Allocation) -> frozenset[str]:
+    """Return the clusters that would get another number if their own maxReplicas were one more."""
+    served = given.served
+    full = [
+        at
+        for at, (name, most) in enumerate(zip(served.names, served.maximums, strict=True))
+        if most < UNBOUNDED and given.replicas[name] >= most
+    ]
+    return frozenset(served.names[at] for at in full if _moves(given, _widened(served, at), served.names[at]))
+
+
+def moves_with_weight(given: Allocation, cluster: str, weight: int) -> bool:
+    """Return whether `cluster` would get another number with `weight`, whoever of equal weights is served first."""
+    served = given.served
+    return _moves(given, _weighed(served, served.names.index(cluster), weight), cluster)
+
+
+def _moves(given: Allocation, served: Entrants, cluster: str) -> bool:
+    return allocate(served, given.demand).replicas[cluster] != given.replicas[cluster]
+
+
+def _widened(served: Entrants, at: int) -> Entrants:
+    maximums = served.maximums
+    return replace(served, maximums=(*maximums[:at], maximums[at] + 1, *maximums[at + 1 :]))
+
+
+def _weighed(served: Entrants, at: int, weight: int) -> Entrants:
+    """Return `served` with another weight of the cluster at `at`, behind those of the same weight."""
+    weights = (*served.weights[:at], weight, *served.weights[at + 1 :])
+    others = [other for other in range(len(weights)) if other != at]
+    before = sum(weights[other] >= weight for other in others)
+    return arranged(replace(served, weights=weights), [*others[:before], at, *others[before:]])
