@@ -10,9 +10,9 @@ import click
 from reconciler.cli.object_names import ObjectName, object_name
 from reconciler.cli.options import context_option, now_option, option, output_option, world_options
 from reconciler.cli.running import Call
-from reconciler.decide.rank_view import RankedPod, Ranking, ranking_of
+from reconciler.decide.rank_view import RankedPod, Ranking, questions_of, ranking_of
 from reconciler.errors import UsageError
-from reconciler.model import ObjectRef, ObservedState, PodsQuestion, Run, Workload
+from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
 
@@ -32,7 +32,7 @@ def command(subject: str, to: int | None, policies: str, output: str, **flags: A
     world = call.world(found.fleet)
     state = observe(found, world.sources, scope=call.scope)
     workload = workload_named(state, object_name(subject), subject)
-    state = answer(state, [PodsQuestion(workload.ref)], world.sources)
+    state = answer(state, questions_of(workload, state), world.sources)
     ranking = ranking_of(workload, found, state, Run(call.now), to)
     click.echo(_json(ranking) if output == "json" else _text(ranking), nl=False)
 

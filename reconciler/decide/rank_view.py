@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.decide.downscale.forecast import with_victims
-from reconciler.decide.downscale.groups import group_of, nanoseconds_at
+from reconciler.decide.downscale.groups import Group, group_of, nanoseconds_at, relatives_in, siblings_in
 from reconciler.decide.types import Cause, Decision, Phase, Verb, VictimForecast
 from reconciler.decide.victims import Rule, is_active, rank_victims
-from reconciler.model import ObservedState, Pod, Run, Workload
+from reconciler.model import ObservedState, PodsQuestion, Run, Workload
 from reconciler.policy.types import PolicySet
 
 
@@ -31,14 +31,23 @@ class Ranking:
     pods: tuple[RankedPod, ...]
 
 
+def questions_of(workload: Workload, state: ObservedState) -> list[PodsQuestion]:
+    """Return the pods that `ranking_of` needs: those of `workload`, and of the ReplicaSets beside it."""
+    relatives = relatives_in(state.clusters[workload.ref.cluster].workloads).get(workload.ref, ())
+    return [PodsQuestion(ref) for ref in (workload.ref, *relatives)]
+
+
 def ranking_of(workload: Workload, policies: PolicySet, state: ObservedState, run: Run, to: int | None) -> Ranking:
     """Return who goes when `workload` shrinks to `to` replicas; None: to one fewer than there are active pods."""
-    pods = state.clusters[workload.ref.cluster].pods.get(workload.ref, ())
+    observed = state.clusters[workload.ref.cluster]
+    pods = observed.pods.get(workload.ref, ())
     active = [pod for pod in pods if is_active(pod)]
     target = max(0, len(active) - 1) if to is None else to
     decisions, _, _ = with_victims([_decrease(workload, len(active), target)], policies, state, run)
     forecast = decisions[0].victims or VictimForecast(strategy="none", note="nothing goes")
-    return Ranking(workload, target, forecast, _ranked(workload, pods, forecast, target, run))
+    siblings = siblings_in(observed, relatives_in(observed.workloads).get(workload.ref))
+    group = group_of(workload.ref.kind, pods, siblings)
+    return Ranking(workload, target, forecast, _ranked(group, forecast, target, run))
 
 
 def _decrease(workload: Workload, active: int, target: int) -> Decision:
@@ -58,10 +67,7 @@ def _decrease(workload: Workload, active: int, target: int) -> Decision:
     )
 
 
-def _ranked(
-    workload: Workload, pods: tuple[Pod, ...], forecast: VictimForecast, target: int, run: Run
-) -> tuple[RankedPod, ...]:
-    group = group_of(workload.ref.kind, pods)
+def _ranked(group: Group, forecast: VictimForecast, target: int, run: Run) -> tuple[RankedPod, ...]:
     order = rank_victims(group.pods, 0, now_ns=nanoseconds_at(run), siblings=group.siblings).order
     if target == 0:
         return tuple(RankedPod(pod.name, True, str(Rule.ALL)) for pod in order)

@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from reconciler.decide.downscale.cut import Cut, balanced, cut_of, picked, picker_rules, question_of, without_cost
-from reconciler.decide.downscale.groups import OWN_PODS, THROUGH_REPLICA_SETS, Group, group_of, nanoseconds_at
+from reconciler.decide.downscale.groups import (
+    OWN_PODS,
+    THROUGH_REPLICA_SETS,
+    Group,
+    group_of,
+    nanoseconds_at,
+    relatives_in,
+    siblings_in,
+)
 from reconciler.decide.downscale.orders import Order, Orders, orders_in
 from reconciler.decide.downscale.recovery import former_costs
 from reconciler.decide.types import Decision, DownscaleSettings, Notice, VictimForecast
@@ -53,6 +61,10 @@ def with_victims(
     def costs(cluster: str) -> dict[str, str | None]:
         return former_costs(state.clusters[cluster], policies.fleet.namespace)
 
+    @cache
+    def relatives(cluster: str) -> dict[ObjectRef, tuple[ObjectRef, ...]]:
+        return relatives_in(state.clusters[cluster].workloads)
+
     done: list[Decision] = []
     questions: list[PodsQuestion] = []
     notices: list[Notice] = []
@@ -65,7 +77,8 @@ def with_victims(
         if order.note:
             notices.append(Notice("victimOrder", str(decision.ref), order.note, decision.cause.policy))
         said = answers.get(decision.ref)
-        shrinking = _Shrinking(decision, order, observed, costs(decision.ref.cluster), run, said)
+        beside = relatives(decision.ref.cluster).get(decision.ref) if decision.ref.kind == "ReplicaSet" else None
+        shrinking = _Shrinking(decision, order, observed, costs(decision.ref.cluster), run, said, beside)
         forecast = _forecast(shrinking)
         if isinstance(forecast, PodsQuestion):
             questions.append(forecast)
@@ -75,7 +88,7 @@ def with_victims(
 
 @dataclass(frozen=True, slots=True)
 class _Shrinking:
-    """One decrease, and what its victims depend on."""
+    """One decrease, and what its victims depend on; `relatives` as in `siblings_in`."""
 
     decision: Decision
     order: Order
@@ -83,6 +96,7 @@ class _Shrinking:
     former: dict[str, str | None]
     run: Run
     answer: PickerAnswer | None = None
+    relatives: tuple[ObjectRef, ...] | None = None
 
     @property
     def ref(self) -> ObjectRef:
@@ -114,10 +128,11 @@ def _forecast(shrinking: _Shrinking) -> Forecast:
     unreadable = shrinking.observed.unreadable.get(f"pods of {ref.namespace}/{ref.kind}/{ref.name}")
     if unreadable is not None:
         return shrinking.told(f"its pods could not be read: {unreadable}")
-    pods = shrinking.observed.pods.get(ref)
-    if pods is None:
-        return PodsQuestion(ref)
-    group = group_of(kind, without_cost(pods, shrinking.former))
+    unasked = [one for one in (ref, *(shrinking.relatives or ())) if one not in shrinking.observed.pods]
+    if unasked:
+        return PodsQuestion(unasked[0])
+    pods = without_cost(shrinking.observed.pods[ref], shrinking.former)
+    group = group_of(kind, pods, siblings_in(shrinking.observed, shrinking.relatives))
     if group.split:
         return shrinking.told("several of its ReplicaSets have pods, its controller shares out what goes")
     return _of_group(shrinking, group)

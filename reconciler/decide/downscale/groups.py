@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.decide.victims import is_active
-from reconciler.model import Pod, Run, Workload
+from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload
 
 OWN_PODS = ("ReplicaSet", "ReplicationController", "CloneSet")
 """Kinds that own their pods."""
@@ -30,10 +30,13 @@ class Group:
         return tuple(pod for pod in self.pods if is_active(pod))
 
 
-def group_of(kind: str, pods: Sequence[Pod]) -> Group:
-    """Return the pods that a decrease of a workload of `kind` chooses among; `pods` are all of the workload's."""
+def group_of(kind: str, pods: Sequence[Pod], siblings: tuple[Pod, ...] | None = None) -> Group:
+    """Return the pods that a decrease of a workload of `kind` chooses among; `pods` are all of the workload's.
+
+    `siblings` are those of the other ReplicaSets beside a ReplicaSet that has a controller.
+    """
     if kind not in THROUGH_REPLICA_SETS:
-        return Group(tuple(pods))
+        return Group(tuple(pods), siblings)
     owners = sorted({pod.owner_uid for pod in pods if is_active(pod)})
     if len(owners) > 1:
         return Group(split=True)
@@ -41,6 +44,25 @@ def group_of(kind: str, pods: Sequence[Pod]) -> Group:
         pods=tuple(pod for pod in pods if pod.owner_uid in owners),
         siblings=tuple(pod for pod in pods if pod.owner_uid not in owners),
     )
+
+
+def relatives_in(workloads: Iterable[Workload]) -> dict[ObjectRef, tuple[ObjectRef, ...]]:
+    """Return for each ReplicaSet that has a controller the other ReplicaSets of that controller.
+
+    Source: kubernetes pkg/controller/replicaset/replica_set.go, getReplicaSetsWithSameController.
+    """
+    families: dict[str, list[ObjectRef]] = {}
+    for workload in workloads:
+        if workload.ref.kind == "ReplicaSet" and workload.owner is not None:
+            families.setdefault(workload.owner.uid, []).append(workload.ref)
+    return {ref: tuple(one for one in family if one != ref) for family in families.values() for ref in family}
+
+
+def siblings_in(observed: ObservedCluster, relatives: Sequence[ObjectRef] | None) -> tuple[Pod, ...] | None:
+    """Return the pods of `relatives` (see `relatives_in`), None where there are none because there is no controller."""
+    if relatives is None:
+        return None
+    return tuple(pod for ref in relatives for pod in observed.pods.get(ref, ()))
 
 
 def in_rollout(workload: Workload) -> bool:

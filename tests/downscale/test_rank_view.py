@@ -1,0 +1,55 @@
+"""What `rank` says of a ReplicaSet: whether a Deployment owns it decides if pods on the same node count."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.decide.rank_view import questions_of, ranking_of
+from reconciler.model import OwnerReference, PodsQuestion, Workload
+from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
+
+DEPLOYMENT = OwnerReference("apps/v1", "Deployment", "web", "u-web")
+OTHER = OwnerReference("apps/v1", "Deployment", "api", "u-api")
+DAY = 86_400 * 10**9
+
+
+def a_replica_set(name: str, owner: OwnerReference | None) -> Workload:
+    return a_workload(name, kind="ReplicaSet", uid=f"u-{name}", owner=owner)
+
+
+def a_pod_on(name: str, node: str, days: int):
+    at = NOW_NS - days * DAY
+    return a_pod(name, node=node, ready_since_ns=at, created_ns=at)
+
+
+PODS = (a_pod_on("young", "x", 1), a_pod_on("old", "y", 99))
+BESIDE = (a_pod_on("beside", "y", 9),)
+
+
+@pytest.mark.parametrize(
+    ("owner", "beside", "first", "rule"),
+    [
+        pytest.param(None, DEPLOYMENT, "young", "shorter time Ready", id="no controller, so nodes do not count"),
+        pytest.param(DEPLOYMENT, OTHER, "young", "shorter time Ready", id="the other is somebody else's"),
+        pytest.param(DEPLOYMENT, DEPLOYMENT, "old", "pods on the same node", id="both are of one Deployment"),
+    ],
+)
+def test_pods_of_the_same_controller_count_on_their_nodes(owner, beside, first, rule):
+    ranked, other = a_replica_set("web-2", owner), a_replica_set("web-1", beside)
+    asked = {ranked.ref: PODS, other.ref: BESIDE}
+    unread = a_state(a_cluster(workloads=(ranked, other)))
+    answered = {question.workload: asked[question.workload] for question in questions_of(ranked, unread)}
+    state = a_state(a_cluster(workloads=(ranked, other), pods=answered))
+    ranking = ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
+    assert [(pod.name, pod.rule) for pod in ranking.pods if pod.goes] == [(first, rule)]
+    assert ranking.forecast.certain
+    assert (PodsQuestion(other.ref) in questions_of(ranked, unread)) is (owner == beside)
+
+
+def test_a_replica_set_of_a_deployment_counts_its_own_pods_alone():
+    ranked = a_replica_set("web-1", DEPLOYMENT)
+    pods = (a_pod_on("young", "x", 1), *(a_pod_on(name, "y", 99) for name in ("a", "b")))
+    state = a_state(a_cluster(workloads=(ranked,), pods={ranked.ref: pods}))
+    ranking = ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
+    assert [pod.rule for pod in ranking.pods if pod.goes] == ["order of the controller's cache"]
+    assert not ranking.forecast.certain
