@@ -37,6 +37,7 @@ _PHRASES = {
     Verb.REMEMBER: "noted for the next run",
 }
 _OURS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
+_LIST = ("metadata", "annotations", "idling.kubernetes.io/unidle-targets")
 _LONGEST_WORD = 60
 
 
@@ -58,6 +59,8 @@ def what_of(decision: Decision) -> str:
         return "deleted, its pods keep running" if decision.orphan else _PHRASES[Verb.DELETE] + _aside(numbers)
     if decision.verb is Verb.CREATE and decision.replicas_after is not None:
         return f"created with {counted(decision.replicas_after, 'replica')}"
+    if decision.verb is Verb.UNMARK and any(one.path == _LIST and one.after is not None for one in decision.changes):
+        return "what is not idle any more taken off its idled list"
     if decision.verb is Verb.OVERWRITE:
         return _PHRASES[Verb.OVERWRITE] + _aside(numbers)
     return numbers or _visible_fields(decision) or _PHRASES.get(decision.verb, str(decision.verb))

@@ -200,6 +200,7 @@ def test_victims_go_without_saying_when_all_go():
 
 
 REF = a_ref("web")
+LISTED = FieldChange(("metadata", "annotations", "idling.kubernetes.io/unidle-targets"), "[{}]", None)
 SUSPEND = FieldChange(("spec", "suspend"), False, True)
 PAUSE = FieldChange(("metadata", "annotations", "autoscaling.keda.sh/paused-replicas"), None, "0")
 BOUNDS = (FieldChange(("spec", "minReplicas"), None, 1), FieldChange(("spec", "maxReplicas"), 10, 1))
@@ -252,6 +253,16 @@ BOUNDS = (FieldChange(("spec", "minReplicas"), None, 1), FieldChange(("spec", "m
             a_decision(Verb.RELEASE, Phase.REPAIR, REF, IDLE_DEV),
             "~ east shop/Deployment/web our annotations taken off, nothing else changes",
             id="release",
+        ),
+        pytest.param(
+            a_decision(Verb.UNMARK, Phase.WAKE, a_ref("web", kind="Service"), IDLE_DEV, (LISTED,)),
+            "· east shop/Service/web idled mark taken off",
+            id="the mark of a Service goes",
+        ),
+        pytest.param(
+            a_decision(Verb.UNMARK, Phase.WAKE, a_ref("web", kind="Service"), IDLE_DEV, (replace(LISTED, after="[]"),)),
+            "· east shop/Service/web what is not idle any more taken off its idled list",
+            id="the mark of a Service stays, its list is shorter",
         ),
         pytest.param(
             a_decision(Verb.REMEMBER, Phase.RECORD, a_ref("memory", kind="ConfigMap"), IDLE_DEV),
