@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from reconciler.decide.idling.contests import snippet_in
+from reconciler.decide.idling.marks import CONTESTED
 from reconciler.decide.selection import format_time
+from reconciler.decide.types import Decision
 from reconciler.model import ObjectRef, Run, Write
 from reconciler.plan.actions import Action
 
-_UNDO = {"Idled": "; wake it with: reconciler wake {ref}"}
+_UNDO = {
+    "Idled": "; wake it with: reconciler wake {ref}",
+    "IdlingContested": f"; left alone until {CONTESTED} is taken off or its policy changes",
+}
 
 
 def event_of(action: Action, run: Run) -> Write:
@@ -51,4 +57,11 @@ def message_of(action: Action) -> str:
         numbers = f"replicas {decision.replicas_before} -> {decision.replicas_after}, "
     place = f" ({decision.cause.policy}, {decision.cause.at})" if decision.cause.policy else ""
     undo = _UNDO.get(decision.event, "").format(ref=action.ref)
-    return f"{numbers}{decision.cause.why}{place}{undo}"
+    return f"{numbers}{decision.cause.why}{place}{_contested(decision)}{undo}"
+
+
+def _contested(decision: Decision) -> str:
+    """Return how to end the fight that `decision` writes down, "" for none."""
+    path = ("metadata", "annotations", CONTESTED)
+    said = next((change.after for change in decision.changes if change.path == path), None)
+    return f"; {snippet_in(said)}" if isinstance(said, str) else ""

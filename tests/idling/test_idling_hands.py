@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from reconciler.decide.idling.contests import fingerprint
+from reconciler.apply.events import message_of
+from reconciler.decide.idling.contests import fingerprint, snippet
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter
+from reconciler.plan.actions import Action
 from reconciler.policy.types import Place
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.idling.idling_policies import (
@@ -191,6 +193,10 @@ class TestContested:
         outcome = run_in(world)
         release = outcome.desired.decisions[0]
         assert release.event == "IdlingContested"
+        assert message_of(Action(1, release)) == (
+            "scaled to 3 by argocd-controller (idle-dev, policies/idle-dev.yaml:4); "
+            f"{snippet('argocd')}; left alone until reconciler/contested is taken off or its policy changes"
+        )
         since = datetime.fromisoformat(json.loads(world.objects[WEB].annotations["reconciler/contested"])["since"])
         assert since == world.now
         (text,) = notices_of(outcome, "contested")

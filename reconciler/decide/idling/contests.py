@@ -131,6 +131,11 @@ def _said(criterion: Criterion) -> Any:
     return criterion
 
 
+def snippet_in(annotation: str) -> str:
+    """Return what ends the fight with the writer that `annotation`, a value of CONTESTED, names."""
+    return snippet(str(_json({CONTESTED: annotation}, CONTESTED).get("by", "unknown")))
+
+
 def snippet(by: str) -> str:
     """Return what ends the fight with the writer `by`."""
     found = next((text for name, text in _SNIPPETS if by.startswith(name)), None)
