@@ -99,6 +99,33 @@ class TestCriteria:
         world.answers = answers(("web", 1))
         assert verbs(decided(world.state(), policy, now=world.now + MINUTE)) == expected
 
+    @pytest.mark.parametrize(
+        ("fields", "said", "why"),
+        [
+            ({}, answers(("late", 5), policy="night"), "5 above 0 in 30m"),
+            (
+                {"wake_when": (WakeMetric("q", 0, "5m"),)},
+                answers(("late", 1), policy="night", query="q", window="5m"),
+                "wakeWhen 1 above 0 in 5m",
+            ),
+            ({"floor": 3}, answers(("late", 0), policy="night"), "the floor is 3, it had 3"),
+        ],
+        ids=["its criteria", "its wakeWhen", "its floor"],
+    )
+    def test_a_wake_is_told_under_the_name_of_the_policy_that_causes_it(self, fields, said, why):
+        first, second = LabelSelector((("of", "dev"),)), LabelSelector((("of", "night"),))
+        dev = a_policy("idle-dev", a_metric(), selector=services_selector(services=first))
+        night = a_policy("night", a_metric(), selector=services_selector(services=second), **fields)
+        services = (a_service(labels={"of": "dev"}), a_service("late", selector={"app": "web"}, labels={"of": "night"}))
+        world = a_world(*services, a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0)) | answers(("late", 0), policy="night")
+        run_in(world, dev, replace(night, wake_when=(), floor=0))
+        assert world.objects[WEB].annotations["reconciler/owner"] == "production/IdlingPolicy/idle-dev"
+        world.answers |= said
+        decisions = decided(world.state(), dev, night, now=world.now + MINUTE).desired.decisions
+        told = {(one.cause.policy, one.cause.at, one.cause.why) for one in decisions if one.phase is Phase.WAKE}
+        assert told == {("night", "policies/night.yaml:4", why)}
+
     @pytest.mark.parametrize(("wake", "expected"), [("automatic", WAKE), ("onSignal", [])])
     def test_wake_when(self, wake, expected):
         policy = a_policy(wake_when=(WakeMetric("q", 0, "5m"),), wake=wake)
@@ -219,6 +246,26 @@ class TestWithoutAPolicy:
             assert annotations.get("scale.kubernetes.io/scale-time", AT) == AT
         assert world.remembered(WEB) == 3
         assert run_in(world, a_policy("night")).desired.decisions == ()
+
+    @pytest.mark.parametrize(
+        ("owner", "policies", "why"),
+        [
+            ("idle-dev", (a_policy("night"),), "idle-dev does not select it any more, night wants it idle"),
+            (
+                "idle-dev",
+                (a_policy(), a_policy("night", priority=5)),
+                "idle-dev does not decide there any more, night wants it idle",
+            ),
+            ("", (a_policy("night"),), "its record names no policy, night wants it idle"),
+        ],
+        ids=["it is gone", "another one wins", "nobody knows whose it was"],
+    )
+    def test_why_they_pass_is_said(self, owner, policies, why):
+        world = an_idle_world()
+        if not owner:
+            world.annotate(WEB, "reconciler/owner", "production")
+        decision = next(one for one in run_in(world, *policies).desired.decisions if one.ref == WEB)
+        assert (decision.cause.policy, decision.cause.why) == ("night", why)
 
     def test_while_that_policy_does_not_know_the_mark_stays_as_it_is(self):
         world = an_idle_world()

@@ -11,7 +11,7 @@ from reconciler.decide.idling.marks import compact, parsed
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import State
-from reconciler.decide.idling.table import Action
+from reconciler.decide.idling.table import Action, Flag
 from reconciler.decide.idling.wants import Want
 from reconciler.decide.types import Cause, Verb
 from reconciler.errors import AnnotationError
@@ -53,9 +53,20 @@ def owner_policy(ruling: Ruling) -> str:
     return ruling.target.want.policy.name if ruling.target.want.policy is not None else ""
 
 
+def _waking_policy(ruling: Ruling) -> str:
+    """Return the name of the policy whose own words wake it, "" where the reason is no policy's."""
+    want = ruling.target.want
+    told = ruling.choice.told
+    if ruling.action is not Action.WAKE or told is None:
+        return ""
+    highest = max(want.bids, key=lambda bid: bid.policy.floor, default=None)
+    bid = {Flag.BUSY: want.busy, Flag.WAKE_WHEN: want.wake_when, Flag.FLOOR: highest}.get(told)
+    return "" if bid is None else bid.policy.name
+
+
 def cause_of(ruling: Ruling, making: Making, why: str = "") -> Cause:
     """Return why something is done with a scalable."""
-    policy = owner_policy(ruling)
+    policy = _waking_policy(ruling) or owner_policy(ruling)
     recorded = ruling.record.cause if ruling.record is not None else ""
     at = making.places.get(policy) or _recorded_place(recorded)
     return Cause(policy, at, why or ruling.why, ruling.target.want.values)

@@ -216,10 +216,19 @@ def _repair_words(ruling: Ruling, record: Record, moved: bool) -> str:
     if moved:
         return f"the floor is {record.idled_to}"
     if own.policy != record.policy:
-        return f"{own.policy} does not select it any more, {record.policy} wants it idle"
+        return f"{_former_owner(ruling, own)}, {record.policy} wants it idle"
     if own.orphaned_since != record.orphaned_since:
         return "its policy is gone" if record.orphaned_since else "its policy is back"
     return "its record is brought up to date"
+
+
+def _former_owner(ruling: Ruling, own: Record) -> str:
+    """Return why the policy of `own` does not answer for the record any more."""
+    if not own.policy:
+        return "its record names no policy"
+    if any(bid.policy.name == own.policy for bid in ruling.target.lost):
+        return f"{own.policy} does not decide there any more"
+    return f"{own.policy} does not select it any more"
 
 
 def _with_replicas(decision: Decision, ruling: Ruling, record: Record) -> Decision:
