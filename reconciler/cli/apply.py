@@ -105,7 +105,7 @@ def _due_only(run: Watched, control: Control, output: str, problem: PolicyError)
     except PolicyError:
         raise problem from None
     say(str(problem))
-    say("The policies decide nothing in this run; only what is due by its own mark is woken.")
+    say("The policies decide nothing in this run; only what is due by its own mark or was asked for is woken.")
     applied = apply_wakes_due(fleet, run.measuring.opened(call.world(fleet)), call.request(), control)
     _report(applied, output, run)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
