@@ -24,11 +24,13 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.progress import log_format_option
 from reconciler.cli.rendering import rendered_plan
-from reconciler.cli.running import Call, save
+from reconciler.cli.running import Call, check_out, save
 from reconciler.cli.stopping import stopping
+from reconciler.cli.talk import say
 from reconciler.cli.watching import Watched, watched
-from reconciler.errors import ExitCode, UsageError, first_exit_code
+from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import plan
+from reconciler.plan.actions import Plan
 
 
 @click.command(name="plan")
@@ -53,6 +55,8 @@ def command(path: str, output: str, base: str | None, **flags: Any) -> int:
     call = Call.of(path, flags)
     if base is not None and output != "markdown":
         raise UsageError("--base: compares as Markdown only, expected -o markdown")
+    if flags["out"] is not None:
+        check_out(flags["out"])
     with watched("plan", call, flags) as run, stopping(None, call.stop) as stop:
         code = _planned(run, output, base, flags)
         return run.measuring.ended(first_exit_code([code, *([stop.exit_code] if stop.exit_code else [])]))
@@ -65,8 +69,18 @@ def _planned(run: Watched, output: str, base: str | None, flags: dict[str, Any])
     made = plan(policies, world, call.request())
     run.measuring.decided(made)
     text = rendered_plan(made, output, call) if base is None else compared(base, policies, made, call)
-    if flags["out"] is not None:
-        save(made, flags["out"])
     run.progress.close()
+    saved = _saved(made, flags["out"])
     click.echo(text, nl=False)
-    return exit_of_plan(made, detailed=flags["detailed_exitcode"])
+    return first_exit_code([saved, exit_of_plan(made, detailed=flags["detailed_exitcode"])])
+
+
+def _saved(made: Plan, file: str | None) -> ExitCode:
+    """Save the plan where that was asked for; what goes wrong is told beside the plan, never instead of it."""
+    try:
+        if file is not None:
+            save(made, file)
+    except ReconcilerError as error:
+        say(str(error))
+        return error.exit_code
+    return ExitCode.DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from reconciler.cli.failure import nearest
 from reconciler.cli.options import DEFAULT_PATH, FilterWords, colored, moment, run_id_of
 from reconciler.cli.stopping import Stopping
 from reconciler.cli.talk import say
-from reconciler.errors import PlanFileError, UsageError
+from reconciler.errors import ReconcilerError, UsageError
 from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Request, Watch
 from reconciler.plan.actions import Plan
@@ -179,9 +180,24 @@ def save(made: Plan, file: str) -> None:
     """Write `made` for a later `apply FILE`.
 
     Raises:
-        PlanFileError: the file cannot be written.
+        ReconcilerError: the file cannot be written.
     """
     try:
         Path(file).write_text(plan_to_json(made), encoding="utf-8")
     except OSError as error:
-        raise PlanFileError(f"{file}: {error.strerror}, expected a file that can be written") from error
+        raise ReconcilerError(f"--out: {file}: {error.strerror}, expected a file that can be written") from error
+
+
+def check_out(file: str) -> None:
+    """Refuse a file that `save` could not write, as far as can be seen before there is a plan.
+
+    Raises:
+        UsageError: it is a folder, its folder is not there, or one of them may not be written.
+    """
+    path = Path(file)
+    if path.is_dir():
+        raise UsageError(f"--out: {file} is a folder, expected a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"--out: {path.parent} is no folder, expected one that is there")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"--out: {file} may not be written, expected a file that can be")

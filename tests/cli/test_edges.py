@@ -27,10 +27,27 @@ def test_without_arguments_the_help_is_shown(tmp_path):
     assert "Traceback" not in said.err
 
 
-def test_a_plan_that_cannot_be_saved_is_one_json_document(quickstart):
-    said = quickstart.plan(NOW, "-o", "json", "--out", ".")
-    assert said.code == 5
-    assert json.loads(said.out)["kind"] == "Error"
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (".", "--out: . is a folder, expected a file"),
+        ("nowhere/x.json", "--out: nowhere is no folder, expected one that is there"),
+        ("policies/fleet.yaml/x.json", "--out: policies/fleet.yaml is no folder, expected one that is there"),
+    ],
+    ids=["a folder", "a folder that is not there", "below a file"],
+)
+def test_where_no_plan_can_be_saved_is_seen_before_and_is_one_json_document(quickstart, file, words):
+    said = quickstart.plan(NOW, "-o", "json", "--out", file)
+    assert said.code == 64
+    assert json.loads(said.out)["errors"] == [words]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_plan_that_turns_out_not_to_be_saved_is_printed_all_the_same(quickstart, form):
+    said = quickstart.plan(NOW, "-o", form, "--out", "/dev/full")
+    assert said.code == 1
+    assert "--out: /dev/full: No space left on device, expected a file that can be written" in said.err
+    assert said.out == quickstart.plan(NOW, "-o", form).out
 
 
 def test_an_apply_is_finished_although_nobody_reads_its_progress(quickstart, repository):
