@@ -26,11 +26,20 @@ _RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class _Option(click.Option):
+    """A variable holds for all verbs, and not all know the same words: one unknown to this verb leaves the default."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        found = super().resolve_envvar_value(ctx)
+        unknown = isinstance(self.type, click.Choice) and found not in self.type.choices
+        return None if unknown else found
+
+
 def option(*names: str, **settings: Any) -> Callable[[F], F]:
     """Return a click option whose environment variable is RECONCILER_ and its long name."""
     long = next(name for name in names if name.startswith("--")).split("/")[0]
     variable = "RECONCILER_" + long.removeprefix("--").replace("-", "_").upper()
-    return click.option(*names, envvar=variable, show_envvar=True, **settings)
+    return click.option(*names, cls=_Option, envvar=variable, show_envvar=True, **settings)
 
 
 def together(*decorators: Callable[[F], F]) -> Callable[[F], F]:

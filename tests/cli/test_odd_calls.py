@@ -144,6 +144,27 @@ def test_labels_are_those_of_the_scalables(quickstart):
     assert {action["object"]["name"] for action in made["actions"]} == {"api"}
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "arguments", "begins"),
+    [
+        ("RECONCILER_OUTPUT", "markdown", ["validate", "policies"], "policies: valid"),
+        ("RECONCILER_OUTPUT", "html", ["schema", "Fleet"], "{"),
+        ("RECONCILER_OUTPUT", "github", ["rank", "eu-west/batch/deploy/worker", *LOOK], "eu-west/batch/Deployment"),
+        ("RECONCILER_OUTPUT", "json", ["validate", "policies"], "{"),
+        ("RECONCILER_FOR", "4h", ["doctor", "--snapshot", "snapshot"], "--snapshot: snapshot has no server"),
+    ],
+)
+def test_a_variable_with_a_word_that_another_verb_knows(quickstart, monkeypatch, variable, value, arguments, begins):
+    monkeypatch.setenv(variable, value)
+    said = quickstart.call(*arguments)
+    assert (said.out or said.err).startswith(begins)
+
+
+def test_a_flag_with_a_word_that_the_verb_does_not_know(quickstart, monkeypatch):
+    monkeypatch.setenv("RECONCILER_OUTPUT", "json")
+    assert quickstart.call("validate", "policies", "-o", "markdown").code == 64
+
+
 @pytest.mark.parametrize("verb", ["wake", "restore"])
 def test_nothing_is_asked_of_a_frozen_cluster(quickstart, verb):
     fleet = quickstart.path / "policies" / "fleet.yaml"
