@@ -82,7 +82,8 @@ class Allocation:
         if cluster not in self.served.names:
             return Steps()
         at = self.served.names.index(cluster)
-        given, minimum, sticky = self.replicas[cluster], self.minimum[at], self.sticky[at]
+        given, sticky = self.replicas[cluster], self.sticky[at]
+        minimum = min(self.minimum[at], given)  # a maxReplicas below minReplicas may leave less
         share = given - minimum - sticky
         if given >= self.demand.capacity.get(cluster, UNBOUNDED):
             return Steps(minimum, sticky, share, "capacity")
@@ -179,9 +180,9 @@ def _fair(
     sticky = _sticky(served, demand, minimum, ceilings)
     left = demand.total - sum(minimum) - sum(sticky)
     if left < 0:
-        held = list(map(add, minimum, sticky))
-        shares, _ = _fair(served, replace(demand, rebalance=True), minimum, ceilings)
-        replicas = kept_seats(held, shares, demand.total)
+        nothing, room = [0] * len(minimum), [max(0, top - own) for top, own in zip(ceilings, minimum, strict=True)]
+        shares = fair_seats(Claims(served.weights, nothing, room), demand.total - sum(minimum))
+        replicas = kept_seats(list(map(add, minimum, sticky)), list(map(add, minimum, shares)), demand.total)
         return replicas, list(map(sub, replicas, minimum))
     if left == 0 or not any(served.weights):
         return list(map(add, minimum, sticky)), sticky
