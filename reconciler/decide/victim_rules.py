@@ -5,6 +5,7 @@ Source: kubernetes pkg/controller/controller_utils.go, ActivePodsWithRanks.Less.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.decide.ages import age_scale
+from reconciler.decide.shown_values import shown
+from reconciler.errors import PolicyError
 from reconciler.model import Pod
 from reconciler.whole_numbers import whole_number_in
 
@@ -46,12 +49,20 @@ _LATER_RULES = (Rule.RESTARTS, Rule.SIDECAR_RESTARTS, Rule.CREATION_TIME)
 
 @dataclass(frozen=True, slots=True)
 class RankingRules:
-    """`logarithmic` False compares times plainly, newest first; `base` is the logarithm's. False leaves a rule out."""
+    """`logarithmic` False compares times plainly, newest first; `base` is the logarithm's. False leaves a rule out.
+
+    Raises:
+        PolicyError: `base` is no finite number above 1.
+    """
 
     logarithmic: bool = True
     base: float = 2
     deletion_cost: bool = True
     sidecar_restarts: bool = True
+
+    def __post_init__(self) -> None:
+        if type(self.base) not in (int, float) or not 1 < self.base < math.inf:
+            raise PolicyError(f"base: {shown(self.base)}, expected a finite number above 1")
 
 
 ALL_RULES = RankingRules()

@@ -60,7 +60,7 @@ def rank_victims(
     siblings: Sequence[Pod] | None = (),
     rules: RankingRules = ALL_RULES,
 ) -> VictimRanking:
-    """Return which `count` of the active `pods` of one ReplicaSet go, and the order of all of them.
+    """Return which `count` of the active `pods` of one ReplicaSet go (none where it is below 0), and the order of all.
 
     `pods` in the order the controller lists them; `now_ns` in nanoseconds since the epoch. `siblings` are the pods of
     the other ReplicaSets of the same Deployment, each counted; None: no Deployment, so colocation does not count.
@@ -72,13 +72,14 @@ def rank_victims(
     relation "not after", such a part has a cycle through all of its pods, and each of its rotations is a finished sort
     with other victims.
     """
+    count = max(0, count)
     measure = Measure(now_ns, rules)
     active = [pod for pod in pods if is_active(pod)]
     parts = list(_parts(active, siblings, measure))
     order = tuple(pod for _, part in parts for pod in part)
     if count >= len(active):
         return VictimRanking(tuple(active), order, True, (Rule.ALL,) * len(active), (None,) * len(active))
-    edge = _edge_of(parts, max(0, count))
+    edge = _edge_of(parts, count)
     why = tuple(_reasons(parts, edge, measure))
     return VictimRanking(order[: len(why)], order, _is_certain(edge, measure), why, _age_ratios(order, why, now_ns))
 

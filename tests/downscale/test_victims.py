@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from reconciler.decide.ages import age_scale
 from reconciler.decide.victim_rules import RankingRules, Rule, deletion_cost
 from reconciler.decide.victims import compare, is_active, rank_victims
+from reconciler.errors import PolicyError
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_pod
 from tests.downscale import sorts
@@ -152,6 +153,29 @@ def test_colocation(siblings: tuple[Pod, ...] | None, victim: str) -> None:
         a_pod("d", node="three", restarts=2),
     ]
     assert rank_victims(pods, 1, now_ns=NOW_NS, siblings=siblings).victims[0].name == victim
+
+
+@pytest.mark.parametrize("pods", [[], [a_pod("a")]])
+def test_below_zero_nothing_goes(pods: list[Pod]) -> None:
+    ranking = rank_victims(pods, -1, now_ns=NOW_NS)
+    assert (ranking.victims, ranking.order, ranking.certain) == ((), tuple(pods), True)
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        pytest.param(1, "1", id="one"),
+        pytest.param(0.5, "0.5", id="below one"),
+        pytest.param(math.inf, "inf", id="infinite"),
+        pytest.param(math.nan, "nan", id="not a number"),
+        pytest.param("2", "'2'", id="a text"),
+        pytest.param(True, "True", id="a truth value"),
+        pytest.param(-(10**5000), "a value of type int", id="too many digits to be told"),
+    ],
+)
+def test_a_base_that_is_none(base: float, told: str) -> None:
+    with pytest.raises(PolicyError, match=f"^base: {told}, expected a finite number above 1$"):
+        RankingRules(base=base)
 
 
 @pytest.mark.parametrize("count", [3, 4])
