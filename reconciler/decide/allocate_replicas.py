@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,9 +18,12 @@ from reconciler.decide.allocation import (
     in_turn,
     with_overflow,
 )
+from reconciler.decide.shown_values import shown
 from reconciler.errors import PolicyError
 from reconciler.model import NOTHING
 from reconciler.policy.types import ClusterPreference
+
+_LONGEST_KEY = 253  # as names in Kubernetes
 
 
 def allocate_replicas(  # noqa: PLR0913  the signature is public API
@@ -43,11 +46,12 @@ def allocate_replicas(  # noqa: PLR0913  the signature is public API
 
     Raises:
         PolicyError: unknown keys, wrong types, negative numbers, numbers above 2**53, or a cluster named twice.
+            Nothing else is raised, whatever is given.
 
     Source: kubernetes/federation planner.go, Planner.Plan; seed federated-replicasets.md, (Re)Scheduling algorithm.
     """
-    if rounding not in ("fair", "kubefed"):
-        raise PolicyError(f'rounding: {rounding!r}, expected "fair" or "kubefed"')
+    if not isinstance(rounding, str) or rounding not in ("fair", "kubefed"):
+        raise PolicyError(f'rounding: {shown(rounding)}, expected "fair" or "kubefed"')
     wanted = _number(total, "total")
     rebalance, entries = _checked_preferences(preferences, wanted)
     fleet = _checked_names(clusters)
@@ -62,9 +66,10 @@ def _checked_preferences(preferences: Any, total: int) -> tuple[bool, Mapping[st
     given = _mapping(preferences, "preferences", ("rebalance", "clusters", "totalReplicas"))
     rebalance = given.get("rebalance", False)
     if not isinstance(rebalance, bool):
-        raise PolicyError(f"preferences.rebalance: {rebalance!r}, expected true or false")
-    if "totalReplicas" in given and given["totalReplicas"] != total:
-        raise PolicyError(f"preferences.totalReplicas: {given['totalReplicas']!r}, expected the total, {total}")
+        raise PolicyError(f"preferences.rebalance: {shown(rebalance)}, expected true or false")
+    stated = given.get("totalReplicas", total)
+    if type(stated) is not int or stated != total:
+        raise PolicyError(f"preferences.totalReplicas: {shown(stated)}, expected the total, {total}")
     return rebalance, _mapping(given.get("clusters", {"*": {"weight": 1}}), "preferences.clusters")
 
 
@@ -86,7 +91,7 @@ def _remembered_candidates(packed: bytes, fleet: tuple[str, ...]) -> Entrants:
 
 
 def _preferences(entries: Mapping[str, Any]) -> dict[str, ClusterPreference]:
-    return {name: _preference(entry, f"preferences.clusters.{name}") for name, entry in entries.items()}
+    return {name: _preference(entry, f"preferences.clusters.{_told(name)}") for name, entry in entries.items()}
 
 
 def _preference(entry: Any, where: str) -> ClusterPreference:
@@ -101,34 +106,56 @@ def _preference(entry: Any, where: str) -> ClusterPreference:
 
 def _mapping(value: Any, where: str, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise PolicyError(f"{where}: {value!r}, expected a mapping")
+        raise PolicyError(f"{where}: {shown(value)}, expected a mapping")
     for key in value:
         if not isinstance(key, str) or (known and key not in known):
-            raise PolicyError(f"{where}.{key}: unknown field, expected {', '.join(known) or 'names of clusters'}")
+            raise PolicyError(
+                f"{where}.{_told(key)}: unknown field, expected {', '.join(known) or 'names of clusters'}"
+            )
     return value
 
 
 def _number(value: Any, where: str) -> int:
-    if type(value) is not int or not 0 <= value <= LARGEST:
-        raise PolicyError(f"{where}: {value!r}, expected a whole number from 0 to 2**53")
-    return value
+    if not _counts(value):
+        raise PolicyError(f"{where}: {shown(value)}, expected a whole number from 0 to 2**53")
+    return int(value)
+
+
+def _counts(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST
 
 
 def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise PolicyError(f"{where}: {value!r}, expected a text")
+    if not isinstance(value, str) or not _is_unicode(value):
+        raise PolicyError(f"{where}: {shown(value)}, expected a text in Unicode")
     return value
 
 
-def _checked_names(clusters: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(clusters, str | bytes) or not all(issubclass(kind, str) for kind in set(map(type, clusters))):
-        raise PolicyError(f"clusters: {clusters!r}, expected a list of names")
-    if len(set(clusters)) < len(clusters):
-        twice = sorted({name for name in clusters if clusters.count(name) > 1})
-        raise PolicyError(f"clusters: {twice[0]!r} is named twice, expected each cluster once")
-    return tuple(clusters)
+def _checked_names(clusters: Any) -> tuple[str, ...]:
+    if isinstance(clusters, str | bytes) or not isinstance(clusters, Collection):
+        raise PolicyError(f"clusters: {shown(clusters)}, expected a list of names")
+    names = tuple(clusters)
+    if not all(issubclass(kind, str) for kind in set(map(type, names))) or not _is_unicode("".join(names)):
+        raise PolicyError(f"clusters: {shown(clusters)}, expected a list of names in Unicode")
+    if len(set(names)) < len(names):
+        twice = min(name for name in names if names.count(name) > 1)
+        raise PolicyError(f"clusters: {shown(twice)} is named twice, expected each cluster once")
+    return names
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether `text` is free of lone surrogates, which no other program can read."""
+    return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def _inside(numbers: Any, where: str, fleet: tuple[str, ...]) -> dict[str, int]:
-    checked = {name: _number(number, f"{where}.{name}") for name, number in _mapping(numbers, where).items()}
-    return {name: checked[name] for name in fleet if name in checked} if checked else {}
+    given = _mapping(numbers, where)
+    for name, number in given.items():
+        if not _counts(number):
+            _number(number, f"{where}.{_told(name)}")
+    return {name: given[name] for name in fleet if name in given} if given else {}
+
+
+def _told(key: Any) -> str:
+    """Return a key as a part of a place."""
+    return key if isinstance(key, str) and key.isprintable() and len(key) <= _LONGEST_KEY else shown(key)

@@ -206,6 +206,16 @@ def test_a_bank_that_lasts_for_millions_of_kubefed_rounds():
     assert found.replicas == {"A": HUGE, "B": 0}
 
 
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+ENDLESS = nested(100_000)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -256,6 +266,31 @@ def test_a_bank_that_lasts_for_millions_of_kubefed_rounds():
         pytest.param({"clusters": ["A", "A"]}, "clusters: 'A' is named twice, expected each cluster once", id="twice"),
         pytest.param({"rounding": "up"}, 'rounding: \'up\', expected "fair" or "kubefed"', id="unknown rounding"),
         pytest.param({"key": None}, "key: None, expected a text", id="key is nothing"),
+        pytest.param({"total": 10**5000}, "total: a value of type int, expected a whole number", id="endless total"),
+        pytest.param({"total": 10**100}, f"total: 1{'0' * 58}…, expected a whole number", id="long total"),
+        pytest.param(
+            {"preferences": {"clusters": {"A": {"weight": ENDLESS}}}},
+            "preferences.clusters.A.weight: a value of type list, expected a whole number",
+            id="weight nested without end",
+        ),
+        pytest.param(
+            {"preferences": {"totalReplicas": 10**5000}},
+            "preferences.totalReplicas: a value of type int, expected the total, 3",
+            id="endless totalReplicas",
+        ),
+        pytest.param(
+            {"preferences": {"clusters": {"\ud800": {"weight": -1}}}},
+            "preferences.clusters.'\\ud800'.weight: -1, expected",
+            id="entry that cannot be printed",
+        ),
+        pytest.param({"current": {10**5000: 1}}, "current.a value of type int: unknown field", id="endless name"),
+        pytest.param({"key": "\ud800"}, "key: '\\ud800', expected a text in Unicode", id="key without meaning"),
+        pytest.param({"clusters": ["A", "\ud800"]}, "clusters: ['A', '\\ud800'], expected a list", id="such a name"),
+        pytest.param({"clusters": None}, "clusters: None, expected a list of names", id="no fleet"),
+        pytest.param({"clusters": 5}, "clusters: 5, expected a list of names", id="a number as fleet"),
+        pytest.param({"clusters": iter("AB")}, "clusters: <str", id="names that can be read only once"),
+        pytest.param({"clusters": [["A"]]}, "clusters: [['A']], expected a list of names", id="a list of lists"),
+        pytest.param({"rounding": []}, "rounding: [], expected", id="rounding a list"),
     ],
 )
 def test_what_is_refused(arguments, message):
