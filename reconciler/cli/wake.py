@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -26,11 +26,12 @@ from reconciler.cli.progress import log_format_option, progress
 from reconciler.cli.running import Call
 from reconciler.cli.stopping import stopping
 from reconciler.cli.talk import say
+from reconciler.decide.idling.asleep import Sleeper, sleepers
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.selection import EXCLUDE_UNTIL, format_time
 from reconciler.decide.types import DesiredState, annotation_changes
 from reconciler.errors import ClusterError, ExitCode, ReconcilerError, UsageError, first_exit_code
-from reconciler.model import ObservedState, Run, Service, Workload, Write
+from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload, Write
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import Control, apply
 from reconciler.plan.writes import patch_of
@@ -39,7 +40,6 @@ from reconciler.policy.validate import read_fleet
 from reconciler.world import World
 
 WAKE_REQUESTED = "reconciler/wake-requested-at"
-_IDLED = ("idling.kubernetes.io/idled-at", "idling.alpha.openshift.io/idled-at")
 _ANNOTATIONS = ("metadata", "annotations")
 
 
@@ -63,13 +63,15 @@ def command(subject: str, awake_for: str | None, fleet: str, output: str, **flag
     world = call.world(found)
     until = None if awake_for is None else call.now + duration_of("--for", awake_for)
     state = observe(PolicySet(found), world.sources)
-    failures = request_wakes(state, name, world, call.now, until)
-    check_looked(state, name, subject)
+    asleep = sleepers(found, state, Run(call.now), name.matches)
+    check_looked(asleep, state, name, subject)
+    asked = {ref for one in asleep for ref in (one.asked.ref, *one.wakes)}
+    failures = request_wakes(asleep, world, call.now, until)
     for failure in failures:
         say(failure)
 
     def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-        return only(decide_wakes_due(policies.fleet, state, run), name)
+        return only(decide_wakes_due(policies.fleet, state, run), name, asked)
 
     shows = progress(quiet=call.quiet, log_format=flags["log_format"])
     with shows as shown, stopping(flags["timeout"], call.stop) as stop:
@@ -80,13 +82,13 @@ def command(subject: str, awake_for: str | None, fleet: str, output: str, **flag
     return first_exit_code([*codes, *([stop.exit_code] if stop.exit_code else [])])
 
 
-def check_looked(state: ObservedState, name: ObjectName, subject: str) -> None:
+def check_looked(found: Sequence[Sleeper], state: ObservedState, name: ObjectName, subject: str) -> None:
     """Check that something idle was found, or at least looked for.
 
     Raises:
         ReconcilerError: it could not be looked for. UsageError: nothing idle is there.
     """
-    if any(idle_objects(state, name)):
+    if found:
         return
     why = state.unreachable.get(name.cluster)
     if why is not None:
@@ -98,27 +100,19 @@ def check_looked(state: ObservedState, name: ObjectName, subject: str) -> None:
     raise UsageError(f"{subject}: nothing below it is idle")
 
 
-def request_wakes(
-    state: ObservedState, name: ObjectName, world: World, now: datetime, until: datetime | None
-) -> tuple[str, ...]:
-    """Write the request on everything idle that `name` names, without a lock; return what could not be written."""
+def request_wakes(found: Sequence[Sleeper], world: World, now: datetime, until: datetime | None) -> tuple[str, ...]:
+    """Write the request on everything of `found`, without a lock; return what could not be written, or is in vain."""
     wanted = {WAKE_REQUESTED: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
-    failures: list[str] = []
-    for one in idle_objects(state, name):
+    failures = [
+        f"{one.asked.ref}: {one.problem}; `restore` gives back what can be read" for one in found if one.problem
+    ]
+    for one in found:
         try:
-            world.accesses[one.ref.cluster].cluster.write(request_of(one, wanted))
+            if not one.problem:
+                world.accesses[one.asked.ref.cluster].cluster.write(request_of(one.asked, wanted))
         except ClusterError as error:
             failures.append(str(error))
     return tuple(failures)
-
-
-def idle_objects(state: ObservedState, name: ObjectName) -> Iterator[Service | Workload]:
-    """Yield the Services and scalables that `name` names and that carry an idling mark."""
-    for cluster in state.clusters.values():
-        found: list[Service | Workload] = [*cluster.services, *cluster.workloads]
-        for one in found:
-            if name.matches(one.ref) and any(mark in one.annotations for mark in _IDLED):
-                yield one
 
 
 def request_of(one: Service | Workload, wanted: Mapping[str, str]) -> Write:
@@ -129,12 +123,18 @@ def request_of(one: Service | Workload, wanted: Mapping[str, str]) -> Write:
     return Write("patch", one.ref, version, uid=one.uid, patch=tuple(patch_of(changes, missing)))
 
 
-def only(desired: DesiredState, name: ObjectName) -> DesiredState:
-    """Return what of `desired` stands in a group with something that `name` names."""
-    groups = {decision.group for decision in desired.decisions if name.matches(decision.ref)}
+def only(desired: DesiredState, name: ObjectName, asked: Collection[ObjectRef]) -> DesiredState:
+    """Return what of `desired` stands in a group with something that `name` names, or that was asked for its sake."""
+    groups = {one.group for one in desired.decisions if one.ref in asked or name.matches(one.ref)}
     return replace(
         desired,
         decisions=tuple(decision for decision in desired.decisions if decision.group in groups),
         held_back=(),
-        notices=(),
+        notices=tuple(notice for notice in desired.notices if is_about(notice.subject, name)),
     )
+
+
+def is_about(subject: str, name: ObjectName) -> bool:
+    """Return whether `subject`, an object as reports name it, is what `name` names."""
+    parts = subject.split("/")
+    return len(parts) == 4 and name.matches(ObjectRef(*parts))

@@ -1,0 +1,63 @@
+"""What sleeps and can be asked to wake, found the way the decisions find it: by its record, or by a list it is on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from reconciler.decide.idling.guard import Guard
+from reconciler.decide.idling.looking import Setting, scenes_of
+from reconciler.decide.idling.marks import IDLED_AT, OPENSHIFT_IDLED_AT
+from reconciler.decide.idling.situations import Ruling, rule_all
+from reconciler.decide.idling.states import State
+from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
+from reconciler.policy.types import Fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Sleeper:
+    """Something to ask. `wakes` are the scalables that wake then; `problem` set: the record of one cannot be read."""
+
+    asked: Service | Workload
+    wakes: frozenset[ObjectRef] = frozenset()
+    problem: str = ""
+
+
+def sleepers(fleet: Fleet, state: ObservedState, run: Run, named: Callable[[ObjectRef], bool]) -> tuple[Sleeper, ...]:
+    """Return what has to be asked so that everything idle that `named` accepts wakes, each once, sorted by name.
+
+    A Service (or its Endpoints) is asked for all that is behind it. Also what only looks idle, by a mark on it, is
+    asked: a run that died may have left it half way.
+    """
+    found: dict[ObjectRef, Sleeper] = {}
+    scenes = scenes_of(Setting(fleet, state, run, blind=True))
+    rulings = rule_all([target for scene in scenes for target in scene.targets], Guard(), run.now)
+    for ruling in rulings.values():
+        for one in _asked(ruling, named):
+            known = found.get(one.ref, Sleeper(one))
+            found[one.ref] = Sleeper(one, known.wakes | {ruling.ref}, known.problem or _problem(ruling, one))
+    for cluster in state.clusters.values():
+        objects: list[Service | Workload] = [*cluster.services, *cluster.workloads]
+        for marked in objects:
+            is_marked = IDLED_AT in marked.annotations or OPENSHIFT_IDLED_AT in marked.annotations
+            if is_marked and named(marked.ref):
+                found.setdefault(marked.ref, Sleeper(marked))
+    return tuple(found[ref] for ref in sorted(found))
+
+
+def _asked(ruling: Ruling, named: Callable[[ObjectRef], bool]) -> Iterator[Service | Workload]:
+    """Yield what is asked for the sake of one scalable: itself where it is named, and its Services that are."""
+    if not (ruling.was_asleep or ruling.standing.state in (State.FOREIGN, State.SET_ASIDE)):
+        return
+    scale = ruling.target.scale
+    if named(scale.written.ref) or named(scale.runs.ref):
+        yield scale.written
+    for front in ruling.target.fronts:
+        if front.is_marked and (named(front.ref) or (front.endpoints is not None and named(front.endpoints.ref))):
+            yield front.service
+
+
+def _problem(ruling: Ruling, asked: Service | Workload) -> str:
+    reading = ruling.target.reading
+    is_broken = ruling.standing.state is State.SET_ASIDE and asked is ruling.target.scale.written
+    return reading.problem if is_broken and reading is not None else ""

@@ -1,0 +1,108 @@
+"""What `wake` finds by a name: whatever `plan`, `explain` and `restore` know as idle."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.way.calls import Folder
+
+NOW = "2026-11-20T22:20:00Z"
+FLEET = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: one}
+spec: {home: east, clusters: [{name: east}]}
+"""
+AT = "2026-11-20T20:00:00Z"
+TARGETS = json.dumps([{"kind": "Deployment", "name": "web", "group": "apps", "replicas": 3}])
+LISTED = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": TARGETS}
+OWNED = {"reconciler/owner": "one/IdlingPolicy/nights"}
+RECORD = {**OWNED, "idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/previous-scale": "3"}
+
+
+def a_deployment(**annotations: str) -> dict:
+    spec = {
+        "replicas": 0,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "w:1"}]}},
+    }
+    return an_object("apps/v1", "Deployment", annotations, spec=spec)
+
+
+def a_service(**annotations: str) -> dict:
+    return an_object("v1", "Service", annotations, spec={"selector": {"app": "web"}})
+
+
+def an_object(version: str, kind: str, annotations: dict[str, str], **parts: object) -> dict:
+    metadata = {"name": "web", "namespace": "shop", **({"annotations": annotations} if annotations else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **parts}
+
+
+def a_folder(tmp_path, *objects: dict) -> Folder:
+    folder = Folder(tmp_path)
+    folder.write("policies/fleet.yaml", FLEET)
+    folder.write("snapshot/east/objects.yaml", yaml.safe_dump_all(objects))
+    return folder
+
+
+def wake(folder: Folder, name: str):
+    return folder.call("wake", name, "--snapshot", "snapshot", "--now", NOW, "--quiet")
+
+
+ENDPOINTS_ONLY = (a_deployment(), a_service(), an_object("v1", "Endpoints", LISTED))
+RECORD_GONE = (a_deployment(), a_service(**LISTED, **OWNED))
+SCALED_OBJECT = an_object("keda.sh/v1alpha1", "ScaledObject", {**RECORD}, spec={"scaleTargetRef": {"name": "web"}})
+SCALED_OBJECT["metadata"]["annotations"]["autoscaling.keda.sh/paused-replicas"] = "0"
+
+
+@pytest.mark.parametrize(
+    ("objects", "name"),
+    [
+        pytest.param(ENDPOINTS_ONLY, "east/shop/svc/web", id="the mark on Endpoints alone, by the Service"),
+        pytest.param(ENDPOINTS_ONLY, "east/shop/endpoints/web", id="the mark on Endpoints alone, by them"),
+        pytest.param(ENDPOINTS_ONLY, "east/shop/deploy/web", id="the mark on Endpoints alone, by the Deployment"),
+        pytest.param(ENDPOINTS_ONLY, "east/shop", id="the mark on Endpoints alone, by the namespace"),
+        pytest.param(RECORD_GONE, "east/shop/deploy/web", id="its record is gone, its Service lists it"),
+        pytest.param((a_deployment(**RECORD),), "east/shop/deploy/web", id="no Service"),
+    ],
+)
+def test_what_sleeps_is_found_by_every_name_it_has(tmp_path, objects, name):
+    folder = a_folder(tmp_path, *objects)
+    said = wake(folder, name)
+    assert (said.code, said.err) == (0, "")
+    assert folder.replicas("east", "shop", "Deployment", "web") == 3
+
+
+def test_a_scaled_object_is_found_by_what_it_scales(tmp_path):
+    folder = a_folder(tmp_path, a_deployment(), SCALED_OBJECT)
+    said = wake(folder, "east/shop/deploy/web")
+    assert (said.code, said.err) == (0, "")
+    waking = folder.objects()["east", "shop", "ScaledObject", "web"]
+    assert "autoscaling.keda.sh/paused-replicas" not in waking["metadata"].get("annotations", {})
+
+
+def test_a_record_that_cannot_be_read_is_told_and_nothing_is_asked(tmp_path):
+    folder = a_folder(tmp_path, a_deployment(**{**RECORD, "idling.kubernetes.io/previous-scale": "many"}))
+    before = folder.objects()
+    said = wake(folder, "east/shop/deploy/web")
+    assert said.code == 6
+    assert "previous-scale" in said.err
+    assert "`restore` gives back what can be read" in said.err
+    assert folder.objects() == before
+
+
+def test_what_runs_is_not_idle(tmp_path):
+    said = wake(a_folder(tmp_path, a_service()), "east/shop/svc/web")
+    assert (said.code, said.err) == (64, "east/shop/svc/web: nothing below it is idle\n")
+
+
+def test_a_missed_run_is_told(tmp_path):
+    job = {"schedule": "0 * * * *", "suspend": True, "jobTemplate": {"spec": {"template": {"spec": {}}}}}
+    record = {**OWNED, "idling.kubernetes.io/idled-at": AT, "reconciler/previous-suspend": "false"}
+    folder = a_folder(tmp_path, an_object("batch/v1", "CronJob", record, spec=job))
+    said = wake(folder, "east/shop/cj/web")
+    assert said.code == 0
+    assert "a missed run may start at once" in said.out
