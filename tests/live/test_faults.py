@@ -136,6 +136,10 @@ def test_a_lock_that_was_taken_without_an_answer_is_ours_and_not_waited_for(stag
     assert final_state(stage) == undisturbed.after
 
 
+def test_a_lock_that_is_there_and_is_not_found_is_told(stage, runs):
+    check(stage, runs(stage, "apply"), ("apply", "always", "404"), Point("east", "GET", LEASE, 1))
+
+
 @pytest.mark.parametrize("nth", [1, 2, 3], ids=["journal", "a status", "another status"])
 def test_what_was_created_without_an_answer_is_not_reported_failed(stage, runs, nth):
     undisturbed = runs(stage, "apply")

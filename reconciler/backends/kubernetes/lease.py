@@ -171,7 +171,8 @@ class LeaseLock:
         try:
             answer = self._requests.send(self._read_request())
         except NotFoundError:
-            return self._create()
+            self._create()
+            answer = self._requests.send(self._read_request())
         lease = decoded(answer, Lease, self._question("get"))
         self._set_time(answer)
         is_ours = lease.spec.holder_identity == self._holder and lease.spec.acquire_time == self._acquired_at
@@ -192,7 +193,7 @@ class LeaseLock:
             "leaseTransitions": (free.lease_transitions or 0) + 1,
         }
 
-    def _create(self) -> str:
+    def _create(self) -> None:
         """Make a lease that nobody holds, to be taken like any other: only an answer tells the server's time."""
         manifest = {
             "apiVersion": f"{_GROUP}/{_VERSION}",
@@ -205,13 +206,12 @@ class LeaseLock:
             body = msgspec.json.encode(manifest)
             self._requests.send(Request("POST", path, self._question("create"), body=body, seconds=_ANSWER_SECONDS))
         except AlreadyExistsError:
-            return self._try()
+            return  # somebody made it a moment before
         except NotFoundError as error:
             raise NotFoundError(
                 f'{self._cluster}: there is no namespace "{self._namespace}", expected it for the lock; '
                 f"create it: kubectl create namespace {self._namespace}"
             ) from error
-        return self._try()
 
     def _hold(self, version: str, changes: dict[str, Any]) -> None:
         """Write a new renewTime, and `changes`; how long it is ours counts from before the request."""
