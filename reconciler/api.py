@@ -16,6 +16,7 @@ from pathlib import Path
 
 from reconciler.decide.allocate_replicas import allocate_replicas
 from reconciler.decide.allocation import Allocation
+from reconciler.decide.selection import FIRST_YEAR, LAST_YEAR, is_near
 from reconciler.decide.victims import RankingRules, VictimRanking, rank_victims
 from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
 from reconciler.model import Pod
@@ -36,6 +37,7 @@ __all__ = [
     "Problem",
     "RankingRules",
     "SnapshotError",
+    "UsageError",
     "ValidationResult",
     "VictimRanking",
     "allocate_replicas",
@@ -75,10 +77,21 @@ def plan(path: str | Path, *, snapshot: str | Path, now: datetime) -> Plan:
     The same inputs and the same `now` (whole seconds count) give the same plan. Nothing is written.
 
     Raises:
-        PolicyError: with all problems. SnapshotError: the snapshot cannot be read. UsageError: `now` has no time zone.
+        PolicyError: with all problems. SnapshotError: the snapshot cannot be read. UsageError: `now` has no time zone,
+            or is outside of the years 1970 to 9000.
     """
+    at = _moment(now)
+    policies = read_policies(path)
+    return make_plan(policies, open_world(policies.fleet, str(snapshot), at), Request(now=at))
+
+
+def _moment(now: datetime) -> datetime:
     if now.tzinfo is None or now.utcoffset() is None:
         raise UsageError(f"now: {now.isoformat()} has no time zone, expected one, like datetime.now(UTC)")
-    policies = read_policies(path)
-    at = now.astimezone(UTC).replace(microsecond=0)
-    return make_plan(policies, open_world(policies.fleet, str(snapshot), at), Request(now=at))
+    try:
+        at = now.astimezone(UTC).replace(microsecond=0)
+    except OverflowError:
+        at = None
+    if at is None or not is_near(at):
+        raise UsageError(f"now: {now.isoformat()} is too far away, expected a year from {FIRST_YEAR} to {LAST_YEAR}")
+    return at

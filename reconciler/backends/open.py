@@ -171,6 +171,8 @@ def _folders(top: Path) -> dict[str, Path]:
         names = sorted(path.name for path in top.iterdir() if path.is_dir() and not path.name.startswith("."))
     except OSError as error:
         raise SnapshotError(f"{top}: {error.strerror}, expected a folder with a folder for each cluster") from error
+    except ValueError as error:  # a NUL, or no Unicode
+        raise SnapshotError(f"{str(top)!r}: is no path, expected a folder with a folder for each cluster") from error
     if not names:
         raise SnapshotError(f"{top}: holds no folder, expected one for each cluster, named like it")
     return {name: top / name for name in names}

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 import click
 
-from reconciler.decide.selection import parse_time
+from reconciler.decide.selection import FIRST_YEAR, LAST_YEAR, parse_time
 from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector, parse_label_selector
 from reconciler.plan.filters import Filters
 from reconciler.policy.durations import parse_duration
 
+_EXAMPLE = "2026-11-20T15:41:23Z"
 _LONGEST_WAIT = 86_400.0
 _HIGHEST_RATE = 100_000.0
 _RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
@@ -128,7 +129,8 @@ def moment(text: str | None) -> datetime:
         return datetime.now(UTC).replace(microsecond=0)
     at = parse_time(text)
     if at is None:
-        raise UsageError(f'--now: "{text}" is no time, expected RFC 3339 with a zone, like 2026-11-20T15:41:23Z')
+        years = f"a year from {FIRST_YEAR} to {LAST_YEAR}"
+        raise UsageError(f'--now: "{text}" is no time, expected RFC 3339 with a zone and {years}, like {_EXAMPLE}')
     return at.replace(microsecond=0)
 
 

@@ -93,7 +93,12 @@ def parse_time(text: str) -> datetime | None:
         at = at.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-    return at if FIRST_YEAR <= at.year <= LAST_YEAR else None
+    return at if is_near(at) else None
+
+
+def is_near(at: datetime) -> bool:
+    """Return whether `at`, in UTC, is not so far away that nothing could be added to it."""
+    return FIRST_YEAR <= at.year <= LAST_YEAR
 
 
 def format_time(at: datetime) -> str:

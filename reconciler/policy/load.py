@@ -151,5 +151,8 @@ def _read(file: str, content: bytes, loading: _Loading) -> None:
 
 
 def _spelt(file: str) -> str:
-    """Return a file's name as it can be printed, also where it is no UTF-8."""
-    return os.fsencode(file).decode("utf-8", errors="backslashreplace")
+    """Return a file's name as it can be printed, also where it is no UTF-8, or can be no file's name."""
+    try:
+        return os.fsencode(file).decode("utf-8", errors="backslashreplace")
+    except UnicodeEncodeError:
+        return file.encode(errors="backslashreplace").decode()

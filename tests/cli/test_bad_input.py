@@ -31,8 +31,15 @@ def contents(folder: Folder) -> dict[Path, bytes]:
         pytest.param(
             ["plan", "policies", "--snapshot", "snapshot", "--now", "yesterday"],
             64,
-            '--now: "yesterday" is no time, expected RFC 3339 with a zone, like 2026-11-20T15:41:23Z',
+            '--now: "yesterday" is no time, '
+            "expected RFC 3339 with a zone and a year from 1970 to 9000, like 2026-11-20T15:41:23Z",
             id="a time that is none",
+        ),
+        pytest.param(
+            ["plan", "policies", "--snapshot", "snapshot", "--now", "9999-12-30T00:00:00Z"],
+            64,
+            '--now: "9999-12-30T00:00:00Z" is no time, expected RFC 3339 with a zone and a year from 1970 to 9000',
+            id="a time at the end of the calendar",
         ),
         pytest.param(
             ["plan", "policies", "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00"],

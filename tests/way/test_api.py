@@ -1,0 +1,56 @@
+"""What `reconciler.api` raises: the errors it names, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from reconciler import api
+from reconciler.api import SnapshotError, UsageError, plan, validate
+
+QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
+POLICIES, SNAPSHOT = QUICKSTART / "policies", QUICKSTART / "snapshot"
+NIGHT = datetime(2026, 11, 20, 22, 0, tzinfo=UTC)
+EAST, WEST = (timezone(timedelta(hours=hours)) for hours in (5, -5))
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(datetime.max.replace(tzinfo=UTC), id="the last moment"),
+        pytest.param(datetime.min.replace(tzinfo=UTC), id="the first"),
+        pytest.param(datetime.max.replace(tzinfo=WEST), id="after the last"),
+        pytest.param(datetime.min.replace(tzinfo=EAST), id="before the first"),
+        pytest.param(datetime(9999, 12, 30, tzinfo=UTC), id="nearly the last"),
+        pytest.param(datetime(1, 1, 2, tzinfo=UTC), id="nearly the first"),
+        pytest.param(datetime(1969, 12, 31, tzinfo=UTC), id="before the epoch"),
+    ],
+)
+def test_a_time_from_which_nothing_can_be_counted(now):
+    with pytest.raises(UsageError, match=r"^now: .* is too far away, expected a year from 1970 to 9000$"):
+        plan(POLICIES, snapshot=SNAPSHOT, now=now)
+
+
+@pytest.mark.parametrize("now", [datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 12, 31, 23, 59, 59, tzinfo=UTC)])
+def test_the_first_and_the_last_time_are_planned_for(now):
+    assert plan(POLICIES, snapshot=SNAPSHOT, now=now).actions
+
+
+def test_a_time_without_a_zone():
+    with pytest.raises(UsageError, match=r"^now: 2026-11-20T22:00:00 has no time zone, expected one"):
+        plan(POLICIES, snapshot=SNAPSHOT, now=NIGHT.replace(tzinfo=None))
+
+
+@pytest.mark.parametrize("path", [pytest.param("a\0b", id="a NUL"), pytest.param("\ud800", id="no Unicode")])
+def test_what_can_be_no_path(path):
+    with pytest.raises(SnapshotError, match=r"^'.*': is no path, expected a folder with a folder for each cluster$"):
+        plan(POLICIES, snapshot=path, now=NIGHT)
+    [problem] = validate(path).problems
+    assert problem.message == "does not exist, expected a directory with policy files"
+    assert str(problem).encode()
+
+
+def test_every_error_it_raises_is_one_of_its_names():
+    assert {"PolicyError", "SnapshotError", "UsageError"} <= set(api.__all__)
