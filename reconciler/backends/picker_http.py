@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import re
 import socket
 import ssl
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import quote
 
+from reconciler.backends.retry_after import retry_after_seconds
 from reconciler.model import PodPicker
 
 LARGEST_ANSWER = 1 << 20
 
 _CHUNK = 1 << 16
-_DELAY = re.compile(r"[0-9]{1,9}")
 _NAT64 = ip_network("64:ff9b::/96")
 _METADATA = frozenset(
     ip_address(text)
@@ -232,7 +229,8 @@ def _host_header(picker: PodPicker) -> str:
 
 def _reply(response: http.client.HTTPResponse) -> Reply:
     if response.status != 200:
-        return Reply(response.status, retry_after=_seconds(response.getheader("Retry-After")))
+        pause = retry_after_seconds(response.getheader("Retry-After"), response.getheader("Date"))
+        return Reply(response.status, retry_after=pause)
     body = bytearray()
     while chunk := response.read(min(_CHUNK, LARGEST_ANSWER + 1 - len(body))):
         body += chunk
@@ -241,18 +239,6 @@ def _reply(response: http.client.HTTPResponse) -> Reply:
     if response.length:
         raise Retryable("the answer ended early")
     return Reply(200, bytes(body))
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Return the seconds that a Retry-After header says, as a number or as a date; None for anything else."""
-    text = (retry_after or "").strip()
-    if _DELAY.fullmatch(text):
-        return float(text)
-    try:
-        at = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
 
 def _told(error: Exception) -> Exception:

@@ -6,8 +6,6 @@ import json
 import random
 import ssl
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from ipaddress import ip_address
 from typing import Any
 
@@ -191,15 +189,20 @@ def test_attempts_are_the_retries_and_one() -> None:
         pytest.param("3", 3, 3, id="seconds"),
         pytest.param("10", 10, 10, id="ten seconds"),
         pytest.param("3600", 10, 10, id="no longer than ten seconds"),
-        pytest.param(format_datetime(datetime.now(UTC) + timedelta(hours=9), usegmt=True), 10, 10, id="a date"),
-        pytest.param(format_datetime(datetime.now(UTC) - timedelta(hours=9), usegmt=True), 0, 0, id="a date gone by"),
+        pytest.param("Sat, 21 Nov 2026 12:00:07 GMT", 7, 7, id="a date"),
+        pytest.param("Sat, 21 Nov 2026 21:00:00 GMT", 10, 10, id="a date far away"),
+        pytest.param("Sat, 21 Nov 2026 11:00:00 GMT", 0, 0, id="a date gone by"),
+        pytest.param(f"Sat, 21 Nov {9**30} 12:00:00 GMT", 0.25, 0.5, id="a year beyond all years, backs off"),
+        pytest.param("9" * 5000, 0.25, 0.5, id="endless seconds, backs off"),
         pytest.param("soon", 0.25, 0.5, id="nonsense, backs off"),
         pytest.param("-5", 0.25, 0.5, id="a negative number, backs off"),
     ],
 )
 def test_retry_after(value: str, low: float, high: float) -> None:
     clock = FakeClock()
-    with PickerServer(reply("", 429, Retry_After=value), says(["web-1"])) as server:
+    with PickerServer(
+        reply("", 429, Retry_After=value, Date="Sat, 21 Nov 2026 12:00:00 GMT"), says(["web-1"])
+    ) as server:
         ask(a_picker(server, max_retries=1), clock=clock)
     [slept] = clock.slept
     assert low <= slept <= high
