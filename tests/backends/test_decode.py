@@ -90,6 +90,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
     [
         pytest.param({LAST_APPLIED: "{}", "a": "b"}, {"a": "b"}, True, id="among others"),
         pytest.param({LAST_APPLIED: "{}"}, {}, True, id="alone: there is a map on the server"),
+        pytest.param({}, {}, False, id="an empty map, which no server keeps"),
         pytest.param(None, {}, False, id="no map"),
     ],
 )

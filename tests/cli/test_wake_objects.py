@@ -106,3 +106,21 @@ def test_a_missed_run_is_told(tmp_path):
     said = wake(folder, "east/shop/cj/web")
     assert said.code == 0
     assert "a missed run may start at once" in said.out
+
+
+@pytest.mark.parametrize("name", ["east/shop/deploy/wbe", "east/shp", "east/shop/sts"])
+def test_restore_of_a_mistyped_object_is_not_nothing_to_do(tmp_path, name):
+    folder = a_folder(tmp_path, *RECORD_GONE)
+    said = folder.call("restore", name, "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "--quiet")
+    assert (said.code, said.err) == (64, f"{name}: there is nothing of that name to restore\n")
+
+
+def test_an_empty_map_of_annotations_takes_a_write(tmp_path):
+    folder = a_folder(tmp_path, a_deployment(), a_service(**LISTED, **OWNED))
+    text = (tmp_path / "snapshot/east/objects.yaml").read_text()
+    folder.write(
+        "snapshot/east/objects.yaml",
+        text.replace("metadata:\n  name: web", "metadata:\n  annotations: {}\n  name: web", 1),
+    )
+    assert wake(folder, "east/shop/deploy/web").code == 0
+    assert folder.replicas("east", "shop", "Deployment", "web") == 3

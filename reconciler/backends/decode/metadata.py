@@ -57,6 +57,8 @@ class Metadata(Wire):
         if self.annotations:
             self.annotations.pop(_LAST_APPLIED, None)
             self.annotations = shared(self.annotations)
+        else:
+            self.annotations = None  # a server keeps no empty map
 
 
 class Object(Wire):
