@@ -151,6 +151,7 @@ class Workload:
     has_annotations: bool = True  # False: metadata.annotations itself is absent
     has_labels: bool = True  # False: metadata.labels itself is absent
     terminating: bool = False
+    no_place: str = ""  # custom kinds only: what its replicas would stand in and is not there, "spec.pool"
 
     @property
     def wanted(self) -> int:

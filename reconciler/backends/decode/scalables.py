@@ -127,6 +127,7 @@ def _custom(decoded: workloads.Custom, scale: ScaleKind | None) -> dict[str, Any
     paths = scale or ScaleKind("", "", "", "")
     return {
         "replicas": count_at({"spec": spec}, paths.replicas_path),
+        "no_place": _missing_parent({} if decoded.spec is None else {"spec": spec}, paths.replicas_path),
         "status_replicas": count_at({"status": status}, paths.status_path),
         "ready_replicas": count_at(status, ("readyReplicas",)),
         "available_replicas": count_at(status, ("availableReplicas",)),
@@ -136,6 +137,15 @@ def _custom(decoded: workloads.Custom, scale: ScaleKind | None) -> dict[str, Any
         "selector": selector_of(_custom_selector(spec.get("selector"))),
         "template_labels": _template_labels(_if_shaped(workloads.PodTemplate, spec.get("template"))),
     }
+
+
+def _missing_parent(value: Any, path: Sequence[str]) -> str:
+    """Return the dotted path of the first map on the way to `path` that is not there, "" where all are."""
+    for depth, key in enumerate(path[:-1], start=1):
+        value = value.get(key)
+        if not isinstance(value, Mapping):
+            return ".".join(path[:depth])
+    return ""
 
 
 def _custom_selector(value: Any) -> workloads.Selector | None:

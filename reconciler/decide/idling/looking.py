@@ -210,7 +210,7 @@ class _Eye:
     def _missing(self, scale: Scale) -> str:
         if scale.is_paused_kind and scale.runs is scale.written:
             return "its target was not found"
-        return ""
+        return scale.problem
 
     def _exclusion(self, scale: Scale, fronts: Iterable[Front]) -> Exclusion | None:
         namespace, now = scale.ref.namespace, self._setting.run.now

@@ -36,6 +36,12 @@ class Scale:
         return self.runs.wanted
 
     @property
+    def problem(self) -> str:
+        """Why nobody can scale it as it is, "" where somebody can."""
+        missing = self.written.no_place
+        return f"it has no {missing}, where its replicas would stand" if missing else ""
+
+    @property
     def paused_by(self) -> str:
         """What pauses a ScaledObject, "" for nothing."""
         if not self.is_paused_kind:

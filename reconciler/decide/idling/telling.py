@@ -87,11 +87,17 @@ def overridden(rulings: Iterable[Ruling]) -> Iterator[Overridden]:
 
 
 def undecided(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[Undecided]:
-    """Yield what criteria do not know enough of, and the selected Services whose scalables are not all known."""
+    """Yield what criteria do not know enough of, what cannot be scaled as it is, and the selected Services whose
+    scalables are not all known.
+    """
     for ruling in rulings:
-        want = ruling.target.want
-        if want.says is Says.UNKNOWN and want.policy is not None and ruling.action in (Action.LEAVE, Action.KEEP):
-            yield Undecided(str(ruling.target.scale.runs.ref), "idling", want.policy.name, want.words)
+        want, scale = ruling.target.want, ruling.target.scale
+        if want.policy is None or ruling.action not in (Action.LEAVE, Action.KEEP):
+            continue
+        if want.says is Says.UNKNOWN:
+            yield Undecided(str(scale.runs.ref), "idling", want.policy.name, want.words)
+        elif want.says is Says.IDLE and scale.problem:
+            yield Undecided(str(scale.runs.ref), "idling", want.policy.name, scale.problem)
     for front in fronts:
         if front.bids and front.found.undecided:
             yield Undecided(str(front.ref), "idling", front.bids[0].policy.name, front.found.undecided)

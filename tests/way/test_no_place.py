@@ -1,0 +1,59 @@
+"""A custom resource without the map its replicas would stand in: nobody can scale it, and the plan says so."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.way.calls import Folder
+
+NIGHT = "2026-11-20T22:00:00Z"
+POLICIES = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: one}
+spec: {home: east, clusters: [{name: east}]}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {namespaces: {include: [shop]}, workloads: {kinds: [Pool]}}
+  idleWhen: [{schedule: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}}]
+"""
+SCALE = {"specReplicasPath": ".spec.pool.size", "statusReplicasPath": ".status.size"}
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "pools.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "pools", "kind": "Pool"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "subresources": {"scale": SCALE}}],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        pytest.param({}, "spec", id="no spec"),
+        pytest.param({"spec": {}}, "spec.pool", id="an empty spec"),
+        pytest.param({"spec": {"pool": None}}, "spec.pool", id="null"),
+        pytest.param({"spec": {"pool": {}}}, "", id="the map, empty: one replica"),
+    ],
+)
+def test_what_has_no_place_for_its_replicas_is_undecided(tmp_path, given, missing):
+    folder = Folder(tmp_path)
+    folder.write("policies/all.yaml", POLICIES)
+    pool = {"apiVersion": "example.com/v1", "kind": "Pool", "metadata": {"name": "web", "namespace": "shop"}, **given}
+    folder.write("snapshot/east/objects.yaml", yaml.safe_dump_all([DEFINITION, pool]))
+    said = folder.plan(NIGHT, "--detailed-exitcode")
+    if not missing:
+        assert said.code == 2
+        assert folder.apply(NIGHT).code == 0
+        assert folder.plan(NIGHT, "--detailed-exitcode").code == 0
+        return
+    assert said.code == 0
+    assert f"Undecided: east/shop/Pool/web: it has no {missing}, where its replicas would stand" in said.out
