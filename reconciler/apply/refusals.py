@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from reconciler.apply.outcomes import Access, Outcome
 from reconciler.backends.state import ConfigMapStore
-from reconciler.decide.placement.memory import MEMORY, rejection_after_failure, rejection_key
+from reconciler.decide.placement.memory import (
+    MEMORY,
+    UNREACHABLE,
+    rejection_after_failure,
+    rejection_key,
+    unreachable_text,
+)
 from reconciler.decide.types import Verb
 from reconciler.errors import ClusterError
 from reconciler.model import Run
@@ -37,6 +43,8 @@ def remember_refusals(
     for action, outcome in found:
         key = rejection_key(action.ref)
         try:
+            if store.read(UNREACHABLE) is None:  # so that taking a refusal off never takes the last key off
+                store.write(UNREACHABLE, unreachable_text({}), None)
             known = store.read(key)
             store.write(key, rejection_after_failure(known, action.ref, outcome.message, run.now), known)
         except ClusterError as error:

@@ -83,6 +83,8 @@ def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypa
     quota.clear()
     for run in range(8, 14):
         assert two.apply(at(run)).code == 0
+    memory = two.objects()["east", "reconciler", "ConfigMap", "reconciler-memory"]
+    assert memory["data"] == {"unreachable-since": "{}"}
     assert [two.replicas(name, "shop", "ReplicaSet", "web") for name in ("east", "west")] == [4, 4]
     assert two.plan(at(15), "--detailed-exitcode").code == 0
 
