@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import functools
 import ssl
+import threading
 from pathlib import Path
 
 import trustme
 
+_MAKING = threading.Lock()  # functools.cache alone lets two threads make one each
 _LOOPBACK = ("127.0.0.1", "localhost", "kubernetes.default.svc")
 
 
-@functools.cache
 def authority() -> trustme.CA:
-    """The authority that all real parts of this process are certified by."""
+    """The authority that all real parts of this process are certified by, also those that start side by side."""
+    with _MAKING:
+        return _authority()
+
+
+@functools.cache
+def _authority() -> trustme.CA:
     return trustme.CA()
 
 
