@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from reconciler.decide.allocate_replicas import allocate_replicas
+from reconciler.decide.placement.probes import bound_by_maximum
 
 FLEET = ["a", "b", "c", "d", "e"]
 SMALL = st.integers(0, 12)
@@ -52,6 +53,27 @@ def test_never_more_than_wanted_and_never_above_a_limit(problem, total, rounding
     assert set(found) == set(problem["clusters"])
     assert sum(found.values()) <= total
     assert all(0 <= found[name] <= limits_of(problem, name)[1] for name in found)
+
+
+@given(problems(), totals, roundings)
+def test_a_maximum_binds_where_one_more_moves_the_number(problem, total, rounding):
+    found = allocate_replicas(**problem, total=total, rounding=rounding)
+    assert bound_by_maximum(found) == {name for name in found.replicas if moves(problem, total, rounding, name)}
+
+
+def moves(problem, total, rounding, name):
+    """Whether `name` gets another number with one more as its maximum."""
+    entries = problem["preferences"]["clusters"]
+    own = entries.get(name, entries.get("*", {"maxReplicas": None}))
+    if own["maxReplicas"] is None:
+        return False
+    wider = {**entries, name: {**own, "maxReplicas": own["maxReplicas"] + 1}}
+    preferences = {**problem["preferences"], "clusters": wider}
+    before, after = (
+        allocate_replicas(**{**problem, "preferences": one}, total=total, rounding=rounding).replicas[name]
+        for one in (problem["preferences"], preferences)
+    )
+    return before != after
 
 
 @given(problems(), totals, roundings)

@@ -15,6 +15,10 @@ def bound_by_maximum(given: Allocation) -> frozenset[str]:
         for at, (name, most) in enumerate(zip(served.names, served.maximums, strict=True))
         if most < UNBOUNDED and given.replicas[name] >= most
     ]
+    if given.demand.rounding == "fair" and sum(given.replicas.values()) < given.demand.total:
+        # What is left over goes to whoever has room and weight: no need to try it with each of them.
+        room = [at for at in full if given.demand.capacity.get(served.names[at], UNBOUNDED) > served.maximums[at]]
+        return frozenset(served.names[at] for at in room if served.weights[at])
     return frozenset(served.names[at] for at in full if _moves(given, _widened(served, at), served.names[at]))
 
 
