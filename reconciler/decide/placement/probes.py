@@ -15,11 +15,18 @@ def bound_by_maximum(given: Allocation) -> frozenset[str]:
         for at, (name, most) in enumerate(zip(served.names, served.maximums, strict=True))
         if most < UNBOUNDED and given.replicas[name] >= most
     ]
-    if given.demand.rounding == "fair" and sum(given.replicas.values()) < given.demand.total:
-        # What is left over goes to whoever has room and weight: no need to try it with each of them.
-        room = [at for at in full if given.demand.capacity.get(served.names[at], UNBOUNDED) > served.maximums[at]]
-        return frozenset(served.names[at] for at in room if served.weights[at])
-    return frozenset(served.names[at] for at in full if _moves(given, _widened(served, at), served.names[at]))
+    is_left = given.demand.rounding == "fair" and sum(given.replicas.values()) < given.demand.total
+    sure = {at for at in full if is_left and _takes_more(given, at)}
+    return frozenset(
+        served.names[at] for at in full if at in sure or _moves(given, _widened(served, at), served.names[at])
+    )
+
+
+def _takes_more(given: Allocation, at: int) -> bool:
+    """Return whether nothing but its maximum keeps the cluster at `at` from taking what is left over."""
+    served = given.served
+    room = given.demand.capacity.get(served.names[at], UNBOUNDED)
+    return served.weights[at] > 0 and served.minimums[at] <= served.maximums[at] < room
 
 
 def moves_with_weight(given: Allocation, cluster: str, weight: int) -> bool:
