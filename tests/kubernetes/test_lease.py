@@ -147,3 +147,20 @@ def test_somebody_else_who_only_touches_the_lease_does_not_take_it(
 def test_without_our_namespace_there_is_no_lock_and_the_message_says_how_to_make_it(api_server: ControlPlane) -> None:
     with pytest.raises(NotFoundError, match=r'there is no namespace "missing", .* kubectl create namespace missing'):
         Holder(api_server, "missing", "run").lock.acquire(0)
+
+
+def test_a_lock_lost_while_the_connection_is_made_holds_the_body_back(
+    api_server: ControlPlane, api_namespace: str
+) -> None:
+    holder = Holder(api_server, api_namespace, "one")
+    still = iter([True, False])
+    holder.requests.fence = lambda: next(still)
+    ref = ObjectRef("east", api_namespace, "ConfigMap", "late")
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": api_namespace}}
+    with pytest.raises(LockLostError, match="nothing more is written there"):
+        holder.cluster.write(Write("create", ref, "v1", manifest=manifest))
+    path = f"/api/v1/namespaces/{api_namespace}/configmaps/late"
+    assert api_server.api.find(path) is None
+    holder.requests.fence = None
+    holder.cluster.write(Write("create", ref, "v1", manifest=manifest))
+    assert api_server.api.find(path) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,13 +26,18 @@ _LATE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What goes over the wire; `asked` says in words what it asks."""
+    """What goes over the wire; `asked` says in words what it asks.
+
+    `check` is called once the connection stands, right before the body goes out; what it raises keeps the body back,
+    so that the server has nothing to act on.
+    """
 
     method: str
     target: str
     headers: Mapping[str, str]
     body: bytes | None
     asked: str
+    check: Callable[[], None] | None = None
 
 
 def exchange_in_time(
@@ -79,8 +84,7 @@ def exchange(endpoint: Endpoint, outgoing: Outgoing, seconds: float) -> Answer:
         response = endpoint.pool.urlopen(
             outgoing.method,
             endpoint.url + outgoing.target,
-            body=outgoing.body,
-            headers=dict(outgoing.headers),
+            **_sent(outgoing),
             timeout=urllib3.Timeout(total=seconds),
             retries=False,
             redirect=False,
@@ -93,6 +97,19 @@ def exchange(endpoint: Endpoint, outgoing: Outgoing, seconds: float) -> Answer:
             return Answer(response.status, headers, body)
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
         raise UnreachableError(f"{outgoing.asked}: {_words(error)}, expected an answer") from error
+
+
+def _sent(outgoing: Outgoing) -> dict[str, Any]:
+    """Return the headers, and the body or what yields it when it is to go out."""
+    headers, body = dict(outgoing.headers), outgoing.body
+    if body is None or outgoing.check is None:
+        return {"headers": headers, "body": body}
+    return {"headers": {**headers, "Content-Length": str(len(body))}, "body": _checked(body, outgoing.check)}
+
+
+def _checked(body: bytes, check: Callable[[], None]) -> Iterator[bytes]:
+    check()
+    yield body
 
 
 def _body(response: BaseHTTPResponse, until: float, outgoing: Outgoing) -> bytearray:

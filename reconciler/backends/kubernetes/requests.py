@@ -6,7 +6,8 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 from urllib.parse import urlencode
 
@@ -112,11 +113,12 @@ class Requests:
     def _once(self, request: Request, header: str | None) -> Answer:
         endpoint = self._connection.endpoint()
         with self._turn(request):
-            if request.writes and self.fence is not None and not self.fence():
-                raise LockLostError(f"{request.question}: the lock was lost, nothing more is written there")
+            check = partial(self._check_lock, request) if request.writes else None
+            if check is not None:
+                check()
             began = self._clock.monotonic()
             received = 0
-            outgoing, seconds = self._outgoing(request, header), self._seconds(request)
+            outgoing, seconds = replace(self._outgoing(request, header), check=check), self._seconds(request)
             try:
                 if request.method == "GET":
                     answer = exchange_in_time(endpoint, outgoing, seconds, self._is_given_up)
@@ -126,6 +128,16 @@ class Requests:
                 return answer
             finally:
                 self._traffic.add(received, self._clock.monotonic() - began)
+
+    def _check_lock(self, request: Request) -> None:
+        """Check that the lock is still ours. It may be lost while a connection is made, also where the process stood
+        still meanwhile, so this is asked once more when the body is about to go out.
+
+        Raises:
+            LockLostError: it is not.
+        """
+        if self.fence is not None and not self.fence():
+            raise LockLostError(f"{request.question}: the lock was lost, nothing more is written there")
 
     @contextmanager
     def _turn(self, request: Request) -> Iterator[None]:
