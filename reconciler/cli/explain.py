@@ -7,13 +7,12 @@ from typing import Any
 
 import click
 
-from reconciler.cli.failure import nearest
-from reconciler.cli.object_names import ObjectName, known_cluster, object_name
+from reconciler.cli.object_names import ObjectName, check_there, known_cluster, object_name
 from reconciler.cli.options import context_option, now_option, option, world_options
 from reconciler.cli.running import Call
 from reconciler.decide.types import Considered, Decision
 from reconciler.errors import ReconcilerError, UsageError
-from reconciler.model import ObjectRef, ObservedCluster, ObservedState
+from reconciler.model import ObjectRef
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import plan
 from reconciler.plan.actions import Plan
@@ -58,24 +57,6 @@ def check_known(made: Plan, name: ObjectName, subject: str) -> None:
     unknown = [why for what, why in unread.items() if what == name.cluster or what.startswith(f"{name.cluster}/")]
     if unknown:
         raise ReconcilerError(f"{subject}: no policy considers it as far as can be seen: {'; '.join(unknown)}")
-
-
-def check_there(state: ObservedState, name: ObjectName, subject: str) -> None:
-    """Check that `name` names anything that is there.
-
-    Raises:
-        UsageError: with the nearest name.
-    """
-    refs = {ref for cluster in state.clusters.values() for ref in _refs(cluster)}
-    if name.cluster not in state.clusters or any(name.matches(ref) for ref in refs):
-        return
-    like = {ref.name for ref in refs if ObjectName(name.cluster, name.namespace, name.kind).matches(ref)}
-    raise UsageError(f"{subject}: no such Service or workload was found{nearest(name.name, sorted(like))}")
-
-
-def _refs(cluster: ObservedCluster) -> Iterator[ObjectRef]:
-    for found in (cluster.workloads, cluster.services, cluster.autoscalers, cluster.namespaces):
-        yield from (one.ref for one in found)
 
 
 def explanation(made: Plan, name: ObjectName) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.cli.failure import nearest
 from reconciler.errors import UsageError
-from reconciler.model import ObjectRef
+from reconciler.model import ObjectRef, ObservedCluster, ObservedState
 from reconciler.policy.types import Fleet, FleetCluster
 
 _SHORT = {
@@ -79,6 +80,25 @@ def known_cluster(fleet: Fleet, name: ObjectName, text: str) -> FleetCluster:
         known = [one.name for one in fleet.clusters]
         raise UsageError(f'{text}: "{name.cluster}" is no cluster of the Fleet{nearest(name.cluster, known)}')
     return cluster
+
+
+def check_there(state: ObservedState, name: ObjectName, subject: str) -> None:
+    """Check that `name` names anything that is there, as far as that can be seen.
+
+    Raises:
+        UsageError: with the nearest name.
+    """
+    cluster = state.clusters.get(name.cluster)
+    refs = set() if cluster is None else set(_refs(cluster))
+    if cluster is None or cluster.unreadable or any(map(name.matches, refs)):
+        return
+    like = {ref.name for ref in refs if ObjectName(name.cluster, name.namespace, name.kind).matches(ref)}
+    raise UsageError(f"{subject}: no such Service or workload was found{nearest(name.name, sorted(like))}")
+
+
+def _refs(cluster: ObservedCluster) -> Iterator[ObjectRef]:
+    for found in (cluster.workloads, cluster.services, cluster.endpoints, cluster.autoscalers, cluster.namespaces):
+        yield from (one.ref for one in found)
 
 
 def _kind(text: str) -> str:

@@ -9,7 +9,7 @@ import click
 from reconciler.cli.apply import print_applied
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply
-from reconciler.cli.object_names import check_cluster, object_name
+from reconciler.cli.object_names import check_cluster, check_there, object_name
 from reconciler.cli.options import (
     color_option,
     duration_of,
@@ -63,7 +63,7 @@ def command(subject: str | None, fleet: str, everything: bool, output: str, **fl
 
     def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         if subject is not None:
-            check_there(state, subject)
+            check_there(state, object_name(subject), subject)
         return decide_restore(policies.fleet, state, run, restoration)
 
     approval = Approval(output, call, ask=not flags["auto_approve"])
@@ -73,21 +73,6 @@ def command(subject: str | None, fleet: str, everything: bool, output: str, **fl
         applied = apply(PolicySet(found), call.world(found), call.request(), control, decide)
     print_applied(applied, output, call)
     return first_exit_code([exit_of_apply(applied), *([stop.exit_code] if stop.exit_code else [])])
-
-
-def check_there(state: ObservedState, subject: str) -> None:
-    """Check that anything has the name `subject`, as far as that can be seen.
-
-    Raises:
-        UsageError: nothing has.
-    """
-    name = object_name(subject)
-    cluster = state.clusters.get(name.cluster)
-    if cluster is None or cluster.unreadable:
-        return
-    refs = {one.ref for one in cluster.workloads} | {one.ref for one in cluster.services}
-    if not any(map(name.matches, refs | {one.ref for one in cluster.endpoints})):
-        raise UsageError(f"{subject}: there is nothing of that name to restore")
 
 
 def restoration_of(subject: str | None, call: Call, flags: dict[str, Any]) -> Restoration:

@@ -108,11 +108,14 @@ def test_a_missed_run_is_told(tmp_path):
     assert "a missed run may start at once" in said.out
 
 
-@pytest.mark.parametrize("name", ["east/shop/deploy/wbe", "east/shp", "east/shop/sts"])
-def test_restore_of_a_mistyped_object_is_not_nothing_to_do(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("east/shop/deploy/wbe", ', did you mean "web"?'), ("east/shp", ""), ("east/shop/sts", "")],
+)
+def test_restore_of_a_mistyped_object_is_not_nothing_to_do(tmp_path, name, hint):
     folder = a_folder(tmp_path, *RECORD_GONE)
     said = folder.call("restore", name, "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "--quiet")
-    assert (said.code, said.err) == (64, f"{name}: there is nothing of that name to restore\n")
+    assert (said.code, said.err) == (64, f"{name}: no such Service or workload was found{hint}\n")
 
 
 def test_an_empty_map_of_annotations_takes_a_write(tmp_path):
