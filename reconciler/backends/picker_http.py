@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import quote
 
-from reconciler.backends.retry_after import retry_after_seconds
+from reconciler.backends.http.retry import retry_after_seconds
 from reconciler.model import PodPicker
 
 LARGEST_ANSWER = 1 << 20

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError, ProtocolError, TimeoutError
 
-from reconciler.backends.retry_after import retry_after_seconds
+from reconciler.backends.http.retry import retry_after_seconds
 
 LARGEST_ANSWER = 32 << 20
 """Bytes; an answer with a few hundred thousand series fits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backends.retry_after import retry_after_seconds
+from reconciler.backends.http.retry import retry_after_seconds
 
 DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
 

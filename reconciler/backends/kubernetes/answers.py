@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from reconciler.backends.decode.decoders import decoder_of
-from reconciler.backends.retry_after import retry_after_seconds
+from reconciler.backends.http.retry import retry_after_seconds
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,

@@ -1,0 +1,1 @@
+"""The one HTTP client: of API servers, Prometheus, pod pickers and the push gateway."""

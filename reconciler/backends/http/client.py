@@ -1,0 +1,179 @@
+"""One exchange: a request over the wire, its answer read to the end, within its deadline and its size."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.errors import HttpError, TooLargeError, http_error
+from reconciler.backends.http.retry import RetryPolicy, retry_after_seconds, with_retries
+
+if TYPE_CHECKING:
+    import urllib3
+    from urllib3.response import BaseHTTPResponse
+
+_CHUNK = 1 << 17
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """What goes over the wire. Headers and body may hold secrets, so they show nowhere.
+
+    `check` is called once the connection stands, right before the body goes out; what it raises keeps the body back,
+    so that the server has nothing to act on.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    check: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """One answer, read to its end and unpacked. The keys of `headers` are in lower case."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes | bytearray = field(repr=False)
+
+    @property
+    def retry_after(self) -> float | None:
+        """Return the seconds after which the server wants to be asked again, None where it does not say."""
+        return retry_after_seconds(self.headers.get("retry-after"), self.headers.get("date"))
+
+
+class ByteBudget:
+    """So many bytes of answers, unpacked, for all exchanges together; any thread may take from it."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._left = total
+        self._guard = threading.Lock()
+
+    def take(self, count: int) -> None:
+        """Count `count` bytes that were read.
+
+        Raises:
+            TooLargeError: so many are not left.
+        """
+        with self._guard:
+            self._left -= count
+            if self._left < 0:
+                raise TooLargeError(f"all its answers together are longer than {_size(self._total)}")
+
+
+class HttpClient:
+    """Sends requests over `connections`; any thread may. No thread is made, and none waits longer than its deadline.
+
+    An answer longer than `largest` bytes, or than `budget` has left, is read no further; both count what is unpacked.
+    """
+
+    def __init__(
+        self, connections: urllib3.PoolManager, *, largest: int = 1 << 20, budget: ByteBudget | None = None
+    ) -> None:
+        self._connections = connections
+        self._largest = largest
+        self._budget = budget
+
+    def send(self, request: HttpRequest, deadline: Deadline, policy: RetryPolicy) -> HttpResponse:
+        """Do as `exchange`, as often as `policy` says and `deadline` lets it.
+
+        Raises:
+            HttpError: the last attempt had no whole answer.
+        """
+        return with_retries(lambda: self.exchange(request, deadline), policy, deadline.wait)
+
+    def exchange(self, request: HttpRequest, deadline: Deadline) -> HttpResponse:
+        """Return the answer to one request, whatever its status; redirects are not followed.
+
+        Raises:
+            HttpError: there is no whole answer; see errors.py for its kinds.
+        """
+        from urllib3.exceptions import HTTPError
+
+        from reconciler.backends.http.connections import within
+
+        try:
+            with within(deadline), self._opened(request) as response:
+                body = self._body(response, deadline)
+        except (HTTPError, OSError, ValueError) as error:
+            raise http_error(error) from error
+        headers = {key.lower(): value for key, value in response.headers.items()}
+        return HttpResponse(response.status, headers, body)
+
+    def _opened(self, request: HttpRequest) -> BaseHTTPResponse:
+        return self._connections.urlopen(
+            request.method,
+            request.url,
+            **_sent(request),
+            timeout=None,  # the connections have their own
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+        )
+
+    def _body(self, response: BaseHTTPResponse, deadline: Deadline) -> bytearray:
+        body = bytearray()
+        for piece in _unpacked(response):
+            if len(body) + len(piece) > self._largest:
+                raise TooLargeError(f"the answer is longer than {_size(self._largest)}")
+            if self._budget is not None:
+                self._budget.take(len(piece))
+            body += piece
+            deadline.step("the answer took too long")  # pieces that have come already are read without waiting
+        return body
+
+
+def _sent(request: HttpRequest) -> dict[str, Any]:
+    """Return the headers, and the body or what yields it when it is to go out."""
+    headers, body, check = dict(request.headers), request.body, request.check
+    if body is None or check is None:
+        return {"headers": headers, "body": body}
+
+    def checked() -> Iterator[bytes]:
+        check()
+        yield body
+
+    return {"headers": {**headers, "Content-Length": str(len(body))}, "body": checked()}
+
+
+def _unpacked(response: BaseHTTPResponse) -> Iterator[bytes]:
+    """Yield the body in small pieces, also where a few bytes unpack to very many.
+
+    Raises:
+        HttpError: it is packed in a way that nobody asked for, or is not what it says.
+    """
+    packed = response.headers.get("content-encoding", "identity").strip().lower()
+    if packed not in ("identity", "gzip", "x-gzip", "deflate"):
+        raise HttpError("the answer is compressed in a way that was not asked for")
+    reader = None if packed == "identity" else zlib.decompressobj(_GZIP_OR_ZLIB)
+    read = 0
+    while piece := response.read1(_CHUNK):
+        read += len(piece)
+        yield from (piece,) if reader is None else _decompressed(reader, piece)
+    if reader is not None and read and not reader.eof:
+        raise HttpError("the answer was cut off", passes=True)
+
+
+def _decompressed(reader: Any, packed: bytes) -> Iterator[bytes]:
+    try:
+        while not reader.eof:
+            piece = reader.decompress(packed, _CHUNK)
+            packed = reader.unconsumed_tail
+            yield piece
+            if not packed and len(piece) < _CHUNK:
+                return
+    except zlib.error as error:
+        raise HttpError("the answer says that it is compressed, and is not") from error
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count} bytes"

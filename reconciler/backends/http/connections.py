@@ -1,0 +1,265 @@
+"""Connections whose every step, from the name lookup to the last byte, waits for the deadline of the exchange at most.
+
+A timeout of a socket counts anew for each piece that comes, so a server that answers byte by byte outlives it. Here
+each wait of a socket is a short one, and the exchange's own deadline is asked in between: no thread is needed that
+watches. Imported when the first request is sent: urllib3 is slow to load.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from ipaddress import ip_address
+from math import inf
+from typing import Any, TypeVar
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.util import Url, make_headers, parse_url, wait_for_write
+
+from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.errors import HttpError, connection_error
+from reconciler.backends.http.resolver import RESOLVER, Address
+
+T = TypeVar("T")
+
+_CURRENT: ContextVar[Deadline] = ContextVar("deadline")
+"""Of the exchange that runs in this thread: connections are kept between exchanges, so it is none of theirs."""
+
+_SOCKS = ("socks5", "socks5h")  # both look names up at the proxy, as in Go's net/http and so in kubectl
+
+
+@contextmanager
+def within(deadline: Deadline) -> Iterator[None]:
+    """Let every connection wait for `deadline` at most, in this thread."""
+    token = _CURRENT.set(deadline)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def tls_context(
+    *,
+    ca_file: str | None = None,
+    ca_data: str | None = None,
+    certificate: tuple[str, str | None] | None = None,
+    verified: bool = True,
+) -> ssl.SSLContext:
+    """Return a context for TLS 1.2 and later that verifies names and certificates.
+
+    With `ca_file` or `ca_data` (PEM) only these vouch, else the system's. `certificate` are the files of the client's
+    certificate and its key. `verified` False: anybody may answer.
+
+    Raises:
+        OSError: a file cannot be read. ssl.SSLError, ValueError: it holds no certificates.
+    """
+    context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Python 3.13 sets it; certificates that kubectl takes fail it
+    context.sslsocket_class = _TlsSocket
+    if not verified:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate is not None:
+        context.load_cert_chain(*certificate)
+    return context
+
+
+def connections(
+    *,
+    tls: ssl.SSLContext | None = None,
+    server_name: str | None = None,
+    proxy: str | None = None,
+    check_address: Callable[[str], None] = lambda _: None,
+    kept: int = 16,
+) -> urllib3.PoolManager:
+    """Return the connections for an `HttpClient`; nothing is connected yet, `kept` of them stay open.
+
+    `tls` is made with `tls_context`; `server_name` is whom the certificate must name, None: the host. `proxy` is a URL
+    with http, https or socks5, with user and password where it needs them. `check_address` is told each address that a
+    host has before any of them is connected to, and raises an `HttpError` for one that may not be.
+
+    Raises:
+        ValueError: `proxy` is no such URL.
+    """
+    secured: dict[str, Any] = {"ssl_context": tls or _system_tls(), "maxsize": kept}
+    if server_name:
+        secured["server_hostname"] = server_name
+    way = parse_url(proxy) if proxy else None
+    if way is not None and (way.scheme not in ("http", "https", *_SOCKS) or not way.host):
+        raise ValueError(f"the proxy is {way.scheme}://{way.host}, expected one with http, https or socks5")
+    through = way if way is not None and way.scheme in _SOCKS else None
+    if way is None or through is not None:
+        manager = urllib3.PoolManager(**secured)
+    else:
+        headers = make_headers(proxy_basic_auth=way.auth) if way.auth else None
+        manager = urllib3.ProxyManager(
+            way._replace(auth=None).url, proxy_headers=headers, proxy_ssl_context=_system_tls(), **secured
+        )
+    manager.pool_classes_by_scheme = _pool_classes(through, check_address)
+    return manager
+
+
+@cache
+def _system_tls() -> ssl.SSLContext:
+    return tls_context()
+
+
+def _pool_classes(through: Url | None, check_address: Callable[[str], None]) -> dict[str, type[HTTPConnectionPool]]:
+    """Return the classes of the pools: connections made by them know how to connect."""
+
+    def connect(host: str, port: int) -> socket.socket:
+        deadline = _CURRENT.get()
+        near = (host, port) if through is None else (through.host or "", through.port or 1080)
+        addresses = RESOLVER.addresses(near[0].strip("[]"), near[1], deadline)
+        for address in addresses:
+            check_address(str(address[4][0]))
+        opened = _connected(addresses, deadline)
+        if through is not None:
+            _ask_socks(opened, through, host, port)
+        return opened
+
+    class Connection(HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            try:
+                return connect(self._dns_host, self.port)
+            except HttpError as error:
+                raise (error if self.proxy is None and through is None else error.by_proxy()) from error
+
+    class SecureConnection(Connection, HTTPSConnection):
+        pass
+
+    class Pool(HTTPConnectionPool):
+        ConnectionCls = Connection
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = SecureConnection
+
+    return {"http": Pool, "https": SecurePool}
+
+
+class _Socket(socket.socket):
+    """Whatever may take time is done in steps of the current deadline."""
+
+    def recv(self, *args: Any) -> bytes:
+        return _in_steps(self, "no answer in time", lambda: super(_Socket, self).recv(*args))
+
+    def recv_into(self, *args: Any) -> int:
+        return _in_steps(self, "no answer in time", lambda: super(_Socket, self).recv_into(*args))
+
+    def send(self, *args: Any) -> int:
+        return _in_steps(self, "the request was not taken in time", lambda: super(_Socket, self).send(*args))
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        rest = memoryview(data).cast("B")
+        while rest:
+            rest = rest[self.send(rest, flags) :]
+
+
+class _TlsSocket(_Socket, ssl.SSLSocket):
+    def do_handshake(self, block: bool = False) -> None:  # noqa: ARG002 - as the base class has it
+        try:
+            _in_steps(self, "no TLS handshake in time", super().do_handshake)
+        except BaseException:
+            self.close()  # the base class does so for errors of the system only
+            raise
+
+
+def _in_steps(opened: socket.socket, words: str, step: Callable[[], T]) -> T:
+    """Return what `step` returns, begun again after each short wait; OpenSSL goes on where it was."""
+    deadline = _CURRENT.get()
+    while True:
+        opened.settimeout(deadline.step(words))
+        try:
+            return step()
+        except TimeoutError as error:
+            if error.errno is not None:  # the system's own, ETIMEDOUT: the connection is lost
+                raise
+
+
+def _connected(addresses: list[Address], deadline: Deadline) -> socket.socket:
+    """Return a socket that is connected to the first of `addresses` that answers; each gets a fair share of the time.
+
+    Raises:
+        HttpError: none does.
+    """
+    failure = HttpError("its host name has no address", passes=True)
+    for rest, (family, kind, protocol, _, address) in zip(range(len(addresses), 0, -1), addresses, strict=True):
+        opened = _Socket(family, kind, protocol)
+        try:
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _connect(opened, address, deadline, inf if rest == 1 else deadline.left() / rest)
+            return opened
+        except OSError as error:
+            failure = connection_error(error)
+            opened.close()
+        except BaseException:
+            opened.close()
+            raise
+    raise failure
+
+
+def _connect(opened: socket.socket, address: Any, deadline: Deadline, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    opened.setblocking(False)
+    code = opened.connect_ex(address)
+    if code == errno.EINPROGRESS:
+        while not wait_for_write(opened, timeout=deadline.step("no connection in time")):
+            if time.monotonic() >= until:
+                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
+    opened.setblocking(True)  # TLS refuses others
+
+
+def _ask_socks(opened: socket.socket, proxy: Url, host: str, port: int) -> None:
+    """Have the proxy connect to `host`, a name that it looks up itself.
+
+    Source: RFC 1928, sections 3 to 6; RFC 1929, section 2.
+    """
+    user, password = ((part or "").encode() for part in (*proxy.auth_decoded, None)[:2])
+    opened.sendall(b"\x05\x01\x02" if user else b"\x05\x01\x00")
+    chosen = _exactly(opened, 2)
+    if chosen == b"\x05\x02" and user:
+        opened.sendall(b"\x01" + _counted(user) + _counted(password))
+        if _exactly(opened, 2)[1]:
+            raise HttpError("it refused user and password")
+    elif chosen != b"\x05\x00":
+        raise HttpError("it does not let us in, or is no SOCKS5 proxy")
+    opened.sendall(b"\x05\x01\x00" + _socks_address(host.strip("[]")) + port.to_bytes(2, "big"))
+    _, refusal, _, kind = _exactly(opened, 4)
+    if refusal:
+        raise HttpError(f"it did not connect, SOCKS reply {refusal}", passes=True)
+    _exactly(opened, ({1: 4, 4: 16}.get(kind) or _exactly(opened, 1)[0]) + 2)
+
+
+def _socks_address(host: str) -> bytes:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return b"\x03" + _counted(host.encode("idna"))
+    return (b"\x01" if address.version == 4 else b"\x04") + address.packed
+
+
+def _counted(text: bytes) -> bytes:
+    return bytes([len(text)]) + text
+
+
+def _exactly(opened: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        piece = opened.recv(count - len(found))
+        if not piece:
+            raise HttpError("the connection was cut", passes=True)
+        found += piece
+    return found

@@ -1,0 +1,86 @@
+"""Why there is no whole answer, in words for a person that hold nothing of what was sent or received."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+
+_CUT = (
+    http.client.RemoteDisconnected,
+    http.client.IncompleteRead,
+    ConnectionResetError,
+    ConnectionAbortedError,
+    BrokenPipeError,
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+)
+_LONGEST_WORDS = 300
+
+
+class HttpError(Exception):
+    """No whole answer. `passes`: it may pass by itself, so that another try is worth it."""
+
+    def __init__(self, words: str, *, passes: bool = False) -> None:
+        super().__init__(words)
+        self.passes = passes
+
+    def by_proxy(self) -> HttpError:
+        """Return this error where it is the proxy's, not the server's."""
+        return type(self)(f"the proxy failed ({self})", passes=self.passes)
+
+
+class TimedOutError(HttpError):
+    """The time was over, or the run is asked to stop."""
+
+
+class TooLargeError(HttpError):
+    """An answer, or all answers together, are longer than we read."""
+
+
+class CertificateError(HttpError):
+    """Nobody vouches for the server's certificate, or it is another's."""
+
+
+def http_error(error: BaseException) -> HttpError:
+    """Return what urllib3, `http.client`, `ssl` or the system raised as one of ours."""
+    import urllib3.exceptions
+
+    found = causes(error)
+    ours = next((one for one in found if isinstance(one, HttpError)), None) or _of(found)
+    by_proxy = any(isinstance(one, urllib3.exceptions.ProxyError) for one in found)
+    return ours.by_proxy() if by_proxy else ours
+
+
+def _of(found: list[BaseException]) -> HttpError:
+    for one in found:
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return CertificateError(f"its certificate is not valid ({one.verify_message})")
+        if isinstance(one, _CUT):
+            return HttpError("the connection was cut", passes=True)
+        if isinstance(one, ssl.SSLError):
+            return HttpError(f"TLS failed ({one.reason or 'no reason was given'})")
+        if isinstance(one, OSError):
+            return connection_error(one)
+    if any(isinstance(one, ValueError | http.client.InvalidURL) for one in found):
+        return HttpError(f"the request cannot be sent ({type(found[-1]).__name__})")
+    return HttpError(f"the answer is no HTTP ({type(found[-1]).__name__})")
+
+
+def connection_error(error: OSError) -> HttpError:
+    """Return why there is no connection."""
+    if isinstance(error, ConnectionRefusedError):
+        return HttpError("the connection was refused", passes=True)
+    words = " ".join(str(error.strerror or error).split())[:_LONGEST_WORDS]
+    return HttpError(f"no connection ({words})", passes=True)
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """Return `error` and what it was made from, nearest first."""
+    found: list[BaseException] = []
+    waiting: list[object] = [error]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, BaseException) and one not in found:
+            found.append(one)
+            waiting += [one.__cause__, one.__context__, *one.args]
+    return found

@@ -1,0 +1,82 @@
+"""When to ask again, and how long to wait before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING
+
+from reconciler.backends.http.errors import HttpError, TimedOutError
+
+if TYPE_CHECKING:
+    from reconciler.backends.http.client import HttpResponse
+
+_MOST_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """What is worth another try: `statuses`, and what may pass by itself; what hung only with `after_timeout`.
+
+    Pauses double from `first_pause`, each of random length; what the server asks for (Retry-After) counts instead. None
+    is longer than `longest_pause`. All in seconds.
+    """
+
+    attempts: int = 8
+    statuses: frozenset[int] = frozenset({429, 500, 502, 503, 504})
+    after_timeout: bool = False
+    first_pause: float = 0.1
+    longest_pause: float = inf
+
+    def is_worth_it(self, error: HttpError) -> bool:
+        return error.passes or (self.after_timeout and isinstance(error, TimedOutError))
+
+    def pause(self, tried: int, retry_after: float | None = None) -> float:
+        """Return the seconds to wait after the attempt `tried`, the first is 1."""
+        backoff = self.first_pause * 2.0 ** (tried - 1) * random.uniform(0.5, 1.5)
+        return min(backoff if retry_after is None else retry_after, self.longest_pause)
+
+
+def with_retries(
+    attempt: Callable[[], HttpResponse], policy: RetryPolicy, wait: Callable[[float], bool]
+) -> HttpResponse:
+    """Return the first response that is not worth another try, or the last one.
+
+    The time that is left decides: `wait` lets so many seconds pass, or returns False at once where there is not as
+    much.
+
+    Raises:
+        HttpError: the last attempt had none.
+    """
+    for tried in count(1):
+        is_last = tried >= policy.attempts
+        try:
+            response = attempt()
+        except HttpError as error:
+            if is_last or not policy.is_worth_it(error) or not wait(policy.pause(tried)):
+                raise
+            continue
+        if is_last or response.status not in policy.statuses or not wait(policy.pause(tried, response.retry_after)):
+            return response
+    raise AssertionError("the last attempt returns or raises")
+
+
+def retry_after_seconds(retry_after: str | None, date: str | None) -> float | None:
+    """Return the seconds that a Retry-After header says, None where it says nothing that can be read.
+
+    Where it is a time, it counts from `date`, the answer's own Date header, so that our clock does not matter.
+
+    Source: RFC 9110, section 10.2.3.
+    """
+    text = (retry_after or "").strip()
+    if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS:
+        return float(text)
+    try:
+        wait = parsedate_to_datetime(text) - parsedate_to_datetime(date or "")
+    except (TypeError, ValueError, OverflowError):  # one of them is no time, or only one has a time zone
+        return None
+    return max(0.0, wait.total_seconds())

@@ -1,0 +1,590 @@
+"""The HTTP client over real sockets: whatever hangs in whichever phase ends at the deadline, or once the run stops."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import resource
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.backends.http import resolver
+from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse
+from reconciler.backends.http.connections import connections, tls_context
+from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.errors import CertificateError, HttpError, TimedOutError, TooLargeError
+from reconciler.backends.http.retry import RetryPolicy, with_retries
+
+Answer = Callable[[socket.socket], None]
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+AUTHORITY = trustme.CA()
+QUICK = RetryPolicy(first_pause=0.01)
+
+
+class Server:
+    """Answers the nth request with the nth of `answers`, the last one from then on; keeps the requests."""
+
+    def __init__(self, *answers: Answer | bytes, tls: bool = False) -> None:
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self._answers = answers
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
+        if self._tls is not None:
+            AUTHORITY.issue_cert("127.0.0.1", "localhost").configure_cert(self._tls)
+        self.port: int = self._listener.getsockname()[1]
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
+        threading.Thread(target=self._accept, name="test", daemon=True).start()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self.connections += 1
+                threading.Thread(target=self._serve, args=(client,), name="test", daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError, ValueError), client:
+            opened = client if self._tls is None else self._tls.wrap_socket(client, server_side=True)
+            with opened, opened.makefile("rb") as stream:
+                while line := stream.readline():
+                    head = line
+                    while (line := stream.readline()).strip():
+                        head += line
+                    self.requests.append(head)
+                    answer = self._answers[min(len(self.requests), len(self._answers)) - 1]
+                    opened.sendall(answer) if isinstance(answer, bytes) else answer(opened)
+
+
+def hang(_: socket.socket) -> None:
+    time.sleep(30)
+
+
+def cut(client: socket.socket) -> None:
+    client.shutdown(socket.SHUT_RDWR)
+
+
+def dripping(start: bytes, piece: bytes = b"x") -> Answer:
+    def drip(client: socket.socket) -> None:
+        client.sendall(start)
+        for _ in range(300):
+            time.sleep(0.05)
+            client.sendall(piece)
+
+    return drip
+
+
+def an_answer(body: bytes, *headers: str) -> bytes:
+    return "\r\n".join(["HTTP/1.1 200 OK", f"Content-Length: {len(body)}", *headers, "", ""]).encode() + body
+
+
+def a_client(**limits: Any) -> HttpClient:
+    return HttpClient(connections(tls=tls_context(ca_data=AUTHORITY.cert_pem.bytes().decode())), **limits)
+
+
+def asked(url: str, seconds: float = 10, method: str = "GET", **limits: Any) -> HttpResponse:
+    body = None if method == "GET" else b"[]"
+    return a_client(**limits).exchange(HttpRequest(method, url + "/x", body=body), Deadline(seconds))
+
+
+@contextlib.contextmanager
+def full_backlog() -> Iterator[str]:
+    """An address where connecting hangs: nobody accepts, and the queue is full."""
+    with contextlib.ExitStack() as held:
+        listener = held.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def silent(scheme: str) -> Iterator[str]:
+    """An address that takes connections and never says anything."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def answering(answer: Answer, *, tls: bool = False) -> Iterator[str]:
+    with Server(answer, tls=tls) as server:
+        yield server.url
+
+
+@contextlib.contextmanager
+def unresolved() -> Iterator[str]:
+    """A name whose lookup does not return, as a resolver does that nobody answers."""
+    go_on = threading.Event()
+    known = socket.getaddrinfo
+
+    def blocking(host: str, *args: Any, **more: Any) -> Any:
+        if host.endswith(".hanging"):
+            go_on.wait(30)
+        return known(host, *args, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resolver.socket, "getaddrinfo", blocking)
+        try:
+            yield f"http://{uuid4().hex}.hanging:80"
+        finally:
+            go_on.set()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+PHASES: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[str]], str]] = {
+    "lookup": (unresolved, "its host name was not looked up in time"),
+    "connect": (full_backlog, "no connection in time"),
+    "TLS": (lambda: silent("https"), "no TLS handshake in time"),
+    "no answer": (lambda: silent("http"), "no answer in time"),
+    "H1 status dripped": (lambda: answering(dripping(b"HTTP/1.1 200 ")), "no answer in time"),
+    "H1 headers dripped": (lambda: answering(dripping(HEAD + b"X-Slow: ")), "no answer in time"),
+    "H1 headers dripped over TLS": (
+        lambda: answering(dripping(HEAD + b"X-Slow: "), tls=True),
+        "no answer in time",
+    ),
+    "headers without end": (lambda: answering(dripping(HEAD, b"A: b\r\n")), "no answer in time"),
+    "100 Continue without end": (
+        lambda: answering(dripping(b"", b"HTTP/1.1 100 Continue\r\n\r\n")),
+        "no answer in time",
+    ),
+    "body dripped": (lambda: answering(dripping(HEAD + b"Content-Length: 9999\r\n\r\n")), "in time|too long"),
+    "body dripped in chunks": (
+        lambda: answering(dripping(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n")),
+        "in time|too long",
+    ),
+    "body until it closes": (lambda: answering(dripping(HEAD + b"Connection: close\r\n\r\n")), "in time|too long"),
+    "gzip dripped": (
+        lambda: answering(dripping(HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"")[:10], b"\0")),
+        "in time|too long|cannot|is not",
+    ),
+}
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_whatever_hangs_ends_at_the_deadline(phase: str, method: str) -> None:
+    opened, words = PHASES[phase]
+    with opened() as url:
+        began = time.monotonic()
+        with pytest.raises(HttpError, match=words):
+            asked(url, 0.3, method)
+        assert time.monotonic() - began < 4  # dripping takes fifteen seconds, the others thirty or more
+
+
+@pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "gzip dripped"])
+def test_whatever_hangs_ends_once_the_run_stops(phase: str) -> None:
+    opened, _ = PHASES[phase]
+    stopped_at = time.monotonic() + 0.6
+
+    def run_left() -> float:
+        return inf if time.monotonic() < stopped_at else 0.0
+
+    with opened() as url:
+        with pytest.raises(TimedOutError):
+            a_client().exchange(HttpRequest("GET", url), Deadline(60, run_left))
+        assert time.monotonic() - stopped_at < 3
+
+
+def test_no_exchange_makes_a_thread_and_names_are_looked_up_once() -> None:
+    def made() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread not in before and thread.name != "test"]
+
+    def time_out(url: str) -> None:
+        with contextlib.suppress(TimedOutError):
+            asked(url, 1.0)
+
+    with unresolved() as url, Server(HELLO) as server:
+        before = threading.enumerate()
+        askers = [threading.Thread(target=time_out, args=(url,), name="test") for _ in range(20)]
+        for asker in askers:
+            asker.start()
+        time.sleep(0.4)
+        assert made() == ["resolver"]
+        for asker in askers:
+            asker.join()
+        asked(server.url)
+        asked(server.url, method="PATCH")
+        assert made() == ["resolver"]
+
+
+ABANDONED = """
+import socket, threading
+from reconciler.backends.http.client import HttpClient, HttpRequest
+from reconciler.backends.http.connections import connections
+from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.errors import HttpError
+socket.getaddrinfo = lambda *_, **__: threading.Event().wait(60)
+try:
+    HttpClient(connections()).exchange(HttpRequest("GET", "http://api.hanging"), Deadline(0.3))
+except HttpError as error:
+    print(error)
+"""
+
+
+def test_a_process_ends_without_waiting_for_a_lookup() -> None:
+    ended = subprocess.run([sys.executable, "-c", ABANDONED], capture_output=True, text=True, timeout=20, check=True)
+    assert ended.stdout == "its host name was not looked up in time\n"
+
+
+def test_a_connection_is_kept_and_one_that_was_closed_meanwhile_is_made_anew() -> None:
+    with Server(HELLO) as server:
+        client = a_client()
+        for _ in range(3):
+            assert client.exchange(HttpRequest("GET", server.url), Deadline(5)).body == b"{}"
+        assert (server.connections, len(server.requests)) == (1, 3)
+
+
+def test_the_next_address_is_tried_also_where_the_first_one_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = socket.getaddrinfo
+    with full_backlog() as hanging, Server(HELLO) as server:
+        port = int(hanging.rpartition(":")[2])
+
+        def both(*_: Any, **more: Any) -> Any:
+            return [*known("127.0.0.1", port, **more), *known("127.0.0.1", server.port, **more)]
+
+        monkeypatch.setattr(resolver.socket, "getaddrinfo", both)
+        assert asked("http://two.addresses", 1.5).status == 200
+
+
+def test_an_address_that_may_not_be_is_never_connected_to() -> None:
+    def refuse(address: str) -> None:
+        raise HttpError(f"it is at {address}")
+
+    with Server(HELLO) as server:
+        client = HttpClient(connections(check_address=refuse))
+        with pytest.raises(HttpError, match=r"it is at 127\.0\.0\.1"):
+            client.exchange(HttpRequest("GET", server.url), Deadline(5))
+        assert server.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "passes"),
+    [
+        pytest.param(cut, "the connection was cut", True, id="no answer"),
+        pytest.param(HELLO.replace(b"2", b"9") + b"", "the connection was cut", True, id="cut off"),
+        pytest.param(b"SSH-2.0-OpenSSH\r\n", "the answer is no HTTP", False, id="another protocol"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n", "is no HTTP", False, id="many headers"),
+        pytest.param(an_answer(b"x", "Content-Encoding: br"), "compressed in a way", False, id="brotli"),
+        pytest.param(an_answer(b"xyz", "Content-Encoding: gzip"), "compressed, and is not", False, id="no gzip"),
+        pytest.param(
+            an_answer(gzip.compress(b"x" * 999)[:-9], "Content-Encoding: gzip"), "was cut off", True, id="half a gzip"
+        ),
+    ],
+)
+def test_what_is_no_answer(answer: Any, words: str, passes: bool) -> None:
+    def then_close(client: socket.socket) -> None:
+        client.sendall(answer)
+        client.shutdown(socket.SHUT_RDWR)
+
+    with Server(then_close if isinstance(answer, bytes) else answer) as server:
+        with pytest.raises(HttpError, match=words) as raised:
+            asked(server.url)
+        assert raised.value.passes is passes
+
+
+@pytest.mark.parametrize(
+    ("url", "words", "passes"),
+    [
+        pytest.param("http://127.0.0.1:1", "the connection was refused", True, id="nobody listens"),
+        pytest.param("http://no-such-host.invalid", "its host name is not known", True, id="no such name"),
+        pytest.param(f"http://{'a' * 64}.svc", "cannot be", False, id="no name at all"),
+        pytest.param("http://127.0.0.1:x", "the request cannot be sent", False, id="no URL"),
+    ],
+)
+def test_where_nobody_answers(url: str, words: str, passes: bool) -> None:
+    with pytest.raises(HttpError, match=words) as raised:
+        asked(url)
+    assert raised.value.passes is passes
+
+
+def test_certificates_are_verified() -> None:
+    with Server(HELLO, tls=True) as server:
+        assert asked(server.url).status == 200
+        for url in (server.url, server.url.replace("127.0.0.1", "localhost")):
+            other = HttpClient(connections(tls=tls_context(ca_data=trustme.CA().cert_pem.bytes().decode())))
+            with pytest.raises(CertificateError, match=r"its certificate is not valid \("):
+                other.exchange(HttpRequest("GET", url), Deadline(5))
+
+
+def test_tls_with_what_speaks_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            client, _ = listener.accept()
+            client.sendall(HELLO)
+
+        threading.Thread(target=greet, daemon=True).start()
+        with pytest.raises(HttpError, match=r"TLS failed \("):
+            asked(f"https://127.0.0.1:{listener.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, zlib.compress])
+@given(body=st.binary(max_size=400_000))
+def test_an_answer_is_unpacked(packed: Callable[[bytes], bytes], body: bytes) -> None:
+    header = f"Content-Encoding: {'gzip' if packed is gzip.compress else 'deflate'}"
+    with Server(an_answer(packed(body), header)) as server:
+        assert asked(server.url).body == body
+
+
+def bomb(unpacked: int) -> bytes:
+    return an_answer(gzip.compress(bytes(unpacked), 9), "Content-Encoding: gzip")
+
+
+def endless(client: socket.socket) -> None:
+    client.sendall(HEAD + b"Content-Length: 524288000\r\n\r\n")
+    for _ in range(500):
+        client.sendall(bytes(1 << 20))
+
+
+@pytest.mark.parametrize(
+    "answer", [pytest.param(bomb(1 << 30), id="H5 gzip bomb"), pytest.param(endless, id="H5 plain body of 500 MB")]
+)
+def test_an_answer_that_is_too_long_is_read_no_further(answer: Any) -> None:
+    with Server(answer) as server:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(TooLargeError, match="the answer is longer than 8 MiB"):
+            asked(server.url, 60, largest=8 << 20)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 << 10  # KiB
+
+
+def test_all_answers_together_have_a_budget() -> None:
+    budget = ByteBudget(3 << 20)
+    with Server(bomb(1 << 20)) as server:
+        for _ in range(3):
+            asked(server.url, budget=budget)
+        with pytest.raises(TooLargeError, match="all its answers together are longer than 3 MiB"):
+            asked(server.url, budget=budget)
+
+
+def test_a_check_that_fails_keeps_the_body_back() -> None:
+    class LostError(Exception):
+        pass
+
+    def lost() -> None:
+        raise LostError
+
+    bodies: list[bytes] = []
+
+    def keep(client: socket.socket) -> None:
+        bodies.append(client.recv(100))
+        client.sendall(HELLO)
+
+    with Server(keep) as server:
+        with pytest.raises(LostError):
+            a_client().exchange(HttpRequest("PATCH", server.url, body=b"[1]", check=lost), Deadline(5))
+        called: list[int] = []
+        request = HttpRequest("PATCH", server.url, body=b"[2]", check=lambda: called.append(len(server.requests)))
+        assert a_client().exchange(request, Deadline(5)).status == 200
+        assert len(called) == 1
+        assert b"content-length: 3" in server.requests[-1].lower()
+
+
+BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "requests"),
+    [
+        pytest.param([BUSY, BUSY, HELLO], 200, 3, id="it passes"),
+        pytest.param([BUSY], 503, 8, id="eight attempts at most"),
+        pytest.param([b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"], 404, 1, id="asking again is no use"),
+        pytest.param([cut, HELLO], 200, 2, id="it was cut"),
+    ],
+)
+def test_what_may_pass_is_tried_again(answers: list[Any], status: int, requests: int) -> None:
+    with Server(*answers) as server:
+        assert a_client().send(HttpRequest("GET", server.url), Deadline(10), QUICK).status == status
+        assert len(server.requests) == requests
+
+
+def test_what_hung_is_tried_again_only_where_the_policy_says_so() -> None:
+    class Hanging:
+        def __init__(self) -> None:
+            self.attempts = 0
+
+        def __call__(self) -> HttpResponse:
+            self.attempts += 1
+            raise TimedOutError("no answer in time")
+
+    for policy, attempts in ((QUICK, 1), (RetryPolicy(attempts=3, after_timeout=True), 3)):
+        hanging = Hanging()
+        with pytest.raises(TimedOutError):
+            with_retries(hanging, policy, lambda _: True)
+        assert hanging.attempts == attempts
+
+
+def test_defect_30_the_time_that_is_left_decides_how_often_a_refused_connection_is_tried() -> None:
+    """Eight attempts last longer than an API server needs to start again, and none waits beyond the deadline."""
+    waits: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        return True
+
+    def refused() -> HttpResponse:
+        return asked("http://127.0.0.1:1")
+
+    with pytest.raises(HttpError, match="refused"):
+        with_retries(refused, RetryPolicy(), wait)
+    assert len(waits) == 7
+    assert 6 < sum(waits) < 20
+    began = time.monotonic()
+    with pytest.raises(HttpError, match="refused"):
+        a_client().send(HttpRequest("GET", "http://127.0.0.1:1"), Deadline(0.8), RetryPolicy())
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "tried", "retry_after", "low", "high"),
+    [
+        pytest.param(RetryPolicy(), 1, None, 0.05, 0.15, id="the first"),
+        pytest.param(RetryPolicy(), 4, None, 0.4, 1.2, id="doubled"),
+        pytest.param(RetryPolicy(), 1, 30.0, 30, 30, id="as the server says"),
+        pytest.param(RetryPolicy(longest_pause=5), 1, 30.0, 5, 5, id="but no longer"),
+        pytest.param(RetryPolicy(longest_pause=5), 40, None, 5, 5, id="nor by itself"),
+    ],
+)
+def test_pauses(policy: RetryPolicy, tried: int, retry_after: float | None, low: float, high: float) -> None:
+    assert low <= policy.pause(tried, retry_after) <= high
+
+
+# Proxies
+
+
+def a_tunnel(reply: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n") -> Server:
+    return Server(lambda client: client.sendall(reply))
+
+
+def relay(client: socket.socket, port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as server:
+
+        def copy(one: socket.socket, other: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                while piece := one.recv(65536):
+                    other.sendall(piece)
+                other.shutdown(socket.SHUT_WR)
+
+        threading.Thread(target=copy, args=(server, client), daemon=True).start()
+        copy(client, server)
+
+
+def through(proxy: str, url: str, seconds: float = 5) -> HttpResponse:
+    tls = tls_context(ca_data=AUTHORITY.cert_pem.bytes().decode())
+    return HttpClient(connections(tls=tls, proxy=proxy)).exchange(HttpRequest("GET", url), Deadline(seconds))
+
+
+def test_through_a_proxy_with_a_user() -> None:
+    with Server(HELLO, tls=True) as server:
+
+        def connect(client: socket.socket) -> None:
+            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            relay(client, server.port)
+
+        with Server(connect) as proxy:
+            address = proxy.url.replace("//", "//us:secret@")
+            assert through(address, f"https://localhost:{server.port}").status == 200
+            assert proxy.requests[0].startswith(b"CONNECT localhost:")
+            assert b"basic dXM6c2VjcmV0" in proxy.requests[0].replace(b"Basic", b"basic")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(b"HTTP/1.1 407 Who\r\n\r\n", r"the proxy failed \(.*407", id="it refuses"),
+        pytest.param(hang, "no answer in time", id="it hangs"),
+        pytest.param(dripping(HEAD + b"X: "), "no answer in time", id="H1 it drips"),
+    ],
+)
+def test_a_proxy_that_does_not_connect(answer: Any, words: str) -> None:
+    with Server(answer) as proxy, pytest.raises(HttpError, match=words):
+        through(proxy.url, "https://localhost:1", 0.6)
+
+
+def test_a_proxy_where_nobody_listens() -> None:
+    with pytest.raises(HttpError, match=r"the proxy failed \(the connection was refused\)"):
+        through("http://127.0.0.1:1", "https://localhost:1")
+
+
+class SocksServer:
+    """A SOCKS5 proxy for one connection after another; `target` is where it connects, whatever it is asked."""
+
+    def __init__(self, target: int, *, user: bytes = b"", reply: int = 0, mute: bool = False) -> None:
+        self.asked: list[bytes] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._target, self._user, self._reply, self._mute = target, user, reply, mute
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client:
+            offered = client.recv(100)
+            if self._mute:
+                client.recv(100)
+            client.sendall(b"\x05" + (b"\x02" if self._user else b"\x00"))
+            assert offered in (b"\x05\x01\x00", b"\x05\x01\x02")
+            if self._user:
+                given = client.recv(100)
+                client.sendall(b"\x01" + (b"\x00" if given == self._user else b"\x01"))
+            self.asked.append(client.recv(300))
+            client.sendall(b"\x05" + bytes([self._reply]) + b"\x00\x01" + bytes(6))
+            relay(client, self._target)
+
+
+@pytest.mark.parametrize(
+    ("login", "user"), [pytest.param("", b"", id="anybody"), pytest.param("us:pw@", b"\x01\x02us\x02pw", id="a user")]
+)
+def test_defect_29_through_a_socks_proxy_which_looks_the_name_up(login: str, user: bytes) -> None:
+    with Server(HELLO, tls=True) as server:
+        proxy = SocksServer(server.port, user=user)
+        assert through(f"socks5://{login}127.0.0.1:{proxy.port}", "https://localhost:6443").status == 200
+        assert proxy.asked == [b"\x05\x01\x00\x03\x09localhost" + (6443).to_bytes(2, "big")]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        pytest.param({"reply": 5}, r"the proxy failed \(it did not connect, SOCKS reply 5\)", id="it cannot"),
+        pytest.param({"user": b"another"}, r"the proxy failed \(", id="it knows us not"),
+        pytest.param({"mute": True}, r"the proxy failed \(no answer in time\)", id="it hangs"),
+    ],
+)
+def test_a_socks_proxy_that_does_not_connect(more: dict[str, Any], words: str) -> None:
+    proxy = SocksServer(1, **more)
+    with pytest.raises(HttpError, match=words):
+        through(f"socks5://127.0.0.1:{proxy.port}", "https://localhost:1", 0.6)
+
+
+def test_a_proxy_of_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="the proxy is ftp://proxy, expected one with http, https or socks5"):
+        connections(proxy="ftp://us:secret@proxy")
