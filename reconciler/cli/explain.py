@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from reconciler.cli.object_names import ObjectName, check_there, known_cluster, object_name
 from reconciler.cli.options import context_option, now_option, option, world_options
 from reconciler.cli.running import Call
+from reconciler.decide.desired_state import decide
 from reconciler.decide.types import Considered, Decision
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.model import ObjectRef
@@ -38,7 +40,7 @@ def command(subject: str, policies: str, **flags: Any) -> None:
     name = object_name(subject)
     known_cluster(found.fleet, name, subject)
     world = call.world(found.fleet)
-    made = plan(found, world, call.request())
+    made = plan(found, world, call.request(), partial(decide, counterfactuals=True))
     lines = list(explanation(made, name))
     if not lines:
         check_known(made, name, subject)

@@ -56,7 +56,7 @@ def allocate_replicas(  # noqa: PLR0913  the signature is public API
     rebalance, entries = _checked_preferences(preferences, wanted)
     fleet = _checked_names(clusters)
     limits = _inside(capacity, "capacity", fleet)
-    served = in_turn(_candidates(entries, fleet), _text(key, "key"))
+    served = in_turn(_candidates(entries, fleet), _text(key, "key"), rounding)
     demand = Demand(wanted, rebalance, rounding, _inside(current, "current", fleet), limits)
     return with_overflow(allocate(served, demand), served, demand, [name for name in fleet if name in limits])
 

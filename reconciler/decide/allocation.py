@@ -12,7 +12,7 @@ from typing import Literal
 
 from reconciler.decide.rounding.fair import Claims, fair_seats, kept_seats
 from reconciler.decide.rounding.kubefed import Rounds
-from reconciler.decide.rounding.order import in_order
+from reconciler.decide.rounding.order import fair_order, kubefed_order
 from reconciler.model import NOTHING
 from reconciler.policy.types import ClusterPreference
 
@@ -106,14 +106,10 @@ def candidates(preferences: Mapping[str, ClusterPreference], clusters: Sequence[
     )
 
 
-def entrants(preferences: Mapping[str, ClusterPreference], clusters: Sequence[str], key: str) -> Entrants:
-    """Return the clusters that have a preference in the order in which they are served for "namespace/name" `key`."""
-    return in_turn(candidates(preferences, clusters), key)
-
-
-def in_turn(found: Entrants, key: str) -> Entrants:
+def in_turn(found: Entrants, key: str, rounding: Rounding) -> Entrants:
     """Return `found` in the order in which they are served for "namespace/name" `key`."""
-    return arranged(found, in_order(found.names, found.weights, key))
+    order = kubefed_order if rounding == "kubefed" else fair_order
+    return arranged(found, order(found.names, found.weights, key))
 
 
 def arranged(found: Entrants, order: Sequence[int]) -> Entrants:

@@ -17,10 +17,16 @@ from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
 
 
-def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-    """Return what should be. Where `questions` are left, it is final only once they are answered in `state`."""
+def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactuals: bool = False) -> DesiredState:
+    """Return what should be. Where `questions` are left, it is final only once they are answered in `state`.
+
+    `counterfactuals`: also what would give a cluster another number, which costs several allocations for each.
+    """
     idling = decide_idling(policies, state, run)
-    placement = _placed(policies, state, run, idling)
+    after, asleep = _after_idling(state, idling)
+    placement = decide_placement(policies, after, run, asleep, counterfactuals=counterfactuals)
+    written = {decision.ref for decision in idling.desired.decisions}
+    placement = replace(placement, decisions=tuple(one for one in placement.decisions if one.ref not in written))
     claims = {**placed_workloads(policies), **idling.claims}
     downscale = decide_downscale(policies, state, run, claims)
     recovery = decide_recovery(policies.fleet, state, run)
@@ -28,22 +34,20 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     return _with_forecasts(joined, policies, state, run)
 
 
-def _placed(policies: PolicySet, state: ObservedState, run: Run, idling: IdlingOutcome) -> DesiredState:
-    """Return what placement does once idling has done its part, so that what it notes down is true after the run.
+def _after_idling(state: ObservedState, idling: IdlingOutcome) -> tuple[ObservedState, dict[ObjectRef, str]]:
+    """Return `state` as idling leaves it, and the workloads that are idle then, with the policy's name.
 
-    What idling writes in this run is left to it alone.
+    Placement looks at these, so that the status it writes is true after the run.
     """
     written = {decision.ref for decision in idling.desired.decisions}
     after = after_writes(state, idling.desired.decisions)
-    asleep = {ref: name for ref, name in idling.claims.items() if ref not in written or _is_idle(after, ref)}
-    placement = decide_placement(policies, after, run, asleep)
-    return replace(placement, decisions=tuple(one for one in placement.decisions if one.ref not in written))
-
-
-def _is_idle(state: ObservedState, ref: ObjectRef) -> bool:
-    cluster = state.clusters.get(ref.cluster)
-    found = [workload for workload in (cluster.workloads if cluster else ()) if workload.ref == ref]
-    return any(PREVIOUS_SCALE in workload.annotations for workload in found)
+    idle = {
+        workload.ref
+        for name in {ref.cluster for ref in written} & after.clusters.keys()
+        for workload in after.clusters[name].workloads
+        if workload.ref in written and PREVIOUS_SCALE in workload.annotations
+    }
+    return after, {ref: name for ref, name in idling.claims.items() if ref not in written or ref in idle}
 
 
 def after_writes(state: ObservedState, decisions: Sequence[Decision]) -> ObservedState:

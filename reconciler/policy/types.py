@@ -256,6 +256,10 @@ class FederatedReplicaSet:
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    def preference(self, cluster: str) -> ClusterPreference | None:
+        """Return the preference for `cluster`: its own entry, else "*"; None where there is neither."""
+        return self.clusters.get(cluster, self.clusters.get("*"))
+
 
 @dataclass(frozen=True, slots=True)
 class DownscaleTarget:

@@ -11,7 +11,7 @@ from reconciler.decide.types import Phase
 from reconciler.model import LabelSelector
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Base, hold_back
-from reconciler.policy.types import FederatedReplicaSet, Limit, Limits, Place, TargetRef
+from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Limit, Limits, Place, TargetRef
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
@@ -242,7 +242,10 @@ def test_a_workload_selected_directly_without_a_service_has_no_metric():
 
 def fed(**fields) -> FederatedReplicaSet:
     target = TargetRef("apps/v1", "Deployment", "web")
-    return FederatedReplicaSet("web", "shop", Place("web.yaml"), 6, target=target, **fields)
+    everywhere = {"*": ClusterPreference(weight=1)}
+    return FederatedReplicaSet(
+        "web", "shop", Place("web.yaml"), 6, target=target, **({"clusters": everywhere} | fields)
+    )
 
 
 class TestFederated:
@@ -279,6 +282,21 @@ class TestFederated:
         world = self.world()
         world.unreachable = {"west"}
         assert self.run(world).desired.decisions == ()
+
+    @pytest.mark.parametrize(
+        "clusters",
+        [
+            pytest.param({"east": ClusterPreference(weight=1)}, id="none"),
+            pytest.param(
+                {"*": ClusterPreference(weight=1), "west": ClusterPreference()}, id="neither weight nor minimum"
+            ),
+        ],
+    )
+    def test_defect_15_a_cluster_without_a_preference_that_cannot_be_read_holds_nothing_back(self, clusters):
+        world = a_world(a_service(), a_workload(), a_service("other", cluster="west"), now=NIGHT)
+        world.unreachable = {"west"}
+        self.run(world, clusters=clusters)
+        assert world.replicas(a_ref()) == 0
 
     def test_what_is_idle_stays_while_a_cluster_cannot_be_read(self):
         world = self.world()

@@ -108,7 +108,13 @@ def place(
     )
     names = list(dict.fromkeys([*(one.name for one in clusters), *lost]))
     chosen = policies if isinstance(policies, tuple) else (policies,)
-    return decide_placement(a_policy_set(fleet or a_fleet(*names), federated=chosen), state, a_run(**run), claims or {})
+    return decide_placement(
+        a_policy_set(fleet or a_fleet(*names), federated=chosen),
+        state,
+        a_run(**run),
+        claims or {},
+        counterfactuals=True,
+    )
 
 
 def a_fleet_with(state: str, *names: str) -> Fleet:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import UserDict
+from hashlib import sha256
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.decide.allocate_replicas import allocate_replicas
 from reconciler.decide.allocation import Steps
-from reconciler.decide.rounding.order import in_order, tie_hashes
+from reconciler.decide.rounding.order import fair_order, kubefed_order, tie_hashes
 from reconciler.errors import PolicyError
 
 from .planner_vectors import planner_cases
@@ -44,15 +46,56 @@ def test_tie_hash_is_fnv_1_over_name_and_key():
     assert tie_hashes(("a", "b"), "shop/web") == tie_hashes(("ashop/web", "bshop/web"), "")
 
 
-@given(
-    st.lists(st.tuples(st.text(max_size=8), st.integers(0, 2**53)), unique_by=lambda one: one[0]),
-    st.sampled_from(["", "web", "shop/web", "shop/é", "a/b/c"]),
+fleets = st.lists(
+    st.tuples(st.text(max_size=8), st.integers(0, 2) | st.integers(0, 2**53)), unique_by=lambda one: one[0]
 )
-def test_clusters_are_served_by_weight_then_tie_hash_then_name(fleet, key):
+keys = st.sampled_from(["", "web", "shop/web", "shop/é", "a/b/c"])
+
+
+@given(fleets, keys)
+def test_kubefed_serves_clusters_by_weight_then_tie_hash_then_name(fleet, key):
     names, weights = tuple(name for name, _ in fleet), tuple(weight for _, weight in fleet)
     hashes = tie_hashes(names, key)
     slowly = sorted(range(len(fleet)), key=lambda at: (-weights[at], hashes[at], names[at]))
-    assert in_order(names, weights, key) == slowly
+    assert kubefed_order(names, weights, key) == slowly
+
+
+@given(fleets, keys)
+def test_fair_serves_clusters_by_weight_then_sha_256(fleet, key):
+    names, weights = tuple(name for name, _ in fleet), tuple(weight for _, weight in fleet)
+    digests = [sha256(key.encode() + b"\0" + name.encode()).digest() for name in names]
+    assert fair_order(names, weights, key) == sorted(range(len(fleet)), key=lambda at: (-weights[at], digests[at]))
+
+
+# The critical values of chi-squared at one in a million, for 1, 4, 9 and 49 degrees of freedom.
+CHANCE = {2: 23.93, 5: 33.38, 10: 46.71, 50: 110.0}
+SHAPES = {
+    "numbers at the end": lambda number: f"shop/web-{number:02}",
+    "short names": lambda number: f"shop/{chr(97 + number % 26)}{number // 26}",
+    "namespaces": lambda number: f"team-{number}/web",
+    "UUIDs": lambda number: f"shop/{UUID(int=number * 2**96 + number, version=4)}",
+}
+
+
+def first_served(fleet, key):
+    return fleet[fair_order(tuple(fleet), (1,) * len(fleet), key)[0]]
+
+
+def test_the_only_replica_goes_to_the_cluster_that_is_served_first():
+    found = spread({"*": {"weight": 1}}, 1, ["A", "B", "C"], key="shop/web").replicas
+    assert found[first_served(["A", "B", "C"], "shop/web")] == 1
+
+
+@pytest.mark.parametrize("clusters", CHANCE)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_defect_6_federated_replica_sets_of_one_replica_spread_over_the_clusters(shape, clusters):
+    """10,000 names land on each cluster as often as by chance."""
+    fleet = [f"cluster-{number:02}" for number in range(clusters)]
+    landed = dict.fromkeys(fleet, 0)
+    for number in range(10_000):
+        landed[first_served(fleet, SHAPES[shape](number))] += 1
+    expected = 10_000 / clusters
+    assert sum((count - expected) ** 2 / expected for count in landed.values()) < CHANCE[clusters]
 
 
 def test_what_was_checked_before_does_not_stand_for_what_only_looks_like_it():

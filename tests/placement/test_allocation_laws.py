@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from fractions import Fraction
+from hashlib import sha256
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -137,10 +138,14 @@ def fnv1(text):
     return value
 
 
-def served(problem):
-    known = problem["preferences"]["clusters"]
+def served(problem, rounding="fair"):
+    known, key = problem["preferences"]["clusters"], problem["key"]
     names = [name for name in problem["clusters"] if name in known or "*" in known]
-    return sorted(names, key=lambda name: (-limits_of(problem, name)[0]["weight"], fnv1(name + problem["key"]), name))
+    ties = {
+        "fair": lambda name: sha256(f"{key}\0{name}".encode()).hexdigest(),
+        "kubefed": lambda name: (fnv1(name + key), name),
+    }
+    return sorted(names, key=lambda name: (-limits_of(problem, name)[0]["weight"], ties[rounding](name)))
 
 
 def counted_fair(problem, total):
@@ -209,7 +214,7 @@ def test_fair_rounding_with_huge_numbers_is_settled(problem, total):
 
 def counted_kubefed(problem, total):
     """The planner's rounds, every one of them."""
-    order = served(problem)
+    order = served(problem, "kubefed")
     entry = {name: limits_of(problem, name)[0] for name in order}
     room = {name: problem["capacity"].get(name, sys.maxsize) for name in order}
     result, bank, overflow, left = dict.fromkeys(problem["clusters"], 0), {}, {}, total

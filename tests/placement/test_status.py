@@ -116,17 +116,21 @@ def weighing(weight=0, least=0, most=None):
     ("total", "preferences", "current", "expected"),
     [
         pytest.param(
-            50, {"*": weighing(0, 2, 2)}, {}, ("minimum 2: no weight, min 2", ""), id="no weight, so no maximum binds"
+            50,
+            {"*": weighing(0, 2, 2)},
+            {},
+            ("minimum 2: no weight, min 2, max 2", ""),
+            id="no weight, so no maximum binds",
         ),
         pytest.param(
             12,
             EVENLY | {"c": weighing(1, 0, 4)},
             {},
-            ("share 4: weight 1 of 3", ""),
+            ("share 4: weight 1 of 3, max 4", ""),
             id="at a maximum that does not bind",
         ),
         pytest.param(
-            13,
+            14,
             EVENLY | {"c": weighing(1, 0, 4)},
             {},
             ("share 4: weight 1 of 3, max 4", "maxReplicas above 4"),
@@ -153,8 +157,18 @@ def weighing(weight=0, least=0, most=None):
             7,
             {"a": weighing(2, 1, 5), "b": weighing(1, 1), "c": weighing(1, 1)},
             {"b": 7},
-            ("minimum 1: weight 1 of 4, min 1", ""),
+            ("minimum 1: weight 1 of 4, min 1; weights share what the minimums leave, 4 of 7", ""),
             id="replicas are given up, so the next total gives none here",
+        ),
+        pytest.param(
+            20,
+            {"a": weighing(50), "b": weighing(30, 4), "c": weighing(20, 4)},
+            {},
+            (
+                "minimum 4 + share 2: weight 20 of 100, min 4; weights share what the minimums leave, 12 of 20",
+                "replicas: 21",
+            ),
+            id="defect 11: a weight is a share of what the minimums leave",
         ),
     ],
 )

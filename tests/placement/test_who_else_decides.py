@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 from reconciler.decide.types import Overridden, Verb
 from reconciler.model import HorizontalPodAutoscaler
 from tests.builders import a_cluster, a_fleet, a_ref, a_workload
 
-from .placements import a_deployment, a_federated, a_local, a_placed, a_status, about, numbers, place, row
+from .placements import (
+    a_deployment,
+    a_federated,
+    a_local,
+    a_memory,
+    a_placed,
+    a_status,
+    about,
+    numbers,
+    place,
+    row,
+)
 
 IDLE = {
     "idling.kubernetes.io/idled-at": "2026-11-20T15:00:00Z",
@@ -14,6 +28,22 @@ IDLE = {
     "reconciler/idled-to": "0",
     "reconciler/idling-owner": "production/IdlingPolicy/nights",
 }
+
+LONG_AGO = '{"west":"2026-11-20T12:00:00Z"}'
+IDLED_STATUS = json.dumps(
+    {
+        "desired": 9,
+        "clusters": {
+            "west": {
+                "asked": 4,
+                "running": 4,
+                "why": "weight 1 of 2",
+                "since": "2026-11-20T00:00:00Z",
+                "idle": "nights",
+            }
+        },
+    }
+)
 
 
 def settled(cluster, replicas, **fields):
@@ -48,10 +78,37 @@ class TestIdling:
         assert [one.ref.kind for one in desired.decisions] == ["ConfigMap"]
         assert {one.winner for one in desired.overridden} == {"nights"}
 
-    def test_the_status_does_not_change_when_it_falls_asleep(self):
+    def test_when_it_is_idled_the_status_says_so_and_else_what_it_was_awake(self):
         text = place(settled("east", 3), settled("west", 3)).decisions[0].manifest["metadata"]["annotations"]
-        east = a_cluster("east", workloads=idle("east").workloads, config_maps=(a_status(text["reconciler/status"]),))
+        awake = json.loads(text["reconciler/status"])
+        east = a_cluster("east", workloads=idle("east").workloads, config_maps=(a_status(json.dumps(awake)),))
+        (written,) = place(east, idle("west")).decisions
+        idled = json.loads(written.changes[0].after)
+        assert idled == {
+            **awake,
+            "clusters": {name: {**entry, "idle": "nights"} for name, entry in awake["clusters"].items()},
+        }
+        east = a_cluster("east", workloads=idle("east").workloads, config_maps=(a_status(written.changes[0].after),))
         assert place(east, idle("west")).decisions == ()
+
+    def test_defect_4_nothing_starts_elsewhere_while_one_of_the_idle_clusters_is_frozen(self):
+        fleet = a_fleet("east", "north", "west")
+        clusters = tuple(replace(one, state="frozen") if one.name == "west" else one for one in fleet.clusters)
+        desired = place(idle("east"), a_cluster("north"), idle("west"), fleet=replace(fleet, clusters=clusters))
+        assert numbers(desired) == {}
+        assert row(desired, "west").why == "idle, nights decides"
+
+    def test_defect_4_nothing_starts_elsewhere_while_an_idle_cluster_does_not_answer(self):
+        memory, status = a_memory(unreachable_since=LONG_AGO), a_status(IDLED_STATUS)
+        north = a_cluster("north", config_maps=(status, memory))
+        desired = place(north, lost=("west",), federated=a_federated(9))
+        assert numbers(desired) == {}
+        assert row(desired, "west").why == "does not answer; idle, nights decides"
+
+    def test_defect_4_what_it_should_run_awake_goes_elsewhere_once_it_wakes_there(self):
+        memory, status = a_memory(unreachable_since=LONG_AGO), a_status(IDLED_STATUS)
+        east = a_cluster("east", workloads=(a_local("east", 5),), config_maps=(status, memory))
+        assert numbers(place(east, lost=("west",), federated=a_federated(9))) == {"east": "scale 5 -> 9"}
 
     def test_one_that_was_woken_by_hand_is_placed_unless_idling_decides_it(self):
         marks = {**a_local("west", 1).annotations, **IDLE}

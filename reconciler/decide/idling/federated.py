@@ -58,10 +58,15 @@ def _members(
     federated: FederatedReplicaSet, refs: list[ObjectRef], local: Mapping[ObjectRef, int], state: ObservedState
 ) -> Members:
     ruled = {ref.cluster for ref in refs}
-    unread = next(iter(sorted(state.unreachable)), "")
+    unread = next((name for name in sorted(state.unreachable) if _may_run_on(federated, name)), "")
     held = f"{federated.name} is paused" if federated.paused else f"{unread} cannot be read" if unread else ""
     running = tuple(ref.cluster for ref, replicas in local.items() if ref.cluster not in ruled and replicas > 0)
     return Members(tuple(refs), tuple(local), running, held)
+
+
+def _may_run_on(federated: FederatedReplicaSet, cluster: str) -> bool:
+    own = federated.preference(cluster)
+    return own is not None and bool(own.weight or own.min_replicas)
 
 
 def together(rulings: Mapping[ObjectRef, Ruling], federated: Mapping[LocalKey, Members]) -> dict[ObjectRef, Ruling]:

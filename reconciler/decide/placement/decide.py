@@ -30,14 +30,20 @@ from reconciler.policy.types import FederatedReplicaSet, PolicySet
 
 
 def decide_placement(
-    policies: PolicySet, state: ObservedState, run: Run, claims: Mapping[ObjectRef, str]
+    policies: PolicySet,
+    state: ObservedState,
+    run: Run,
+    claims: Mapping[ObjectRef, str],
+    *,
+    counterfactuals: bool = False,
 ) -> DesiredState:
     """Return what placement does in this run.
 
     `claims` are the workloads that idling decides or keeps idle, with its policy's name: they are left alone. A
     federated ReplicaSet whose pods must be read first has its questions in `questions`, and nothing decided.
+    `counterfactuals`: what is considered says what would give a cluster another number.
     """
-    around = surroundings(policies, state, run, claims)
+    around = replace(surroundings(policies, state, run, claims), counterfactuals=counterfactuals)
     parts = [decide_one(federated, around) for federated in policies.federated]
     by_key = {federated.key: federated for federated in policies.federated}
     return DesiredState().joined(*parts, departed(by_key, around), _memory(policies, around))
@@ -57,7 +63,7 @@ def decide_one(federated: FederatedReplicaSet, around: Surroundings) -> DesiredS
         return DesiredState(questions=questions)
     locals_ = [finding.local for finding in findings]
     if _is_idle(locals_):
-        locals_ = [replace(local, part="held", why="idle") if local.part == "placed" else local for local in locals_]
+        locals_ = [_left_idle(local) for local in locals_]
     view = explained(outlook(federated, locals_, status, around))
     decisions = steps(view, around)
     decisions += _cleared(view, decisions, around)
@@ -67,15 +73,27 @@ def decide_one(federated: FederatedReplicaSet, around: Surroundings) -> DesiredS
         undecided=tuple(finding.undecided for finding in findings if finding.undecided is not None),
         overridden=_overridden(view, status, around),
         notices=_notices(view, findings),
-        considered=considered(view),
+        considered=considered(view, flips=around.counterfactuals),
         placements=(placement_view(view),),
     )
 
 
 def _is_idle(locals_: Sequence[Local]) -> bool:
-    """Return whether all there is of a federated ReplicaSet is idle: then nothing of it is made anywhere else."""
-    existing = [local for local in locals_ if local.workload is not None and local.part != "out"]
+    """Return whether all there is of a federated ReplicaSet is idle: then nothing of it is made anywhere else.
+
+    A cluster that does not answer has a say only if it was idle.
+    """
+    existing = [local for local in locals_ if local.idle_by or (local.workload is not None and local.part != "out")]
     return bool(existing) and all(local.idle_by for local in existing)
+
+
+def _left_idle(local: Local) -> Local:
+    """Return `local` as it takes part while the federated ReplicaSet is idle: nothing is made there."""
+    if local.part == "placed":
+        return replace(local, part="held", why="idle")
+    if local.part == "out" and local.idle_by:
+        return replace(local, part="held", why=f"does not answer; idle, {local.idle_by} decides")
+    return local
 
 
 def _paused(
@@ -118,7 +136,7 @@ def _overridden(view: Outlook, status: Status | None, around: Surroundings) -> t
 
 
 def _as_awake(local: Local) -> Local:
-    if not local.idle_by:
+    if not local.idle_by or local.workload is None:
         return local
     asked = local.asked or 0
     return replace(local, part="placed", current=asked, available=asked)

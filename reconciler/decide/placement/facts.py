@@ -27,7 +27,8 @@ class Local:
 
     `part`: "placed" takes part in the allocation; "held" is left out, its replicas (`asked`) taken off the total; "out"
     is left out and counts as nothing. `asked` is what it asks for now, None where that is unknown. `limit` says where
-    `capacity` comes from. `idle_by` names what keeps it idle.
+    `capacity` comes from. `idle_by` names what keeps it idle; of a cluster that does not answer, what kept it idle when
+    its status was written.
     """
 
     cluster: str
@@ -112,13 +113,15 @@ def _unreachable(case: Case) -> Finding | None:
     site = case.site
     if site.observed is not None:
         return None
+    idle_by = "" if case.status is None else case.status.idle_by(site.name)
     since = site.lost_since
     if since is None or site.cluster.state == "frozen":
-        return Finding(case.held("does not answer", asked=case.asked_before))
+        return Finding(case.held("does not answer", asked=case.asked_before, idle_by=idle_by))
     why = f"does not answer since {format_time(since)}"
     if case.around.run.now - since < case.federated.cluster_grace_period:
-        return Finding(case.held(why, asked=case.asked_before))
-    return Finding(case.held(f"{why}, its replicas go elsewhere", part="out", asked=case.asked_before))
+        return Finding(case.held(why, asked=case.asked_before, idle_by=idle_by))
+    why = f"{why}, its replicas go elsewhere"
+    return Finding(case.held(why, part="out", asked=case.asked_before, idle_by=idle_by))
 
 
 def _unreadable(case: Case) -> Finding | None:
@@ -249,8 +252,8 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
     _unreachable,
     _unreadable,
     _not_ours,
+    _idle,  # before _frozen: what is idle stays so on a frozen cluster, and starts nowhere else
     _frozen,
-    _idle,
     _autoscaled,
     _moving,
     _missing,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.decide.allocation import LARGEST
 from reconciler.decide.placement.facts import Local
 from reconciler.decide.placement.outlook import Outlook
-from reconciler.decide.placement.probes import moves_with_weight
+from reconciler.decide.placement.probes import bound_by_maximum, moves_with_weight
 from reconciler.decide.placement.status import Entry
 from reconciler.decide.selection import format_time
 from reconciler.decide.types import Cause, Considered, PlacementRow, PlacementView
@@ -40,15 +40,14 @@ def _grounds(local: Local, view: Outlook) -> list[str]:
 
 
 def _preference(local: Local, view: Outlook) -> ClusterPreference:
-    clusters = view.federated.clusters
-    return clusters.get(local.cluster) or clusters.get("*") or ClusterPreference()
+    return view.federated.preference(local.cluster) or ClusterPreference()
 
 
 def _preferences(own: ClusterPreference, view: Outlook, cluster: str) -> list[str]:
     parts = [f"weight {own.weight} of {view.shares.weight}" if own.weight else "no weight"]
     if own.min_replicas:
         parts.append(f"min {own.min_replicas}")
-    if cluster in view.shares.bound:
+    if own.max_replicas is not None and view.shares.replicas[cluster] >= own.max_replicas:
         parts.append(f"max {own.max_replicas}")
     return parts
 
@@ -123,28 +122,41 @@ def _matters(local: Local, step: Mapping[str, int]) -> bool:
 
 
 def _entry(local: Local, view: Outlook) -> Entry:
-    """Return the entry of one cluster. While it is idle its own marks tell that; the status says what it is awake."""
+    """Return the entry of one cluster. While it is idle the status says what it was awake, and that it is idle."""
     if local.part != "placed":
         readable = local.workload is not None and local.part == "held"
-        return Entry(local.asked, local.asked if readable else None, local.why, stays=bool(local.idle_by))
+        stays = bool(local.idle_by) and local.workload is not None
+        return Entry(local.asked, local.asked if readable else None, local.why, local.idle_by, stays)
     asked = view.step[local.cluster]
     waiting = min(local.stuck, max(0, asked - local.current))
     return Entry(asked, max(0, asked - waiting - local.crashing), view.words[local.cluster])
 
 
-def considered(view: Outlook) -> tuple[Considered, ...]:
-    """Return for each cluster why it has its number, and what would change it."""
-    totals = view.shares.totals_for_more()
-    return tuple(_considered(local, view, totals) for local in view.locals)
+@dataclass(frozen=True, slots=True)
+class Counterfactuals:
+    """What would give clusters another number: `bound` would get one with a higher maxReplicas of their own, `totals`
+    says from which total on each gets one more.
+    """
+
+    bound: frozenset[str]
+    totals: Mapping[str, int]
 
 
-def _considered(local: Local, view: Outlook, totals: Mapping[str, int]) -> Considered:
+def considered(view: Outlook, *, flips: bool) -> tuple[Considered, ...]:
+    """Return for each cluster why it has its number; with `flips` also what would change it."""
+    shares = view.shares
+    found = Counterfactuals(bound_by_maximum(shares.allocation), shares.totals_for_more()) if flips else None
+    return tuple(_considered(local, view, found) for local in view.locals)
+
+
+def _considered(local: Local, view: Outlook, found: Counterfactuals | None) -> Considered:
     name = view.federated.name
     if local.part != "placed":
         return Considered(local.ref, "placement", name, "left alone", local.why)
-    grounds = f"{_steps(local, view)}{view.words[local.cluster]}"
+    grounds = f"{_steps(local, view)}{view.words[local.cluster]}{_shared(local, view)}"
     outcome = f"{view.step[local.cluster]} replicas"
-    return Considered(local.ref, "placement", name, outcome, grounds, _flip(local, view, totals))
+    flip = "" if found is None else _flip(local, view, found)
+    return Considered(local.ref, "placement", name, outcome, grounds, flip)
 
 
 def _steps(local: Local, view: Outlook) -> str:
@@ -154,7 +166,17 @@ def _steps(local: Local, view: Outlook) -> str:
     return " + ".join(told) + ": " if told else ""
 
 
-def _flip(local: Local, view: Outlook, totals: Mapping[str, int]) -> str:
+def _shared(local: Local, view: Outlook) -> str:
+    """Return of how many replicas a weight is a share, "" where that is all of them."""
+    allocation = view.shares.allocation
+    minimums = sum(allocation.minimum)
+    if not minimums or not _preference(local, view).weight:
+        return ""
+    left = max(0, allocation.demand.total - minimums)
+    return f"; weights share what the minimums leave, {left} of {allocation.demand.total}"
+
+
+def _flip(local: Local, view: Outlook, found: Counterfactuals) -> str:
     """Return the smallest change that would give `local` another number, "" where none is known."""
     by_limit = {
         "draining": "state: active in the Fleet",
@@ -168,13 +190,14 @@ def _flip(local: Local, view: Outlook, totals: Mapping[str, int]) -> str:
         return f"room for more than {local.capacity}"
     if local.cluster not in view.shares.served.names:
         return f'an entry for {local.cluster} or "*" in preferences.clusters'
-    return _other_preference(local, view) or (f"replicas: {totals[local.cluster]}" if local.cluster in totals else "")
+    total = found.totals.get(local.cluster)
+    return _other_preference(local, view, found.bound) or ("" if total is None else f"replicas: {total}")
 
 
-def _other_preference(local: Local, view: Outlook) -> str:
+def _other_preference(local: Local, view: Outlook, bound: frozenset[str]) -> str:
     """Return which preference of its own would give `local` another number, "" where none would."""
     own = _preference(local, view)
-    if local.cluster in view.shares.bound:
+    if local.cluster in bound:
         return f"maxReplicas above {own.max_replicas}"
     if own.weight or not moves_with_weight(view.shares.allocation, local.cluster, LARGEST):
         return ""

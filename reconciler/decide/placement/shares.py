@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import sub
 
-from reconciler.decide.allocation import Allocation, Demand, Entrants, allocate, entrants, with_overflow
+from reconciler.decide.allocation import Allocation, Demand, Entrants, allocate, candidates, in_turn, with_overflow
 from reconciler.decide.placement.facts import Local
-from reconciler.decide.placement.probes import bound_by_maximum
 from reconciler.decide.placement.status import Status
 from reconciler.decide.rounding.fair import Claims, seats_until_more
 from reconciler.model import NOTHING
@@ -29,8 +28,7 @@ class Shares:
     no room anywhere else.
 
     `wanted` is how many the whole federated ReplicaSet can run if every cluster has room: what must not be lost on the
-    way. `taken_off` are the replicas of clusters that are held. `bound` are the clusters that would run another number
-    with a higher maxReplicas.
+    way. `taken_off` are the replicas of clusters that are held.
     """
 
     allocation: Allocation
@@ -40,7 +38,6 @@ class Shares:
     taken_off: int
     wanted: int
     weight: int  # of all clusters together
-    bound: frozenset[str]
 
     @property
     def overflow(self) -> Mapping[str, int]:
@@ -81,15 +78,17 @@ def shares(federated: FederatedReplicaSet, locals_: Sequence[Local], before: Bef
         kept={local.cluster: local.kept for local in placed},
         capacity={local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None},
     )
-    served = entrants(federated.clusters, [local.cluster for local in placed], federated.key)
+    served = _served(federated, [local.cluster for local in placed])
     learned = [local.cluster for local in placed if local.limit == "learned"]
     allocation = with_overflow(allocate(served, demand), served, demand, learned)
     keeping = _keeping(served, demand, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
     wanted = taken_off + _placeable(served, demand, sum(replicas.values()))
-    return Shares(
-        allocation, served, replicas, keeping, taken_off, wanted, sum(served.weights), bound_by_maximum(allocation)
-    )
+    return Shares(allocation, served, replicas, keeping, taken_off, wanted, sum(served.weights))
+
+
+def _served(federated: FederatedReplicaSet, clusters: Sequence[str]) -> Entrants:
+    return in_turn(candidates(federated.clusters, clusters), federated.key, federated.rounding)
 
 
 def _placeable(served: Entrants, demand: Demand, given: int) -> int:
@@ -143,7 +142,7 @@ def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[Local], 
     unknown = [local.cluster for local in locals_ if local.part == "held" and local.asked is None]
     placed = [local for local in locals_ if local.part == "placed"]
     names = [*unknown, *(local.cluster for local in placed)]
-    served = entrants(federated.clusters, names, federated.key)
+    served = _served(federated, names)
     capacity = {local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None}
     demand = Demand(max(0, total), federated.rebalance, federated.rounding, dict.fromkeys(names, 0), capacity)
     given = allocate(served, demand).replicas
@@ -160,7 +159,7 @@ def _due(local: Local, federated: FederatedReplicaSet) -> int:
     """Return how much of what a cluster asks for is its part of the total: not what waits there as a probe, nor what is
     on its way out.
     """
-    own = federated.clusters.get(local.cluster) or federated.clusters.get("*")
+    own = federated.preference(local.cluster)
     if own is None or local.limit in ("draining", "leaving", "missing"):
         return 0
     limits = [own.max_replicas, None if local.remembered is None else local.remembered.replicas]

@@ -63,6 +63,7 @@ class Surroundings:
     ours: frozenset[str] = frozenset()
     replaced: Mapping[ObjectRef, ConfigMap] = NOTHING
     keeps: bool = True
+    counterfactuals: bool = False  # whether it is asked what would give a cluster another number
 
     def rejection(self, ref: ObjectRef) -> Rejection | None:
         """Return what is remembered about refused writes of `ref`, None for nothing."""

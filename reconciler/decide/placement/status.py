@@ -2,6 +2,9 @@
 
     {"desired": 50, "clusters": {"east": {"asked": 25, "running": 25, "why": "weight 1 of 2", "since": "..."}}}
 
+An entry has `"idle": "nights"` beside these while the IdlingPolicy of that name keeps the cluster's workload idle: it
+then says what it was awake. So a cluster that does not answer is known to be idle.
+
 `asked` is spec.replicas once the plan is carried out, `running` is that without the replicas that are known to wait
 (longer than unschedulableAfter) or to be placed and not available (longer than progressDeadline), `since` when the
 entry became what it is. So nothing in it changes by itself while replicas come up, and it is written only when a fact
@@ -23,11 +26,15 @@ PREFIX = "reconciler-status-"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One cluster of a status, without its time. None: unknown. `stays`: what was said before is left as it is."""
+    """One cluster of a status, without its time. None: unknown.
+
+    `idle_by`: what keeps it idle, "" for nothing. `stays`: what was said before is left as it is, `idle_by` aside.
+    """
 
     asked: int | None
     running: int | None
     why: str
+    idle_by: str = ""
     stays: bool = False
 
 
@@ -42,6 +49,11 @@ class Status:
         """Return what `cluster` was asked for, None where that is unknown."""
         asked = (self.entries or {}).get(cluster, {}).get("asked")
         return asked if type(asked) is int and asked >= 0 else None
+
+    def idle_by(self, cluster: str) -> str:
+        """Return what kept `cluster` idle when this was written, "" for nothing."""
+        idle = (self.entries or {}).get(cluster, {}).get("idle")
+        return idle if isinstance(idle, str) else ""
 
 
 def status_name(key: str) -> str:
@@ -66,11 +78,12 @@ def status_text(desired: int, entries: Mapping[str, Entry], before: Status | Non
     known = (before.entries if before is not None else None) or {}
 
     def told(cluster: str, entry: Entry) -> dict[str, Any]:
-        parts = {"asked": entry.asked, "running": entry.running, "why": entry.why}
         old = known.get(cluster, {})
+        idle = {"idle": entry.idle_by} if entry.idle_by else {}
         if entry.stays and old:
-            return dict(old)
+            return {key: value for key, value in old.items() if key != "idle"} | idle
+        parts = {"asked": entry.asked, "running": entry.running, "why": entry.why}
         same = all(old.get(key) == value for key, value in parts.items()) and isinstance(old.get("since"), str)
-        return parts | {"since": old["since"] if same else now}
+        return parts | {"since": old["since"] if same else now} | idle
 
     return compact({"desired": desired, "clusters": {name: told(name, entry) for name, entry in entries.items()}})

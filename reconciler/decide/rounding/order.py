@@ -1,9 +1,15 @@
-"""The fixed order in which the clusters of one federated ReplicaSet are served."""
+"""The fixed order in which the clusters of one federated ReplicaSet are served: by weight, then by a hash.
+
+`fair` settles ties by SHA-256, so that federated ReplicaSets of one replica spread over the clusters whatever their
+names look like. `kubefed` uses the planner's FNV-1, which hashes the name of the cluster first: names of workloads that
+differ in their last bytes only have nearly the same order there.
+"""
 
 from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from hashlib import sha256
 
 _OFFSET_BASIS = 0x811C9DC5
 _PRIME = 0x01000193
@@ -64,8 +70,32 @@ def _fnv(text: str) -> int:
     return state
 
 
-def in_order(clusters: tuple[str, ...], weights: tuple[int, ...], key: str) -> list[int]:
-    """Return the positions of `clusters` by weight, highest first, then tie hash, lowest first, then name."""
+def fair_order(clusters: tuple[str, ...], weights: tuple[int, ...], key: str) -> list[int]:
+    """Return the positions of `clusters` by weight, highest first; equal weights by the SHA-256 of `key`
+    ("namespace/name"), NUL and the name of the cluster, lowest first.
+    """
+    start = f"{key}\0".encode()
+    order: list[int] = []
+    for tied in _by_weight(weights):
+        if len(tied) > 1:
+            digests = {at: sha256(start + clusters[at].encode()).digest() for at in tied}
+            order += sorted(tied, key=digests.__getitem__)
+        else:
+            order += tied
+    return order
+
+
+@lru_cache(maxsize=256)
+def _by_weight(weights: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the positions of each weight, highest first."""
+    found: dict[int, list[int]] = {}
+    for at, weight in enumerate(weights):
+        found.setdefault(weight, []).append(at)
+    return tuple(tuple(found[weight]) for weight in sorted(found, reverse=True))
+
+
+def kubefed_order(clusters: tuple[str, ...], weights: tuple[int, ...], key: str) -> list[int]:
+    """Return the positions of `clusters` by weight, highest first, then by `tie_hashes`, lowest first, then by name."""
     by_name, heights = _heights(clusters, weights)
     # The upper half of each lane, which the hash leaves free, takes the rank of the weight: one number to sort by.
     numbers = _unpacked(heights | _packed_hashes(clusters, key), len(clusters))
