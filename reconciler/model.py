@@ -231,10 +231,12 @@ class HorizontalPodAutoscaler:
 class Event:
     """A Kubernetes Event with reason NeedPods.
 
-    `involved` and `related` are (kind, namespace, name), None where absent.
+    `namespace` is its own; `involved` and `related` are (kind, namespace, name), None where absent, and may name
+    another one: whoever may write Events in a namespace says nothing about others.
     """
 
     reason: str
+    namespace: str
     involved: tuple[str, str, str] | None
     related: tuple[str, str, str] | None = None
     at: datetime | None = None

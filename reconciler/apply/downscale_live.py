@@ -10,6 +10,7 @@ from reconciler.decide.downscale.forecast import domains_of
 from reconciler.decide.downscale.groups import THROUGH_REPLICA_SETS, Group, group_of
 from reconciler.decide.downscale.orders import DEFAULT, shrunk_by
 from reconciler.decide.membership import autoscalers_of
+from reconciler.decide.owners import own_key, owner_key
 from reconciler.decide.types import Decision, DownscaleSettings
 from reconciler.errors import NotFoundError, StaleError
 from reconciler.labels import selector_text
@@ -64,7 +65,7 @@ def look(task: Task) -> Live:
     owners = {workload.uid}
     if ref.kind in THROUGH_REPLICA_SETS:
         sets = cluster.list(_replica_sets(task), namespace=ref.namespace)
-        owners |= {one.uid for one in sets if one.owner is not None and one.owner.uid == workload.uid}
+        owners |= {one.uid for one in sets if owner_key(one) == own_key(workload)}
     pods = cluster.list(PODS, namespace=ref.namespace, labels=selector_text(workload.selector))
     return Live(workload, tuple(pod for pod in pods if pod.owner_uid in owners))
 

@@ -103,9 +103,7 @@ def check_looked(found: Sequence[Sleeper], state: ObservedState, name: ObjectNam
 def request_wakes(found: Sequence[Sleeper], world: World, now: datetime, until: datetime | None) -> tuple[str, ...]:
     """Write the request on everything of `found`, without a lock; return what could not be written, or is in vain."""
     wanted = {WAKE_REQUESTED: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
-    failures = [
-        f"{one.asked.ref}: {one.problem}; `restore` gives back what can be read" for one in found if one.problem
-    ]
+    failures = [f"{one.asked.ref}: {one.problem}" for one in found if one.problem]
     for one in found:
         try:
             if not one.problem:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.backends.base import PODS
+from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import ClusterError
 from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Pod, PodsQuestion, Workload
@@ -66,15 +67,16 @@ def _pod_lists(workloads: Iterable[Workload], asked: Sequence[ObjectRef]) -> dic
 def owners_of(workloads: Iterable[Workload], asked: Sequence[ObjectRef]) -> dict[ObjectRef, frozenset[str]]:
     """Return for each workload of `asked` the uids that own its pods: its own, and those of its ReplicaSets."""
     by_ref: dict[ObjectRef, set[str]] = {ref: set() for ref in asked}
-    by_uid: dict[str, set[str]] = {}
+    by_owner: dict[OwnerKey, set[str]] = {}
     found = list(workloads)
     for workload in found:
         if workload.ref in by_ref:
             by_ref[workload.ref].add(workload.uid)
-            by_uid[workload.uid] = by_ref[workload.ref]
+            by_owner[own_key(workload)] = by_ref[workload.ref]
     for workload in found:
-        if workload.owner is not None and workload.owner.uid in by_uid:
-            by_uid[workload.owner.uid].add(workload.uid)
+        owner = owner_key(workload)
+        if owner is not None and owner in by_owner:
+            by_owner[owner].add(workload.uid)
     return {ref: frozenset(uids) for ref, uids in by_ref.items()}
 
 

@@ -62,6 +62,14 @@ def test_the_status_follows(tmp_path: Path, kind: str, replicas: int) -> None:
     assert (found.generation, found.observed_generation) == (5, 5)
 
 
+def test_c2_an_owner_in_another_namespace_is_no_owner(tmp_path: Path) -> None:
+    claiming = pod("web-1", owned("Deployment"))
+    claiming["metadata"]["namespace"] = "evil"
+    cluster = a_cluster_of(tmp_path, web(), claiming, pod("web-2", owned("Deployment")))
+    scale(cluster, 0)
+    assert pods_of(cluster) == ["web-1"]
+
+
 def test_without_status_it_stays_without(tmp_path: Path) -> None:
     found = scale(a_cluster_of(tmp_path, web()), 1)
     assert "status" not in yaml.safe_load((tmp_path / "all.yaml").read_text())

@@ -23,6 +23,11 @@ OWNED = {"reconciler/owner": "one/IdlingPolicy/nights"}
 RECORD = {**OWNED, "idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/previous-scale": "3"}
 
 
+FOREIGN_RECORD = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/previous-scale": "3"}
+OUR_WRITE = {"manager": "reconciler", "operation": "Update", "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
+             "fieldsV1": {"f:spec": {"f:replicas": {}}}}  # fmt: skip
+
+
 def a_deployment(**annotations: str) -> dict:
     spec = {
         "replicas": 0,
@@ -52,8 +57,22 @@ def wake(folder: Folder, name: str):
     return folder.call("wake", name, "--snapshot", "snapshot", "--now", NOW, "--quiet")
 
 
-ENDPOINTS_ONLY = (a_deployment(), a_service(), an_object("v1", "Endpoints", LISTED))
-RECORD_GONE = (a_deployment(), a_service(**LISTED, **OWNED))
+def an_undone_deployment() -> dict:
+    """Idled by us, then `kubectl rollout undo`: its record is gone."""
+    found = a_deployment()
+    return found | {"metadata": found["metadata"] | {"managedFields": [OUR_WRITE]}}
+
+
+def its_replica_set() -> dict:
+    """It keeps the record that the Deployment had."""
+    found = a_deployment(**RECORD)
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
+    metadata = found["metadata"] | {"name": "web-1", "ownerReferences": [owner]}
+    return found | {"kind": "ReplicaSet", "metadata": metadata}
+
+
+ENDPOINTS_ONLY = (a_deployment(**FOREIGN_RECORD), a_service(), an_object("v1", "Endpoints", LISTED))
+RECORD_GONE = (an_undone_deployment(), its_replica_set(), a_service(**LISTED, **OWNED))
 SCALED_OBJECT = an_object("keda.sh/v1alpha1", "ScaledObject", {**RECORD}, spec={"scaleTargetRef": {"name": "web"}})
 SCALED_OBJECT["metadata"]["annotations"]["autoscaling.keda.sh/paused-replicas"] = "0"
 
@@ -94,6 +113,18 @@ def test_a_record_that_cannot_be_read_is_told_and_nothing_is_asked(tmp_path):
     assert folder.objects() == before
 
 
+@pytest.mark.parametrize("marks", [LISTED, {**LISTED, **OWNED}], ids=["somebody's list", "a list that names us"])
+def test_r2_a_list_on_a_service_alone_wakes_nothing_and_that_is_told(tmp_path, marks):
+    folder = a_folder(tmp_path, a_deployment(), a_service(**marks))
+    said = wake(folder, "east/shop/svc/web")
+    assert said.code == 6
+    assert "only a Service says that it was idled" in said.err
+    assert folder.replicas("east", "shop", "Deployment", "web") == 0
+    adopted = folder.call("restore", "--all", "--adopt", "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "-q")
+    assert adopted.code == 0
+    assert folder.replicas("east", "shop", "Deployment", "web") == 3
+
+
 def test_what_runs_is_not_idle(tmp_path):
     said = wake(a_folder(tmp_path, a_service()), "east/shop/svc/web")
     assert (said.code, said.err) == (64, "east/shop/svc/web: nothing below it is idle\n")
@@ -119,7 +150,7 @@ def test_restore_of_a_mistyped_object_is_not_nothing_to_do(tmp_path, name, hint)
 
 
 def test_an_empty_map_of_annotations_takes_a_write(tmp_path):
-    folder = a_folder(tmp_path, a_deployment(), a_service(**LISTED, **OWNED))
+    folder = a_folder(tmp_path, *RECORD_GONE)
     text = (tmp_path / "snapshot/east/objects.yaml").read_text()
     folder.write(
         "snapshot/east/objects.yaml",

@@ -48,7 +48,7 @@ def a_foreign_world(service=None, workload=None, endpoints=None, replicas: int =
 
 
 FOREIGN = [
-    pytest.param(SEED, None, id="the seed's, on the Service"),
+    pytest.param(SEED, RECORD, id="the seed's"),
     pytest.param(OC_IDLE, OC_RECORD, id="oc idle's"),
     pytest.param(SEED | STAGING, RECORD | STAGING, id="another Fleet's"),
     pytest.param(None, RECORD, id="on the scalable alone"),
@@ -79,12 +79,12 @@ class TestForeign:
         assert run_in(world).desired.decisions == ()
 
     def test_so_does_need_pods(self):
-        world = a_foreign_world(OC_IDLE)
+        world = a_foreign_world(OC_IDLE, OC_RECORD)
         world.need_pods(SERVICE)
         assert verbs(run_in(world)) == [("wake", "Deployment/web"), ("unmark", "Service/web")]
 
     def test_on_endpoints_where_the_seed_and_oc_idle_put_them(self, an_endpoints):
-        world = a_foreign_world(endpoints=replace(an_endpoints, annotations=OC_IDLE))
+        world = a_foreign_world(workload=OC_RECORD, endpoints=replace(an_endpoints, annotations=OC_IDLE))
         assert run_in(world).desired.decisions == ()
         world.need_pods(SERVICE)
         run_in(world)
@@ -110,13 +110,13 @@ class TestForeign:
 
     def test_the_mark_stays_while_it_lists_a_kind_that_nobody_can_read(self):
         two = '[{"kind":"Deployment","name":"web","replicas":4},{"kind":"DeploymentConfig","name":"x","replicas":2}]'
-        world = a_foreign_world(OC_IDLE | {"idling.alpha.openshift.io/unidle-targets": two})
+        world = a_foreign_world(OC_IDLE | {"idling.alpha.openshift.io/unidle-targets": two}, OC_RECORD)
         world.need_pods(SERVICE)
         assert verbs(run_in(world)) == [("wake", "Deployment/web")]
 
     def test_the_mark_stays_while_it_lists_something_that_sleeps(self):
         two = '[{"kind":"Deployment","name":"web","replicas":4},{"kind":"Deployment","name":"api","replicas":2}]'
-        world = a_foreign_world(SEED | {"idling.kubernetes.io/unidle-targets": two})
+        world = a_foreign_world(SEED | {"idling.kubernetes.io/unidle-targets": two}, RECORD)
         world.add(a_workload("api", replicas=0))
         world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T21:30:00Z")
         assert verbs(run_in(world)) == [("wake", "Deployment/web")]

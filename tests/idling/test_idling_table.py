@@ -36,6 +36,8 @@ def _unfrozen(situation: Situation) -> Action:
     state, says, flags = situation.state, situation.says, situation.flags
     if state in ASLEEP:
         return _asleep(situation)
+    if state is State.FOREIGN and Flag.PROTECTED in flags:
+        return Action.LEAVE
     if state is State.FOREIGN:
         return Action.WAKE if Flag.SIGNAL in flags else Action.OVERDUE if Flag.DUE in flags else Action.LEAVE
     if state is State.HAND:

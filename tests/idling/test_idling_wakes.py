@@ -154,7 +154,8 @@ class TestCriteria:
 
 
 def an_event(at: datetime | None, **fields) -> Event:
-    return Event(**({"reason": "NeedPods", "involved": ("Service", "shop", "web"), "at": at} | fields))
+    about = {"involved": ("Service", "shop", "web"), "at": at}
+    return Event(**({"reason": "NeedPods", "namespace": "shop"} | about | fields))
 
 
 class TestSignals:
@@ -166,6 +167,12 @@ class TestSignals:
             pytest.param(an_event(NIGHT, involved=None, related=("Service", "shop", "web")), True, id="related"),
             pytest.param(an_event(NIGHT, involved=("Service", "shop", "api")), False, id="another Service"),
             pytest.param(an_event(NIGHT, involved=("Service", "other", "web")), False, id="another namespace"),
+            pytest.param(an_event(NIGHT, namespace="evil"), False, id="R1 involved, from another namespace"),
+            pytest.param(
+                an_event(NIGHT, namespace="evil", involved=None, related=("Service", "shop", "web")),
+                False,
+                id="R1 related, from another namespace",
+            ),
             pytest.param(an_event(NIGHT, involved=("Pod", "shop", "web")), False, id="not a Service"),
             pytest.param(an_event(NIGHT, reason="Killing"), False, id="another reason"),
             pytest.param(an_event(None), False, id="without a time"),

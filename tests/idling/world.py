@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,13 +17,14 @@ from reconciler.model import (
     ObjectRef,
     ObservedCluster,
     ObservedState,
+    OwnerReference,
     QueryAnswer,
     QueryKey,
     Service,
     Workload,
 )
 from reconciler.plan.plan import in_order
-from tests.builders import a_namespace
+from tests.builders import a_namespace, a_workload
 
 OURS = "reconciler"
 IDLED_AT = "idling.kubernetes.io/idled-at"
@@ -43,6 +44,7 @@ class World:
     answers: dict[QueryKey, QueryAnswer] = field(default_factory=dict)
     unreachable: set[str] = field(default_factory=set)
     revisions: dict[ObjectRef, list[Mapping[str, str]]] = field(default_factory=dict)
+    copies: dict[ObjectRef, list[dict[str, str]]] = field(default_factory=dict)  # on ReplicaSets, the newest last
     had: dict[ObjectRef, int] = field(default_factory=dict)
     doubtful: set[ObjectRef] = field(default_factory=set)  # taken to zero by a hand while our mark lists it
     foreign: dict[ObjectRef, int] = field(default_factory=dict)  # idled by somebody else, and what it had
@@ -78,12 +80,31 @@ class World:
                 for space in spaces
                 if space
             ),
-            workloads=self.of(Workload, name),
+            workloads=(*self.of(Workload, name), *self._replica_sets(name)),
             services=self.of(Service, name),
             endpoints=self.of(Endpoints, name),
             autoscalers=self.of(HorizontalPodAutoscaler, name),
             events=tuple(self.events.get(name, ())),
         )
+
+    def _replica_sets(self, cluster: str) -> Iterator[Workload]:
+        """The ReplicaSets of Deployments that we wrote to; the newest has the pods."""
+        for ref, copies in self.copies.items():
+            if ref.cluster != cluster or ref not in self.objects:
+                continue
+            top = self.objects[ref]
+            for place, copied in enumerate(copies):
+                replicas = top.wanted if place == len(copies) - 1 else 0
+                yield a_workload(
+                    f"{ref.name}-{place}", kind="ReplicaSet", cluster=cluster, namespace=ref.namespace,
+                    replicas=replicas, annotations=copied, template_labels=top.template_labels,
+                    owner=OwnerReference("apps/v1", "Deployment", ref.name, top.uid),
+                )  # fmt: skip
+
+    def _copy(self, ref: ObjectRef) -> None:
+        """The Deployment controller copies annotations to the newest ReplicaSet, and never takes one off there."""
+        if ref.kind == "Deployment":
+            self.copies.setdefault(ref, [{}])[-1].update(self.objects[ref].annotations)
 
     # what we write
 
@@ -132,6 +153,7 @@ class World:
         if isinstance(found, Workload):
             self._judge(decision, found, after)
         self.objects[decision.ref] = self._settled(found, after, FieldWriter(OURS, self.now))
+        self._copy(decision.ref)
 
     def _judge(self, decision: Decision, before: Workload, after: Workload) -> None:
         """Keep what was had, and what should never have been scaled."""
@@ -195,6 +217,7 @@ class World:
         found = self.objects[ref]
         annotations = {**found.annotations, key: text}
         self.objects[ref] = replace(found, annotations={k: v for k, v in annotations.items() if v is not None})
+        self._copy(ref)
 
     def controllers(self) -> None:
         """The autoscalers do their part."""
@@ -225,6 +248,9 @@ class World:
     def deploy(self, ref: ObjectRef) -> None:
         """A new revision: the old one keeps the annotations that the Deployment has now."""
         self.revisions.setdefault(ref, []).append(self.objects[ref].annotations)
+        self._copy(ref)
+        self.copies[ref].append({})
+        self._copy(ref)
 
     def undo(self, ref: ObjectRef) -> None:
         """`kubectl rollout undo`: all annotations become those of the revision before."""
@@ -234,6 +260,8 @@ class World:
             former = revisions.pop()
             revisions.append(found.annotations)
             self.objects[ref] = replace(found, annotations=former)
+            self.copies[ref].append(self.copies[ref].pop(-2))
+            self._copy(ref)
             if IDLED_AT in former and ref not in self.had:
                 self.doubtful.add(ref)  # an old record is back, and nobody can tell it from one of today at zero
 
@@ -244,6 +272,7 @@ class World:
         self.foreign.pop(ref, None)
         self.doubtful.discard(ref)
         self.revisions.pop(ref, None)
+        self.copies.pop(ref, None)
         if self.replicas(ref) == 0 and listed:
             self.doubtful.add(ref)
 
@@ -259,7 +288,7 @@ class World:
         self.foreign[ref] = count
 
     def need_pods(self, service: ObjectRef, *, ago: timedelta = timedelta(0)) -> None:
-        event = Event("NeedPods", ("Service", service.namespace, service.name), None, self.now - ago)
+        event = Event("NeedPods", service.namespace, ("Service", service.namespace, service.name), None, self.now - ago)
         self.events.setdefault(service.cluster, []).append(event)
 
     # what an independent reader finds

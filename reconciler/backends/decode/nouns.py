@@ -120,6 +120,7 @@ def _event(ref: ObjectRef, metadata: Metadata, decoded: objects.Event) -> model.
     latest = max((time for time in times if time is not None), default=metadata.creation_timestamp)
     return model.Event(
         reason=decoded.reason or "",
+        namespace=ref.namespace,
         involved=_reference(decoded.involved_object or decoded.regarding, ref.namespace),
         related=_reference(decoded.related, ref.namespace),
         at=datetime_of(latest),

@@ -76,7 +76,7 @@ class Index:
         self.scales: dict[Kind, ScaleKind] = {}
         self._scopes: dict[Kind, bool] = {}
         self._kinds: dict[Kind, dict[Key, Entry]] = {}
-        self._owned: dict[str, dict[Key, Entry]] = {}
+        self._owned: dict[tuple[str, str], dict[Key, Entry]] = {}  # by (namespace, uid) of the owner
         self._views: dict[Kind, dict[str, tuple[Entry, ...]]] = {}
         found = [entry for file in files for entry in file.entries]
         self._read_definitions(found)
@@ -97,7 +97,7 @@ class Index:
         del self.entries[entry.key]
         del self._kinds[entry.group, entry.kind][entry.key]
         for owner in owners_of(entry):
-            self._owned.get(owner.uid or "", {}).pop(entry.key, None)
+            self._owned.get((entry.key.namespace, owner.uid or ""), {}).pop(entry.key, None)
         self._views.pop((entry.group, entry.kind), None)
         self._views.pop(_NAMESPACE, None)
 
@@ -105,9 +105,13 @@ class Index:
         """Return the object called `ref`, None where there is none."""
         return self.entries.get(Key(group_of(f"{ref.group}/", ref.kind), ref.kind, ref.namespace, ref.name))
 
-    def owned_by(self, uid: str, kind: Kind | None = None) -> list[Entry]:
-        """Return the objects of `kind` that the object `uid` controls, sorted; without a kind all that it owns."""
-        owned = [entry for _, entry in sorted(self._owned.get(uid, {}).items())]
+    def owned_by(self, owner: Entry, kind: Kind | None = None) -> list[Entry]:
+        """Return the objects of `kind` that `owner` controls, sorted; without a kind all that it owns.
+
+        They are in its own namespace: an owner in another one is absent for the garbage collector and the controllers.
+        """
+        uid = self.uid_of(owner)
+        owned = [entry for _, entry in sorted(self._owned.get((owner.key.namespace, uid), {}).items())]
         if kind is None:
             return owned
         return [one for one in owned if (one.group, one.kind) == kind and _controls(uid, one.decoded.metadata)]
@@ -212,7 +216,7 @@ class Index:
                 key = Key(group, owner.kind or "", entry.key.namespace, owner.name or "")
                 known = self.entries.get(key)
                 owner.uid = self.uid_of(known) if known is not None else derived_uid(self.cluster, key)
-            self._owned.setdefault(owner.uid, {})[entry.key] = entry
+            self._owned.setdefault((entry.key.namespace, owner.uid), {})[entry.key] = entry
 
     def _view(self, kind: Kind) -> dict[str, tuple[Entry, ...]]:
         """The listed objects of `kind`, sorted, by namespace; those of all namespaces under ""."""

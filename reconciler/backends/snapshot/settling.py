@@ -46,14 +46,13 @@ class Settling:
     def settle(self, entry: Entry, manifest: dict[str, Any], scale: ScaleKind) -> dict[str, Any]:
         """Return `manifest`, the new one of `entry`, once its controllers are done; theirs go into the changes."""
         wanted = replicas_of(manifest, scale)
-        uid = self._index.uid_of(entry)
-        sets = [] if entry.kind == "ReplicaSet" else self._index.owned_by(uid, _REPLICA_SET)
+        sets = [] if entry.kind == "ReplicaSet" else self._index.owned_by(entry, _REPLICA_SET)
         for replica_set, share in self._shares(sets, wanted):
             self._scale(replica_set, share)
-        pods = self._active(uid)
+        pods = self._active(entry)
         chosen = _pods_to_delete(manifest)
         self._remove(self._victims(entry, pods, wanted, chosen))
-        left = [pod for owner in (entry, *sets) for pod in self._active(self._index.uid_of(owner))]
+        left = [pod for owner in (entry, *sets) for pod in self._active(owner)]
         unready = sum(not pod.ready for _, pod in left)
         return with_settled_status(_without_gone(manifest, chosen), scale, wanted, unready)
 
@@ -72,7 +71,7 @@ class Settling:
         scale = self._index.scales[_REPLICA_SET]
         have = {id(one): replicas_of(self._changes.value_of(one), scale) for one in sets}
         by_age = sorted(sets, key=self._age)
-        active = [one for one in by_age if have[id(one)] or self._active(self._index.uid_of(one))] or by_age[-1:]
+        active = [one for one in by_age if have[id(one)] or self._active(one)] or by_age[-1:]
         more = wanted - sum(have[id(one)] for one in active)
         shares = {id(one): have[id(one)] for one in active}
         if active and more > 0:
@@ -92,9 +91,9 @@ class Settling:
             entry.key.name,
         )
 
-    def _active(self, uid: str) -> list[tuple[Entry, Pod]]:
+    def _active(self, owner: Entry) -> list[tuple[Entry, Pod]]:
         """The pods that count: neither finished nor going, and not among those these changes remove."""
-        pods = [(entry, self._index.noun(PODS, entry)) for entry in self._index.owned_by(uid, _POD)]
+        pods = [(entry, self._index.noun(PODS, entry)) for entry in self._index.owned_by(owner, _POD)]
         return [
             (entry, pod)
             for entry, pod in pods

@@ -100,7 +100,7 @@ class Writing:
         """Delete an object and, as the garbage collector does, what only it owned; orphans lose the reference."""
         self.changes.remove(entry)
         uid = self._index.uid_of(entry)
-        for owned in self._index.owned_by(uid):
+        for owned in self._index.owned_by(entry):
             others = [owner for owner in owners_of(owned) if owner.uid != uid]
             if self._write.orphan or others:
                 self._disown(owned, uid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from reconciler.decide.owners import OwnerKey, owner_key
 from reconciler.decide.victims import is_active
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload
 
@@ -51,10 +52,11 @@ def relatives_in(workloads: Iterable[Workload]) -> dict[ObjectRef, tuple[ObjectR
 
     Source: kubernetes pkg/controller/replicaset/replica_set.go, getReplicaSetsWithSameController.
     """
-    families: dict[str, list[ObjectRef]] = {}
+    families: dict[OwnerKey, list[ObjectRef]] = {}
     for workload in workloads:
-        if workload.ref.kind == "ReplicaSet" and workload.owner is not None:
-            families.setdefault(workload.owner.uid, []).append(workload.ref)
+        owner = owner_key(workload) if workload.ref.kind == "ReplicaSet" else None
+        if owner is not None:
+            families.setdefault(owner, []).append(workload.ref)
     return {ref: tuple(one for one in family if one != ref) for family in families.values() for ref in family}
 
 

@@ -9,14 +9,14 @@ from reconciler.decide.idling.guard import Guard
 from reconciler.decide.idling.looking import Setting, scenes_of
 from reconciler.decide.idling.marks import IDLED_AT, OPENSHIFT_IDLED_AT
 from reconciler.decide.idling.situations import Ruling, rule_all
-from reconciler.decide.idling.states import State
+from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet
 
 
 @dataclass(frozen=True, slots=True)
 class Sleeper:
-    """Something to ask. `wakes` are the scalables that wake then; `problem` set: the record of one cannot be read."""
+    """Something to ask. `wakes` are the scalables that wake then; `problem` set: it would be in vain, and why."""
 
     asked: Service | Workload
     wakes: frozenset[ObjectRef] = frozenset()
@@ -47,7 +47,7 @@ def sleepers(fleet: Fleet, state: ObservedState, run: Run, named: Callable[[Obje
 
 def _asked(ruling: Ruling, named: Callable[[ObjectRef], bool]) -> Iterator[Service | Workload]:
     """Yield what is asked for the sake of one scalable: itself where it is named, and its Services that are."""
-    if not (ruling.was_asleep or ruling.standing.state in (State.FOREIGN, State.SET_ASIDE)):
+    if not (ruling.was_asleep or ruling.standing.state in (*NOT_OURS, State.SET_ASIDE)):
         return
     scale = ruling.target.scale
     if named(scale.written.ref) or named(scale.runs.ref):
@@ -59,5 +59,7 @@ def _asked(ruling: Ruling, named: Callable[[ObjectRef], bool]) -> Iterator[Servi
 
 def _problem(ruling: Ruling, asked: Service | Workload) -> str:
     reading = ruling.target.reading
+    if ruling.standing.state is State.UNPROVEN:
+        return f"{ruling.why}; `restore --adopt` takes its word"
     is_broken = ruling.standing.state is State.SET_ASIDE and asked is ruling.target.scale.written
-    return reading.problem if is_broken and reading is not None else ""
+    return f"{reading.problem}; `restore` gives back what can be read" if is_broken and reading is not None else ""

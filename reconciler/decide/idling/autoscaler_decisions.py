@@ -11,7 +11,7 @@ from reconciler.decide.idling.marks import owner_text
 from reconciler.decide.idling.order import tier
 from reconciler.decide.idling.scalable_decisions import decision_key
 from reconciler.decide.idling.situations import Ruling
-from reconciler.decide.idling.states import State
+from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action
 from reconciler.decide.types import Decision, FieldChange, Phase, Verb
 
@@ -24,7 +24,7 @@ def autoscaler_decisions(ruling: Ruling, own: Decision | None, making: Making) -
     hold = ruling.target.hold
     if hold is None or hold.problem or ruling.action in _UNTOUCHED:
         return ()
-    if ruling.standing.state in (State.SET_ASIDE, State.FOREIGN):
+    if ruling.standing.state in (State.SET_ASIDE, *NOT_OURS):
         return ()
     if ruling.action is Action.WAKE:
         return tuple(_woken(ruling, hold, making))

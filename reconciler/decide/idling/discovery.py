@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from reconciler.decide.owners import Owners, owners_in
 from reconciler.model import (
     SCALABLE_KINDS,
     EndpointSlice,
@@ -50,11 +51,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The scalables of one cluster, to be found by name, uid, owner's name and template label."""
+    """The scalables of one cluster, to be found by name, by what they own and by template label."""
 
     by_ref: Mapping[ObjectRef, Workload]
-    by_uid: Mapping[str, Workload]
-    by_name: Mapping[tuple[str, str, str], Workload]  # (namespace, kind, name)
+    owners: Owners
     by_label: Mapping[tuple[str, str, str], tuple[Workload, ...]]  # (namespace, key, value)
     slices: Mapping[tuple[str, str], tuple[EndpointSlice, ...]]  # (namespace, Service)
     kinds: Mapping[Kind, str]  # with their plurals
@@ -77,8 +77,7 @@ def inventory_of(cluster: ObservedCluster) -> Inventory:
     kinds |= {(kind.group, kind.kind): kind.plural for kind in cluster.scale_kinds}
     return Inventory(
         by_ref={workload.ref: workload for workload in cluster.workloads},
-        by_uid={workload.uid: workload for workload in cluster.workloads},
-        by_name={(w.ref.namespace, w.ref.kind, w.ref.name): w for w in cluster.workloads},
+        owners=owners_in(cluster.workloads),
         by_label=_by_label(cluster.workloads),
         slices=_by_service(cluster.endpoint_slices),
         kinds=kinds,
@@ -158,8 +157,7 @@ def top_of(workload: Workload, inventory: Inventory) -> Workload:
 
 
 def _owner(namespace: str, owner: OwnerReference, owned: str, inventory: Inventory) -> Workload:
-    found = inventory.by_uid.get(owner.uid) if owner.uid else None
-    found = found or inventory.by_name.get((namespace, owner.kind, owner.name))
+    found = inventory.owners.of(namespace, owner)
     if found is None:
         known = (_group(owner.api_version), owner.kind) in inventory.kinds
         why = "which was not found" if known else "which is not a known scalable"
@@ -219,8 +217,7 @@ def _owners_of_pods(named: Mapping[str, str], pods: Iterable[Pod], inventory: In
 def _owner_of_pod(pod: Pod, inventory: Inventory) -> Workload:
     if not pod.owner_uid and not pod.owner_name:
         raise _OwnerUnknownError(f"Pod/{pod.name} has no owner")
-    by_uid = inventory.by_uid.get(pod.owner_uid) if pod.owner_uid else None
-    found = by_uid or inventory.by_name.get((pod.namespace, pod.owner_kind, pod.owner_name))
+    found = inventory.owners.of_pod(pod)
     if found is None:
         raise _OwnerUnknownError(
             f"Pod/{pod.name} is owned by {pod.owner_kind}/{pod.owner_name}, which is not a known scalable"

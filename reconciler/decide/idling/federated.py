@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.decide.idling.situations import Ruling
-from reconciler.decide.idling.states import State
+from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action, Flag
 from reconciler.decide.membership import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState
 from reconciler.policy.types import FederatedReplicaSet
 
-_MAYBE_DOWN = frozenset({State.DOWN, State.SET_ASIDE, State.FOREIGN})
+_MAYBE_DOWN = frozenset({State.DOWN, State.SET_ASIDE, *NOT_OURS})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from reconciler.decide.idling.autoscalers import Hold, hold_of
 from reconciler.decide.idling.bidding import Bidding, Bids
 from reconciler.decide.idling.discovery import Found, Inventory, inventory_of, is_owned_by_scalable, scalables_behind
+from reconciler.decide.idling.evidence import Evidence, Testimony
 from reconciler.decide.idling.flips import ANOTHER_STATE, UNPROTECTED
 from reconciler.decide.idling.marks import PREVIOUS_BOUNDS, fleet_names
 from reconciler.decide.idling.records import read_record
@@ -73,6 +74,7 @@ class _Eye:
         self._groups = self._inventory.groups
         self._autoscalers: Autoscalers = autoscalers_of(cluster)
         self._bidding = Bidding(setting.policies, cluster, fleet_cluster, setting.state.answers, now)
+        self._testimony = Testimony(cluster.workloads, self._fleets)
         self._needed_pods = needed_pods(cluster.events)
         self._endpoints = {(one.ref.namespace, one.ref.name): one for one in cluster.endpoints}
         self._space_annotations = namespace_annotations(cluster)
@@ -155,7 +157,7 @@ class _Eye:
     def _held(self) -> Iterator[Workload]:
         """Yield what has an autoscaler that is held at a floor."""
         for (namespace, kind, name), autoscaler in self._autoscalers.horizontal.items():
-            found = self._inventory.by_name.get((namespace, kind, name))
+            found = self._inventory.owners.by_name.get((namespace, kind, name))
             if found is not None and PREVIOUS_BOUNDS in autoscaler.annotations:
                 yield found
 
@@ -167,7 +169,7 @@ class _Eye:
     def _scale(self, workload: Workload) -> Scale:
         if workload.ref.kind != "ScaledObject" or workload.scale_target is None:
             return Scale(workload, workload)
-        target = self._inventory.by_name.get((workload.ref.namespace, *workload.scale_target))
+        target = self._inventory.owners.by_name.get((workload.ref.namespace, *workload.scale_target))
         return Scale(workload, target or workload)
 
     # scalables
@@ -195,6 +197,9 @@ class _Eye:
             signal=latest_of(requested(scale.written.annotations), requested(scale.runs.annotations)),
             unknown=self._unknown or self._missing(scale),
             frozen=self._fleet_cluster.state == "frozen",
+            protected=scale.ref.namespace in self._setting.fleet.protected,
+            strangers=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
+            evidence=self._testimony.on(scale.written) if fronts else Evidence(),
         )
 
     def _hold(self, scale: Scale) -> Hold | None:

@@ -10,7 +10,7 @@ from reconciler.decide.idling.criteria import Says, schedules_of
 from reconciler.decide.idling.marks import compact, parsed
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.situations import Ruling
-from reconciler.decide.idling.states import State
+from reconciler.decide.idling.states import NOT_OURS
 from reconciler.decide.idling.table import Action, Flag
 from reconciler.decide.idling.wants import Want
 from reconciler.decide.types import Cause, Verb
@@ -47,7 +47,7 @@ def key_of(verb: Verb, ref: ObjectRef, part: str = "") -> str:
 
 def owner_policy(ruling: Ruling) -> str:
     """Return the name of the policy that answers for what is done: the owner of the marks, else who wants it."""
-    ours = ruling.action is not Action.IDLE and ruling.standing.state is not State.FOREIGN
+    ours = ruling.action is not Action.IDLE and ruling.standing.state not in NOT_OURS
     if ruling.record is not None and ruling.record.policy and ours:
         return ruling.record.policy
     return ruling.target.want.policy.name if ruling.target.want.policy is not None else ""

@@ -14,7 +14,7 @@ from reconciler.decide.idling.making import Making
 from reconciler.decide.idling.marks import parsed
 from reconciler.decide.idling.records import salvaged
 from reconciler.decide.idling.situations import Ruling, rule_all
-from reconciler.decide.idling.states import State
+from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action, Choice
 from reconciler.decide.idling.targets import Target
 from reconciler.decide.idling.telling import notices
@@ -95,7 +95,7 @@ def _left(ruling: Ruling) -> Ruling:
 
 def _is_adopted(ruling: Ruling, restoration: Restoration) -> bool:
     record = ruling.record
-    if not restoration.adopt or ruling.standing.state is not State.FOREIGN or record is None:
+    if not restoration.adopt or ruling.standing.state not in NOT_OURS or record is None or ruling.target.protected:
         return False
     return ruling.target.scale.stands_at(record.idled_to)
 

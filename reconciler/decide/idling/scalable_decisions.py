@@ -20,7 +20,7 @@ from reconciler.decide.idling.marks import (
 from reconciler.decide.idling.order import tier
 from reconciler.decide.idling.records import Record, cleared, written
 from reconciler.decide.idling.situations import Ruling
-from reconciler.decide.idling.states import State
+from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action
 from reconciler.decide.selection import EXCLUDE, EXCLUDE_UNTIL, format_time
 from reconciler.decide.types import Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
@@ -102,7 +102,7 @@ def _wake(ruling: Ruling, making: Making) -> Decision | None:
     scale, annotations = ruling.target.scale, ruling.target.scale.written.annotations
     count = wake_count(ruling, ruling.record)
     wanted: dict[str, str | None] = {
-        **cleared(annotations, foreign=ruling.standing.state is State.FOREIGN),
+        **cleared(annotations, foreign=ruling.standing.state in NOT_OURS),
         AWAKE_SINCE: format_time(making.run.now),
         UNDONE: None,
         **_held_until(making.hold_until),

@@ -20,7 +20,7 @@ from reconciler.decide.idling.service_marks import (
     targets_text,
 )
 from reconciler.decide.idling.situations import Ruling
-from reconciler.decide.idling.states import State
+from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action
 from reconciler.decide.idling.targets import Front
 from reconciler.decide.selection import EXCLUDE, EXCLUDE_UNTIL
@@ -29,6 +29,9 @@ from reconciler.model import Endpoints, Service
 
 _TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)
 """What could keep a Service awake: its mark is not written where one of these changed meanwhile."""
+
+_KEPT = (State.SET_ASIDE, State.UNPROVEN)
+"""Of these a Service's list is all there is to go back by: an entry stays until the scalable is up."""
 
 _UP_NOW = (Action.WAKE, Action.RELEASE)
 
@@ -103,7 +106,7 @@ def _behind(front: Front, rulings: Sequence[Ruling], inventory: Inventory, makin
     listed = {entry.ref(front.ref): entry for entry in (front.mark.entries if front.mark is not None else ())}
     after = [(ruling.ref, record_after(ruling, making)) for ruling in rulings if front.bids or ruling.ref in listed]
     asleep = {Entry.of(ref, record.replicas): record for ref, record in after if record is not None}
-    told = {ruling.ref for ruling in rulings if ruling.standing.state is not State.SET_ASIDE}
+    told = {ruling.ref for ruling in rulings if ruling.standing.state not in _KEPT or ruling.action in _UP_NOW}
     kept = tuple(entry for ref, entry in listed.items() if ref not in told and not _is_gone(entry, front, inventory))
     return Behind(front, tuple(rulings), asleep, kept)
 
@@ -282,7 +285,7 @@ def _foreign_decisions(
     """Yield what takes somebody else's mark off, once everything it lists is woken, runs or is gone."""
     foreign = front.foreign
     ruled = {ruling.ref: ruling for ruling in rulings}
-    up = [ruling for ruling in rulings if ruling.standing.state is State.FOREIGN and ruling.action is Action.WAKE]
+    up = [ruling for ruling in rulings if ruling.standing.state in NOT_OURS and ruling.action is Action.WAKE]
     if foreign is None or not up:
         return
     for entry in foreign.entries:

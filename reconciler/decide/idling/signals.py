@@ -25,14 +25,17 @@ class Signal:
 
 
 def needed_pods(events: Iterable[Event]) -> dict[tuple[str, str], Signal]:
-    """Return the latest NeedPods Event of each Service, by (namespace, name); one without a time is none."""
+    """Return the latest NeedPods Event of each Service, by (namespace, name); one without a time is none.
+
+    It counts for Services in its own namespace only.
+    """
     latest: dict[tuple[str, str], Signal] = {}
     for event in events:
         if event.reason != NEED_PODS or event.at is None:
             continue
         signal = Signal(event.at, f"{NEED_PODS} at {format_time(event.at)}")
         for about in (event.related, event.involved):
-            if about is not None and about[0] == "Service":
+            if about is not None and about[:2] == ("Service", event.namespace):
                 key = (about[1], about[2])
                 latest[key] = max(signal, latest.get(key, signal))
     return latest

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from reconciler.decide.idling.contests import contest_of
 from reconciler.decide.idling.criteria import Says
-from reconciler.decide.idling.flips import ANOTHER_STATE, ASKED, UNCONTESTED
+from reconciler.decide.idling.flips import ANOTHER_STATE, ASKED, UNCONTESTED, UNPROTECTED
 from reconciler.decide.idling.guard import FLEET, Guard, is_guarded
 from reconciler.decide.idling.holds import Reason, hold_on
 from reconciler.decide.idling.records import Record
@@ -104,6 +104,8 @@ def _flags(target: Target, standing: Standing, guard: Guard, now: datetime) -> I
     if hold is not None:
         yield Flag.HELD, hold
     yield from _want_flags(target.want)
+    if target.protected:
+        yield Flag.PROTECTED, Reason(f"the namespace {target.ref.namespace} is protected", UNPROTECTED)
     if target.frozen:
         yield Flag.FROZEN, Reason("the cluster is frozen", ANOTHER_STATE)
     if standing.record is not None:

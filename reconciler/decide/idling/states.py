@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from reconciler.decide.idling.contests import contest_of
 from reconciler.decide.idling.records import Record
-from reconciler.decide.idling.targets import Front, Target, record_of
+from reconciler.decide.idling.targets import Front, Listing, Target, record_of
 
 
 class State(StrEnum):
@@ -22,8 +23,12 @@ class State(StrEnum):
     STALE = "stale record"
     CONTESTED = "contested"
     FOREIGN = "foreign"
+    UNPROVEN = "unproven"  # at zero, a Service lists it, and nothing on it says that anybody idled it
     SET_ASIDE = "set aside"
 
+
+NOT_OURS = frozenset({State.FOREIGN, State.UNPROVEN})
+"""What is idle by somebody's word, and not by ours."""
 
 ASLEEP = frozenset({State.IDLE, State.HALF_HELD, State.HALF_FREED})
 """What stands at its idled count because of us."""
@@ -42,16 +47,51 @@ def standing_of(target: Target) -> Standing:
     reading = target.reading
     if reading is not None and reading.ours and reading.record is not None:
         return _recorded(target, reading.record)
-    listed = _live_records(target)
-    newest = max(listed, key=lambda record: (record.idled_at, record.replicas)) if listed else None
+    newest = _newest_listed(_live_listings(target))
     stands = newest is not None and target.scale.stands_at(newest.idled_to)
     if reading is not None and reading.ours and not stands:
         return Standing(State.SET_ASIDE)
+    if newest is not None and stands:
+        return _listed(target, newest)
     if newest is not None:
-        return Standing(_with_autoscaler(target, newest, State.IDLE if stands else State.HALF_IDLED), newest)
-    if is_foreign(target):
-        return Standing(State.FOREIGN, target.foreign)
-    return Standing(_unmarked(target))
+        return Standing(_with_autoscaler(target, newest, State.HALF_IDLED), newest)
+    return _foreign(target) if is_foreign(target) else Standing(_unmarked(target))
+
+
+def _listed(target: Target, newest: Record) -> Standing:
+    """Return the state of what has no record that can be read, is listed by our mark, and stands at its idled count.
+
+    The list speaks for what we idled, and its number no further than that is borne out (see `evidence`). `newest` is
+    what the list says as it stands there.
+    """
+    behind = _newest_listed([listing for listing in _live_listings(target) if listing.is_behind])
+    record = None if behind is None else _proved(behind, target)
+    if record is None or record.replicas <= record.idled_to:
+        return Standing(State.UNPROVEN, newest)
+    return Standing(_with_autoscaler(target, record, State.IDLE), record)
+
+
+def _proved(listed: Record, target: Target) -> Record | None:
+    """Return what counts of `listed`, None where nothing on the scalable says that we idled it.
+
+    A record of ours that cannot be read says so, and not how many there were: who broke it may scale it anyway, so the
+    list counts as it stands.
+    """
+    if target.reading is not None and target.reading.ours:
+        return listed
+    return _bounded(listed, target) if target.evidence.idled_by_us else None
+
+
+def _bounded(record: Record, target: Target) -> Record:
+    """Return a record from a Service's list with no more replicas than anything on the scalable bears out."""
+    return replace(record, replicas=min(record.replicas, target.evidence.most))
+
+
+def _foreign(target: Target) -> Standing:
+    own, listed = target.own_foreign, target.listed_foreign
+    if own is None and listed is not None and target.reading is None and target.scale.stands_at(listed.idled_to):
+        return Standing(State.UNPROVEN, listed)
+    return Standing(State.FOREIGN, target.foreign)
 
 
 def is_foreign(target: Target) -> bool:
@@ -59,11 +99,15 @@ def is_foreign(target: Target) -> bool:
     return (target.reading is not None and not target.reading.ours) or target.foreign is not None
 
 
-def _live_records(target: Target) -> list[Record]:
-    """Return what our marks say of it; an entry that it was woken after is done."""
+def _live_listings(target: Target) -> list[Listing]:
+    """Return our marks that list it; an entry that it was woken after is done."""
     woken = target.awake_since
-    records = [record_of(listing) for listing in target.listings]
-    return [record for record in records if woken is None or woken < record.idled_at]
+    return [listing for listing in target.listings if woken is None or woken < listing.mark.idled_at]
+
+
+def _newest_listed(listings: Iterable[Listing]) -> Record | None:
+    records = (record_of(listing) for listing in listings)
+    return max(records, key=lambda record: (record.idled_at, record.replicas), default=None)
 
 
 def _recorded(target: Target, record: Record) -> Standing:
@@ -91,11 +135,19 @@ def _marks_for(front: Front, record: Record) -> bool:
 
 
 def _newest(target: Target, record: Record) -> Record:
-    """Return `record`, with the number and time of a newer entry in a Service's mark that says another number."""
-    newest = max(_live_records(target), key=lambda listed: (listed.idled_at, listed.replicas), default=record)
-    if newest.idled_at <= record.idled_at or newest.replicas == record.replicas:
+    """Return `record`, with the number and time of a newer entry in a Service's mark that says another number.
+
+    So it is where an old record came back over a newer one (`kubectl rollout undo`).
+    """
+    listed = _newest_listed([listing for listing in _live_listings(target) if listing.is_behind])
+    newest = record if listed is None else _bounded(listed, target)
+    if newest.idled_at <= record.idled_at or newest.replicas <= record.idled_to:
         return record
-    return replace(record, idled_at=newest.idled_at, replicas=newest.replicas)
+    return (
+        record
+        if newest.replicas == record.replicas
+        else replace(record, idled_at=newest.idled_at, replicas=newest.replicas)
+    )
 
 
 def _with_autoscaler(target: Target, record: Record, state: State) -> State:

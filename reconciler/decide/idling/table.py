@@ -23,6 +23,7 @@ class Flag(StrEnum):
     FLOOR = "floor"  # the floor is at or above what it had
     ELSEWHERE = "elsewhere"  # its federated ReplicaSet runs on another cluster
     GUARDED = "guarded"  # its policy is gone, and so are too many others
+    PROTECTED = "protected"  # its namespace is one that the Fleet protects
     HELD = "held"  # something keeps it from being idled
     OBSERVED = "observed"  # a policy that only observes has a say
     FROZEN = "frozen"  # nothing may be written on its cluster
@@ -96,6 +97,13 @@ ROWS: tuple[Row, ...] = (
         reason="its record cannot be read",
         flip="a record that can be read",
     ),
+    Row(
+        frozenset({State.UNPROVEN}),
+        Action.LEAVE,
+        reason="only a Service says that it was idled, nothing on it does",
+        flip="scaling it, or reconciler restore --adopt",
+    ),
+    Row(_FOREIGN, Action.LEAVE, needs=_one(Flag.PROTECTED), told=Flag.PROTECTED),
     Row(_FOREIGN, Action.WAKE, needs=_one(Flag.SIGNAL), told=Flag.SIGNAL),
     Row(_FOREIGN, Action.OVERDUE, needs=_one(Flag.DUE), told=Flag.DUE, flip=ASKED),
     Row(_FOREIGN, Action.LEAVE, reason="somebody else's marks are on it", flip=ASKED),

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from reconciler.decide.idling.autoscalers import Hold
 from reconciler.decide.idling.discovery import Found
+from reconciler.decide.idling.evidence import Evidence
 from reconciler.decide.idling.records import Reading, Record, awake_since
 from reconciler.decide.idling.scales import Scale
 from reconciler.decide.idling.service_marks import Entry, Mark, MarkReading
@@ -70,19 +71,21 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """That our mark on `front` lists a scalable."""
+    """That our mark on `front` lists a scalable. `is_behind`: it is behind that Service, as far as can be told."""
 
     front: Front
     mark: Mark
     entry: Entry
+    is_behind: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """One scalable with everything that bears on it.
 
-    `fronts` are the Services it is behind or that list it. `controller` names the autoscaler it is left to, "" for
-    none. `unknown` says what could not be read that idling it would need.
+    `fronts` are the Services it is behind or that list it; `strangers` those of them that list it and that it is not
+    behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
+    idling it would need.
     """
 
     scale: Scale
@@ -96,6 +99,9 @@ class Target:
     signal: Signal | None = None
     unknown: str = ""
     frozen: bool = False
+    protected: bool = False
+    strangers: frozenset[ObjectRef] = frozenset()
+    evidence: Evidence = Evidence()
 
     @property
     def ref(self) -> ObjectRef:
@@ -105,7 +111,7 @@ class Target:
     def listings(self) -> tuple[Listing, ...]:
         """What our marks on its Services say of it."""
         return tuple(
-            Listing(front, front.mark, entry)
+            Listing(front, front.mark, entry, front.ref not in self.strangers)
             for front in self.fronts
             if front.mark is not None
             for entry in front.mark.entries
@@ -115,8 +121,16 @@ class Target:
     @property
     def foreign(self) -> Record | None:
         """What somebody else wrote about it: on itself, or in the mark of one of its Services."""
-        if self.reading is not None and not self.reading.ours and self.reading.record is not None:
-            return self.reading.record
+        return self.own_foreign or self.listed_foreign
+
+    @property
+    def own_foreign(self) -> Record | None:
+        """What somebody else wrote on it."""
+        return self.reading.record if self.reading is not None and not self.reading.ours else None
+
+    @property
+    def listed_foreign(self) -> Record | None:
+        """What somebody else wrote about it in the mark of one of its Services."""
         for front in self.fronts:
             for entry in front.foreign.entries if front.foreign is not None else ():
                 if front.foreign is not None and entry.ref(front.ref) == self.ref:
@@ -135,5 +149,5 @@ def _record_of(mark: Mark, entry: Entry) -> Record:
 
 
 def record_of(listing: Listing) -> Record:
-    """Return the record that a Service's mark holds of one of its scalables."""
+    """Return the record that a Service's mark holds of one of its scalables, as it stands there."""
     return _record_of(listing.mark, listing.entry)

@@ -11,13 +11,14 @@ from reconciler.decide.idling.groups import is_marking
 from reconciler.decide.idling.making import owner_policy
 from reconciler.decide.idling.marks import WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.idling.situations import Ruling
-from reconciler.decide.idling.states import State
+from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action, Flag
 from reconciler.decide.idling.targets import Front
 from reconciler.decide.selection import format_time
 from reconciler.decide.types import Considered, Notice, Overridden, Undecided
 from reconciler.model import ObjectRef, PodsQuestion, Run
 
+_LEFT = (*NOT_OURS, State.SET_ASIDE, State.DOWN)
 _OUTCOMES = {
     Action.IDLE: "goes idle",
     Action.OBSERVE: "would go idle",
@@ -68,7 +69,7 @@ def _considered(ruling: Ruling) -> Iterator[Considered]:
 def _outcome(ruling: Ruling) -> str:
     if ruling.action is not Action.LEAVE:
         return _OUTCOMES[ruling.action]
-    return "left as it is" if ruling.standing.state in (State.FOREIGN, State.SET_ASIDE, State.DOWN) else "stays awake"
+    return "left as it is" if ruling.standing.state in _LEFT else "stays awake"
 
 
 def overridden(rulings: Iterable[Ruling]) -> Iterator[Overridden]:
@@ -165,6 +166,21 @@ def _foreign(ruling: Ruling, _run: Run) -> Iterator[Notice]:
         yield Notice("foreignMark", str(ruling.ref), f"{ruling.ref} was idled by {fleet}")
 
 
+def _unproven(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    """A list on a Service that says more than the scalable bears out."""
+    record, target = ruling.record, ruling.target
+    lists = [(listing.entry.replicas, listing.front.ref.name) for listing in target.listings]
+    if ruling.standing.state is State.UNPROVEN and record is not None:
+        names = " and ".join(f"Service/{front.ref.name}" for front in target.fronts if front.is_marked)
+        why = f"{names} lists it as idle with {record.replicas} replicas, and nothing on it says that it was idled"
+        then = "it stays as it is: scale it, or reconciler restore --adopt"
+        yield Notice("unproven", str(ruling.ref), f"{ruling.ref}: {why}; {then}")
+    elif ruling.was_asleep and record is not None and lists and max(lists)[0] > record.replicas:
+        most, name = max(lists)
+        why = f"Service/{name} lists it with {most} replicas, and nothing on it says more than {record.replicas}"
+        yield Notice("unproven", str(ruling.ref), f"{ruling.ref}: {why}; that is what it wakes to")
+
+
 def _equal(ruling: Ruling, _run: Run) -> Iterator[Notice]:
     rivals = ruling.target.want.rivals
     if rivals:
@@ -235,6 +251,7 @@ _TELLERS = (
     _overdue,
     _set_aside,
     _foreign,
+    _unproven,
     _equal,
     _unreadable_exclusion,
     _autoscaler,

@@ -1,0 +1,51 @@
+"""The owner of an object, and what an object owns: looked up within one namespace only.
+
+An owner reference has a uid and no namespace, and whoever may create a ReplicaSet or a Pod may write any uid into it.
+Kubernetes takes an owner in another namespace for absent; to follow it would let one namespace scale another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from reconciler.model import OwnerReference, Pod, Workload
+
+OwnerKey = tuple[str, str]
+"""(namespace, uid) of an owner: the uid alone must never be looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The workloads of one cluster, as owners."""
+
+    by_uid: Mapping[OwnerKey, Workload]
+    by_name: Mapping[tuple[str, str, str], Workload]  # (namespace, kind, name)
+
+    def of(self, namespace: str, reference: OwnerReference) -> Workload | None:
+        """Return the owner of an object in `namespace`, None where it is not among the workloads of that namespace."""
+        found = self.by_uid.get((namespace, reference.uid)) if reference.uid else None
+        return found or self.by_name.get((namespace, reference.kind, reference.name))
+
+    def of_pod(self, pod: Pod) -> Workload | None:
+        """Return the workload that owns `pod` itself, for most a ReplicaSet; None where it is not known."""
+        return self.of(pod.namespace, OwnerReference("", pod.owner_kind, pod.owner_name, pod.owner_uid))
+
+
+def owners_in(workloads: Iterable[Workload]) -> Owners:
+    """Return the workloads of one cluster, ready to be found by what they own."""
+    found = tuple(workloads)
+    return Owners(
+        by_uid={(workload.ref.namespace, workload.uid): workload for workload in found},
+        by_name={(workload.ref.namespace, workload.ref.kind, workload.ref.name): workload for workload in found},
+    )
+
+
+def own_key(workload: Workload) -> OwnerKey:
+    """Return the key under which `workload` owns others."""
+    return (workload.ref.namespace, workload.uid)
+
+
+def owner_key(workload: Workload) -> OwnerKey | None:
+    """Return the key of the controller of `workload`, which need not be a workload itself; None without one."""
+    return None if workload.owner is None else (workload.ref.namespace, workload.owner.uid)
