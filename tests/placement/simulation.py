@@ -13,9 +13,11 @@ from typing import Any
 
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.memory import MEMORY, rejection_after_failure, rejection_key
+from reconciler.decide.placement.status import read_status, status_name
 from reconciler.decide.types import Decision, DesiredState, FieldChange
 from reconciler.model import (
     ClusterConnection,
+    Condition,
     ConfigMap,
     LabelSelector,
     ObjectRef,
@@ -52,6 +54,9 @@ class SimCluster:
     reachable: bool = True
     broken: bool = False
     refuses: bool = False  # admission says no to whatever asks for more
+    slow: timedelta = timedelta()  # how long a pod takes until it is ready
+    quota: int = 10**6  # how many pods may be made
+    failing_since: datetime | None = None  # pods cannot be made
     pods: list[SimPod] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -67,14 +72,20 @@ class SimCluster:
     def available(self) -> int:
         return sum(pod.ready for pod in self.pods)
 
+    def lags(self, now: datetime) -> bool:
+        """Whether some replica should run for a minute by now and does not."""
+        late = any(not pod.ready and now - pod.made >= timedelta(minutes=1) for pod in self.pods)
+        return self.spec is not None and (late or (self.failing_since is not None and len(self.pods) < self.spec))
+
     def control(self, now: datetime) -> None:
         """Delete what is too much (unplaced, then not ready, then young pods first), make what is missing, place it."""
         wanted = self.spec or 0
         self.pods.sort(key=lambda pod: (pod.placed, pod.ready, -pod.made.timestamp()))
         del self.pods[: max(0, len(self.pods) - wanted)]
-        for _ in range(wanted - len(self.pods)):
+        for _ in range(min(wanted, self.quota) - len(self.pods)):
             self.made += 1
             self.pods.append(SimPod(f"{self.name}-{self.made}", now))
+        self.failing_since = None if len(self.pods) == wanted else self.failing_since or now
         self.schedule()
 
     def schedule(self) -> None:
@@ -82,11 +93,11 @@ class SimCluster:
             if not pod.placed and self.placed < self.room:
                 pod.placed = True
 
-    def tick(self) -> None:
-        """What happens until the next run."""
+    def tick(self, now: datetime) -> None:
+        """What happens until the next run, which is `now`."""
         self.schedule()
         for pod in self.pods:
-            pod.ready = pod.ready or (pod.placed and not self.broken)
+            pod.ready = pod.ready or (pod.placed and not self.broken and now - pod.made >= self.slow)
 
     def observed(self, asked_for: Iterable[ObjectRef]) -> ObservedCluster:
         workload = None if self.spec is None else self._workload()
@@ -114,8 +125,12 @@ class SimCluster:
             status_replicas=len(self.pods),
             ready_replicas=self.available or None,
             available_replicas=self.available or None,
+            conditions=() if self.failing_since is None else (self._failure(),),
             template=TEMPLATE,
         )
+
+    def _failure(self) -> Condition:
+        return Condition("ReplicaFailure", "True", "FailedCreate", "exceeded quota", self.failing_since)
 
     def _pod(self, pod: SimPod) -> Pod:
         made = int(pod.made.timestamp()) * 10**9
@@ -142,6 +157,13 @@ class World:
     @property
     def readable(self) -> list[SimCluster]:
         return [cluster for cluster in self.clusters if cluster.reachable]
+
+    @property
+    def raised(self) -> int:
+        """By how much the total was raised since a status was written; all of it while there is none."""
+        status = read_status(self.clusters[0].config_maps.get(status_name(self.federated.key)))
+        known = 0 if status is None or status.desired is None else status.desired
+        return max(0, self.federated.replicas - known)
 
     def policies(self) -> PolicySet:
         fleet = Fleet(
@@ -206,7 +228,8 @@ class World:
     def pass_time(self, tick: timedelta) -> None:
         self.now += tick
         for cluster in self.clusters:
-            cluster.tick()
+            cluster.control(self.now)  # a quota that was raised
+            cluster.tick(self.now)
 
 
 def _write_config_map(cluster: SimCluster, decision: Decision) -> None:

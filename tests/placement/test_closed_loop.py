@@ -71,7 +71,7 @@ def populate(rng, world, cluster):
         age = rng.choice((timedelta(minutes=1), timedelta(hours=1)))
         cluster.pods.append(SimPod(f"{cluster.name}-old-{number}", world.now - age))
     cluster.schedule()
-    cluster.tick()
+    cluster.tick(world.now)
 
 
 def change_something(rng, world):
@@ -122,6 +122,16 @@ def break_pods(rng, world, cluster):
             pod.ready = pod.ready and rng.random() < 0.5
 
 
+def slow_down(rng, world, cluster):
+    """What is made from now on takes its time to start."""
+    cluster.slow = rng.choice((timedelta(), timedelta(seconds=90), timedelta(minutes=5), timedelta(minutes=15)))
+
+
+def limit_pods(rng, world, cluster):
+    """A quota lets no more pods be made; or it is lifted."""
+    cluster.quota = rng.choice((0, rng.randint(1, 15), 10**6))
+
+
 CHANGES = (
     change_total,
     change_total,
@@ -133,6 +143,8 @@ CHANGES = (
     break_pods,
     freeze,
     change_preferences,
+    slow_down,
+    limit_pods,
 )
 
 
@@ -159,17 +171,29 @@ def wanted(world):
 
 
 def run_once(world, tick):
-    """Run once and let a tick pass; return the decisions made. The available replicas must not dip."""
+    """Run once and let a tick pass; return the decisions made. The available replicas must not dip, and nothing may be
+    moved to a cluster that lags.
+    """
     desired = world.decided()
     before = {one.name: one.available for one in world.readable}
     needed = min(sum(before.values()), wanted(world))
+    lagging = [(one, one.spec) for one in world.readable if one.lags(world.now)]
+    raised = world.raised
     world.apply(desired.decisions)
+    check_nothing_moved_to(lagging, world, raised)
     world.control()
     after = sum(one.available for one in world.readable)
     if world.federated.replicas:
         assert after >= needed, f"dip: {before} -> {after} available, {needed} needed"
     world.pass_time(tick)
     return desired.decisions
+
+
+def check_nothing_moved_to(lagging, world, raised):
+    """What lags receives the replicas that wait there for room, and a raise of the total that has no other room."""
+    for cluster, spec in lagging:
+        more = cluster.spec - spec - max(1, world.federated.waiting_replicas)
+        assert more <= raised, f"{cluster.name} lags and goes from {spec} to {cluster.spec}, {raised} more are wanted"
 
 
 def come_to_rest(world, tick):
@@ -219,7 +243,9 @@ def has_room(world, cluster):
     own = entries.get(cluster.name, entries.get("*"))
     if own is None or not own.weight or cluster.state != "active":
         return False
-    return cluster.placed < min(cluster.room, 10**9 if own.max_replicas is None else own.max_replicas)
+    if cluster.lags(world.now):
+        return False
+    return cluster.placed < min(cluster.room, cluster.quota, 10**9 if own.max_replicas is None else own.max_replicas)
 
 
 def refuse(rng, world, cluster):

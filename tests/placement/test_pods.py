@@ -47,20 +47,28 @@ def a_waiting_pod(name="w", minutes=1, **fields):
     ("pods", "expected"),
     [
         pytest.param(some_pods(4), Counts(4, 3), id="all placed"),
-        pytest.param((*some_pods(3), a_waiting_pod(minutes=4)), Counts(3, 3), id="waits for less than allowed"),
-        pytest.param((*some_pods(3), a_waiting_pod(minutes=5)), Counts(3, 3, 1), id="waits for as long as allowed"),
+        pytest.param((*some_pods(3), a_waiting_pod(minutes=4)), Counts(3, 3, late=1), id="waits for less than allowed"),
+        pytest.param(
+            (*some_pods(3), a_waiting_pod(minutes=5)), Counts(3, 3, 1, late=1), id="waits for as long as allowed"
+        ),
         pytest.param(
             (*some_pods(3), a_waiting_pod(unscheduled_since_ns=None, created_ns=NOW_NS - 9 * MINUTE_NS)),
-            Counts(3, 3, 1),
+            Counts(3, 3, 1, late=1),
             id="waits since nobody knows: since it was made",
         ),
         pytest.param(
-            (*some_pods(3), a_waiting_pod(minutes=9, unschedulable=False)), Counts(3, 3), id="not looked at yet"
+            (*some_pods(3), a_waiting_pod(minutes=9, unschedulable=False)), Counts(3, 3, late=1), id="not looked at yet"
+        ),
+        pytest.param(
+            (*some_pods(3), a_waiting_pod(created_ns=NOW_NS - MINUTE_NS + 10**9)), Counts(3, 3), id="just made"
         ),
         pytest.param((*some_pods(4), a_pod("x", terminating=True)), Counts(4, 3), id="one is being deleted"),
         pytest.param((*some_pods(4), a_pod("x", phase="Failed")), Counts(4, 3), id="one has failed"),
-        pytest.param(some_pods(4, minutes=9, ready=False), Counts(4, 3), id="starting for a while"),
-        pytest.param(some_pods(4, minutes=10, ready=False), Counts(4, 3, 0, 4), id="placed and not ready for too long"),
+        pytest.param(some_pods(4, minutes=9, ready=False), Counts(4, 3, late=4), id="starting for a while"),
+        pytest.param(some_pods(4, minutes=0, ready=False), Counts(4, 3), id="starting just now"),
+        pytest.param(
+            some_pods(4, minutes=10, ready=False), Counts(4, 3, 0, 4, late=4), id="placed and not ready for too long"
+        ),
     ],
 )
 def test_counts(pods, expected):

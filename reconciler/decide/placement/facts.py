@@ -26,7 +26,8 @@ class Local:
     """One federated ReplicaSet on one cluster.
 
     `part`: "placed" takes part in the allocation; "held" is left out, its replicas (`asked`) taken off the total; "out"
-    is left out and counts as nothing. `asked` is what it asks for now, None where that is unknown. `limit` says where
+    is left out and counts as nothing. While any are `late` it lags: it keeps what it has, and receives nothing from
+    elsewhere. `asked` is what it asks for now, None where that is unknown. `limit` says where
     `capacity` comes from. `idle_by` names what keeps it idle; of a cluster that does not answer, what kept it idle when
     its status was written.
     """
@@ -40,6 +41,7 @@ class Local:
     available: int = 0
     stuck: int = 0
     crashing: int = 0
+    late: int = 0
     capacity: int | None = None
     limit: Limit = ""
     remembered: ObservedCapacity | None = None
@@ -224,6 +226,7 @@ def _with_room(case: Case, counts: Counts, remembered: ObservedCapacity | None) 
         available=counts.available,
         stuck=counts.stuck,
         crashing=counts.crashing,
+        late=counts.late,
         capacity=capacity,
         limit=limit,
         remembered=remembered,

@@ -1,8 +1,8 @@
-"""Counting the pods of one local workload: how many are placed, available, stuck or crashing."""
+"""Counting the pods of one local workload: how many are placed, available, stuck, crashing or late."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -10,6 +10,8 @@ from reconciler.model import Pod, Workload
 from reconciler.policy.types import FederatedReplicaSet
 
 _BUILT_IN_GROUPS = ("", "apps")
+_ON_ITS_WAY = timedelta(minutes=1)
+"""How long a replica may take until it runs; after that its cluster lags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +19,15 @@ class Counts:
     """Replicas of one local workload.
 
     `current` are placed on a node; `stuck` wait for one, or do not exist, for too long; `crashing` are placed but not
-    ready for longer than the progress deadline.
+    ready for longer than the progress deadline. `late` should run for a minute by now and do not, whatever keeps them:
+    no node, not made, an image, a crash; those that cannot be made count at once.
     """
 
     current: int
     available: int
     stuck: int = 0
     crashing: int = 0
+    late: int = 0
 
 
 def is_lagging(workload: Workload) -> bool:
@@ -75,12 +79,16 @@ def counted(workload: Workload, pods: Iterable[Pod], federated: FederatedReplica
     placed = [pod for pod in active if pod.node]
     waiting_since = _nanoseconds(now - federated.unschedulable_after)
     crashing_since = _nanoseconds(now - federated.progress_deadline)
+    late_since = _nanoseconds(now - _ON_ITS_WAY)
+    missing = max(0, workload.wanted - len(active))
     stuck = sum([_waits_since(pod) <= waiting_since for pod in active if not pod.node and pod.unschedulable])
     return Counts(
         current=len(placed),
         available=available_replicas(workload, sum([pod.ready for pod in placed])),
-        stuck=stuck + _never_made(workload, active, now - federated.unschedulable_after),
+        stuck=stuck + (missing if _not_made_since(workload, now - federated.unschedulable_after) else 0),
         crashing=sum([not pod.ready and (pod.created_ns or 0) <= crashing_since for pod in placed]),
+        late=sum([not pod.ready and (pod.created_ns or 0) <= late_since for pod in active])
+        + (missing if _failing_since(workload) or _not_made_since(workload, now - _ON_ITS_WAY) else 0),
     )
 
 
@@ -95,14 +103,11 @@ def _nanoseconds(at: datetime) -> int:
     return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
 
 
-def _never_made(workload: Workload, active: Sequence[Pod], before: datetime) -> int:
-    """Return how many replicas should exist since `before` at the latest, and do not."""
-    missing = max(0, workload.wanted - len(active))
-    if not missing:
-        return 0
+def _not_made_since(workload: Workload, before: datetime) -> bool:
+    """Return whether replicas that are missing should exist since `before` at the latest."""
     failing = _failing_since(workload)
     since = _asked_since(workload) if failing is None else failing
-    return missing if since is not None and since <= before else 0
+    return since is not None and since <= before
 
 
 def _failing_since(workload: Workload) -> datetime | None:

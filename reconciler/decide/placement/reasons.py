@@ -59,6 +59,8 @@ def _limits(local: Local, view: Outlook) -> list[str]:
     if local.cluster in view.shares.overflow:
         waiting = view.waiting(local.cluster)
         return [f"room for {local.capacity}", *([f"{waiting} waiting"] if waiting else [])]
+    if local.cluster in view.shares.lagging:
+        return ["receives nothing from elsewhere until all of its pods run"]
     return []
 
 

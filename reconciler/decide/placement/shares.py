@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import sub
 
@@ -28,7 +28,8 @@ class Shares:
     no room anywhere else.
 
     `wanted` is how many the whole federated ReplicaSet can run if every cluster has room: what must not be lost on the
-    way. `taken_off` are the replicas of clusters that are held.
+    way. `taken_off` are the replicas of clusters that are held. `lagging` are the clusters that would run more if they
+    did not lag.
     """
 
     allocation: Allocation
@@ -38,6 +39,7 @@ class Shares:
     taken_off: int
     wanted: int
     weight: int  # of all clusters together
+    lagging: frozenset[str]
 
     @property
     def overflow(self) -> Mapping[str, int]:
@@ -76,15 +78,77 @@ def shares(federated: FederatedReplicaSet, locals_: Sequence[Local], before: Bef
         rebalance=federated.rebalance and moving,
         rounding=federated.rounding,
         kept={local.cluster: local.kept for local in placed},
-        capacity={local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None},
+        capacity=_capacities(placed),
     )
     served = _served(federated, [local.cluster for local in placed])
     learned = [local.cluster for local in placed if local.limit == "learned"]
-    allocation = with_overflow(allocate(served, demand), served, demand, learned)
+    allocation = allocate(served, demand)
+    overflow = _overflow(allocation, learned)
+    allocation = _with_raise(allocation, placed, _raised(federated, locals_, before))
     keeping = _keeping(served, demand, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
     wanted = taken_off + _placeable(served, demand, sum(replicas.values()))
-    return Shares(allocation, served, replicas, keeping, taken_off, wanted, sum(served.weights))
+    lagging = _lagging(allocation, placed)
+    return Shares(
+        replace(allocation, overflow=overflow),
+        served,
+        replicas,
+        keeping,
+        taken_off,
+        wanted,
+        sum(served.weights),
+        lagging,
+    )
+
+
+def _capacities(placed: Iterable[Local], *, lags: bool = True) -> dict[str, int]:
+    """Return what clusters can hold, where that is known; with `lags` those that lag hold no more than they have."""
+    found = {local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None}
+    if lags:
+        found |= {one.cluster: min(one.kept, found.get(one.cluster, one.kept)) for one in placed if one.late}
+    return found
+
+
+def _overflow(given: Allocation, learned: Sequence[str]) -> Mapping[str, int]:
+    """Return by how much the preferences alone would give each full cluster more.
+
+    With `rebalance: false` too: what is kept elsewhere must not hide that there is no room here for the next ones.
+    """
+    return with_overflow(given, given.served, replace(given.demand, rebalance=True), learned).overflow
+
+
+def _raised(federated: FederatedReplicaSet, locals_: Sequence[Local], before: Before) -> int:
+    """Return by how many replicas the total was raised since the last run; all that nobody has where none is known."""
+    if before.status is not None and before.status.desired is not None:
+        return max(0, federated.replicas - before.status.desired)
+    if not before.readable:
+        return 0
+    return max(0, federated.replicas - sum(local.asked or 0 for local in locals_ if local.part != "out"))
+
+
+def _with_raise(given: Allocation, placed: Sequence[Local], raised: int) -> Allocation:
+    """Return `given` with those of the `raised` replicas that find no room, on clusters that lag, by weight.
+
+    They never ran anywhere, so they are not moved there.
+
+    Source: seed federated-replicasets.md: "FRSC never moves replicas to LRS that have not scheduled/running pods".
+    """
+    have = sum(given.replicas.values())
+    extra = min(raised, given.demand.total - have)
+    if extra <= 0 or not any(local.late for local in placed):
+        return given
+    capacity = _capacities(placed, lags=False)
+    demand = replace(given.demand, total=have + extra, rebalance=False, kept=given.replicas, capacity=capacity)
+    return allocate(given.served, demand)
+
+
+def _lagging(given: Allocation, placed: Sequence[Local]) -> frozenset[str]:
+    """Return the clusters that would get more if they did not lag."""
+    late = [local.cluster for local in placed if local.late and local.cluster in given.served.names]
+    if not late:
+        return frozenset()
+    free = allocate(given.served, replace(given.demand, capacity=_capacities(placed, lags=False))).replicas
+    return frozenset(name for name in late if free[name] > given.replicas[name])
 
 
 def _served(federated: FederatedReplicaSet, clusters: Sequence[str]) -> Entrants:

@@ -1,0 +1,131 @@
+"""A cluster that lags keeps what it has and receives nothing from elsewhere until all of its pods run.
+
+Source: seed federated-replicasets.md: "FRSC never moves replicas to LRS that have not scheduled/running pods or that
+has pods that failed to be created."
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from reconciler.model import Condition
+from reconciler.policy.types import ClusterPreference
+from tests.builders import a_cluster
+
+from .placements import (
+    EVENLY,
+    a_federated,
+    a_fleet_with,
+    a_full,
+    a_local,
+    a_status,
+    ago,
+    numbers,
+    place,
+    row,
+    some_pods,
+    with_pods,
+)
+from .simulation import SELECTOR, TEMPLATE, SimCluster, World
+
+QUOTA = (Condition("ReplicaFailure", "True", "FailedCreate", since=ago(seconds=20)),)
+DAY = 24 * 60
+
+
+def settled(cluster, replicas, **fields):
+    return a_cluster(cluster, workloads=(a_local(cluster, replicas, **fields),))
+
+
+def running(cluster, ready, pods, **fields):
+    """`cluster` with ten replicas, of which `ready` run; `pods` are all there are."""
+    status = {"ready_replicas": ready or None, "available_replicas": ready or None}
+    return with_pods(settled(cluster, 10, **status, **fields), pods)
+
+
+LAGGING = [
+    pytest.param(running("c", 6, some_pods(6, 4, minutes=4)), id="4 unschedulable for 4 minutes"),
+    pytest.param(running("c", 6, some_pods(6), conditions=QUOTA), id="4 cannot be created"),
+    pytest.param(running("c", 0, some_pods(10, minutes=DAY, ready=False)), id="10 crash or are pending for a day"),
+    pytest.param(running("c", 9, (*some_pods(9), *some_pods(1, minutes=2, ready=False))), id="1 starts for 2 minutes"),
+]
+
+
+@pytest.mark.parametrize("lagging", LAGGING)
+def test_defect_5_stuck_replicas_never_move_to_a_cluster_that_lags(lagging):
+    desired = place(settled("a", 10), a_full("b", 10, 2, minutes=30), lagging, federated=a_federated(30))
+    assert numbers(desired) == {"a": "scale 10 -> 18", "b": "scale 10 -> 4"}
+    assert "receives nothing from elsewhere until all of its pods run" in row(desired, "c").why
+
+
+@pytest.mark.parametrize("lagging", LAGGING)
+def test_defect_5_they_stay_missing_where_no_calm_cluster_has_room(lagging):
+    clusters = EVENLY | {"a": ClusterPreference(weight=1, max_replicas=10)}
+    status = a_status('{"desired":30,"clusters":{}}', cluster="a")
+    a = a_cluster("a", workloads=(a_local("a", 10),), config_maps=(status,))
+    desired = place(a, a_full("b", 10, 2, minutes=30), lagging, federated=a_federated(30, clusters=clusters))
+    assert numbers(desired) == {"b": "scale 10 -> 4"}
+
+
+@pytest.mark.parametrize("lagging", LAGGING)
+def test_a_raised_total_goes_to_calm_clusters_first(lagging):
+    assert numbers(place(settled("a", 10), lagging, federated=a_federated(23))) == {"a": "scale 10 -> 13"}
+
+
+@pytest.mark.parametrize("rounding", ["fair", "kubefed"])
+@pytest.mark.parametrize("lagging", LAGGING)
+def test_what_finds_no_room_of_a_raised_total_goes_to_clusters_that_lag_by_weight(lagging, rounding):
+    clusters = {
+        "a": ClusterPreference(weight=1, max_replicas=11),
+        "c": ClusterPreference(weight=1),
+        "d": ClusterPreference(weight=1),
+    }
+    federated = a_federated(37, clusters=clusters, rounding=rounding)
+    status = a_status('{"desired":30,"clusters":{}}', cluster="a")
+    a = a_cluster("a", workloads=(a_local("a", 10),), config_maps=(status,))
+    d = replace(lagging, name="d", workloads=(replace(lagging.workloads[0], ref=a_local("d", 1).ref),))
+    d = with_pods(d, lagging.pods[lagging.workloads[0].ref])
+    assert numbers(place(a, lagging, d, federated=federated)) == {
+        "a": "scale 10 -> 11",
+        "c": "scale 10 -> 13",
+        "d": "scale 10 -> 13",
+    }
+
+
+def test_nothing_is_drained_to_a_cluster_that_lags():
+    fleet = a_fleet_with("draining", "c", "d")
+    crashing = running("c", 0, some_pods(10, minutes=DAY, ready=False))
+    desired = place(crashing, settled("d", 5), fleet=fleet, federated=a_federated(15))
+    assert numbers(desired) == {}
+    assert row(desired, "d").why == "draining, keeps 5 that have no room anywhere else"
+
+
+def test_pods_that_were_just_made_do_not_make_a_cluster_lag():
+    young = running("c", 9, (*some_pods(9), *some_pods(1, minutes=0, ready=False)))
+    assert numbers(place(settled("a", 10), young, federated=a_federated(24))) == {
+        "a": "scale 10 -> 12",
+        "c": "scale 10 -> 12",
+    }
+
+
+def test_defect_7_what_waits_goes_on_waiting_and_a_raised_total_goes_where_there_is_room():
+    federated = a_federated(20, rebalance=False, selector=SELECTOR, template=TEMPLATE)
+    world = World([SimCluster("a", room=100), SimCluster("b", room=6)], federated)
+
+    def after(minutes):
+        for _ in range(minutes):
+            world.apply(world.decided().decisions)
+            world.control()
+            world.pass_time(timedelta(minutes=1))
+        return {one.name: (one.spec, one.placed) for one in world.clusters}
+
+    assert after(30) == {"a": (14, 14), "b": (8, 6)}
+    world.federated = replace(federated, replicas=25)
+    assert after(1) == {"a": (19, 19), "b": (8, 6)}
+    assert after(30) == {"a": (19, 19), "b": (8, 6)}
+    world.clusters[1].room = 100
+    assert after(30)["b"] == (8, 8)
+    assert json.loads(world.clusters[1].annotations.get("reconciler/observed-capacity", "null")) is None
