@@ -423,6 +423,24 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class PrometheusConnection:
+    """How the Prometheus of one cluster is reached: what the Fleet says, without any secret.
+
+    `headers` are sent as they are (name, value). `proxy_url` None: no proxy, whatever the environment says.
+    """
+
+    url: str
+    bearer_token_file: str | None = None
+    username: str | None = None
+    password_file: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    proxy_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterConnection:
     """How one cluster is reached: what the Fleet says, without any secret."""
 
@@ -430,9 +448,7 @@ class ClusterConnection:
     in_cluster: bool = False
     kubeconfig: str | None = None
     context: str | None = None
-    prometheus_url: str | None = None
-    prometheus_token_file: str | None = None
-    prometheus_ca_file: str | None = None
+    prometheus: PrometheusConnection | None = None
 
 
 @dataclass(frozen=True, slots=True)

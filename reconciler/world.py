@@ -85,7 +85,9 @@ def open_world(
     if snapshot is None:
         clock = RealClock()
         live = Live(now, fleet.namespace, settings, clock, recorder)
-        return _world(fleet, open_live((cluster.connection for cluster in fleet.clusters), live), clock, "live")
+        return _world(
+            fleet, open_live((cluster.connection for cluster in fleet.clusters), live), clock, "live", settings
+        )
     now_ns = int(now.timestamp()) * 10**9
 
     def victims(pods: Sequence[Pod], count: int, of_deployment: bool) -> Sequence[Pod]:
@@ -93,10 +95,10 @@ def open_world(
 
     names = [cluster.name for cluster in fleet.clusters]
     opened = open_snapshot(snapshot, names, victims, fleet.namespace, now)
-    return _world(fleet, opened, SettledClock(), "snapshot")
+    return _world(fleet, opened, SettledClock(), "snapshot", settings)
 
 
-def _world(fleet: Fleet, opened: Opened, clock: Clock, origin: str) -> World:
+def _world(fleet: Fleet, opened: Opened, clock: Clock, origin: str, settings: RequestSettings) -> World:
     readers = 1 if origin == "snapshot" else _LIVE_READERS
     return World(
         sources={
@@ -105,7 +107,7 @@ def _world(fleet: Fleet, opened: Opened, clock: Clock, origin: str) -> World:
         accesses={
             name: access
             for name, found in opened.backends.items()
-            if (access := _access(fleet, found, clock)) is not None
+            if (access := _access(fleet, found, clock, settings)) is not None
         },
         origin=origin,
         workers=1 if origin == "snapshot" else _LIVE_WORKERS * max(1, len(opened.backends)),
@@ -120,13 +122,17 @@ def _holder(fleet: Fleet) -> str:
     return f"reconciler {fleet.name} on {socket.gethostname()}, process {os.getpid()}, {run}"
 
 
-def _access(fleet: Fleet, backend: Backend, clock: Clock) -> Access | None:
+def _access(fleet: Fleet, backend: Backend, clock: Clock, settings: RequestSettings) -> Access | None:
     if backend.cluster is None or backend.store is None:
         return None
     return Access(
         cluster=backend.cluster,
         store=backend.store,
         lock=backend.lock(_holder(fleet), RealClock()),
-        picker=HttpPodPicker(backend.cluster.secret, fleet.allowed_picker_hosts),
+        picker=HttpPodPicker(
+            backend.cluster.secret,
+            fleet.allowed_picker_hosts,
+            lambda: settings.undisturbed_seconds_left(RealClock()),
+        ),
         clock=clock,
     )

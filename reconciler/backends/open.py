@@ -155,14 +155,13 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
 
 
 def _open_metrics(settings: ClusterConnection, live: Live) -> MetricsSource | None:
-    if settings.prometheus_url is None:
+    if settings.prometheus is None:
         return None
     return PrometheusMetrics(
-        settings.prometheus_url,
+        settings.prometheus,
         live.at,
-        token_file=settings.prometheus_token_file,
-        ca_file=settings.prometheus_ca_file,
         seconds_left=lambda: live.settings.seconds_left(live.clock),
+        run_left=lambda: live.settings.undisturbed_seconds_left(live.clock),
     )
 
 

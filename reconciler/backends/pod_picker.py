@@ -6,46 +6,57 @@ Source: seed downscale-pod-picker.md, "Pod Picker" API contract.
 from __future__ import annotations
 
 import json
-import random
 import re
-import time
+import ssl
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from math import inf
 from typing import Any
+from urllib.parse import quote
 
-from reconciler.backends.base import Clock
-from reconciler.backends.picker_http import Attempt, Refused, Reply, Retryable, exchange
+from reconciler.addresses import is_forbidden
+from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse
+from reconciler.backends.http.deadline import Deadline, endless
+from reconciler.backends.http.errors import HttpError, TimedOutError
+from reconciler.backends.http.retry import RetryPolicy, with_retries
 from reconciler.errors import ClusterError, PickerError
 from reconciler.model import PickerAnswer, PickerHeader, PickerRequest, PodPicker
 
 Secret = Callable[[str, str, str], str]
 """(namespace, name, key) -> the value; raises ClusterError where there is none."""
 
+LARGEST_ANSWER = 1 << 20
+
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
-_LONGEST_RETRY_AFTER = 10.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "content-type"})
 
 
-class WallClock:
-    """Time as it passes."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+class Refused(Exception):
+    """No answer that can be used, in words that hold nothing of what was sent or received."""
 
 
 class HttpPodPicker:
-    """Asks pickers on `allowed_hosts` (globs); the values of secret headers come from `secret`."""
+    """Asks pickers on `allowed_hosts` (globs); the values of secret headers come from `secret`.
 
-    def __init__(self, secret: Secret, allowed_hosts: Sequence[str], clock: Clock | None = None) -> None:
+    `run_left` says how many seconds the run leaves, 0 once it is asked to stop. `wait` lets time pass between two
+    attempts and returns whether the run goes on.
+    """
+
+    def __init__(
+        self,
+        secret: Secret,
+        allowed_hosts: Sequence[str],
+        run_left: Callable[[], float] = endless,
+        wait: Callable[[float], bool] | None = None,
+    ) -> None:
         self._secret = secret
         self._allowed_hosts = tuple(host.lower() for host in allowed_hosts)
-        self._clock = clock or WallClock()
+        self._run_left = run_left
+        self._wait = wait or Deadline(inf, run_left).wait
 
     def pick(self, request: PickerRequest) -> PickerAnswer:
         """Return the picker's answer.
@@ -53,12 +64,13 @@ class HttpPodPicker:
         Raises:
             PickerError: no usable answer after all attempts. It never holds the value of a header.
         """
-        where = f"pod picker {request.picker.scheme}://{request.picker.host}:{request.picker.port}"
+        picker = request.picker
         try:
-            self._check_host(request.picker)
-            attempt = Attempt(request.picker, self._headers(request), _body_of(request))
-            return answer_in(self._body(attempt), request.candidates)
+            self._check_host(picker)
+            sent = HttpRequest("POST", _url(picker), self._headers(request), _body_of(request))
+            return answer_in(self._body(picker, sent), request.candidates)
         except Refused as error:
+            where = f"pod picker {picker.scheme}://{picker.host}:{picker.port}"
             raise PickerError(f"{where}: {error}") from None  # the cause may hold a header
 
     def _check_host(self, picker: PodPicker) -> None:
@@ -67,10 +79,14 @@ class HttpPodPicker:
             allowed = ", ".join(self._allowed_hosts) or "none"
             raise Refused(f"the host is not allowed, expected one of podPickers.allowedHosts: {allowed}")
 
-    def _headers(self, request: PickerRequest) -> tuple[tuple[str, bytes], ...]:
-        return tuple((header.name, self._value(header, request)) for header in request.picker.headers)
+    def _headers(self, request: PickerRequest) -> dict[str, str]:
+        headers = {"Accept": "application/json", "Content-Type": "application/json", "Connection": "close"}
+        for header in request.picker.headers:
+            headers = {name: value for name, value in headers.items() if name.lower() != header.name.lower()}
+            headers[header.name] = self._value(header, request)
+        return headers
 
-    def _value(self, header: PickerHeader, request: PickerRequest) -> bytes:
+    def _value(self, header: PickerHeader, request: PickerRequest) -> str:
         if not _TOKEN.fullmatch(header.name) or header.name.lower() in _OURS:
             raise Refused(f'"{header.name}" is no header that may be set, expected another name')
         value = header.value or ""
@@ -80,7 +96,7 @@ class HttpPodPicker:
             value = self._secret_value(header, request.namespace)
         if _CONTROL.search(value):
             raise Refused(f"{header.name} has control characters, expected a text on one line")
-        return value.encode()
+        return value.encode().decode("latin-1")  # headers go out in Latin-1, so that these bytes are UTF-8
 
     def _secret_value(self, header: PickerHeader, namespace: str) -> str:
         name, key = header.secret or ("", "")
@@ -90,39 +106,60 @@ class HttpPodPicker:
             kind = type(error).__name__.removesuffix("Error")
             raise Refused(f"{header.name}: Secret {namespace}/{name} key {key} cannot be read ({kind})") from None
 
-    def _body(self, attempt: Attempt) -> bytes:
-        """Return the body of the first reply with status 200."""
-        attempts = max(0, attempt.picker.max_retries) + 1
-        for number in range(1, attempts + 1):
-            try:
-                reply = exchange(attempt)
-            except Retryable as error:
-                failure, pause = str(error), None
-            else:
-                if reply.status == 200:
-                    return reply.body
-                failure, pause = _failure(reply)
-            if number < attempts:
-                self._clock.sleep(_backoff(number) if pause is None else pause)
-        raise Refused(f"{failure}, expected an answer; tried {attempts} times")
+    def _body(self, picker: PodPicker, request: HttpRequest) -> bytes | bytearray:
+        """Return the body of the first response with status 200; each attempt has the picker's time limit."""
+        client = _client(picker)
+        policy = RetryPolicy(max(0, picker.max_retries) + 1, _RETRIED, True, _FIRST_PAUSE, _LONGEST_PAUSE)
+        tried = 0
+
+        def attempt() -> HttpResponse:
+            nonlocal tried
+            tried += 1
+            return client.exchange(request, Deadline(picker.timeout_seconds, self._run_left))
+
+        try:
+            response = with_retries(attempt, policy, self._wait)
+        except TimedOutError:
+            words = f"no whole answer within {picker.timeout_seconds:g} s"
+            words = words if self._run_left() > 0 else "no answer before the end of the run"
+            raise Refused(f"{words}, expected an answer; tried {_times(tried)}") from None
+        except HttpError as error:
+            raise Refused(f"{error}, expected an answer; tried {_times(tried)}") from None
+        if response.status in _RETRIED:
+            raise Refused(f"status {response.status}, expected an answer; tried {_times(tried)}")
+        if response.status != 200:
+            redirect = " (a redirect)" if 300 <= response.status < 400 else ""
+            raise Refused(f"status {response.status}{redirect}, expected 200")
+        return response.body
 
 
-def _failure(reply: Reply) -> tuple[str, float | None]:
-    """Return what is wrong with a reply, and how long the picker asks to wait.
+def _client(picker: PodPicker) -> HttpClient:
+    from reconciler.backends.http.connections import connections, tls_context
 
-    Raises:
-        Refused: there is no use in asking again.
-    """
-    if reply.status not in _RETRIED:
-        redirect = " (a redirect)" if 300 <= reply.status < 400 else ""
-        raise Refused(f"status {reply.status}{redirect}, expected 200")
-    return f"status {reply.status}", None if reply.retry_after is None else min(reply.retry_after, _LONGEST_RETRY_AFTER)
+    if picker.ca_bundle is not None and not picker.ca_bundle.strip():
+        raise Refused("caBundle is empty, expected certificates in PEM")  # OpenSSL would take the system's
+    try:
+        tls = None if picker.ca_bundle is None else tls_context(ca_data=picker.ca_bundle)
+    except (ssl.SSLError, ValueError):
+        raise Refused("caBundle cannot be read, expected certificates in PEM") from None
+    return HttpClient(connections(tls=tls, check_address=_check_address, kept=1), largest=LARGEST_ANSWER)
 
 
-def _backoff(number: int) -> float:
-    """Return how long to wait after the attempt `number`: doubling, with jitter over its upper half."""
-    longest = min(_FIRST_PAUSE * 2.0 ** min(number, 16), _LONGEST_PAUSE)
-    return longest * random.uniform(0.5, 1.0)
+def _check_address(address: str) -> None:
+    """Refuse the host for any one of its addresses: another lookup may give them in another order."""
+    if is_forbidden(ip_address(address)):
+        raise HttpError(f"the host resolves to {address}, which is a link-local or metadata address")
+
+
+def _url(picker: PodPicker) -> str:
+    host = picker.host.strip("[]").rstrip(".")
+    bracketed = f"[{host}]" if ":" in host else host
+    path = quote(picker.path, safe="%/:=&?~+!$,;'@()*[]")
+    return f"{picker.scheme}://{bracketed}:{picker.port}{path if path.startswith('/') else f'/{path}'}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _body_of(request: PickerRequest) -> bytes:
@@ -130,7 +167,7 @@ def _body_of(request: PickerRequest) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def answer_in(body: bytes, candidates: Sequence[str]) -> PickerAnswer:
+def answer_in(body: bytes | bytearray, candidates: Sequence[str]) -> PickerAnswer:
     """Return the answer in `body`: each name once, one that is chosen and tied is chosen.
 
     Raises:
@@ -146,7 +183,7 @@ def answer_in(body: bytes, candidates: Sequence[str]) -> PickerAnswer:
     return PickerAnswer(tuple(chosen), tuple(name for name in tied if name not in chosen))
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def _object(body: bytes | bytearray) -> dict[str, Any]:
     try:
         value = json.loads(body.decode("utf-8"), object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
     except (ValueError, RecursionError):

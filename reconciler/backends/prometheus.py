@@ -6,22 +6,33 @@ Source: prometheus/prometheus docs/querying/api.md, "Instant queries", "Format o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import ssl
+from base64 import b64encode
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 from reconciler.backends.decode.decoders import decoder_of
-from reconciler.model import QueryAnswer, Sample
+from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse
+from reconciler.backends.http.deadline import Deadline, endless
+from reconciler.backends.http.errors import CertificateError, HttpError, TimedOutError, TooLargeError
+from reconciler.backends.http.retry import RetryPolicy, with_retries
+from reconciler.model import PrometheusConnection, QueryAnswer, Sample
 
-if TYPE_CHECKING:
-    from reconciler.backends.prometheus_http import QueryConnection, Reply
+LARGEST_ANSWER = 32 << 20
+"""Bytes, unpacked; an answer with a few hundred thousand series fits."""
 
+_PATH = "/api/v1/query"
+_FORM = "application/x-www-form-urlencoded"
+_NO_POST = frozenset({405, 501})
+_ONE_MORE = RetryPolicy(attempts=2, statuses=frozenset({429, 503}), first_pause=0.25)
 _LONGEST_WORDS = 300
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "reconciler"}
+_HEADERS = {"Accept": "application/json", "User-Agent": "reconciler"}
 _LEFT_OUT = ("PromQL info: ignored histogram", "PromQL info: incompatible sample types")
 """How infos begin that tell of samples which the result does without; the API gives them no code.
 
@@ -56,99 +67,170 @@ class _Series(msgspec.Struct):
 
 
 class PrometheusMetrics:
-    """Asks the server at `url`, always for the moment `at`. The token is read when the first query is sent.
+    """Asks the server that `connection` names, always for the moment `at`. Files are read when the first query is sent.
 
     A server that did not answer in time once is not asked again: a run must not wait for each of its queries.
-    `seconds_left` says how long a query may take when it is sent; 0 or less: the run's time is over.
+    `seconds_left` says how long a query may take when it is sent; 0 or less: the run's time is over. `run_left` says
+    how many seconds the run leaves it, 0 once it is asked to stop.
     """
 
     def __init__(
         self,
-        url: str,
+        connection: PrometheusConnection,
         at: datetime,
-        *,
-        token_file: str | None = None,
-        ca_file: str | None = None,
         seconds_left: Callable[[], float] = lambda: 30.0,
+        run_left: Callable[[], float] = endless,
     ) -> None:
-        self._url = url.rstrip("/")
+        self._connection = connection
+        self._url = connection.url.rstrip("/")
         self._at = at
-        self._token_file = token_file
-        self._ca_file = ca_file
         self._seconds_left = seconds_left
-        self._token: str | None = None
-        self._connection: QueryConnection | None = None
+        self._run_left = run_left
+        self._secret = ""
+        self._headers: dict[str, str] | None = None
+        self._client: HttpClient | None = None
+        self._method = "POST"
         self._silent = ""
 
     def query(self, text: str) -> QueryAnswer:
-        """Return the answer to one rendered query; a failure is an answer with `error`, which never holds the token."""
+        """Return the answer to one rendered query; a failure is an answer with `error`, which never holds a secret."""
         try:
             return answer_of(self._body(text))
         except _Wrong as error:
-            return QueryAnswer(error=f"{self._url}: {self._without_token(str(error))}")
+            return QueryAnswer(error=f"{self._url}: {self._without_secret(str(error))}")
 
-    def _body(self, text: str) -> bytes:
-        """Return the body of a reply with status 200."""
-        from reconciler.backends.prometheus_http import Query, QueryConnection, Refused, TimedOut
-
+    def _body(self, text: str) -> bytes | bytearray:
+        """Return the body of a response with status 200."""
         if self._silent:
             raise _Wrong(self._silent)
-        headers = {**_HEADERS, **self._authorization()}
         seconds = self._seconds_left()
-        if seconds <= 0:
+        if seconds <= 0 or self._run_left() <= 0:
             raise _Wrong("not asked, the run's time is over; expected an answer before --timeout")
         # The server ends a query a little earlier than we stop waiting, so that it can say so itself.
         fields = {"query": text, "time": f"{self._at.timestamp():.3f}", "timeout": f"{seconds * 900:.0f}ms"}
+        deadline = Deadline(seconds, self._run_left)
+        form = urlencode(fields, errors="replace")
+        self._open()
         try:
-            self._connection = self._connection or QueryConnection(self._url, self._ca_file)
-            reply = self._connection.reply(Query(fields, headers, seconds))
-        except TimedOut:
+            response = with_retries(lambda: self._exchanged(form, deadline), _ONE_MORE, deadline.wait)
+        except TimedOutError:
             self._silent = f"no whole answer within {seconds:.3g} s, expected one; no more is asked in this run"
             raise _Wrong(self._silent) from None
-        except Refused as error:
-            raise _Wrong(str(error)) from None
-        if reply.status != 200:
-            raise _Wrong(_refusal(reply))
-        return reply.body
+        except HttpError as error:
+            raise _Wrong(f"{error}, expected {_expected(error)}") from None
+        if response.status != 200:
+            raise _Wrong(_refusal(response))
+        return response.body
 
-    def _authorization(self) -> Mapping[str, str]:
-        if self._token_file is None:
-            return {}
-        if self._token is None:
-            self._token = _read_token(self._token_file)
-        return {"Authorization": f"Bearer {self._token}"}
+    def _open(self) -> None:
+        """Read the files that the connection names, once."""
+        if self._client is None:
+            self._headers = {**_HEADERS, **dict(self._connection.headers), **self._authorization()}
+            self._client = _client(self._connection)
 
-    def _without_token(self, words: str) -> str:
-        """Return `words` without the token, which a server or proxy may have sent back."""
-        return words.replace(self._token, "(the token)") if self._token else words
+    def _exchanged(self, form: str, deadline: Deadline) -> HttpResponse:
+        """Return the response to one attempt. Redirects are not followed.
+
+        Raises:
+            HttpError: there is none.
+        """
+        assert self._client is not None
+        response = self._client.exchange(self._request(form), deadline)
+        if response.status in _NO_POST and self._method == "POST":
+            self._method = "GET"  # a proxy in front that lets reads through only
+            response = self._client.exchange(self._request(form), deadline)
+        if response.status == 200 and not response.body:
+            raise HttpError("the connection was cut", passes=True)  # headers that end early look like a whole answer
+        return response
+
+    def _request(self, form: str) -> HttpRequest:
+        headers = self._headers or {}
+        if self._method == "GET":
+            return HttpRequest("GET", f"{self._url}{_PATH}?{form}", headers)
+        return HttpRequest("POST", f"{self._url}{_PATH}", {**headers, "Content-Type": _FORM}, form.encode())
+
+    def _authorization(self) -> dict[str, str]:
+        asked = self._connection
+        if asked.bearer_token_file is not None:
+            self._secret = _secret_in("bearerTokenFile", asked.bearer_token_file, "a token")
+            return {"Authorization": f"Bearer {self._secret}"}
+        if asked.username is not None and asked.password_file is not None:
+            self._secret = _secret_in("passwordFile", asked.password_file, "a password")
+            login = b64encode(f"{asked.username}:{self._secret}".encode()).decode()
+            return {"Authorization": f"Basic {login}"}
+        return {}
+
+    def _without_secret(self, words: str) -> str:
+        """Return `words` without the token or password, which a server or proxy may have sent back."""
+        return words.replace(self._secret, "(the secret)") if self._secret else words
 
 
-def _read_token(file: str) -> str:
+def _client(asked: PrometheusConnection) -> HttpClient:
+    from reconciler.backends.http.connections import connections
+
+    try:
+        if urlsplit(asked.url).port == 0:
+            raise ValueError
+        tls = _tls(asked) if asked.url.startswith("https") else None
+        return HttpClient(connections(tls=tls, proxy=asked.proxy_url, kept=1), largest=LARGEST_ANSWER)
+    except ValueError:
+        raise _Wrong("is no address, expected http://HOST:PORT/PATH or the same with https") from None
+
+
+def _tls(asked: PrometheusConnection) -> ssl.SSLContext:
+    from reconciler.backends.http.connections import tls_context
+
+    try:
+        context = tls_context(ca_file=asked.ca_file)
+    except ssl.SSLError:
+        raise _Wrong(f"{asked.ca_file} holds no certificates, expected some in PEM") from None
+    except OSError as error:
+        raise _Wrong(f"{asked.ca_file} cannot be read ({error.strerror}), expected certificates in PEM") from None
+    if asked.certificate_file is None:
+        return context
+    try:
+        context.load_cert_chain(asked.certificate_file, asked.key_file)
+    except ssl.SSLError:
+        raise _Wrong(f"{asked.certificate_file} holds no certificate with its key, expected both in PEM") from None
+    except OSError as error:
+        files = " or ".join(filter(None, (asked.certificate_file, asked.key_file)))
+        raise _Wrong(f"{files} cannot be read ({error.strerror}), expected a certificate and its key") from None
+    return context
+
+
+def _secret_in(field: str, file: str, what: str) -> str:
     try:
         text = Path(file).read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise _Wrong(f"bearerTokenFile {file} cannot be read ({error.strerror}), expected a token in it") from None
+        raise _Wrong(f"{field} {file} cannot be read ({error.strerror}), expected {what} in it") from None
     except UnicodeDecodeError:
-        raise _Wrong(f"bearerTokenFile {file} is no text, expected a token in it") from None
-    if not _TOKEN.fullmatch(text):
-        is_ = "holds more than one word" if text else "is empty"
-        raise _Wrong(f"bearerTokenFile {file} {is_}, expected a token in it")
+        raise _Wrong(f"{field} {file} is no text, expected {what} in it") from None
+    if not (_TOKEN.fullmatch(text) if what == "a token" else text and text.isprintable()):
+        is_ = "holds more than one word or line" if text else "is empty"
+        raise _Wrong(f"{field} {file} {is_}, expected {what} in it")
     return text
 
 
-def _refusal(reply: Reply) -> str:
-    """Return what a reply other than 200 says, in the server's own words where it has some."""
-    if 300 <= reply.status < 400:
-        return f"status {reply.status} (a redirect to {_one_line(reply.location)}), expected 200; give that address"
+def _expected(error: HttpError) -> str:
+    if isinstance(error, CertificateError):
+        return "one that caFile vouches for"
+    return "fewer series; narrow the query" if isinstance(error, TooLargeError) else "the query API of Prometheus"
+
+
+def _refusal(response: HttpResponse) -> str:
+    """Return what a response other than 200 says, in the server's own words where it has some."""
+    if 300 <= response.status < 400:
+        location = _one_line(response.headers.get("location", ""))
+        return f"status {response.status} (a redirect to {location}), expected 200; give that address"
     try:
-        said = _decoded(_Answer, reply.body)
+        said = _decoded(_Answer, response.body)
     except _Wrong:
-        return f"status {reply.status}, expected 200"
+        return f"status {response.status}, expected 200"
     kind = f"{said.error_type}: " if said.error_type else ""
-    return f"status {reply.status} ({_one_line(kind + said.error)}), expected 200"
+    return f"status {response.status} ({_one_line(kind + said.error)}), expected 200"
 
 
-def answer_of(body: bytes) -> QueryAnswer:
+def answer_of(body: bytes | bytearray) -> QueryAnswer:
     """Return the answer in the body of a reply with status 200.
 
     Raises:
@@ -188,7 +270,7 @@ def _number(text: str) -> float:
         raise _Wrong(f'the result holds the value "{_one_line(text)}", expected a number') from None
 
 
-def _decoded(shape: type[S], body: bytes | msgspec.Raw) -> S:
+def _decoded(shape: type[S], body: bytes | bytearray | msgspec.Raw) -> S:
     try:
         return decoder_of(shape).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

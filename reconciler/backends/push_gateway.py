@@ -5,8 +5,13 @@ Source: prometheus/pushgateway README.md, "PUT method", "POST method".
 
 from __future__ import annotations
 
-import threading
+from base64 import b64encode
+from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
+
+from reconciler.backends.http.client import HttpClient, HttpRequest
+from reconciler.backends.http.deadline import Deadline, endless
+from reconciler.backends.http.errors import HttpError, TimedOutError
 
 _SECONDS = 5.0
 _LONGEST_WORDS = 200
@@ -24,43 +29,39 @@ def is_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment
 
 
-def push(url: str, verb: str, text: str, *, whole: bool) -> str:
-    """Push `text`; return why it could not be pushed, "" where it was. It takes five seconds at most.
+def push(url: str, verb: str, text: str, *, whole: bool, run_left: Callable[[], float] = endless) -> str:
+    """Push `text`; return why it could not be pushed, "" where it was. It takes five seconds at most, or `run_left`.
 
     `whole` takes the place of everything pushed earlier; otherwise only metrics of the same names are replaced. The
     group is `job="reconciler"` with the verb, unless `url` names one.
     """
-    said: list[str] = []
-    thread = threading.Thread(target=lambda: said.append(_pushed(url, verb, text, whole)), daemon=True)
-    thread.start()
-    thread.join(_SECONDS)
-    words = said[0] if said else f"no answer within {_SECONDS:g} s, expected the metrics to be taken"
+    request = HttpRequest("PUT" if whole else "POST", _address(url, verb), _headers(url), text.encode())
+    words = _pushed(request, Deadline(_SECONDS, run_left))
     return words and f"{_shown(url)}: {words}"
 
 
-def _pushed(url: str, verb: str, text: str, whole: bool) -> str:
-    import urllib3
-    from urllib3.exceptions import HTTPError
+def _pushed(request: HttpRequest, deadline: Deadline) -> str:
+    from reconciler.backends.http.connections import connections
 
-    from reconciler.backends.prometheus_http import causes
-
-    parts = urlsplit(url)
-    headers = {"Content-Type": _TEXT, "User-Agent": "reconciler"}
-    if parts.username is not None:
-        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers |= urllib3.make_headers(basic_auth=login)
     try:
-        with urllib3.PoolManager(timeout=urllib3.Timeout(total=_SECONDS), retries=False) as pool:
-            method = "PUT" if whole else "POST"
-            reply = pool.request(method, _address(url, verb), body=text.encode(), headers=headers, redirect=False)
-    except (HTTPError, ValueError) as error:
-        found = next((one for one in causes(error) if isinstance(one, OSError)), error)
-        words = getattr(found, "verify_message", None) or getattr(found, "strerror", None) or type(found).__name__
-        return f"no connection ({words}), expected a push gateway"
-    if reply.status in (200, 202):
+        response = HttpClient(connections(kept=1)).exchange(request, deadline)
+    except TimedOutError:
+        return f"no answer within {_SECONDS:g} s, expected the metrics to be taken"
+    except HttpError as error:
+        return f"{error}, expected a push gateway"
+    if response.status in (200, 202):
         return ""
-    line = " ".join(reply.data[:_LONGEST_WORDS].decode(errors="replace").split())
-    return f"status {reply.status} ({line}), expected 200; is it a push gateway?"
+    line = " ".join(response.body[:_LONGEST_WORDS].decode(errors="replace").split())
+    return f"status {response.status} ({line}), expected 200; is it a push gateway?"
+
+
+def _headers(url: str) -> dict[str, str]:
+    parts = urlsplit(url)
+    headers = {"Content-Type": _TEXT, "User-Agent": "reconciler", "Connection": "close"}
+    if parts.username is None:
+        return headers
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return headers | {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
 
 
 def _address(url: str, verb: str) -> str:

@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from reconciler.apply.outcomes import Outcome
+from reconciler.backends.stop import Stop
 from reconciler.cli.options import option, together
 from reconciler.cli.talk import say
 from reconciler.errors import ExitCode, UsageError
@@ -70,10 +72,10 @@ class Measuring:
 
 
 @contextmanager
-def measuring(verb: str, flags: Mapping[str, Any]) -> Iterator[Measuring]:
+def measuring(verb: str, flags: Mapping[str, Any], stop: Stop) -> Iterator[Measuring]:
     """Yield what measures one run of `verb`; at its end, however it ends, the metrics go where the flags say.
 
-    What cannot be written or pushed is a warning: it says nothing about the run.
+    What cannot be written or pushed is a warning: it says nothing about the run. `stop` cuts a push short.
 
     Raises:
         UsageError: the push gateway's address is none.
@@ -90,7 +92,7 @@ def measuring(verb: str, flags: Mapping[str, Any]) -> Iterator[Measuring]:
         found = run.measured()
         warnings = [
             _written(file, found, run.ended_well) if file is not None else "",
-            _pushed(gateway, verb, found, run.ended_well) if gateway is not None else "",
+            _pushed(gateway, verb, found, run.ended_well, stop) if gateway is not None else "",
         ]
         for warning in filter(None, warnings):
             say(f"warning: {warning}")
@@ -115,9 +117,12 @@ def _written(file: str, found: Measured, ended_well: bool) -> str:
     return ""
 
 
-def _pushed(gateway: str, verb: str, found: Measured, ended_well: bool) -> str:
-    """Push the metrics; a run that failed leaves the time of the last success as it is there."""
+def _pushed(gateway: str, verb: str, found: Measured, ended_well: bool, stop: Stop) -> str:
+    """Push the metrics; a run that failed leaves the time of the last success as it is there.
+
+    Once the run is asked to stop, the push has what is left of its grace.
+    """
     from reconciler.backends.push_gateway import push
 
     text = render_metrics(replace(found, last_success=time.time() if ended_well else None))
-    return push(gateway, verb, text, whole=ended_well)
+    return push(gateway, verb, text, whole=ended_well, run_left=lambda: stop.grace_left() if stop.asked else inf)

@@ -32,7 +32,7 @@ def watched(verb: str, call: Call, flags: Mapping[str, Any]) -> Iterator[Watched
     Raises:
         UsageError: a flag cannot be meant.
     """
-    with measuring(verb, flags) as run, progress(quiet=call.quiet, log_format=flags["log_format"]) as shown:
+    with measuring(verb, flags, call.stop) as run, progress(quiet=call.quiet, log_format=flags["log_format"]) as shown:
 
         def stage(begins: Stage) -> None:
             run.stage(begins)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from reconciler.model import ClusterConnection
+from reconciler.model import ClusterConnection, PrometheusConnection
+from reconciler.policy.build_picker import HEADER_NAME, RESERVED_HEADERS
 from reconciler.policy.building import Reading
 from reconciler.policy.documents import Path
 from reconciler.policy.types import Fleet, FleetCluster, Limit, Limits
 from reconciler.policy.words import nearest, shown
+
+_NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
 
 
 def build_fleet(reading: Reading) -> Fleet:
@@ -42,16 +45,39 @@ def _connection(reading: Reading, path: Path, name: str) -> ClusterConnection:
     in_cluster = bool(reading.get((*inside, "inCluster"), False))
     if in_cluster and (reading.get((*inside, "kubeconfig")) or reading.get((*inside, "context"))):
         reading.add(inside, "has inCluster beside kubeconfig or context, expected one way to connect")
-    url = reading.get((*path, "prometheus", "url"))
     return ClusterConnection(
         name=name,
         in_cluster=in_cluster,
         kubeconfig=reading.get((*inside, "kubeconfig")),
         context=None if in_cluster else reading.get((*inside, "context"), name),
-        prometheus_url=url,
-        prometheus_token_file=reading.get((*path, "prometheus", "bearerTokenFile")),
-        prometheus_ca_file=reading.get((*path, "prometheus", "caFile")),
+        prometheus=_prometheus(reading, (*path, "prometheus")),
     )
+
+
+def _prometheus(reading: Reading, path: Path) -> PrometheusConnection | None:
+    if reading.get((*path, "url")) is None:
+        return None
+    connection = PrometheusConnection(
+        url=str(reading.get((*path, "url"))),
+        bearer_token_file=reading.get((*path, "bearerTokenFile")),
+        username=reading.get((*path, "basicAuth", "username")),
+        password_file=reading.get((*path, "basicAuth", "passwordFile")),
+        headers=tuple(sorted(reading.labels((*path, "headers")).items())),
+        ca_file=reading.get((*path, "caFile")),
+        certificate_file=reading.get((*path, "certFile")),
+        key_file=reading.get((*path, "keyFile")),
+        proxy_url=reading.get((*path, "proxyUrl")),
+    )
+    if connection.bearer_token_file is not None and connection.username is not None:
+        reading.add((*path, "basicAuth"), "stands beside bearerTokenFile, expected one of the two")
+    if connection.key_file is not None and connection.certificate_file is None:
+        reading.add((*path, "keyFile"), "stands without certFile, expected the certificate of this key")
+    for name, value in connection.headers:
+        if name.lower() in _NOT_OURS_TO_SET or not HEADER_NAME.fullmatch(name):
+            reading.add((*path, "headers", name), f"is {shown(name)}, expected a header that is not ours to set")
+        if not value.isascii() or not value.isprintable():
+            reading.add((*path, "headers", name), f"is {shown(value)}, expected printable ASCII")
+    return connection
 
 
 def _check_names(reading: Reading, clusters: tuple[FleetCluster, ...]) -> None:

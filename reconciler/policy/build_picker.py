@@ -6,18 +6,18 @@ import re
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 
+from reconciler.addresses import is_forbidden
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.policy.building import Reading
 from reconciler.policy.documents import Path
 from reconciler.policy.types import Fleet
 from reconciler.policy.words import listed, shown
 
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 7230, token
-_RESERVED = ("host", "content-length", "transfer-encoding", "connection", "content-type")
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 7230, token
+RESERVED_HEADERS = ("host", "content-length", "transfer-encoding", "connection", "content-type")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HOST_NAME = re.compile(r"(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?", re.I)
 _METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal")
-_METADATA_ADDRESSES = ("100.100.100.200", "fd00:ec2::254", "168.63.129.16")  # beside the link-local 169.254.169.254
 _NOT_PICKABLE = ("statefulset", "job", "daemonset", "cronjob", "scaledobject")
 
 
@@ -52,9 +52,9 @@ def _header(reading: Reading, path: Path) -> PickerHeader:
     value = reading.get((*path, "value"))
     secret = (*path, "valueFrom", "secretKeyRef")
     referred = reading.get(secret)
-    if not _HEADER.fullmatch(name):
+    if not HEADER_NAME.fullmatch(name):
         reading.add((*path, "name"), f"is {shown(name)}, expected a header name")
-    elif name.lower() in _RESERVED:
+    elif name.lower() in RESERVED_HEADERS:
         reading.add((*path, "name"), f"is {shown(name)}, expected a header that is not ours to set")
     if (value is None) == (referred is None):
         what = "has neither value nor valueFrom" if value is None else "has value and valueFrom"
@@ -97,9 +97,7 @@ def _host_fault(host: str) -> str | None:
         address = ip_address(host.removeprefix("[").removesuffix("]"))
     except ValueError:
         return None if _HOST_NAME.fullmatch(host) else "a host name or an address"
-    address = getattr(address, "ipv4_mapped", None) or address
-    forbidden = address.is_link_local or address.is_unspecified or address.is_multicast
-    return "no link-local or metadata address" if forbidden or str(address) in _METADATA_ADDRESSES else None
+    return "no link-local or metadata address" if is_forbidden(address) else None
 
 
 def check_host(reading: Reading, path: Path, picker: PodPicker | None, fleet: Fleet) -> None:

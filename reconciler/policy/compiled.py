@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.labels import LabelSelector
-from reconciler.model import PickerHeader, PodPicker
+from reconciler.model import PickerHeader, PodPicker, PrometheusConnection
 from reconciler.policy.durations import spelt_duration, spelt_share
 from reconciler.policy.types import (
     AbsoluteWindow,
@@ -79,11 +79,6 @@ def _fleet(fleet: Fleet) -> _Json:
 
 def _cluster(cluster: FleetCluster) -> _Json:
     reached = cluster.connection
-    prometheus = {
-        "url": reached.prometheus_url,
-        "bearerTokenFile": reached.prometheus_token_file,
-        "caFile": reached.prometheus_ca_file,
-    }
     return {
         "name": cluster.name,
         "labels": dict(sorted(cluster.labels.items())),
@@ -92,8 +87,22 @@ def _cluster(cluster: FleetCluster) -> _Json:
             "kubeconfig": reached.kubeconfig,
             "context": reached.context,
         },
-        **_given(prometheus=prometheus if reached.prometheus_url is not None else None),
+        **_given(prometheus=None if reached.prometheus is None else _prometheus(reached.prometheus)),
         "state": cluster.state,
+    }
+
+
+def _prometheus(reached: PrometheusConnection) -> _Json:
+    login = {"username": reached.username, "passwordFile": reached.password_file}
+    return {
+        "url": reached.url,
+        "bearerTokenFile": reached.bearer_token_file,
+        **_given(basicAuth=None if reached.username is None else login),
+        "headers": dict(reached.headers),
+        "caFile": reached.ca_file,
+        "certFile": reached.certificate_file,
+        "keyFile": reached.key_file,
+        "proxyUrl": reached.proxy_url,
     }
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import socket
 import ssl
+import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +19,9 @@ import trustme
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from reconciler.backends import prometheus_http
+from reconciler.backends import prometheus
 from reconciler.backends.prometheus import PrometheusMetrics
-from reconciler.model import QueryAnswer, Sample
+from reconciler.model import PrometheusConnection, QueryAnswer, Sample
 from tests.downscale.picker_server import PickerServer, drip, raw, reply, silent
 
 AT = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)
@@ -27,7 +30,7 @@ QUERY = "/api/v1/query"
 
 
 def a_source(url: str, *, seconds: float = 5.0, **settings: Any) -> PrometheusMetrics:
-    return PrometheusMetrics(url, AT, seconds_left=lambda: seconds, **settings)
+    return PrometheusMetrics(PrometheusConnection(url, **settings), AT, seconds_left=lambda: seconds)
 
 
 def asked(server: HTTPServer | PickerServer, text: str = "up", **settings: Any) -> QueryAnswer:
@@ -49,7 +52,7 @@ def token_file(tmp_path: Path) -> str:
 
 def test_the_request_is_the_query_its_time_and_the_token(httpserver: HTTPServer, token_file: str) -> None:
     httpserver.expect_request("/prefix" + QUERY, method="POST").respond_with_json(a_vector())
-    source = a_source(httpserver.url_for("/prefix/"), token_file=token_file)
+    source = a_source(httpserver.url_for("/prefix/"), bearer_token_file=token_file)
     assert source.query('sum(increase(x{a="ä&b"}[5m]))') == QueryAnswer()
     [(request, _)] = httpserver.log
     assert request.headers["Authorization"] == f"Bearer {TOKEN}"
@@ -146,7 +149,7 @@ NOT_THE_API = "the answer is not what the query API gives, expected its JSON; is
         pytest.param(
             400,
             {"status": "error", "errorType": "bad_data", "error": f"header Bearer {TOKEN} is odd"},
-            "status 400 (bad_data: header Bearer (the token) is odd), expected 200",
+            "status 400 (bad_data: header Bearer (the secret) is odd), expected 200",
             id="the token sent back",
         ),
         pytest.param(
@@ -195,13 +198,13 @@ def test_no_answer(httpserver: HTTPServer, token_file: str, status: int, body: A
     text = body if isinstance(body, str | bytes) else json.dumps(body)
     httpserver.expect_request(QUERY).respond_with_data(text, status)
     url = f"http://127.0.0.1:{httpserver.port}"
-    assert a_source(url, token_file=token_file).query("up") == QueryAnswer(error=f"{url}: {words}")
+    assert a_source(url, bearer_token_file=token_file).query("up") == QueryAnswer(error=f"{url}: {words}")
     assert len(httpserver.log) == 1
 
 
 def test_a_redirect_is_told_and_not_followed(httpserver: HTTPServer, token_file: str) -> None:
     httpserver.expect_request(QUERY).respond_with_data("", 307, headers={"Location": httpserver.url_for("/other")})
-    error = asked(httpserver, token_file=token_file).error
+    error = asked(httpserver, bearer_token_file=token_file).error
     assert f"status 307 (a redirect to {httpserver.url_for('/other')}), expected 200" in error
     assert [request.path for request, _ in httpserver.log] == [QUERY]
 
@@ -240,7 +243,7 @@ def test_one_more_try(httpserver: HTTPServer, first: Any, then: Any, error: str,
     assert len(httpserver.log) == requests
 
 
-CUT = "the connection was cut, expected a whole answer"
+CUT = "the connection was cut, expected the query API of Prometheus"
 
 
 @pytest.mark.parametrize(
@@ -250,7 +253,6 @@ CUT = "the connection was cut, expected a whole answer"
         pytest.param(raw(b"HTTP/1.1 200 OK\r\nContent-Le"), id="in the headers"),
         pytest.param(raw(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"status":'), id="in the body"),
         pytest.param(raw(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n99\r\n{"st'), id="in a chunk"),
-        pytest.param(raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"), id="no HTTP"),
     ],
 )
 def test_a_cut_connection_is_tried_once_more(script: Any) -> None:
@@ -291,7 +293,7 @@ def test_nobody_listens() -> None:
         reserved.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
         assert a_source(url).query("up").error == (
-            f"{url}: no connection (Connection refused), expected the query API of Prometheus"
+            f"{url}: the connection was refused, expected the query API of Prometheus"
         )
 
 
@@ -312,7 +314,7 @@ def test_addresses_that_lead_nowhere(url: str) -> None:
 
 
 def test_an_answer_without_end(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer) -> None:
-    monkeypatch.setattr(prometheus_http, "LARGEST_ANSWER", 1000)
+    monkeypatch.setattr(prometheus, "LARGEST_ANSWER", 1000)
     httpserver.expect_request(QUERY).respond_with_data(" " * 1001)
     assert "the answer is longer than 1000 bytes, expected fewer series" in asked(httpserver).error
 
@@ -340,7 +342,7 @@ def test_the_connection_is_kept_between_queries() -> None:
     [
         pytest.param(None, "cannot be read (No such file or directory), expected a token in it", id="missing"),
         pytest.param(b"", "is empty, expected a token in it", id="empty"),
-        pytest.param(f"{TOKEN}\nHost: evil".encode(), "holds more than one word, expected a token in it", id="lines"),
+        pytest.param(f"{TOKEN}\nHost: evil".encode(), "holds more than one word or line, expected a token", id="lines"),
         pytest.param(b"\xff\xfe", "is no text, expected a token in it", id="no text"),
     ],
 )
@@ -350,20 +352,19 @@ def test_a_token_file_that_is_of_no_use(
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
-    answer = asked(httpserver, token_file=str(file))
-    assert answer.error == f"http://127.0.0.1:{httpserver.port}: bearerTokenFile {file} {words}"
+    answer = asked(httpserver, bearer_token_file=str(file))
+    assert answer.error.startswith(f"http://127.0.0.1:{httpserver.port}: bearerTokenFile {file} {words}")
     assert not httpserver.log
 
 
 def test_the_token_is_read_when_it_is_needed_and_shows_nowhere(httpserver: HTTPServer, tmp_path: Path) -> None:
     httpserver.expect_request(QUERY).respond_with_json(a_vector())
     file = tmp_path / "token"
-    source = a_source(httpserver.url_for(""), token_file=str(file))
+    source = a_source(httpserver.url_for(""), bearer_token_file=str(file))
     assert source.query("up").error
     file.write_text(TOKEN)
     assert source.query("up") == QueryAnswer()
     assert TOKEN not in repr(source)
-    assert TOKEN not in repr(prometheus_http.Query({}, {"Authorization": TOKEN}, 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -403,10 +404,77 @@ def test_a_certificate_that_nobody_vouches_for(
     (tmp_path / "text.pem").write_text("hello")
     with PickerServer(reply("{}"), tls=secured(authority, name)) as server:
         file = None if ca is None else str(tmp_path / ca)
-        answer = a_source(f"https://localhost:{server.port}", ca_file=file, token_file=token_file).query("up")
+        answer = a_source(f"https://localhost:{server.port}", ca_file=file, bearer_token_file=token_file).query("up")
         assert words in answer.error
         assert server.received == []
 
 
 def test_https_where_http_is_spoken(httpserver: HTTPServer) -> None:
     assert "TLS failed (" in a_source(f"https://127.0.0.1:{httpserver.port}").query("up").error
+
+
+def test_defect_33_a_tenant_and_a_password_are_sent(httpserver: HTTPServer, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("open sesame\n")
+    httpserver.expect_request(QUERY).respond_with_json(a_vector())
+    answer = asked(
+        httpserver,
+        username="run",
+        password_file=str(tmp_path / "password"),
+        headers=(("X-Scope-OrgID", "team-a|team-b"),),
+    )
+    assert answer == QueryAnswer()
+    [(request, _)] = httpserver.log
+    assert request.authorization is not None
+    assert (request.authorization.username, request.authorization.password) == ("run", "open sesame")
+    assert request.headers["X-Scope-OrgID"] == "team-a|team-b"
+
+
+def test_defect_33_a_client_certificate_is_presented(authority: trustme.CA, tmp_path: Path) -> None:
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    own = authority.issue_cert("run.example")
+    own.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    own.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+    context = secured(authority, "localhost")
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.configure_trust(context)
+    files = {"ca_file": str(tmp_path / "ca.pem"), "certificate_file": str(tmp_path / "cert.pem")}
+    with PickerServer(reply(json.dumps(a_vector())), tls=context) as server:
+        url = f"https://localhost:{server.port}"
+        assert a_source(url, **files, key_file=str(tmp_path / "key.pem")).query("up") == QueryAnswer()
+        assert a_source(url, ca_file=files["ca_file"]).query("up").error
+        assert (
+            a_source(url, **files)
+            .query("up")
+            .error.endswith("cert.pem holds no certificate with its key, expected both in PEM")
+        )
+
+
+def test_defect_33_a_proxy_that_is_named_is_used_and_none_of_the_environment(
+    httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "*")
+    httpserver.expect_request(QUERY).respond_with_json(a_vector())
+    proxied = a_source("http://prometheus.invalid", proxy_url=f"http://127.0.0.1:{httpserver.port}")
+    assert proxied.query("up") == QueryAnswer()
+    assert httpserver.log[0][0].headers["Host"] == "prometheus.invalid"
+    assert asked(httpserver) == QueryAnswer()
+
+
+def test_h6_a_run_that_stops_waits_for_no_prometheus() -> None:
+    stopped = threading.Event()
+    threading.Timer(0.3, stopped.set).start()
+    with PickerServer(silent) as server:
+        connection = PrometheusConnection(f"http://127.0.0.1:{server.port}")
+        source = PrometheusMetrics(connection, AT, lambda: 60.0, lambda: 0.0 if stopped.is_set() else 60.0)
+        began = time.monotonic()
+        assert source.query("up").error
+        assert source.query("up").error
+    assert time.monotonic() - began < 3  # a query may take 60 s
+
+
+def test_h5_a_bomb_is_unpacked_no_further_than_we_read(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "LARGEST_ANSWER", 1 << 20)
+    bomb = gzip.compress(bytes(1 << 26))
+    httpserver.expect_request(QUERY).respond_with_data(bomb, headers={"Content-Encoding": "gzip"})
+    assert "the answer is longer than 1 MiB, expected fewer series" in asked(httpserver).error

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.prometheus import PrometheusMetrics
-from reconciler.model import Sample
+from reconciler.model import PrometheusConnection, Sample
 from reconciler.observe.queries import query_keys, rendered
 from reconciler.policy.validate import read_policies
 from tests.real.prometheus import Prometheus, Series, demand_token, every
@@ -37,7 +37,7 @@ def server(prometheus_server: Start) -> Prometheus:
 
 
 def asked(server: Prometheus, text: str, at: datetime = AT) -> dict[tuple[str, ...], float]:
-    answer = PrometheusMetrics(server.url, at).query(text)
+    answer = PrometheusMetrics(PrometheusConnection(server.url), at).query(text)
     assert (answer.error, answer.warnings, answer.at) == ("", (), None)
     return {tuple(sample.labels.values()): sample.value for sample in answer.samples}
 
@@ -66,13 +66,13 @@ def test_answers(server: Prometheus) -> None:
     ],
 )
 def test_refusals_in_its_own_words(server: Prometheus, query: str, words: str) -> None:
-    answer = PrometheusMetrics(server.url, AT).query(query)
+    answer = PrometheusMetrics(PrometheusConnection(server.url), AT).query(query)
     assert answer.error.startswith(f"{server.url}: {words}")
     assert answer.samples == ()
 
 
 def test_what_it_warns_of_makes_an_answer_partial_and_a_hint_about_a_name_does_not(server: Prometheus) -> None:
-    source = PrometheusMetrics(server.url, AT)
+    source = PrometheusMetrics(PrometheusConnection(server.url), AT)
     assert source.query(f"quantile(2, {REQUESTS})").warnings != ()
     hinted = source.query(f"rate({REQUESTS}[5m])")
     assert (len(hinted.samples), hinted.warnings) == (2, ())
@@ -85,12 +85,14 @@ def test_behind_tls_and_a_token(server: Prometheus, tmp_path: Path) -> None:
     with Proxy(server.access(), tmp_path / "proxy") as proxy:
         demand_token(proxy, token)
         url, ca_file = proxy.url, str(proxy.ca_file)
-        source = PrometheusMetrics(url, AT, token_file=str(tmp_path / "token"), ca_file=ca_file)
+        source = PrometheusMetrics(PrometheusConnection(url, str(tmp_path / "token"), ca_file=ca_file), AT)
         assert source.query("vector(1)").samples == (Sample({}, 1.0),)
-        refused = PrometheusMetrics(url, AT, token_file=str(tmp_path / "wrong"), ca_file=ca_file).query("vector(1)")
+        refused = PrometheusMetrics(PrometheusConnection(url, str(tmp_path / "wrong"), ca_file=ca_file), AT).query(
+            "vector(1)"
+        )
         assert refused.error.startswith(f"{url}: status 401")
         assert "another" not in refused.error
-        stranger = PrometheusMetrics(url, AT, token_file=str(tmp_path / "token")).query("vector(1)")
+        stranger = PrometheusMetrics(PrometheusConnection(url, str(tmp_path / "token")), AT).query("vector(1)")
         assert "its certificate is not valid" in stranger.error
 
 
@@ -105,5 +107,5 @@ def test_every_query_of_our_policies_and_examples_is_one(server: Prometheus, rep
     folders = [repository / "policies", *sorted((repository / "examples").glob("*/policies"))]
     found = {query for folder in folders for query in queries(folder)}
     assert len(found) >= 3
-    source = PrometheusMetrics(server.url, AT)
+    source = PrometheusMetrics(PrometheusConnection(server.url), AT)
     assert {query: source.query(query).error for query in found} == dict.fromkeys(found, "")

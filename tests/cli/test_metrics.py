@@ -132,7 +132,7 @@ def test_a_gateway_that_is_not_there_or_hangs_is_a_warning(quickstart: Folder, m
         reserved.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
         said = quickstart.plan(NOW, "--push-gateway", url)
-    words = "no connection (Connection refused), expected a push gateway"
+    words = "the connection was refused, expected a push gateway"
     assert (said.code, said.err) == (0, f"warning: {url}: {words}\n")
     monkeypatch.setattr("reconciler.backends.push_gateway._SECONDS", 0.3)
     with PickerServer(silent) as server:

@@ -17,7 +17,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from reconciler.errors import UsageError
-from reconciler.model import ClusterConnection, PodPicker
+from reconciler.model import ClusterConnection, PodPicker, PrometheusConnection
 from reconciler.policy.durations import parse_duration, parse_share
 from reconciler.policy.load import load
 from reconciler.policy.schemas import load_schema, schema_folder, schema_of, validator_of
@@ -166,8 +166,11 @@ DEFAULTS: dict[str, dict[str, tuple[type, str]]] = {
         "spec.clusters[].connection.inCluster": (ClusterConnection, "in_cluster"),
         "spec.clusters[].connection.kubeconfig": (ClusterConnection, "kubeconfig"),
         "spec.clusters[].connection.context": (ClusterConnection, "context"),
-        "spec.clusters[].prometheus.bearerTokenFile": (ClusterConnection, "prometheus_token_file"),
-        "spec.clusters[].prometheus.caFile": (ClusterConnection, "prometheus_ca_file"),
+        "spec.clusters[].prometheus.bearerTokenFile": (PrometheusConnection, "bearer_token_file"),
+        "spec.clusters[].prometheus.caFile": (PrometheusConnection, "ca_file"),
+        "spec.clusters[].prometheus.certFile": (PrometheusConnection, "certificate_file"),
+        "spec.clusters[].prometheus.keyFile": (PrometheusConnection, "key_file"),
+        "spec.clusters[].prometheus.proxyUrl": (PrometheusConnection, "proxy_url"),
         "spec.clusters[].state": (FleetCluster, "state"),
         "spec.limits.idledWorkloads.share": (Limit, "share"),
         "spec.limits.idledWorkloads.atLeast": (Limit, "at_least"),

@@ -10,7 +10,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from reconciler.model import ClusterConnection, LabelRequirement, LabelSelector, PickerHeader, PodPicker
+from reconciler.model import (
+    ClusterConnection,
+    LabelRequirement,
+    LabelSelector,
+    PickerHeader,
+    PodPicker,
+    PrometheusConnection,
+)
 from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
@@ -127,8 +134,9 @@ def test_the_documentation_as_values(samples):
             ClusterConnection(
                 "eu-west",
                 in_cluster=True,
-                prometheus_url="https://prometheus.eu:9090",
-                prometheus_token_file="/var/run/secrets/prom/token",
+                prometheus=PrometheusConnection(
+                    "https://prometheus.eu:9090", bearer_token_file="/var/run/secrets/prom/token"
+                ),
             ),
         ),
         FleetCluster("us-east", {"region": "us"}, ClusterConnection("us-east", context="us-east")),

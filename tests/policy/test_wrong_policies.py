@@ -704,6 +704,42 @@ CASES = [
     ),
     pytest.param(
         "fleet.yaml",
+        'prometheus: {url: "https://prometheus.us.example:9090"}',
+        'prometheus: {url: "https://prometheus.us.example:9090", basicAuth: {username: run, passwordFile: p}, bearerTokenFile: t}',
+        [
+            "policies/fleet.yaml:11:74: spec.clusters[1].prometheus.basicAuth: stands beside bearerTokenFile, expected one of the two"
+        ],
+        id="prometheus: a token beside a password",
+    ),
+    pytest.param(
+        "fleet.yaml",
+        'prometheus: {url: "https://prometheus.us.example:9090"}',
+        'prometheus: {url: "https://prometheus.us.example:9090", keyFile: k}',
+        [
+            "policies/fleet.yaml:11:72: spec.clusters[1].prometheus.keyFile: stands without certFile, expected the certificate of this key"
+        ],
+        id="prometheus: a key without its certificate",
+    ),
+    pytest.param(
+        "fleet.yaml",
+        'prometheus: {url: "https://prometheus.us.example:9090"}',
+        'prometheus: {url: "https://prometheus.us.example:9090", headers: {Authorization: Basic}}',
+        [
+            'policies/fleet.yaml:11:88: spec.clusters[1].prometheus.headers.Authorization: is "Authorization", expected a header that is not ours to set'
+        ],
+        id="prometheus: a header that is ours",
+    ),
+    pytest.param(
+        "fleet.yaml",
+        'prometheus: {url: "https://prometheus.us.example:9090"}',
+        'prometheus: {url: "https://prometheus.us.example:9090", proxyUrl: "ftp://proxy"}',
+        [
+            'policies/fleet.yaml:11:73: spec.clusters[1].prometheus.proxyUrl: is "ftp://proxy", expected an http, https or socks5 URL without a path'
+        ],
+        id="prometheus: a proxy of another kind",
+    ),
+    pytest.param(
+        "fleet.yaml",
         "home: eu-west",
         "home: eu-wets",
         [
@@ -997,7 +1033,7 @@ CASES = [
         "maxRetries: 3",
         "timeoutSeconds: 0",
         [
-            'policies/downscale.yaml:19:21: spec.podPicker.timeoutSeconds: is "0", expected a number above 0 and at most 3600',
+            'policies/downscale.yaml:19:21: spec.podPicker.timeoutSeconds: is "0", expected a number above 0 and at most 30',
         ],
         id="a timeout of zero",
     ),

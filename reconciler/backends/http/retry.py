@@ -37,8 +37,9 @@ class RetryPolicy:
 
     def pause(self, tried: int, retry_after: float | None = None) -> float:
         """Return the seconds to wait after the attempt `tried`, the first is 1."""
-        backoff = self.first_pause * 2.0 ** (tried - 1) * random.uniform(0.5, 1.5)
-        return min(backoff if retry_after is None else retry_after, self.longest_pause)
+        if retry_after is not None:
+            return min(retry_after, self.longest_pause)
+        return min(self.first_pause * 2.0 ** min(tried - 1, 32), self.longest_pause / 1.5) * random.uniform(0.5, 1.5)
 
 
 def with_retries(

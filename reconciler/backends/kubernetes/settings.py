@@ -31,5 +31,9 @@ class RequestSettings:
         left = float("inf") if self.until is None else self.until - clock.monotonic()
         return min(left, self.stop.grace_left()) if self.stop.asked else left
 
+    def undisturbed_seconds_left(self, clock: Clock) -> float:
+        """Return for how many seconds anything may be waited for that nobody needs once the run is asked to stop."""
+        return 0.0 if self.stop.asked else self.run_seconds_left(clock)
+
 
 DEFAULTS = RequestSettings()
