@@ -14,6 +14,7 @@ from reconciler.plan.counts import Effect, effect_of
 from reconciler.report.open_metrics import Distribution, Gauge, Histogram, distributed, open_metrics_text
 
 LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"
+_FAULTS = ("setAside", "excludedUnreadable", "unreadableSignal", "unproven")
 AGE_RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Source: kubernetes/kubernetes pkg/controller/replicaset/metrics/metrics.go, SortingDeletionAgeRatio."""
 
@@ -92,6 +93,11 @@ def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Gauge | Histogra
     yield Gauge("reconciler_overdue_wakes", "Workloads that should be awake and are held.", _told(plan, "overdueWake"))
     yield Gauge("reconciler_contested", "Workloads left alone because somebody undoes us.", _told(plan, "contested"))
     yield Gauge(
+        "reconciler_object_faults",
+        "Objects whose annotations for us cannot be read, or are borne out by nothing; their scale stays as it is.",
+        _told(plan, *_FAULTS),
+    )
+    yield Gauge(
         "reconciler_cluster_unknown_seconds",
         "For how long a cluster has not answered; 0 for one that answers.",
         list(_unknown(plan)),
@@ -140,9 +146,9 @@ def _idled(plan: Plan, applied: Iterable[Action]) -> list[tuple[dict[str, str], 
     ]
 
 
-def _told(plan: Plan, kind: str) -> list[tuple[dict[str, str], float]]:
-    """Return how many objects the notices of `kind` are about, by cluster."""
-    about = {notice.subject for notice in plan.notices if notice.kind == kind}
+def _told(plan: Plan, *kinds: str) -> list[tuple[dict[str, str], float]]:
+    """Return how many objects the notices of `kinds` are about, by cluster."""
+    about = {notice.subject for notice in plan.notices if notice.kind in kinds}
     counts = Counter(subject.partition("/")[0] for subject in about)
     return [({"cluster": cluster}, counts[cluster]) for cluster in sorted({*plan.clusters, *counts})]
 

@@ -191,3 +191,40 @@ def test_a_real_push_gateway_takes_them_and_keeps_the_last_success(quickstart: F
     assert second[name] == first[name]
     unknown = 'reconciler_cluster_unknown_seconds{cluster="us-east",instance="",job="reconciler",verb="apply"}'
     assert (first[unknown], second[unknown]) == ("0", "1")
+
+
+BROKEN = """
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: broken
+  namespace: dev-a
+  annotations: {{{annotations}}}
+spec:
+  replicas: 0
+  selector: {{matchLabels: {{app: broken}}}}
+  template: {{metadata: {{labels: {{app: broken}}}}, spec: {{containers: []}}}}
+"""
+OURS = "reconciler/owner: quickstart/IdlingPolicy/idle-dev"
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        pytest.param(f"{OURS}, idling.kubernetes.io/previous-scale: many", id="H9 a record that cannot be read"),
+        pytest.param(
+            "reconciler/owner: other/IdlingPolicy/x, idling.kubernetes.io/previous-scale: '1',"
+            " idling.kubernetes.io/idled-at: '2026-11-20T00:00:00Z', reconciler/wake-due: '2026-11-20T01:00:00Z'",
+            id="H9 a wake of another Fleet that is overdue",
+        ),
+    ],
+)
+def test_a_fault_in_an_object_is_told_and_counted_and_the_run_ends_well(quickstart: Folder, annotations: str) -> None:
+    quickstart.write("snapshot/eu-west/broken.yaml", BROKEN.format(annotations=annotations))
+    said = quickstart.apply(NOW, "--metrics-file", "apply.prom")
+    assert said.code == 0
+    assert "dev-a/Deployment/broken" in said.out
+    found = values((quickstart.path / "apply.prom").read_text())
+    assert found[LAST_SUCCESS]
+    assert sum(found["reconciler_overdue_wakes"]) == 0
+    assert sum(found["reconciler_object_faults"]) == ("previous-scale: many" in annotations)

@@ -193,7 +193,7 @@ class TestIdledToAFloor:
         assert world.replicas(WEB) == 5
         assert bounds(world) == (1, 1)
         (notice,) = (one for one in outcome.desired.notices if one.kind == "setAside")
-        assert (notice.subject, notice.partial) == (str(HPA), True)
+        assert (notice.subject, notice.partial) == (str(HPA), False)
 
     def test_what_another_fleet_holds_is_not_ours(self):
         world = the_world()

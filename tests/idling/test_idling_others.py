@@ -98,8 +98,8 @@ class TestForeign:
 
     def test_a_passed_wake_due_of_another_fleet_is_overdue(self):
         outcome = run_in(a_foreign_world(SEED | STAGING, RECORD | STAGING))
-        (notice,) = (one for one in outcome.desired.notices if one.kind == "overdueWake")
-        assert (notice.subject, notice.partial) == (str(WEB), True)
+        (notice,) = (one for one in outcome.desired.notices if one.kind == "foreignOverdue")
+        assert (notice.subject, notice.partial) == (str(WEB), False)
 
     @pytest.mark.parametrize("asked", [False, True], ids=["", "also after a signal"])
     def test_what_runs_and_still_has_them_is_left_as_it_is(self, asked):

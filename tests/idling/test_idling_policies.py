@@ -11,7 +11,15 @@ from reconciler.decide.types import Phase
 from reconciler.model import LabelSelector
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Base, hold_back
-from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Limit, Limits, Place, TargetRef
+from reconciler.policy.types import (
+    ClusterPreference,
+    FederatedReplicaSet,
+    Limit,
+    Limits,
+    NamespaceSelector,
+    Place,
+    TargetRef,
+)
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
@@ -389,6 +397,34 @@ class TestGuard:
             del world.objects[a_ref(name)], world.objects[a_ref(name, kind="Service")]
         run_in(world, *(self.policies(*self.names[gone:owners]) or (a_policy("z", selector=NOWHERE),)))
         assert sum(world.replicas(a_ref(name)) > 0 for name in self.names[:owners]) == woken
+
+    @pytest.mark.parametrize("ghosts", [1, 3, 9])
+    def test_h9_owners_made_up_in_one_namespace_hold_no_other_one(self, ghosts):
+        world = self.world()
+        for number in range(ghosts):
+            record = {
+                **world.objects[a_ref("a")].annotations,
+                "reconciler/owner": f"production/IdlingPolicy/ghost-{number}",
+            }
+            world.add(a_workload(f"ghost-{number}", namespace="evil", replicas=0, annotations=record))
+        run_in(world, *self.policies(*self.names[1:]))
+        assert world.replicas(a_ref("a")) == 3
+
+    def test_a_folder_that_is_lost_holds_the_wakes_of_all_its_namespaces(self):
+        spaces = [f"team-{name}" for name in self.names]
+        objects = [a_workload(name, namespace=space) for name, space in zip(self.names, spaces, strict=True)]
+        world = a_world(*objects, now=NIGHT)
+        policies = {
+            name: a_policy(name, selector=replace(workloads_selector(), namespaces=NamespaceSelector((space,))))
+            for name, space in zip(self.names, spaces, strict=True)
+        }
+        run_in(world, *policies.values())
+        world.now = MONDAY - MINUTE
+        outcome = run_in(world, *(policies[name] for name in self.names[3:]))
+        assert [world.replicas(one.ref) for one in objects] == [0] * len(objects)
+        (held,) = outcome.desired.held_back
+        assert held.allow == "fleet"
+        assert held.why == "3 policies that own marks in 3 namespaces are gone: a, b, c"
 
     def lost(self, world, **fields):
         return run_in(world, *self.policies(*self.names[4:]), **fields)

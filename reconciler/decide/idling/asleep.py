@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from reconciler.decide.idling.guard import Guard
+from reconciler.decide.idling.guard import Guards
 from reconciler.decide.idling.looking import Setting, scenes_of
 from reconciler.decide.idling.marks import IDLED_AT, OPENSHIFT_IDLED_AT
 from reconciler.decide.idling.situations import Ruling, rule_all
@@ -31,7 +31,7 @@ def sleepers(fleet: Fleet, state: ObservedState, run: Run, named: Callable[[Obje
     """
     found: dict[ObjectRef, Sleeper] = {}
     scenes = scenes_of(Setting(fleet, state, run, blind=True))
-    rulings = rule_all([target for scene in scenes for target in scene.targets], Guard(), run.now)
+    rulings = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
     for ruling in rulings.values():
         for one in _asked(ruling, named):
             known = found.get(one.ref, Sleeper(one))

@@ -9,7 +9,7 @@ from reconciler.decide.idling.building import decisions_of
 from reconciler.decide.idling.criteria import Says
 from reconciler.decide.idling.discovery import Inventory
 from reconciler.decide.idling.federated import members_of, together
-from reconciler.decide.idling.guard import FLEET, Guard, guard_of
+from reconciler.decide.idling.guard import FLEET, Guards, guards_of
 from reconciler.decide.idling.looking import Scene, Setting, scenes_of
 from reconciler.decide.idling.making import Making
 from reconciler.decide.idling.order import staggered
@@ -47,9 +47,9 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     """Return what is idled, woken and put right, and which workloads that concerns."""
     scenes = scenes_of(Setting(policies.fleet, state, run, policies.idling))
     targets = [target for scene in scenes for target in scene.targets]
-    unguarded = rule_all(targets, Guard(), run.now)
-    guard = _guard(unguarded.values(), policies, run)
-    alone = rule_all(targets, guard, run.now) if guard.tripped else unguarded
+    unguarded = rule_all(targets, Guards(), run.now)
+    guards = _guards(unguarded.values(), policies, run)
+    alone = rule_all(targets, guards, run.now) if guards.tripped else unguarded
     federated = members_of(policies.federated, state, alone)
     rulings = staggered(together(alone, federated))
     making = Making(policies.fleet, run, {policy.name: str(policy.place) for policy in policies.idling})
@@ -59,7 +59,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
             DesiredState(
                 decisions=build.decisions(rulings),
                 observed=build.observed(rulings),
-                held_back=build.put_off(rulings, guard),
+                held_back=build.put_off(rulings, guards),
             )
         ),
         claims(rulings, [members.all for members in federated.values()]),
@@ -72,7 +72,7 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
     What was scaled by hand is released; nothing else is put right.
     """
     scenes = scenes_of(Setting(fleet, state, run, blind=True))
-    alone = rule_all([target for scene in scenes for target in scene.targets], Guard(), run.now)
+    alone = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
     rulings = staggered({ref: ruling for ref, ruling in alone.items() if ruling.action in _DONE_BLIND})
     desired = _told(scenes, rulings, run)
     decisions = _Build(_fronts(scenes), Making(fleet, run, repairs=False)).decisions(_others_kept(alone, rulings))
@@ -87,11 +87,12 @@ def _others_kept(alone: Mapping[ObjectRef, Ruling], done: Mapping[ObjectRef, Rul
     }
 
 
-def _guard(rulings: Iterable[Ruling], policies: PolicySet, run: Run) -> Guard:
-    """Return the guard over the policies that own what is idle; what passes to another policy counts as that one's."""
+def _guards(rulings: Iterable[Ruling], policies: PolicySet, run: Run) -> Guards:
+    """Return the guards over the policies that own what is idle; what passes to another policy counts as that one's."""
     names = frozenset(policy.name for policy in policies.idling)
-    owners = [_owner(ruling, ruling.record, names) for ruling in rulings if ruling.was_asleep and ruling.record]
-    return guard_of(owners, names, run.allow_exceed)
+    asleep = [(ruling, ruling.record) for ruling in rulings if ruling.was_asleep and ruling.record]
+    owned = [(ruling.ref.namespace, _owner(ruling, record, names)) for ruling, record in asleep]
+    return guards_of(owned, names, run.allow_exceed)
 
 
 def _owner(ruling: Ruling, record: Record, names: frozenset[str]) -> str:
@@ -142,10 +143,10 @@ class _Build:
             for decision in found
         )
 
-    def put_off(self, rulings: Mapping[ObjectRef, Ruling], guard: Guard) -> tuple[HeldBack, ...]:
-        """Return the wakes that the guard holds back."""
+    def put_off(self, rulings: Mapping[ObjectRef, Ruling], guards: Guards) -> tuple[HeldBack, ...]:
+        """Return the wakes that the guards hold back."""
         found = self._if_done(rulings, Action.PUT_OFF, Action.WAKE)
-        return (HeldBack(FLEET, guard.words, found),) if found else ()
+        return (HeldBack(FLEET, guards.words, found),) if found else ()
 
     def _if_done(self, rulings: Mapping[ObjectRef, Ruling], instead_of: Action, action: Action) -> tuple[Decision, ...]:
         """Return the decisions there would be if `action` were done `instead_of` what is, and only those for it."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from reconciler.decide.idling.records import Record
@@ -23,16 +23,87 @@ class Guard:
 
     @property
     def words(self) -> str:
-        names = ", ".join(sorted(self.gone)[:5]) + (", ..." if len(self.gone) > 5 else "")
-        return f"{len(self.gone)} of the {self.owners} policies that own marks are gone: {names}"
+        return f"{len(self.gone)} of the {self.owners} policies that own marks are gone: {_first(self.gone)}"
 
 
 def guard_of(owners: Iterable[str], names: frozenset[str], allow_exceed: frozenset[str]) -> Guard:
     """Return the guard over the policies that own marks (`owners`) and those that there are (`names`)."""
     owning = frozenset(owners)
     gone = owning - names
-    too_many = len(gone) > max(1, math.floor(len(owning) / 4))
-    return Guard(gone, len(owning), too_many and FLEET not in allow_exceed)
+    return Guard(gone, len(owning), _is_too_many(len(gone), len(owning)) and FLEET not in allow_exceed)
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """The guard of each namespace in which policies that are gone own marks."""
+
+    by_namespace: Mapping[str, Guard] = field(default_factory=dict)
+
+    def of(self, namespace: str) -> Guard:
+        """Return the guard of `namespace`; where nothing is gone it never trips."""
+        return self.by_namespace.get(namespace, _NONE)
+
+    @property
+    def tripped(self) -> tuple[Guard, ...]:
+        return tuple(guard for guard in self.by_namespace.values() if guard.tripped)
+
+    @property
+    def words(self) -> str:
+        tripped = self.tripped
+        if len(tripped) == 1:
+            return tripped[0].words
+        gone = frozenset().union(*(guard.gone for guard in tripped))
+        return f"{len(gone)} policies that own marks in {len(tripped)} namespaces are gone: {_first(gone)}"
+
+
+_NONE = Guard()
+
+
+def guards_of(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_exceed: frozenset[str]) -> Guards:
+    """Return the guard of each namespace; `owned` are (namespace, policy) that owns marks there.
+
+    A namespace counts what is gone in itself, and of each other one a single policy, of which it leaves out one: so
+    what is written in one namespace alone never holds the wakes of another one, and a folder that is lost, which is
+    seen in many, holds them all.
+    """
+    gone: dict[str, set[str]] = {}
+    there: set[str] = set()
+    for namespace, policy in owned:
+        if policy in names:
+            there.add(policy)
+        else:
+            gone.setdefault(namespace, set()).add(policy)
+    elsewhere = _one_each(gone)
+    guards = {namespace: _guard_in(namespace, gone[namespace], elsewhere, len(there)) for namespace in sorted(gone)}
+    if FLEET in allow_exceed:
+        guards = {namespace: replace(guard, tripped=False) for namespace, guard in guards.items()}
+    return Guards(guards)
+
+
+def _one_each(gone: Mapping[str, set[str]]) -> dict[str, str]:
+    """Return for each policy that is gone one namespace that stands for it, each namespace for one policy at most."""
+    found: dict[str, str] = {}
+    for namespace in sorted(gone, key=lambda namespace: (len(gone[namespace]), namespace)):
+        new = sorted(gone[namespace] - found.keys())
+        if new:
+            found[new[0]] = namespace
+    return found
+
+
+def _guard_in(namespace: str, inside: set[str], elsewhere: Mapping[str, str], there: int) -> Guard:
+    others = sorted(policy for policy, where in elsewhere.items() if where != namespace and policy not in inside)
+    gone = frozenset((*inside, *others[1:]))
+    owners = there + len(gone)
+    return Guard(gone, owners, _is_too_many(len(gone), owners))
+
+
+def _is_too_many(gone: int, owners: int) -> bool:
+    return gone > max(1, math.floor(owners / 4))
+
+
+def _first(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    return ", ".join(ordered[:5]) + (", ..." if len(ordered) > 5 else "")
 
 
 def is_guarded(guard: Guard, record: Record, now: datetime) -> bool:

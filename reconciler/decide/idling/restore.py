@@ -8,7 +8,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 
 from reconciler.decide.idling.building import decisions_of
-from reconciler.decide.idling.guard import Guard
+from reconciler.decide.idling.guard import Guards
 from reconciler.decide.idling.looking import Setting, scenes_of
 from reconciler.decide.idling.making import Making
 from reconciler.decide.idling.marks import parsed
@@ -44,16 +44,20 @@ class Restoration:
 
 
 def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> DesiredState:
-    """Return the wakes that give everything in `restoration` its replicas back; nothing else is put right."""
+    """Return the wakes that give everything in `restoration` its replicas back; nothing else is put right.
+
+    What was asked for and cannot be given back, because its record cannot be read, makes the run partial.
+    """
     scenes = scenes_of(Setting(fleet, state, run, blind=True))
-    alone = rule_all([target for scene in scenes for target in scene.targets], Guard(), run.now)
+    alone = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
     rulings = {ref: _restored(ruling, restoration, run) for ref, ruling in alone.items()}
     fronts = [(front, scene.inventory) for scene in scenes for front in scene.fronts]
     making = Making(fleet, run, repairs=False, hold_until=restoration.hold_until)
     chosen = [ruling for ruling in rulings.values() if _is_chosen(ruling, restoration)]
+    told = notices([ruling for ruling in chosen if not _is_put_right(ruling)], (), run)
     return DesiredState(
         decisions=decisions_of(rulings, fronts, making),
-        notices=tuple(notices([ruling for ruling in chosen if not _is_put_right(ruling)], (), run)),
+        notices=tuple(replace(one, partial=one.partial or one.kind == "setAside") for one in told),
     )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from reconciler.decide.idling.contests import contest_of
 from reconciler.decide.idling.criteria import Says
 from reconciler.decide.idling.flips import ANOTHER_STATE, ASKED, UNCONTESTED, UNPROTECTED
-from reconciler.decide.idling.guard import FLEET, Guard, is_guarded
+from reconciler.decide.idling.guard import FLEET, Guards, is_guarded
 from reconciler.decide.idling.holds import Reason, hold_on
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.signals import Signal
@@ -67,10 +67,10 @@ class Ruling:
         return replace(self, situation=situation, choice=choice, flip="" if choice.told is flag else self.flip)
 
 
-def rule(target: Target, guard: Guard, now: datetime) -> Ruling:
+def rule(target: Target, guards: Guards, now: datetime) -> Ruling:
     """Return what is done with `target`, looked at alone."""
     standing = standing_of(target)
-    reasons = dict(_flags(target, standing, guard, now))
+    reasons = dict(_flags(target, standing, guards, now))
     words = {flag: reason.words for flag, reason in reasons.items()}
     situation = Situation(standing.state, target.want.says, frozenset(words), words)
     choice = choose(situation)
@@ -93,7 +93,7 @@ def _flip(want: Want, situation: Situation, choice: Choice, reasons: Mapping[Fla
     return " and ".join(dict.fromkeys(flip for flip in (want.flip, excluded.flip if excluded else "") if flip))
 
 
-def _flags(target: Target, standing: Standing, guard: Guard, now: datetime) -> Iterator[tuple[Flag, Reason]]:
+def _flags(target: Target, standing: Standing, guards: Guards, now: datetime) -> Iterator[tuple[Flag, Reason]]:
     signal = _asked(target, standing, now)
     if signal is not None:
         yield Flag.SIGNAL, Reason(signal.words, "" if standing.state in ASLEEP else f"after {format_time(signal.at)}")
@@ -109,7 +109,7 @@ def _flags(target: Target, standing: Standing, guard: Guard, now: datetime) -> I
     if target.frozen:
         yield Flag.FROZEN, Reason("the cluster is frozen", ANOTHER_STATE)
     if standing.record is not None:
-        yield from _record_flags(target, standing.record, guard, now)
+        yield from _record_flags(target, standing.record, guards, now)
 
 
 def _want_flags(want: Want) -> Iterator[tuple[Flag, Reason]]:
@@ -121,12 +121,13 @@ def _want_flags(want: Want) -> Iterator[tuple[Flag, Reason]]:
         yield Flag.OBSERVED, Reason("a policy that only observes selects it", "mode: enforce")
 
 
-def _record_flags(target: Target, record: Record, guard: Guard, now: datetime) -> Iterator[tuple[Flag, Reason]]:
+def _record_flags(target: Target, record: Record, guards: Guards, now: datetime) -> Iterator[tuple[Flag, Reason]]:
     if record.wake_due is not None and record.wake_due <= now and target.scale.stands_at(record.idled_to):
         yield Flag.DUE, Reason(f"due since {format_time(record.wake_due)}")
     if target.want.floor >= record.replicas:
         words = f"the floor is {target.want.floor}, it had {record.replicas}"
         yield Flag.FLOOR, Reason(words, f"a floor below {record.replicas}")
+    guard = guards.of(target.ref.namespace)
     if is_guarded(guard, record, now):
         yield Flag.GUARDED, Reason(guard.words, f"--allow-exceed {FLEET}")
 
@@ -156,6 +157,6 @@ def _excluded(target: Target, standing: Standing) -> Reason | None:
     return None if contest is None else Reason(f"contested by {contest.by}", UNCONTESTED)
 
 
-def rule_all(targets: Iterable[Target], guard: Guard, now: datetime) -> dict[ObjectRef, Ruling]:
+def rule_all(targets: Iterable[Target], guards: Guards, now: datetime) -> dict[ObjectRef, Ruling]:
     """Return the ruling on each of `targets`, by name in order."""
-    return {target.ref: rule(target, guard, now) for target in sorted(targets, key=lambda target: target.ref)}
+    return {target.ref: rule(target, guards, now) for target in sorted(targets, key=lambda target: target.ref)}

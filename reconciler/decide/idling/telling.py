@@ -112,7 +112,11 @@ def questions(fronts: Iterable[Front]) -> Iterator[PodsQuestion]:
 
 
 def notices(rulings: Iterable[Ruling], fronts: Iterable[Front], run: Run) -> tuple[Notice, ...]:
-    """Return what a person should read, each once, sorted."""
+    """Return what a person should read, each once, sorted.
+
+    What is wrong with an object of a tenant makes no run partial: it is told and counted, or one broken annotation
+    would fail the runs of a whole platform.
+    """
     found = [notice for ruling in rulings for tell in _TELLERS for notice in tell(ruling, run)]
     found += [notice for front in fronts for notice in _front_notices(front)]
     return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
@@ -128,7 +132,7 @@ def query_notices(cluster: str, problems: Iterable[tuple[str, str]]) -> Iterator
 
 def _front_notices(front: Front) -> Iterator[Notice]:
     if front.problem and not front.is_foreign:
-        yield Notice("setAside", str(front.ref), f"{front.ref}: {front.problem}; its marks stay as they are", "", True)
+        yield Notice("setAside", str(front.ref), f"{front.ref}: {front.problem}; its marks stay as they are")
     elif front.is_foreign:
         owner = front.foreign.fleet if front.foreign is not None and front.foreign.fleet else "somebody else"
         yield Notice("foreignMark", str(front.ref), f"{front.ref} was marked idle by {owner}")
@@ -145,9 +149,10 @@ def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Itera
 
 def _overdue(ruling: Ruling, _run: Run) -> Iterator[Notice]:
     if ruling.action is Action.OVERDUE:
-        held = "somebody else's" if ruling.standing.state is State.FOREIGN else "the cluster is frozen"
+        ours = ruling.standing.state not in NOT_OURS
+        kind, held = ("overdueWake", "the cluster is frozen") if ours else ("foreignOverdue", "somebody else's")
         text = f"{ruling.ref} should be awake ({ruling.why}): {held}"
-        yield Notice("overdueWake", str(ruling.ref), text, owner_policy(ruling), True)
+        yield Notice(kind, str(ruling.ref), text, owner_policy(ruling), partial=ours)
     if ruling.action is Action.DEFER:
         yield Notice("perRun", str(ruling.ref), f"{ruling.ref}: {ruling.why}", owner_policy(ruling))
 
@@ -155,9 +160,7 @@ def _overdue(ruling: Ruling, _run: Run) -> Iterator[Notice]:
 def _set_aside(ruling: Ruling, _run: Run) -> Iterator[Notice]:
     reading = ruling.target.reading
     if ruling.standing.state is State.SET_ASIDE and reading is not None:
-        yield Notice(
-            "setAside", str(ruling.ref), f"{ruling.ref}: {reading.problem}; its scale stays as it is", "", True
-        )
+        yield Notice("setAside", str(ruling.ref), f"{ruling.ref}: {reading.problem}; its scale stays as it is")
 
 
 def _foreign(ruling: Ruling, _run: Run) -> Iterator[Notice]:
@@ -202,7 +205,7 @@ def _autoscaler(ruling: Ruling, _run: Run) -> Iterator[Notice]:
         yield Notice("autoscaler", str(ruling.target.scale.runs.ref), f"{ruling.target.scale.runs.ref}: {held}", policy)
     if hold is not None and hold.problem:
         name = hold.autoscaler.ref
-        yield Notice("setAside", str(name), f"{name}: {hold.problem}; its bounds stay as they are", policy, True)
+        yield Notice("setAside", str(name), f"{name}: {hold.problem}; its bounds stay as they are", policy)
 
 
 def _by_autoscaler(ruling: Ruling) -> bool:
