@@ -10,6 +10,7 @@ import click
 
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
+from reconciler.cli.failure import failure_lines
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     FilterWords,
@@ -35,7 +36,7 @@ from reconciler.cli.talk import say
 from reconciler.cli.watching import Watched, watched
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due
-from reconciler.policy.validate import read_fleet
+from reconciler.policy.validate import read_fleet, read_fleet_for_wakes
 
 
 @click.command(name="apply")
@@ -90,21 +91,30 @@ def _fresh(run: Watched, control: Control, output: str) -> ExitCode:
     call = run.call
     try:
         policies = call.policies()
-    except PolicyError as error:
+        applied = apply(policies, run.measuring.opened(call.world(policies.fleet)), call.request(), control)
+    except (click.ClickException, click.Abort, OSError):
+        raise
+    except Exception as error:
+        if isinstance(error, ReconcilerError) and not isinstance(error, PolicyError):
+            raise
         return _due_only(run, control, output, error)
-    applied = apply(policies, run.measuring.opened(call.world(policies.fleet)), call.request(), control)
     _report(applied, output, run)
     return exit_of_apply(applied)
 
 
-def _due_only(run: Watched, control: Control, output: str, problem: PolicyError) -> ExitCode:
-    """Wake what is due by its own mark although the policies are broken, as long as the Fleet can be read."""
+def _due_only(run: Watched, control: Control, output: str, problem: Exception) -> ExitCode:
+    """Wake what is due by its own mark although the policies cannot be used, whatever is wrong with them.
+
+    A bug that some policy brings about must not keep a morning dark either. Only what a wake needs of the Fleet has to
+    be there.
+    """
     call = run.call
     try:
-        fleet = read_fleet(call.path)
+        fleet, _ = read_fleet_for_wakes(call.path)
     except PolicyError:
         raise problem from None
-    say(str(problem))
+    for line in failure_lines(problem):
+        say(line)
     say("The policies decide nothing in this run; only what is due by its own mark or was asked for is woken.")
     applied = apply_wakes_due(fleet, run.measuring.opened(call.world(fleet)), call.request(), control)
     _report(applied, output, run)

@@ -19,7 +19,7 @@ from reconciler.errors import ExitCode, PolicyError, ReconcilerError
 def report_failure(error: Exception, arguments: Sequence[str]) -> int:
     """Print `error` and return the exit code that belongs to it."""
     code = exit_code_of(error)
-    lines = _lines(error)
+    lines = failure_lines(error)
     if wants_json(arguments):
         click.echo(json.dumps(_document(error, lines, code), indent=2, ensure_ascii=False))
     for line in lines:
@@ -52,7 +52,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f', did you mean "{found[0]}"?' if found else ""
 
 
-def _lines(error: Exception) -> list[str]:
+def failure_lines(error: Exception) -> list[str]:
+    """Return what to print of `error`: a line for each thing that is wrong; for a bug, how to report it."""
     if isinstance(error, click.ClickException):
         return [f"error: {error.format_message()}"]
     if isinstance(error, ReconcilerError):

@@ -153,7 +153,9 @@ def duration_of(flag: str, text: str) -> timedelta:
     """
     found = parse_duration(text)
     if found is None:
-        raise UsageError(f'{flag}: "{text}" is no duration, expected something like 90s, 30m, 1h30m or 2d')
+        raise UsageError(
+            f'{flag}: "{text}" is no duration, expected something like 90s, 30m, 1h30m or 2d, at most 999d'
+        )
     return found
 
 

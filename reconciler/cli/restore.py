@@ -22,7 +22,7 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.progress import log_format_option, progress
-from reconciler.cli.running import Call
+from reconciler.cli.running import Call, fleet_for_wakes
 from reconciler.cli.stopping import stopping
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.types import DesiredState
@@ -30,7 +30,6 @@ from reconciler.errors import UsageError, first_exit_code
 from reconciler.model import ObservedState, Run
 from reconciler.pipeline import Control, apply
 from reconciler.policy.types import PolicySet
-from reconciler.policy.validate import read_fleet
 
 
 @click.command(name="restore")
@@ -55,7 +54,7 @@ def command(subject: str | None, fleet: str, everything: bool, output: str, **fl
     if bool(narrowed) == everything:
         raise UsageError("restore: expected an OBJECT, --policy, --run, or --all alone")
     terminal_or(flags["auto_approve"], "restore")
-    found = read_fleet(fleet)
+    found = fleet_for_wakes(fleet)
     call = Call.of(fleet, {**flags, "policy": ()})
     if subject is not None:
         check_cluster(found, object_name(subject), subject)

@@ -23,7 +23,7 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.progress import log_format_option, progress
-from reconciler.cli.running import Call
+from reconciler.cli.running import Call, fleet_for_wakes
 from reconciler.cli.stopping import stopping
 from reconciler.cli.talk import say
 from reconciler.decide.idling.asleep import Sleeper, sleepers
@@ -36,7 +36,6 @@ from reconciler.observe.clusters import observe
 from reconciler.pipeline import Control, apply
 from reconciler.plan.writes import patch_of
 from reconciler.policy.types import PolicySet
-from reconciler.policy.validate import read_fleet
 from reconciler.world import World
 
 WAKE_REQUESTED = "reconciler/wake-requested-at"
@@ -56,7 +55,7 @@ _ANNOTATIONS = ("metadata", "annotations")
 @log_format_option
 def command(subject: str, awake_for: str | None, fleet: str, output: str, **flags: Any) -> int:
     """Ask CLUSTER/NAMESPACE[/KIND/NAME] to wake, and wake it. Reads the Fleet only; broken policies do not matter."""
-    found = read_fleet(fleet)
+    found = fleet_for_wakes(fleet)
     call = Call.of(fleet, flags)
     name = object_name(subject)
     check_cluster(found, name, subject)

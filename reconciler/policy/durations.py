@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
+_DURATION = re.compile(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,7})s)?", re.ASCII)
+"""As in the schemas. All of it is less than five years, so that any time a run may have can go that far and back."""
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """Return `90s`, `30m`, `1h30m` or `2d` as a duration; None where `text` is none."""
+    """Return `90s`, `30m`, `1h30m` or `2d` as a duration; None where `text` is none, or too long (999d)."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from reconciler.policy.cross import cross_problems, cross_warnings
 from reconciler.policy.documents import Document
 from reconciler.policy.load import Loaded, left_out, load
 from reconciler.policy.shape import shape_problems
-from reconciler.policy.types import Calendar, Fleet, PolicySet
+from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
 from reconciler.policy.words import listed, nearest, shown
 
 KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy")
@@ -98,6 +98,40 @@ def read_fleet(path: str | Path) -> Fleet:
     Raises:
         PolicyError: there is none, there are several, or it is broken itself.
     """
+    fleet, problems = _read_fleet(path)
+    if fleet is None or problems:
+        raise PolicyError.of(problems)
+    return fleet
+
+
+def read_fleet_for_wakes(path: str | Path) -> tuple[Fleet, tuple[Problem, ...]]:
+    """Return what of the Fleet below `path` a wake needs, and all that is wrong with it.
+
+    What cannot be read is left out or at its default: limits, labels, and the clusters of which name, connection or
+    state cannot be read. A typo there must not keep the others dark.
+
+    Raises:
+        PolicyError: there is no Fleet, there are several, or nothing is left: no name, or no cluster.
+    """
+    fleet, problems = _read_fleet(path)
+    usable = () if fleet is None else tuple(_usable_clusters(fleet, problems))
+    if fleet is None or not fleet.name or not usable:
+        raise PolicyError.of(problems)
+    home = fleet.home if fleet.home in {cluster.name for cluster in usable} else usable[0].name
+    return replace(fleet, clusters=usable, home=home), problems
+
+
+def _usable_clusters(fleet: Fleet, problems: Sequence[Problem]) -> Iterator[FleetCluster]:
+    """Yield the clusters that can be written to although there are `problems`: labels and metrics are not needed."""
+    for position, cluster in enumerate(fleet.clusters):
+        here = f"spec.clusters[{position}]"
+        inside = [one.field for one in problems if one.field == here or one.field.startswith(f"{here}.")]
+        if all(field.startswith((f"{here}.labels", f"{here}.prometheus")) for field in inside):
+            yield cluster
+
+
+def _read_fleet(path: str | Path) -> tuple[Fleet | None, tuple[Problem, ...]]:
+    """Return the one Fleet below `path`, None where there is not exactly one, and all that is wrong with it."""
     loaded = load(path)
     problems: list[Problem] = []
     found = _Found(problems)
@@ -110,10 +144,9 @@ def read_fleet(path: str | Path) -> Fleet:
         problems += shape_problems(document, kind)
     _build(fleets, found, complete=True)
     problems += _fleets(fleets, str(path), complete=True)
-    if problems:
-        raise PolicyError.of([*problems, *(() if fleets else loaded.problems)])
-    fleet: Fleet = found.built[0].policy
-    return fleet
+    if not fleets:
+        problems += loaded.problems
+    return (found.built[0].policy if len(fleets) == 1 else None), tuple(sorted(problems))
 
 
 def _kind_of(document: Document, problems: list[Problem]) -> str | None:

@@ -398,7 +398,8 @@ def test_everything_wrong_is_told_at_once(tmp_path):
         "letters, digits, -, _ and .; put it in quotes",
         'policies/idling.yaml:16:19: spec.idleWhen[1].schedule.calendar: is "nihgts", expected the name of a Calendar, '
         'did you mean "nights"?',
-        'policies/idling.yaml:17:11: spec.minAge: is "1hour", expected a duration like 90s, 30m, 1h30m or 2d',
+        'policies/idling.yaml:17:11: spec.minAge: is "1hour", expected a duration like 90s, 30m, 1h30m or 2d, '
+        "at most 999d",
     ]
 
 

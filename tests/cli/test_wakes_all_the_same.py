@@ -1,0 +1,180 @@
+"""Due and requested wakes are done whatever is wrong with the policies, or with what of the Fleet no wake needs."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from reconciler.policy.validate import read_fleet_for_wakes
+from tests.way.calls import Folder
+
+NOW = "2026-11-23T07:00:00Z"
+FLEET = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: one}
+spec:
+  home: east
+  clusters: [{name: east}, {name: west}]
+  limits: {idledWorkloads: {share: 25%, atLeast: 10}}
+"""
+POLICY = """\
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 3
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: placed}
+"""
+IDLE = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: shop
+  annotations:
+    idling.kubernetes.io/idled-at: "2026-11-20T22:00:00Z"
+    idling.kubernetes.io/previous-scale: "3"
+    reconciler/owner: one/IdlingPolicy/nights
+    reconciler/wake-due: "2026-11-23T06:00:00Z"
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: []}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    folder = Folder(tmp_path)
+    folder.write("policies/fleet.yaml", FLEET)
+    folder.write("policies/web.yaml", POLICY)
+    for cluster in ("east", "west"):
+        folder.write(f"snapshot/{cluster}/objects.yaml", IDLE)
+    return folder
+
+
+def replicas(folder: Folder) -> list[int]:
+    return [folder.replicas(cluster, "shop", "Deployment", "web") for cluster in ("east", "west")]
+
+
+def test_h10_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder: Folder) -> None:
+    folder.write("policies/web.yaml", POLICY + "  progressDeadline: 800000d\n")
+    said = folder.apply(NOW)
+    assert said.code == 3
+    problem = 'policies/web.yaml:7:21: spec.progressDeadline: is "800000d", expected a duration like 90s, 30m, 1h30m'
+    assert said.err.startswith(problem)
+    assert replicas(folder) == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param("reconciler.cli.running.read_policies", id="H10 while they are read"),
+        pytest.param("reconciler.decide.desired_state.decide_placement", id="H10 while they decide"),
+        pytest.param("reconciler.plan.plan.hold_back", id="H10 while limits are counted"),
+    ],
+)
+def test_a_bug_that_policies_bring_about_lets_the_wakes_through(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    module, _, name = part.rpartition(".")
+    inside = getattr(importlib.import_module(module), name)
+    left = [OverflowError("date value out of range")]
+
+    def fails_once(*arguments: object, **named: object) -> object:
+        if left:
+            raise left.pop()
+        return inside(*arguments, **named)
+
+    monkeypatch.setattr(part, fails_once)
+    said = folder.apply(NOW)
+    assert said.code == 3
+    assert "a bug: OverflowError: date value out of range" in said.err
+    assert replicas(folder) == [3, 3]
+
+
+TYPO = FLEET.replace("atLeast", "atLest")
+
+
+@pytest.mark.parametrize(
+    ("fleet", "problem", "after"),
+    [
+        pytest.param(TYPO, "policies/fleet.yaml:7:41: spec.limits", [3, 3], id="H11 a typo in the limits"),
+        pytest.param(FLEET.replace("home: east", "home: est"), "spec.home", [3, 3], id="H11 home"),
+        pytest.param(FLEET + "  podPickers: 7\n", "spec.podPickers", [3, 3], id="H11 pod pickers"),
+        pytest.param(FLEET.replace("{name: west}", "{name: west, labels: {a: 1}}"), "labels", [3, 3], id="H11 labels"),
+        pytest.param(
+            FLEET.replace("{name: west}", "{name: west, conection: {inCluster: true}}"),
+            "spec.clusters[1].conection",
+            [3, 0],
+            id="H11 how a cluster is reached: that one is left out",
+        ),
+        pytest.param(
+            FLEET.replace("{name: west}", "{name: west, state: frozn}"),
+            "spec.clusters[1].state",
+            [3, 0],
+            id="H11 the state of a cluster: that one is left out",
+        ),
+    ],
+)
+class TestFleet:
+    def test_apply(self, folder: Folder, fleet: str, problem: str, after: list[int]) -> None:
+        folder.write("policies/fleet.yaml", fleet)
+        said = folder.apply(NOW)
+        assert said.code == 3
+        assert problem in said.err
+        assert replicas(folder) == after
+
+    def test_wake(self, folder: Folder, fleet: str, problem: str, after: list[int]) -> None:
+        folder.write("policies/fleet.yaml", fleet)
+        said = folder.call("wake", "east/shop/deploy/web", "--snapshot", "snapshot", "--now", "2026-11-21T00:00:00Z")
+        assert said.code == 0
+        assert said.err.startswith("warning: policies/fleet.yaml:")
+        assert problem in said.err
+        assert replicas(folder)[0] == 3
+
+    def test_restore(self, folder: Folder, fleet: str, problem: str, after: list[int]) -> None:
+        folder.write("policies/fleet.yaml", fleet)
+        said = folder.call("restore", "--all", "--auto-approve", "--snapshot", "snapshot", "--now", NOW)
+        assert said.code == 0
+        assert said.err.startswith("warning: policies/fleet.yaml:")
+        assert replicas(folder) == after
+
+    def test_a_saved_plan_is_not_applied_with_it(
+        self, folder: Folder, fleet: str, problem: str, after: list[int]
+    ) -> None:
+        folder.plan(NOW, "--out", "plan.json")
+        folder.write("policies/fleet.yaml", fleet)
+        said = folder.call("apply", "plan.json", "--snapshot", "snapshot", "--now", NOW)
+        assert said.code == 3
+        assert replicas(folder) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        FLEET.replace("metadata: {name: one}", "metadata: {}"),
+        FLEET.replace("[{name: east}, {name: west}]", "[]"),
+        FLEET.replace("[{name: east}, {name: west}]", "[{nam: east}]"),
+        FLEET + "---\n" + FLEET,
+        POLICY,
+    ],
+    ids=["no name", "no clusters", "no cluster with a name", "two", "none"],
+)
+def test_without_what_a_wake_needs_nothing_is_done(folder: Folder, fleet: str) -> None:
+    folder.write("policies/fleet.yaml", fleet)
+    assert folder.apply(NOW).code == 3
+    assert folder.call("wake", "east/shop/deploy/web", "--snapshot", "snapshot").code == 3
+    assert replicas(folder) == [0, 0]
+
+
+def test_what_a_wake_needs_of_a_fleet(folder: Folder) -> None:
+    text = TYPO.replace("spec:\n", "spec:\n  namespace: ours\n  formerNames: [old]\n  protect: {namespaces: [pay]}\n")
+    folder.write("policies/fleet.yaml", text)
+    fleet, problems = read_fleet_for_wakes(folder.path / "policies")
+    assert (fleet.name, fleet.namespace, fleet.former_names) == ("one", "ours", ("old",))
+    assert "pay" in fleet.protected
+    assert [one.field for one in problems] == ["spec.limits.idledWorkloads.atLest"]
