@@ -20,9 +20,9 @@ settings.load_profile("default")
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder with reference vectors and manifests of others; without it the test is skipped, in CI it fails."""
+    """The folder with manifests that others wrote; without it the test is skipped, in CI it fails."""
     if not SHARED.is_dir():
-        reason = "the folder with the reference vectors is not beside the checkout"
+        reason = "the folder with the manifests of others is not beside the checkout"
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)

@@ -14,7 +14,6 @@ from reconciler.cli.failure import failure_lines
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     FilterWords,
-    Seconds,
     color_option,
     filter_options,
     now_option,
@@ -23,6 +22,7 @@ from reconciler.cli.options import (
     path_argument,
     quiet_option,
     run_options,
+    seconds,
     terminal_or,
     verbose_option,
     world_options,
@@ -45,7 +45,7 @@ from reconciler.policy.validate import read_fleet, read_fleet_for_wakes
 @now_option
 @output_option("text", "json", "yaml", "markdown", "html")
 @option("--auto-approve", is_flag=True, help="Do not ask.")
-@option("--lock-timeout", type=Seconds(), default=30.0, help="Seconds to wait for each cluster's lock.")
+@option("--lock-timeout", type=seconds, default=30.0, help="Seconds to wait for each cluster's lock.")
 @option("--fleet", metavar="FILE", help="With a saved plan: where the Fleet document is (default: policies).")
 @option("--max-plan-age", default="1h", help="With a saved plan: refuse it when it is older.")
 @option("--live", is_flag=True, help="With a saved plan made from a snapshot: apply it to live clusters.")

@@ -8,11 +8,13 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 import click
 
+from reconciler.cli.talk import say
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError
 
 
@@ -21,9 +23,10 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
     code = exit_code_of(error)
     lines = failure_lines(error)
     if wants_json(arguments):
-        click.echo(json.dumps(_document(error, lines, code), indent=2, ensure_ascii=False))
+        with suppress(OSError):  # nobody may be listening any more; the code says it all the same
+            click.echo(json.dumps(_document(error, lines, code), indent=2, ensure_ascii=False))
     for line in lines:
-        click.echo(line, err=True)
+        say(line)
     return code
 
 

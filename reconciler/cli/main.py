@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import io
-import os
-import sys
 from collections.abc import Sequence
 
 import click
 
 from reconciler.cli.failure import report_failure
+from reconciler.cli.streams import flush_streams, mend_streams
+from reconciler.cli.talk import say
 from reconciler.cli.verbs import VERBS, help_text
 from reconciler.errors import ExitCode
 
@@ -52,12 +51,9 @@ def cli() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; whatever goes wrong is said in one line each, never as a traceback."""
-    _mend_streams()
+    mend_streams()
     code = _run(arguments)
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    flush_streams()
     return code
 
 
@@ -67,18 +63,7 @@ def _run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+        say("interrupted")
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place: a bug is told in one line too
         return report_failure(error, arguments)
-
-
-def _mend_streams() -> None:
-    """A stream that is closed goes nowhere; text that no terminal can show is shown as escapes."""
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")

@@ -65,41 +65,34 @@ def output_option(*formats: str) -> Callable[[F], F]:
     return option("-o", "--output", type=click.Choice(formats), default=formats[0], help="What stdout gets.")
 
 
-class Rate(click.ParamType[float]):
-    """A number of writes a second; 0 is no limit."""
-
-    name = "rate"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            found = float(value)
-        except ValueError:
-            found = math.nan
-        if not (found == 0 or 0.01 <= found <= _HIGHEST_RATE):
-            self.fail(f'"{value}" is no rate, expected 0 for no limit, or up to {_HIGHEST_RATE:g}', param, ctx)
+def rate(text: str | float) -> float:
+    """Return a number of writes a second, 0 for no limit; how click reads the value of a flag."""
+    found = _number(text)
+    if found == 0 or 0.01 <= found <= _HIGHEST_RATE:
         return found
+    raise click.BadParameter(f'"{text}" is no rate, expected 0 for no limit, or up to {_HIGHEST_RATE:g}')
 
 
-class Seconds(click.ParamType[float]):
-    """A number of seconds: finite, not negative."""
-
-    name = "seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            found = float(value)
-        except ValueError:
-            found = math.nan
-        if not 0 <= found <= _LONGEST_WAIT:
-            self.fail(f'"{value}" is no number of seconds, expected one from 0 to {_LONGEST_WAIT:g}', param, ctx)
+def seconds(text: str | float) -> float:
+    """Return a number of seconds, finite and not negative; how click reads the value of a flag."""
+    found = _number(text)
+    if 0 <= found <= _LONGEST_WAIT:
         return found
+    raise click.BadParameter(f'"{text}" is no number of seconds, expected one from 0 to {_LONGEST_WAIT:g}')
+
+
+def _number(text: str | float) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 world_options = together(
     option("--snapshot", metavar="DIR", help="Look at this snapshot instead of live clusters."),
-    option("--request-timeout", type=Seconds(), default=30.0, help="Seconds for one request to a live cluster."),
-    option("--qps", type=Rate(), default=50.0, help="Writes a second to each live cluster; 0: no limit."),
-    option("--timeout", type=Seconds(), metavar="SECONDS", help="Wait for nothing, and start no write, after this."),
+    option("--request-timeout", type=seconds, default=30.0, help="Seconds for one request to a live cluster."),
+    option("--qps", type=rate, default=50.0, help="Writes a second to each live cluster; 0: no limit."),
+    option("--timeout", type=seconds, metavar="SECONDS", help="Wait for nothing, and start no write, after this."),
 )
 context_option = option("--context", metavar="NAME", help="Look at this context of the kubeconfig, without a Fleet.")
 now_option = option("--now", metavar="RFC3339", help="Decide as if it were this time.")

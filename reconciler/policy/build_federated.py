@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from reconciler.policy.build_picker import build_picker, check_pickable
 from reconciler.policy.build_selector import kind_fault
 from reconciler.policy.building import Reading
 from reconciler.policy.documents import Document, Path, dotted
+from reconciler.policy.reader import MAX_DEPTH
 from reconciler.policy.shape import shape_problems
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, TargetRef
 from reconciler.policy.words import shown
@@ -22,6 +23,7 @@ from reconciler.policy.words import shown
 PREFERENCES = "federation.kubernetes.io/replica-set-preferences"
 _ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)
 _EVERYWHERE = {"*": ClusterPreference(weight=1)}
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 _NOT_OURS = ("status", "creationTimestamp", "resourceVersion", "uid", "generation", "managedFields")
 
 
@@ -96,14 +98,34 @@ def _annotation(reading: Reading) -> Reading:
     """Return what the annotation says, as a document of its own; of what cannot be read, an empty one."""
     value: Any = {}
     try:
-        text = reading.get(_ANNOTATION, "{}")
-        value = _lower(json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant))
-    except (ValueError, RecursionError) as error:
-        words = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        reading.add(_ANNOTATION, f"is no JSON: {words}")
+        value = _lower(_json(reading.get(_ANNOTATION, "{}")))
+    except ValueError as error:
+        reading.add(_ANNOTATION, f"is no JSON: {error}")
     inside = Reading(Document(reading.document.file, value, *reading.document.place(_ANNOTATION)))
     inside.problems += shape_problems(inside.document, "ReplicaSet", "preferences")
     return inside
+
+
+def _json(text: str) -> Any:
+    """Return what `text` says. How deep the parser itself can go depends on the interpreter's release.
+
+    Raises:
+        ValueError: it is no JSON, or nested more deeply than a policy may be.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inside for one in level for inside in _inside_of(one)]
+    if level:
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+def _inside_of(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,23 +51,49 @@ def test_a_plan_that_turns_out_not_to_be_saved_is_printed_all_the_same(quickstar
     assert said.out == quickstart.plan(NOW, "-o", form).out
 
 
-def test_an_apply_is_finished_although_nobody_reads_its_progress(quickstart, repository):
+def without_reader(folder: Path, closed: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process with no PYTHON* variable but `variables`; nobody reads its stream `closed`."""
     reading, writing = os.pipe()
     os.close(reading)
-    arguments = ["apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve"]
-    with os.fdopen(writing, "wb") as stderr:
-        done = subprocess.run(
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    with os.fdopen(writing, "wb") as nobody:
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: nobody}
+        return subprocess.run(
             [sys.executable, "-m", "reconciler", *arguments],
-            cwd=quickstart.path,
-            env={**os.environ, "PYTHONPATH": str(repository)},
-            stdout=subprocess.PIPE,
-            stderr=stderr,
+            cwd=folder,
+            env={**bare, "PYTHONPATH": str(Path(__file__).parents[2]), **variables},
             text=True,
             check=False,
+            **streams,
         )
+
+
+BUFFERED = pytest.mark.parametrize(
+    "variables", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["1 a bare environment", "without buffers"]
+)
+
+
+@BUFFERED
+def test_an_apply_is_finished_although_nobody_reads_its_progress(quickstart, variables):
+    arguments = ["apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve"]
+    done = without_reader(quickstart.path, "stderr", *arguments, **variables)
     assert "14 of 14 changes applied" in done.stdout
     assert done.returncode == 0
     assert quickstart.plan(NOW).out == "No changes.\n"
+
+
+@BUFFERED
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["plan", "nowhere", "-o", "json"], 3), (["plan", "--nope"], 64), (["--help"], 0)],
+    ids=["a folder that is not there", "a flag that is not there", "help"],
+)
+def test_defect_1_the_exit_code_is_the_same_whoever_reads(tmp_path, closed, arguments, code, variables):
+    done = without_reader(tmp_path, closed, *arguments, **variables)
+    assert done.returncode == code
+    assert "Traceback" not in (done.stderr or "")
+    assert "BrokenPipe" not in (done.stderr or "")
 
 
 LIMITED = """

@@ -272,7 +272,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def deal(self) -> None:
         """One request, from its head on."""
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:
+            self.cut()  # the client went away before it had sent everything: no server would act on that
+            return
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_ONE_CONNECTION}
         request = self.server.proxy.record(self.command, self.path, headers, body)
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 import urllib3
@@ -105,6 +107,21 @@ def test_an_answer_of_its_own(proxy, api_server, api_namespace, status, reason, 
         reason,
         None if retry_after is None else str(retry_after),
     )
+
+
+def test_defect_1_a_request_whose_body_never_came_is_none(api_server, api_namespace, tmp_path):
+    """As from a client that was killed while it wrote, or stood still: nothing is forwarded and nothing counted."""
+    create(api_server.api, [a_deployment("half", 1)], api_namespace)
+    path = deployment_path(api_namespace, "half")
+    head = f"PATCH {path} HTTP/1.1\r\nHost: here\r\nContent-Type: application/merge-patch+json\r\n"
+    head += f"Authorization: Bearer {api_server.admin_token}\r\nContent-Length: 100\r\n\r\n"
+    with Proxy(api_server.access(), tmp_path, tls=False) as proxy:
+        with socket.create_connection(("127.0.0.1", urlsplit(proxy.url).port), timeout=30) as client:
+            client.sendall(head.encode() + b'{"spec": {"replicas": 2}}')
+            client.shutdown(socket.SHUT_WR)
+            assert client.recv(1) == b""
+        assert proxy.requests == []
+    assert replicas_of(api_server.api, api_namespace, "half") == 1
 
 
 def test_wrong_json(proxy, through):
