@@ -4,11 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint parts built-where-possible check soak bench clean
+OTHERS = lowest $(shell sh .ci/interpreters)
+
+.PHONY: demo test lint parts built-where-possible check others others-ready soak bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,lint]'
 	touch $@
 
 demo: $(STAMP)
@@ -33,6 +35,27 @@ built-where-possible: $(STAMP)
 check: built-where-possible
 	$(BIN)/pytest -n auto --dist loadgroup -m "not soak and not bench"
 
+# Once more without real parts and without the laws, which try many cases: with the lowest releases of all direct
+# dependencies, and on every later interpreter that this machine has.
+others: $(OTHERS:%=again-%)
+
+others-ready: $(OTHERS:%=.venvs/%/.installed)
+
+.PRECIOUS: .venvs/%/.installed
+
+again-%: .venvs/%/.installed
+	.venvs/$*/bin/python -m pytest -m "not real and not laws and not soak and not bench"
+
+.venvs/lowest/.installed: pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[test]'
+	touch $@
+
+.venvs/%/.installed: pyproject.toml constraints.txt
+	"$$(sh .ci/interpreters $*)" -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@
+
 soak: built-where-possible
 	$(BIN)/pytest -n auto --dist loadgroup -m soak
 
@@ -41,4 +64,4 @@ bench: built-where-possible
 	$(BIN)/python tests/bench/growth.py benchmarks.json
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis benchmarks.json
+	rm -rf $(VENV) .venvs build dist .mypy_cache .ruff_cache .hypothesis benchmarks.json

@@ -12,21 +12,22 @@ def main() -> None:
     gc.disable()
     arguments = sys.argv[1:]
     if arguments in ([], ["-h"], ["--help"]):
-        _print_help()
-        return
+        sys.exit(_help(asked=bool(arguments)))
     from reconciler.cli.main import run
 
     sys.exit(run(arguments))
 
 
-def _print_help() -> None:
+def _help(*, asked: bool) -> int:
+    """Print the help and return the exit code, without a library: where it was not asked for, a verb is missing."""
     from reconciler.cli.streams import flush_streams, mend_streams
     from reconciler.cli.verbs import help_text
 
     mend_streams()
     with suppress(OSError):
-        sys.stdout.write(help_text())
+        (sys.stdout if asked else sys.stderr).write(help_text())
     flush_streams()
+    return 0 if asked else 64
 
 
 if __name__ == "__main__":

@@ -18,6 +18,12 @@ settings.register_profile(
 settings.load_profile("default")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("laws")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder with manifests that others wrote; without it the test is skipped, in CI it fails."""

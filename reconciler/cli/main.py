@@ -58,6 +58,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    if not arguments:
+        say(help_text(), nl=False)
+        return ExitCode.USAGE
     try:
         return int(cli.main(args=list(arguments), prog_name="reconciler", standalone_mode=False) or 0)
     except click.exceptions.Exit as leaving:

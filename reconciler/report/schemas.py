@@ -11,6 +11,7 @@ from reconciler.plan.documents import PlanDocument
 from reconciler.report.documents import ReportDocument
 
 _SUFFIX = "Document"
+_NULL = {"type": "null"}
 
 
 def plan_schema() -> dict[str, Any]:
@@ -37,9 +38,12 @@ def _schema_of(document: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _renamed(value: Any) -> Any:
-    """Return a part of a schema with the documents named without their suffix."""
+    """Return a part of a schema with the documents named without their suffix, of several types null at the end.
+
+    The order of alternatives is not the same in all releases of msgspec.
+    """
     if isinstance(value, dict):
         return {key: _renamed(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_renamed(inner) for inner in value]
+        return [_renamed(inner) for inner in sorted(value, key=lambda one: one == _NULL)]
     return value.removesuffix(_SUFFIX) if isinstance(value, str) else value

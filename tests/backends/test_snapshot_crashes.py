@@ -16,6 +16,8 @@ from reconciler.errors import ClusterError
 from tests.backends.crashes import DIED, WRITES
 from tests.backends.folders import BUILT_IN, a_folder, last_names_first
 
+pytestmark = pytest.mark.laws
+
 OWNER = "{apiVersion: apps/v1, kind: %s, name: %s, uid: %s, controller: true}"
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: web-%s, namespace: shop, ownerReferences: [%s]}}"
 FILES = {

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.cli.verbs import help_text
 from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
@@ -21,11 +22,12 @@ def quickstart(repository, tmp_path) -> Folder:
     return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
 
 
-def test_without_arguments_the_help_is_shown(tmp_path):
+def test_without_arguments_the_help_is_shown_where_no_script_takes_it_for_a_result(tmp_path, repository):
     said = Folder(tmp_path).call()
-    assert (said.code, said.out) == (64, "")
-    assert "Verbs:" in said.err
-    assert "Traceback" not in said.err
+    assert (said.code, said.out, said.err) == (64, "", help_text())
+    bare = [sys.executable, "-m", "reconciler"]
+    done = subprocess.run(bare, cwd=repository, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (64, "", help_text())
 
 
 @pytest.mark.parametrize(

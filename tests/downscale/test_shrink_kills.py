@@ -13,6 +13,8 @@ from reconciler.model import PickerAnswer
 from tests.builders import a_run
 from tests.downscale.world import PICKER, Counted, Killed, Picker, World, a_world
 
+pytestmark = pytest.mark.laws
+
 # The zones say web-2, web-3 and web-4; two pods have costs of others, one of them below the mark.
 PODS = [
     {"zone": "a", "days": 1, "cost": "-2147483648"},

@@ -58,6 +58,8 @@ from tests.builders import a_fleet, a_policy_set, a_ref, a_service, a_workload
 from tests.idling.idling_policies import REQUESTS, a_metric, a_policy, a_schedule, office_hours_off
 from tests.idling.world import World
 
+pytestmark = pytest.mark.laws
+
 BEGIN = datetime(2026, 10, 23, 15, 0, tzinfo=UTC)  # a Friday; clocks are set back in the night to Sunday
 QUEUE = "queue_length"
 TIER = {"tier": "app"}

@@ -18,6 +18,8 @@ from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Plac
 
 from .simulation import SELECTOR, TEMPLATE, SimCluster, SimPod, World
 
+pytestmark = pytest.mark.laws
+
 PATIENCE = timedelta(minutes=11)  # longer than unschedulableAfter and clusterGracePeriod
 RUNS = {timedelta(minutes=1): 12, timedelta(minutes=4): 12, PATIENCE: 8}
 TICKS = tuple(RUNS)

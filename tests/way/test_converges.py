@@ -10,6 +10,8 @@ import yaml
 
 from tests.way.calls import Folder
 
+pytestmark = pytest.mark.laws
+
 NIGHT = "2026-11-20T22:00:00Z"
 MORNING = "2026-11-23T06:30:00Z"
 CLUSTERS = ("a", "b", "c")

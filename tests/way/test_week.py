@@ -11,6 +11,8 @@ import pytest
 
 from tests.way.calls import Folder
 
+pytestmark = pytest.mark.laws
+
 PARIS = ZoneInfo("Europe/Paris")
 FLEET = """\
 apiVersion: reconciler/v1alpha1

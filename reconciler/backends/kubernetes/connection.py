@@ -152,7 +152,8 @@ def opened(settings: ClusterConnection) -> Endpoint:
     """
     from kubernetes.client.configuration import Configuration
 
-    configuration = Configuration(connection_pool_maxsize=_POOL_SIZE)
+    configuration = Configuration()
+    configuration.connection_pool_maxsize = _POOL_SIZE  # an argument only from release 37 on
     with _telling_words(settings) as words:
         _load(settings, configuration)
     _expect_credentials(settings, configuration, words)

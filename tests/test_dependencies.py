@@ -1,0 +1,65 @@
+"""What pyproject.toml says of direct dependencies is what the tests run with."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)>=(?P<lowest>[\d.]+)(?:,<(?P<next>[\d.]+))?")
+_PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<release>\S+)$", re.M)
+
+CAPPED = {"kubernetes"}
+"""Those of which something that is not public is used or overridden; the others' next releases are let in."""
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def numbers(release: str) -> tuple[int, ...]:
+    """Return a release without the zeros at its end, as 8.1 and 8.1.0 are one."""
+    found = [int(part) for part in release.split(".")]
+    while found and found[-1] == 0:
+        found.pop()
+    return tuple(found)
+
+
+@pytest.fixture
+def project(repository) -> dict:
+    return tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+
+
+def requirements(texts: list[str]) -> Iterator[re.Match[str]]:
+    for text in texts:
+        found = _REQUIREMENT.fullmatch(text)
+        assert found, text
+        yield found
+
+
+def pins(repository, file: str) -> dict[str, str]:
+    return {normal(pin["name"]): pin["release"] for pin in _PIN.finditer((repository / file).read_text())}
+
+
+def test_defect_2_the_lowest_releases_are_those_that_the_tests_run_with(repository, project):
+    pinned = pins(repository, "constraints-lowest.txt")
+    texts = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    for one in requirements(texts):
+        assert numbers(pinned[normal(one["name"])]) == numbers(one["lowest"]), one[0]
+
+
+def test_linters_are_those_of_the_pins(repository, project):
+    pinned = pins(repository, "constraints.txt")
+    for one in requirements(project["optional-dependencies"]["lint"]):
+        assert numbers(pinned[normal(one["name"])]) == numbers(one["lowest"]), one[0]
+
+
+def test_defect_2_what_is_not_public_has_an_upper_bound_that_the_newest_is_below(repository, project):
+    pinned = pins(repository, "constraints.txt")
+    found = list(requirements(project["dependencies"]))
+    assert {one["name"] for one in found if one["next"]} == CAPPED
+    for one in found:
+        if one["next"]:
+            assert numbers(one["next"]) == (numbers(pinned[normal(one["name"])])[0] + 1,)
