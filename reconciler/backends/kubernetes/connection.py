@@ -152,8 +152,7 @@ def opened(settings: ClusterConnection) -> Endpoint:
     """
     from kubernetes.client.configuration import Configuration
 
-    configuration = Configuration()
-    configuration.connection_pool_maxsize = _POOL_SIZE  # an argument only from release 37 on
+    configuration = Configuration(connection_pool_maxsize=_POOL_SIZE)
     with _telling_words(settings) as words:
         _load(settings, configuration)
     _expect_credentials(settings, configuration, words)
