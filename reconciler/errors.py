@@ -82,6 +82,11 @@ class SnapshotError(ReconcilerError):
 
     exit_code = ExitCode.MALFORMED
 
+    @classmethod
+    def of(cls, problems: Iterable[Problem]) -> SnapshotError:
+        """Return one error for all `problems`, sorted, a line each."""
+        return cls("\n".join(str(problem) for problem in sorted(problems)))
+
 
 class PlanFileError(ReconcilerError):
     """A saved plan that is refused as a whole."""

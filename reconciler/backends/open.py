@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,13 +30,13 @@ from reconciler.backends.kubernetes.requests import Requests
 from reconciler.backends.kubernetes.settings import RequestSettings
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.faults import snapshot_error
-from reconciler.backends.snapshot.folder import METRICS_FILES, is_manifest_name
+from reconciler.backends.snapshot.folder import METRICS_FILES, finish, is_manifest_name, locked
 from reconciler.backends.snapshot.metrics import Answers, SnapshotMetrics, read_metrics
 from reconciler.backends.snapshot.recording import read_recording
 from reconciler.backends.state import ConfigMapStore
 from reconciler.errors import Problem, SnapshotError, UsageError
 from reconciler.model import ClusterConnection
+from reconciler.yaml.files import is_inside, leads_out, spelt
 
 JOURNAL = "reconciler-journal"
 """The ConfigMap in our own namespace that keeps what one run must tell the next."""
@@ -114,14 +115,25 @@ def open_snapshot(
         if name not in folders:
             backends[name] = Backend(name, error=f"no folder {top / name} in the snapshot")
             continue
-        cluster, found = _open_cluster(folders[name], name, victim_order)
-        own, wrong = read_metrics(folders[name], name)
+        cluster, found = _open_cluster(folders[name], top, victim_order)
+        own, wrong = read_metrics(folders[name], name, top)
         backends[name] = _folder_backend(cluster, folders[name], SnapshotMetrics(name, recorded | own, now), namespace)
         problems += wrong + found
     if problems:
-        raise snapshot_error(problems)
+        raise SnapshotError.of(problems)
     warnings = tuple(_warnings(top, folders, clusters, recorded))
     return Opened(backends, lambda: warnings)
+
+
+def finish_changes(directory: str | Path) -> None:
+    """Finish what a crash interrupted in the folders of a snapshot, as whoever is about to write to them must.
+
+    Raises:
+        SnapshotError: what is written there is no change of ours. ClusterError: it cannot be finished.
+    """
+    for folder in _folders(Path(directory)).values():
+        with locked(folder, exclusive=True):
+            finish(folder)
 
 
 def open_live(connections: Iterable[ClusterConnection], live: Live) -> Opened:
@@ -174,12 +186,17 @@ def _folders(top: Path) -> dict[str, Path]:
         raise SnapshotError(f"{str(top)!r}: is no path, expected a folder with a folder for each cluster") from error
     if not names:
         raise SnapshotError(f"{top}: holds no folder, expected one for each cluster, named like it")
+    home = os.path.realpath(top)
+    outside = [name for name in names if not is_inside(str(top / name), home)]
+    if outside:
+        raise SnapshotError.of(Problem(spelt(str(top / name)), 1, 1, "", leads_out(home)) for name in outside)
     return {name: top / name for name in names}
 
 
-def _open_cluster(directory: Path, name: str, victim_order: VictimOrder) -> tuple[SnapshotCluster, list[Problem]]:
-    recording, problems = read_recording(directory, name)
-    cluster = SnapshotCluster(directory, name, victim_order=victim_order, recording=recording)
+def _open_cluster(directory: Path, top: Path, victim_order: VictimOrder) -> tuple[SnapshotCluster, list[Problem]]:
+    name = directory.name
+    recording, problems = read_recording(directory, name, top)
+    cluster = SnapshotCluster(directory, name, victim_order=victim_order, recording=recording, root=top)
     return cluster, problems + cluster.problems()
 
 

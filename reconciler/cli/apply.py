@@ -91,7 +91,9 @@ def _fresh(run: Watched, control: Control, output: str) -> ExitCode:
     call = run.call
     try:
         policies = call.policies()
-        applied = apply(policies, run.measuring.opened(call.world(policies.fleet)), call.request(), control)
+        applied = apply(
+            policies, run.measuring.opened(call.world(policies.fleet, writes=True)), call.request(), control
+        )
     except (click.ClickException, click.Abort, OSError):
         raise
     except Exception as error:
@@ -116,7 +118,7 @@ def _due_only(run: Watched, control: Control, output: str, problem: Exception) -
     for line in failure_lines(problem):
         say(line)
     say("The policies decide nothing in this run; only what is due by its own mark or was asked for is woken.")
-    applied = apply_wakes_due(fleet, run.measuring.opened(call.world(fleet)), call.request(), control)
+    applied = apply_wakes_due(fleet, run.measuring.opened(call.world(fleet, writes=True)), call.request(), control)
     _report(applied, output, run)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
@@ -124,7 +126,7 @@ def _due_only(run: Watched, control: Control, output: str, problem: Exception) -
 def _saved(run: Watched, control: Control, output: str, flags: dict[str, Any]) -> ExitCode:
     call = run.call
     fleet = read_fleet(flags["fleet"] or "policies")
-    world = run.measuring.opened(call.world(fleet))
+    world = run.measuring.opened(call.world(fleet, writes=True))
     made = read_saved(call.path, fleet, world, call, max_age=flags["max_plan_age"], live=flags["live"])
     choose = run.progress.counted(lambda plan: still_allowed(plan, fleet))
     applied = apply_saved(made, fleet, world, replace(control, choose=choose), call.watch)

@@ -82,7 +82,7 @@ def _said(finding: Finding) -> str:
 
 def _roles(one: Examined) -> Iterator[str]:
     """Yield the roles that are missing as manifests, a comment saying where they go."""
-    from reconciler.backends.snapshot.yaml_writer import block_text, flow_text
+    from reconciler.yaml.writer import block_text, flow_text
 
     for rules in one.missing:
         metadata = {"name": f"{_NAME}-missing"} | ({"namespace": rules.namespace} if rules.namespace else {})

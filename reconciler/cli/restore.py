@@ -69,7 +69,7 @@ def command(subject: str | None, fleet: str, everything: bool, output: str, **fl
     shows = progress(quiet=call.quiet, log_format=flags["log_format"])
     with shows as shown, stopping(flags["timeout"], call.stop) as stop:
         control = Control(shown.counted(approval.choose), shown.writing, approval.approve, stop)
-        applied = apply(PolicySet(found), call.world(found), call.request(), control, decide)
+        applied = apply(PolicySet(found), call.world(found, writes=True), call.request(), control, decide)
     print_applied(applied, output, call)
     return first_exit_code([exit_of_apply(applied), *([stop.exit_code] if stop.exit_code else [])])
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from reconciler.backends.kubernetes.settings import DEFAULTS, RequestSettings
+from reconciler.backends.open import finish_changes
 from reconciler.backends.stop import Stop
 from reconciler.cli.failure import nearest
 from reconciler.cli.options import DEFAULT_PATH, FilterWords, colored, moment, run_id_of
@@ -104,11 +105,14 @@ class Call:
         named = len(names) == 1 and not set(names[0]) & set("*?[")
         return Scope(names[0] if named else "", alone=True)
 
-    def world(self, fleet: Fleet | None = None) -> World:
+    def world(self, fleet: Fleet | None = None, *, writes: bool = False) -> World:
         """Open the clusters of the Fleet: the snapshot where one was given, else the live ones.
 
-        At the end of the call a person is told what there is to know of them.
+        Who `writes` first finishes what a crash interrupted in the snapshot. At the end of the call a person is told
+        what there is to know of the clusters.
         """
+        if writes and self.snapshot is not None:
+            finish_changes(self.snapshot)
         world = open_world(fleet or self.read(self.path).fleet, self.snapshot, self.now, self.settings)
         context = click.get_current_context(silent=True)
         if context is not None and not self.quiet:

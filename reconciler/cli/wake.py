@@ -59,7 +59,7 @@ def command(subject: str, awake_for: str | None, fleet: str, output: str, **flag
     call = Call.of(fleet, flags)
     name = object_name(subject)
     check_cluster(found, name, subject)
-    world = call.world(found)
+    world = call.world(found, writes=True)
     until = None if awake_for is None else call.now + duration_of("--for", awake_for)
     state = observe(PolicySet(found), world.sources)
     asleep = sleepers(found, state, Run(call.now), name.matches)

@@ -6,10 +6,10 @@ import re
 from datetime import UTC, tzinfo
 
 from reconciler.policy.building import Reading
-from reconciler.policy.documents import Path
 from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
 from reconciler.policy.windows import parse_absolute, parse_window, weekend_warnings
-from reconciler.policy.words import nearest, shown
+from reconciler.policy.words import nearest
+from reconciler.yaml.words import Path, shown
 
 _OF_THIS_MACHINE = re.compile(r"localtime$|posixrules$|posix/|right/")  # names that mean something else elsewhere
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from reconciler.policy.build_picker import build_picker, check_pickable
 from reconciler.policy.build_selector import build_selector
 from reconciler.policy.building import Reading, check_own_name
-from reconciler.policy.documents import Path
 from reconciler.policy.types import DownscalePolicy, DownscaleTarget
+from reconciler.yaml.words import Path
 
 
 def build_downscale(reading: Reading) -> DownscalePolicy:

@@ -14,11 +14,11 @@ from reconciler.labels import LabelSelector
 from reconciler.policy.build_picker import build_picker, check_pickable
 from reconciler.policy.build_selector import kind_fault
 from reconciler.policy.building import Reading
-from reconciler.policy.documents import Document, Path, dotted
-from reconciler.policy.reader import MAX_DEPTH
 from reconciler.policy.shape import shape_problems
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, TargetRef
-from reconciler.policy.words import shown
+from reconciler.yaml.documents import Document
+from reconciler.yaml.reader import MAX_DEPTH
+from reconciler.yaml.words import Path, dotted, shown
 
 PREFERENCES = "federation.kubernetes.io/replica-set-preferences"
 _ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)

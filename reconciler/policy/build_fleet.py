@@ -5,9 +5,9 @@ from __future__ import annotations
 from reconciler.model import ClusterConnection, PrometheusConnection
 from reconciler.policy.build_picker import HEADER_NAME, RESERVED_HEADERS
 from reconciler.policy.building import Reading
-from reconciler.policy.documents import Path
 from reconciler.policy.types import Fleet, FleetCluster, Limit, Limits
-from reconciler.policy.words import nearest, shown
+from reconciler.policy.words import nearest
+from reconciler.yaml.words import Path, shown
 
 _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
 

@@ -9,7 +9,6 @@ from datetime import timedelta
 from reconciler.policy.build_calendar import build_calendar
 from reconciler.policy.build_selector import build_selector
 from reconciler.policy.building import Reading, check_own_name
-from reconciler.policy.documents import Path
 from reconciler.policy.types import (
     AllOf,
     AnyOf,
@@ -22,7 +21,8 @@ from reconciler.policy.types import (
     WakeMetric,
     WakeOrder,
 )
-from reconciler.policy.words import nearest, shown
+from reconciler.policy.words import nearest
+from reconciler.yaml.words import Path, shown
 
 _KINDS = ("metric", "schedule", "anyOf", "allOf")
 

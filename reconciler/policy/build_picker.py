@@ -9,9 +9,9 @@ from ipaddress import ip_address
 from reconciler.addresses import is_forbidden
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.policy.building import Reading
-from reconciler.policy.documents import Path
 from reconciler.policy.types import Fleet
-from reconciler.policy.words import listed, shown
+from reconciler.policy.words import listed
+from reconciler.yaml.words import Path, shown
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 7230, token
 RESERVED_HEADERS = ("host", "content-length", "transfer-encoding", "connection", "content-type")

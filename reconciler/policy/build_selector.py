@@ -7,9 +7,8 @@ from fnmatch import fnmatchcase
 
 from reconciler.model import SCALABLE_KINDS
 from reconciler.policy.building import Reading
-from reconciler.policy.documents import Path
 from reconciler.policy.types import ClusterSelector, NamespaceSelector, Selector, WorkloadSelector
-from reconciler.policy.words import shown
+from reconciler.yaml.words import Path, shown
 
 _PATH = ("spec", "selector")
 _SCALABLE = (*(kind for _, kind in SCALABLE_KINDS), "Rollout", "CloneSet")

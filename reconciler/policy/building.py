@@ -8,10 +8,11 @@ from typing import Any
 
 from reconciler.errors import Problem
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.policy.documents import Document, Path
 from reconciler.policy.durations import parse_duration, parse_share
 from reconciler.policy.queries import VARIABLES, query_fault
 from reconciler.policy.types import Limit, Limits, Place
+from reconciler.yaml.documents import Document
+from reconciler.yaml.words import Path
 
 
 class Reading:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from reconciler.errors import Problem
 from reconciler.policy.build_federated import PREFERENCES
 from reconciler.policy.build_picker import check_host
-from reconciler.policy.documents import Document, Path
 from reconciler.policy.types import FederatedReplicaSet, Fleet
-from reconciler.policy.words import nearest, shown
+from reconciler.policy.words import nearest
+from reconciler.yaml.documents import Document
+from reconciler.yaml.words import Path, shown
 
 if TYPE_CHECKING:
     from reconciler.policy.validate import Built

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from reconciler.errors import PolicyError, UsageError
 from reconciler.policy.load import Loaded, load
-from reconciler.policy.reader import read_documents
 from reconciler.policy.types import PolicySet
 from reconciler.policy.validate import check_loaded
+from reconciler.yaml.reader import read_documents
 
 _WHERE = "--context"
 
@@ -25,11 +25,11 @@ def read_one_cluster(context: str, path: str | None) -> PolicySet:
     given = Loaded((), (), True, hashlib.sha256().hexdigest()) if path is None else load(path)
     _refuse_fleet(given)
     text = _fleet_text(context)
-    documents, problems, complete = read_documents(_WHERE, text)
+    made = read_documents(_WHERE, text)
     loaded = Loaded(
-        documents=(*documents, *given.documents),
-        problems=(*problems, *given.problems),
-        complete=complete and given.complete,
+        documents=(*made.found, *given.documents),
+        problems=(*made.problems, *given.problems),
+        complete=made.complete and given.complete,
         digest=hashlib.sha256(f"{given.digest}\n{text}".encode()).hexdigest(),
     )
     policies, wrong = check_loaded(loaded, _WHERE if path is None else str(Path(path)))

@@ -9,7 +9,8 @@ import re
 from collections.abc import Collection
 
 from reconciler.errors import PolicyError
-from reconciler.policy.words import listed, nearest, shown
+from reconciler.policy.words import listed, nearest
+from reconciler.yaml.words import shown
 
 VARIABLES = ("cluster", "policy", "window")
 _LONGEST = 20_000

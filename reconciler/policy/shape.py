@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from reconciler.errors import Problem
-from reconciler.policy.documents import Document, Path
 from reconciler.policy.fit import fit_of
 from reconciler.policy.schemas import validator_of
-from reconciler.policy.words import LARGEST, MOST_REPLICAS, expectation, nearest, shown
-from reconciler.yaml_scalars import plain_value
+from reconciler.policy.words import LARGEST, MOST_REPLICAS, expectation, nearest
+from reconciler.yaml.documents import Document
+from reconciler.yaml.scalars import plain_value
+from reconciler.yaml.words import Path, shown
 
 _MEANT = "unknown field, did you mean"
 _MISSING = "is missing"

@@ -15,11 +15,12 @@ from reconciler.policy.build_fleet import build_fleet
 from reconciler.policy.build_idling import Calendars, build_idling
 from reconciler.policy.building import Reading
 from reconciler.policy.cross import cross_problems, cross_warnings
-from reconciler.policy.documents import Document
 from reconciler.policy.load import Loaded, left_out, load
 from reconciler.policy.shape import shape_problems
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
-from reconciler.policy.words import listed, nearest, shown
+from reconciler.policy.words import listed, nearest
+from reconciler.yaml.documents import Document
+from reconciler.yaml.words import shown
 
 KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy")
 

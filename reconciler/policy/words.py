@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,25 +18,6 @@ _TYPES = {
     "array": "a list",
     "null": "nothing",
 }
-
-
-def shown(value: Any) -> str:
-    """Return a value as a problem shows it: scalars in quotes, collections by their kind."""
-    if value is None:
-        return "empty"
-    if isinstance(value, dict):
-        return "a mapping" if value else "an empty mapping"
-    if isinstance(value, list):
-        return "a list" if value else "an empty list"
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return f'"{printable(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")}"'
-
-
-def printable(text: str) -> str:
-    """Return `text` on one line: what cannot be printed is written as in JSON."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def nearest(word: Any, known: Iterable[str]) -> str:

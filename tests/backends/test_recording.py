@@ -16,9 +16,9 @@ from reconciler.backends.open import open_snapshot
 from reconciler.backends.snapshot.metrics import SnapshotMetrics, read_metrics, result_value
 from reconciler.backends.snapshot.recorded import instant_text, manifest_of
 from reconciler.backends.snapshot.recording import read_recording
-from reconciler.backends.snapshot.yaml_writer import block_text
 from reconciler.errors import ForbiddenError, MalformedAnswerError, SnapshotError, UnreachableError
 from reconciler.model import QueryAnswer, Sample, ScaleKind
+from reconciler.yaml.writer import block_text
 from tests.backends.folders import last_names_first
 
 NOW = datetime(2026, 11, 20, 22, tzinfo=UTC)

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.base import CONFIG_MAPS, PODS
+from reconciler.backends.open import finish_changes, open_snapshot
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.folder import PENDING
-from reconciler.errors import ClusterError
+from reconciler.backends.snapshot.folder import PENDING, finish, locked
+from reconciler.errors import SnapshotError
 from tests.backends.crashes import DIED, WRITES
 from tests.backends.folders import BUILT_IN, a_folder, last_names_first
 
@@ -43,7 +44,12 @@ def opened(directory: Path) -> SnapshotCluster:
 
 
 def seen(directory: Path) -> tuple[object, ...]:
-    """All that a reader sees of the folder."""
+    """All that a reader sees of the folder, once the next writer has finished what was interrupted."""
+    if (directory / PENDING).exists():
+        with pytest.raises(SnapshotError, match="a change of several files was interrupted"):
+            opened(directory).list(CONFIG_MAPS)
+        with locked(directory, exclusive=True):
+            finish(directory)
     cluster = opened(directory)
     return (
         cluster.list(BUILT_IN["Deployment"]),
@@ -85,16 +91,74 @@ def test_killed_at_every_step(tmp_path: Path, write: str) -> None:
     assert seen(tmp_path / f"{step:02}") == new
 
 
-def test_an_interrupted_change_is_finished_before_anything_is_read(tmp_path: Path) -> None:
-    directory = a_folder(tmp_path, {"a.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: old}}"})
-    a_folder(directory, {".a.yaml.reconciler-new": "{apiVersion: v1, kind: ConfigMap, metadata: {name: new}}"})
-    a_folder(directory, {PENDING: '[[".a.yaml.reconciler-new", "a.yaml"], [null, "b.yaml"]]'})
-    assert [found.ref.name for found in opened(directory).list(CONFIG_MAPS)] == ["new"]
-    assert os.listdir(directory) == ["a.yaml"]
+NEW = "{apiVersion: v1, kind: ConfigMap, metadata: {name: new}}"
+OLD = {"east/a.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: old}}", "east/b.yaml": ""}
 
 
-@pytest.mark.parametrize("content", ["{", "[1]", "7"])
-def test_an_interrupted_change_that_nobody_can_read_is_told(tmp_path: Path, content: str) -> None:
-    directory = a_folder(tmp_path, {PENDING: content})
-    with pytest.raises(ClusterError, match="an interrupted change cannot be finished"):
-        opened(directory).list(CONFIG_MAPS)
+def interrupted(snapshot: Path, steps: str) -> Path:
+    """A snapshot whose folder east says that `steps` were begun and not finished."""
+    return a_folder(snapshot, {**OLD, "east/.a.yaml.reconciler-new": NEW, f"east/{PENDING}": steps})
+
+
+def files_of(snapshot: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(snapshot)): path.read_bytes() for path in snapshot.rglob("*") if path.is_file()}
+
+
+def test_c1_a_reader_leaves_an_interrupted_change_alone_and_says_who_finishes_it(tmp_path: Path) -> None:
+    interrupted(tmp_path, '[[".a.yaml.reconciler-new", "a.yaml"], [null, "b.yaml"]]')
+    before = files_of(tmp_path)
+    for _ in range(2):
+        with pytest.raises(SnapshotError, match="the next `reconciler apply`, `wake` or `restore` with this snapshot"):
+            open_snapshot(tmp_path, ["east"], last_names_first)
+    assert files_of(tmp_path) == before
+    finish_changes(tmp_path)
+    assert [found.ref.name for found in opened(tmp_path / "east").list(CONFIG_MAPS)] == ["new"]
+    assert os.listdir(tmp_path / "east") == ["a.yaml"]
+
+
+def test_c1_the_next_write_finishes_an_interrupted_change_first(tmp_path: Path) -> None:
+    interrupted(tmp_path, '[[".a.yaml.reconciler-new", "a.yaml"], [null, "b.yaml"]]')
+    opened(tmp_path / "east").write(WRITES["create"])
+    assert {found.ref.name for found in opened(tmp_path / "east").list(CONFIG_MAPS)} == {"new"}
+    assert (tmp_path / "east/a.yaml").read_text() == NEW
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param('[[".a.yaml.reconciler-new", "../../hooks/post-checkout"]]', id="C1 a target outside"),
+        pytest.param('[["../outside.yaml", "a.yaml"]]', id="C1 a source outside"),
+        pytest.param('[[null, "../outside.yaml"]]', id="C1 removal outside"),
+        pytest.param('[[null, "/etc/x.yaml"]]', id="C1 removal of an absolute path"),
+        pytest.param('[["x", "/missing/x"]]', id="C1 a folder that is not there"),
+        pytest.param('[[null, "out/outside.yaml"]]', id="C1 behind a link"),
+        pytest.param('[["hook", "a.yaml"]]', id="C1 another source than ours"),
+        pytest.param('[[".a.yaml.reconciler-new", "sub/a.yaml"]]', id="C1 a source elsewhere"),
+        pytest.param('[[null, ".git/config.yaml"]]', id="C1 a hidden folder"),
+        pytest.param('[[null, "hook"]]', id="C1 no manifest"),
+        pytest.param('[[null, "sub/../a.yaml"]]', id="C1 a roundabout name"),
+        pytest.param('[[null, "a\\u0000.yaml"]]', id="C1 NUL"),
+        pytest.param('[[null, "\\ud800.yaml"]]', id="C1 half a character"),
+        pytest.param('[[".l.yaml.reconciler-new", "l.yaml"]]', id="C1 a source that is a link"),
+        pytest.param("[" * 100_000, id="C1 nested"),
+        pytest.param("{", id="no JSON"),
+        pytest.param("[1]", id="no step"),
+        pytest.param("7", id="no list"),
+    ],
+)
+def test_c1_nobody_carries_out_what_is_no_change_of_ours(tmp_path: Path, steps: str) -> None:
+    snapshot = interrupted(tmp_path / "snapshot", steps)
+    a_folder(tmp_path, {"snapshot/outside.yaml": "x", "snapshot/east/hook": "x", "snapshot/east/.git/config.yaml": "x"})
+    (snapshot / "east/out").symlink_to("..")
+    (snapshot / "east/.l.yaml.reconciler-new").symlink_to("../outside.yaml")
+    before = files_of(tmp_path)
+    for act in (lambda: finish_changes(snapshot), lambda: opened(snapshot / "east").write(WRITES["create"])):
+        with pytest.raises(SnapshotError, match=r"an interrupted change cannot be finished: .*remove the file"):
+            act()
+    assert files_of(tmp_path) == before
+
+
+def test_c1_what_is_missing_is_done_already(tmp_path: Path) -> None:
+    interrupted(tmp_path, '[[".z.yaml.reconciler-new", "z.yaml"], [null, "y.yaml"], [null, "gone/y.yaml"]]')
+    finish_changes(tmp_path)
+    assert sorted(os.listdir(tmp_path / "east")) == [".a.yaml.reconciler-new", "a.yaml", "b.yaml"]

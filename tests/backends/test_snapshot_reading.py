@@ -223,8 +223,8 @@ def test_what_is_no_manifest_is_left_alone(tmp_path: Path) -> None:
 def test_links_are_followed_once(tmp_path: Path) -> None:
     directory = a_folder(tmp_path / "east", {"real/a.yaml": TYPED_LIST})
     (directory / "loop").symlink_to(directory)
-    a_folder(tmp_path / "far", {"b.yaml": "{apiVersion: v1, kind: Service, metadata: {name: linked}}"})
-    (directory / "b.yaml").symlink_to(tmp_path / "far" / "b.yaml")
+    a_folder(directory, {"..data/b.yaml": "{apiVersion: v1, kind: Service, metadata: {name: linked}}"})
+    (directory / "b.yaml").symlink_to("..data/b.yaml")
     cluster = a_snapshot_cluster(directory, {})
     assert [found.ref.name for found in cluster.list(SERVICES)] == ["linked"]
     assert [found.ref.name for found in cluster.list(BUILT_IN["Deployment"])] == ["web"]

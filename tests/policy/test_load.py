@@ -134,13 +134,13 @@ def test_a_missing_or_empty_directory_is_never_no_policies(policies):
         pytest.param(
             "a.yaml",
             b"a: 1\nb: \xe9\n",
-            "policies/a.yaml:2:4: byte #xe9 is no UTF-8, expected UTF-8 text",
+            "policies/a.yaml:2:4: byte #xe9 is no UTF-8, expected text",
             id="Latin-1",
         ),
         pytest.param(
             "a.yaml",
-            "a: é\n".encode("utf-16"),
-            "policies/a.yaml:1:1: byte #xff is no UTF-8, expected UTF-8 text",
+            b"\xff\xfea\x00\x00\xd8",
+            "policies/a.yaml:1:2: byte #x00 is no UTF-16-LE, expected text",
             id="UTF-16",
         ),
         pytest.param("a.yaml", b"a: 1\n\x00", "policies/a.yaml:2:1: character #x00 is not allowed in YAML", id="NUL"),
@@ -158,8 +158,8 @@ def test_a_missing_or_empty_directory_is_never_no_policies(policies):
         ),
         pytest.param(
             "a.yaml",
-            b"a: 1\n" * 2_000_000,
-            "policies/a.yaml:1:1: is larger than 8388608 bytes, expected policies",
+            b"#" * 67_108_865,
+            "policies/a.yaml:1:1: is larger than 67108864 bytes, expected a smaller file",
             id="large",
         ),
     ],
@@ -181,8 +181,8 @@ def test_what_is_there_but_cannot_be_read_is_a_problem(policies):
     (policies / "gone.yaml").symlink_to("nowhere.yaml")
     os.mkfifo(policies / "pipe.yaml")
     assert [str(problem) for problem in refused("policies")] == [
-        "policies/gone.yaml:1:1: cannot be read: No such file or directory",
-        "policies/pipe.yaml:1:1: is no regular file, expected policies",
+        "policies/gone.yaml:1:1: cannot be read: No such file or directory, expected a file that can be read",
+        "policies/pipe.yaml:1:1: is no regular file, expected one",
     ]
 
 

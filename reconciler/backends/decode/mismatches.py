@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, inspect
@@ -13,6 +14,8 @@ from reconciler.backends.decode.shapes import read_custom
 from reconciler.backends.decode.workloads import PodTemplate, WholeTemplate
 
 Path = tuple[str | int, ...]
+
+_type_info = lru_cache(inspect.type_info)
 
 _WORDS: dict[type, tuple[type, str]] = {
     inspect.StrType: (str, "a text"),
@@ -64,7 +67,7 @@ def dotted(path: Path) -> str:
 
 def mismatches(value: Any, shape: type[Struct]) -> list[Mismatch]:
     """Return all that is wrong with `value` as a `shape`, in the order of the shape's fields."""
-    return list(_of(value, inspect.type_info(shape), ()))
+    return list(_of(value, _type_info(shape), ()))
 
 
 def _of(value: Any, kind: Any, path: Path) -> Iterator[Mismatch]:
@@ -105,7 +108,7 @@ def _of_number(value: Any, kind: inspect.IntType, path: Path) -> Iterator[Mismat
 
 def _of_custom(value: Any, kind: inspect.CustomType, path: Path) -> Iterator[Mismatch]:
     if kind.cls is WholeTemplate:
-        yield from _of(value, inspect.type_info(PodTemplate), path)
+        yield from _of(value, _type_info(PodTemplate), path)
         return
     try:
         read_custom(kind.cls, value)

@@ -11,13 +11,12 @@ from typing import TypeVar
 from reconciler.backends.base import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
 from reconciler.backends.decode.secrets import secret_value
 from reconciler.backends.snapshot.entries import Key
-from reconciler.backends.snapshot.faults import snapshot_error
-from reconciler.backends.snapshot.folder import finish, is_interrupted, locked
+from reconciler.backends.snapshot.folder import check_finished, finish, locked
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.recording import Asked, Recording
 from reconciler.backends.snapshot.store import Store
 from reconciler.backends.snapshot.writing import Writing
-from reconciler.errors import ClusterError, Problem
+from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.labels import parse_label_selector
 from reconciler.model import ScaleKind, Write
 
@@ -31,16 +30,23 @@ class SnapshotCluster:
 
     Files are read when something is asked, and again when they changed. `victim_order` is the controller's order: it
     says which pods go when replicas shrink. `recording` says what of a real cluster was read into the folder, and what
-    could not be. Every method raises SnapshotError where a manifest is malformed.
+    could not be. Links may lead anywhere below `root`, by default the directory. Every method raises SnapshotError
+    where a manifest is malformed; all but `write` where a change was interrupted, which a write finishes.
     """
 
     def __init__(
-        self, directory: str | Path, name: str, *, victim_order: VictimOrder, recording: Recording | None = None
+        self,
+        directory: str | Path,
+        name: str,
+        *,
+        victim_order: VictimOrder,
+        recording: Recording | None = None,
+        root: str | Path | None = None,
     ) -> None:
         self._directory = Path(directory)
         self._name = name
         self._victim_order = victim_order
-        self._store = Store(self._directory, name)
+        self._store = Store(self._directory, name, Path(root or directory))
         self._recording = recording
         self._guard = threading.RLock()
 
@@ -136,17 +142,14 @@ class SnapshotCluster:
     def _fresh(self, clean: bool = False) -> None:
         problems = self._store.refresh(clean)
         if problems:
-            raise snapshot_error(problems)
+            raise SnapshotError.of(problems)
 
     @contextmanager
     def _held(self, exclusive: bool) -> Iterator[None]:
-        """Hold the folder; a change that a crash interrupted is finished first."""
-        while True:
-            with locked(self._directory, exclusive):
-                if exclusive:
-                    finish(self._directory)
-                if exclusive or not is_interrupted(self._directory):
-                    yield
-                    return
-            with locked(self._directory, exclusive=True):
+        """Hold the folder; a writer first finishes a change that a crash interrupted."""
+        with locked(self._directory, exclusive):
+            if exclusive:
                 finish(self._directory)
+            else:
+                check_finished(self._directory)
+            yield

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from reconciler.backends.decode.metadata import Name, Owner, Wire
-from reconciler.backends.decode.mismatches import Path, mismatches
+from reconciler.backends.decode.mismatches import Path, dotted, mismatches
 from reconciler.backends.decode.shapes import SHAPES, decoded_value
+from reconciler.errors import Problem
+from reconciler.yaml.documents import Document
 
 if TYPE_CHECKING:
     from reconciler.backends.snapshot.files import ManifestFile
@@ -54,40 +56,36 @@ class Named(Wire):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """Where an object stands in its file: in which piece of the text, and at which path inside that piece.
+class Found:
+    """An object as it was found: its value, and what its list says of its apiVersion and kind."""
 
-    `style` says what the piece is: a whole "document", an entry of a "block" or "flow" list, or "json". `column` counts
-    from 0; `lead` is how much of the text before the piece belongs to it (the `---` of a document).
-    """
-
-    piece: int
-    document: int
-    style: str
-    column: int = 0
-    lead: int = 0
-    path: Path = ()
+    value: Any
+    api_version: str = ""
+    kind: str = ""
 
 
 class Entry:
-    """One object. `decoded` has the fields that are read, `value` is kept only for kinds that are not read yet."""
+    """One object. `decoded` has the fields that are read, `value` is kept only for kinds that are not read yet.
+
+    It stands at `path` in `document`, one of those of `file`.
+    """
 
     __slots__ = (
         "api_version",
         "decoded",
+        "document",
         "file",
         "group",
         "key",
         "kind",
-        "line",
         "name",
         "namespace",
         "noun",
-        "slot",
+        "path",
         "value",
     )
 
-    def __init__(self, found: Found, decoded: Any, slot: Slot) -> None:
+    def __init__(self, found: Found, decoded: Any) -> None:
         self.api_version = found.api_version
         self.group = group_of(found.api_version, found.kind)
         self.kind = found.kind
@@ -95,22 +93,16 @@ class Entry:
         self.namespace: str = decoded.metadata.namespace or ""
         self.decoded = decoded
         self.value: Any = found.value if isinstance(decoded, Named) else None
-        self.line = found.line
-        self.slot = slot
-        self.file: ManifestFile
         self.key = Key(self.group, self.kind, self.namespace, self.name)
         self.noun: tuple[Any, Any] | None = None
+        self.file: ManifestFile
+        self.document: Document
+        self.path: Path = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An object as it was found: its value, its path in its document, and what its list says of its kind."""
-
-    value: Any
-    api_version: str
-    kind: str
-    line: int
-    path: Path = ()
+    @property
+    def place(self) -> str:
+        """Where it stands, as FILE:LINE."""
+        return f"{self.document.file}:{self.document.place(self.path)[0]}"
 
 
 def group_of(api_version: str, kind: str) -> str:
@@ -143,7 +135,7 @@ def objects_in(value: Any, path: Path = (), inherited: tuple[str, str] = ("", ""
         yield from objects_in(item, (*path, "items", index), passed_on)
 
 
-def entry_of(found: Found, slot: Slot) -> Entry | list[tuple[Path, str]] | None:
+def entry_of(found: Found) -> Entry | list[tuple[Path, str]] | None:
     """Return the object as an entry; the paths and words of all that is wrong with it; None: nothing for a cluster."""
     if not isinstance(found.value, dict):
         return [((), "is no mapping, expected a manifest with apiVersion, kind and metadata")]
@@ -161,4 +153,10 @@ def entry_of(found: Found, slot: Slot) -> Entry | list[tuple[Path, str]] | None:
     except msgspec.ValidationError as error:
         wrong = mismatches(found.value, shape)
         return [(one.path, one.words(secret=kind == "Secret")) for one in wrong] or [((), f"is malformed: {error}")]
-    return Entry(Found(found.value, version, kind, found.line, found.path), decoded, slot)
+    return Entry(Found(found.value, version, kind), decoded)
+
+
+def problem_at(document: Document, outer: Path, path: Path, words: str) -> Problem:
+    """Return `words` as a problem at `path` of the object that stands at `outer` in `document`."""
+    line, column = document.place((*outer, *path))
+    return Problem(document.file, line, column, dotted(path), words)

@@ -1,8 +1,8 @@
 """The files of a snapshot on disk: which there are, who may touch them, and changes that are whole or not at all.
 
 Nobody reads while somebody writes: an flock on the folder itself, shared or exclusive, held for as long as one request
-takes. A change of one file is a rename. A change of several is written down first (`PENDING`), so that whoever comes
-after a crash finishes it.
+takes. A change of one file is a rename. A change of several is written down first (`PENDING`), so that the next writer
+finishes it after a crash. Readers never do: who can add a file to a folder must not have it moved by those who look.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from reconciler.errors import ClusterError, Problem, SnapshotError
+from reconciler.yaml.documents import Document
+from reconciler.yaml.files import decoded, find_files, is_inside, leads_out, read_bytes
+from reconciler.yaml.reader import read_documents
 
 PENDING = ".reconciler-pending.json"
 METRICS_FILES = ("metrics.yaml", "metrics.yml", "metrics.json")
@@ -63,28 +67,37 @@ def locked(directory: Path, exclusive: bool) -> Iterator[None]:
         os.close(folder)
 
 
-def scan(directory: Path) -> Scan:
-    """Return the manifest files below `directory`: *.yaml, *.yml, *.json; none that is hidden, no recordings."""
-    found = Scan()
-    _scan(str(directory), found, set(), top=True)
-    return found
+def scan(directory: Path, root: str) -> Scan:
+    """Return the manifest files below `directory`: *.yaml, *.yml, *.json; none that is hidden, no recordings.
+
+    Links may lead anywhere below `root`.
+    """
+    found = find_files(str(directory), is_manifest_name, root)
+    apart = {os.path.join(directory, name) for name in (*METRICS_FILES, RECORDING_FILE)}
+    return Scan(
+        files={path: _signature(status) for path, status in found.files.items() if path not in apart},
+        problems=found.problems,
+        leftovers=[path for path in found.hidden if path.endswith(_NEW) and _is_own(directory, path)],
+    )
 
 
-def _scan(directory: str, found: Scan, seen: set[tuple[int, int]], top: bool = False) -> None:
-    try:
-        here = os.stat(directory)
-        if (here.st_dev, here.st_ino) in seen:
-            return
-        seen.add((here.st_dev, here.st_ino))
-        names = sorted(os.listdir(directory))
-    except OSError as error:
-        found.problems.append(_problem(directory, error, "a folder that can be read"))
-        return
-    for name in names:
-        if name.startswith(".") and name.endswith(_NEW):
-            found.leftovers.append(f"{directory}/{name}")
-        if not name.startswith(".") and not (top and name in (*METRICS_FILES, RECORDING_FILE)):
-            _look_at(directory, name, found, seen)
+def _is_own(directory: Path, path: str) -> bool:
+    return is_inside(os.path.dirname(path), os.path.realpath(directory))
+
+
+def read_beside(directory: Path, name: str, root: str | Path) -> Document | list[Problem] | None:
+    """Return the one document of the file `name`, which stands beside the manifests; what is wrong; None: no file."""
+    path = str(directory / name)
+    if not os.path.lexists(path):
+        return None
+    data = read_bytes(path, str(root))
+    text = data if isinstance(data, Problem) else decoded(path, data)
+    if isinstance(text, Problem):
+        return [text]
+    read = read_documents(path, text[0])
+    if read.problems or len(read.found) != 1:
+        return read.problems or [Problem(path, 1, 1, "", f"holds {len(read.found)} documents, expected one")]
+    return read.found[0]
 
 
 def is_manifest_name(name: str) -> bool:
@@ -98,35 +111,11 @@ def signature_of(path: str) -> Signature:
     Raises:
         OSError: it cannot be looked at.
     """
-    status = os.stat(path)
+    return _signature(os.stat(path))
+
+
+def _signature(status: os.stat_result) -> Signature:
     return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _look_at(directory: str, name: str, found: Scan, seen: set[tuple[int, int]]) -> None:
-    path = f"{directory}/{name}"
-    is_manifest = is_manifest_name(name)
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        if is_manifest:
-            found.problems.append(_problem(path, error, "a file that can be read"))
-        return
-    if stat.S_ISDIR(status.st_mode):
-        _scan(path, found, seen)
-    elif is_manifest and stat.S_ISREG(status.st_mode):
-        found.files[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
-
-
-def _problem(path: str, error: OSError, expected: str) -> Problem:
-    return Problem(path, 1, 1, "", f"cannot be read: {error.strerror}, expected {expected}")
-
-
-def read_bytes(path: str) -> bytes | Problem:
-    """Return what is in the file, or why it cannot be read."""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        return _problem(path, error, "a file that can be read")
 
 
 def replace_files(directory: Path, contents: Mapping[str, bytes | None]) -> None:
@@ -135,7 +124,7 @@ def replace_files(directory: Path, contents: Mapping[str, bytes | None]) -> None
     The folder is held exclusively by the caller.
 
     Raises:
-        ClusterError: nothing was changed, or the next reader or writer finishes the change.
+        ClusterError: nothing was changed, or the next writer finishes the change.
     """
     home = os.path.realpath(directory)
     try:
@@ -158,23 +147,37 @@ def remove_leftovers(leftovers: Sequence[str]) -> None:
             os.unlink(path)
 
 
-def is_interrupted(directory: Path) -> bool:
-    """Return whether a change of several files was begun and not finished."""
-    return (directory / PENDING).exists()
+def check_finished(directory: Path) -> None:
+    """Refuse a folder in which a change of several files was begun and not finished.
+
+    Raises:
+        SnapshotError: it was.
+    """
+    if os.path.lexists(directory / PENDING):
+        raise SnapshotError(
+            f"{directory / PENDING}: a change of several files was interrupted, expected none; the next `reconciler "
+            "apply`, `wake` or `restore` with this snapshot finishes it; if nobody here made it, remove the file"
+        )
 
 
 def finish(directory: Path) -> None:
-    """Finish the change that a crash interrupted. The folder is held exclusively by the caller.
+    """Finish the change that a crash interrupted, where there is one. The folder is held exclusively by the caller.
 
     Raises:
-        ClusterError: it cannot be finished.
+        SnapshotError: what is written there is no such change. ClusterError: it cannot be finished.
     """
-    pending = directory / PENDING
-    try:
-        _carry_out(os.path.realpath(directory), json.loads(pending.read_bytes()))
-    except FileNotFoundError:
+    pending, home = directory / PENDING, os.path.realpath(directory)
+    if not os.path.lexists(pending):
         return
-    except (OSError, ValueError, TypeError) as error:
+    try:
+        steps = _pending_steps(home, read_bytes(str(pending), home))
+    except (ValueError, RecursionError) as error:
+        raise SnapshotError(
+            f"{pending}: an interrupted change cannot be finished: {error}; if nobody here made it, remove the file"
+        ) from error
+    try:
+        _carry_out(home, steps)
+    except OSError as error:
         raise ClusterError(f"{pending}: an interrupted change cannot be finished: {error}; check the folder") from error
 
 
@@ -182,22 +185,66 @@ Step = tuple[str | None, str]
 """Where the new content is (None: the file goes) and which file gets it, both relative to the folder."""
 
 
+def _pending_steps(home: str, data: bytes | Problem) -> list[Step]:
+    """Return the steps in `data`.
+
+    Raises:
+        ValueError: they are not such as we write.
+    """
+    if isinstance(data, Problem):
+        raise ValueError(data.message)
+    steps = json.loads(data)
+    if not isinstance(steps, list):
+        raise ValueError("is no list, expected one of steps")
+    for step in steps:
+        if not (isinstance(step, list) and len(step) == 2 and _is_step(home, *step)):
+            raise ValueError(f"step {json.dumps(step)[:200]} is not one of ours, expected files of this folder")
+    return [(source, target) for source, target in steps]
+
+
+def _is_step(home: str, source: Any, target: Any) -> bool:
+    """Whether the target is a manifest of the folder itself, behind no link, and the source what we wrote beside it."""
+    if not isinstance(target, str) or b"\0" in os.fsencode(target):
+        return False
+    if target != os.path.relpath(os.path.join(home, target), home):
+        return False
+    folder, name = os.path.split(target)
+    hidden = any(part.startswith(".") for part in target.split(os.sep))
+    if hidden or not is_manifest_name(name) or os.path.realpath(_at(home, folder)) != _at(home, folder):
+        return False
+    if source is None:
+        return True
+    beside = _at(home, source) if source == _beside(target) else ""
+    return bool(beside) and (not os.path.lexists(beside) or stat.S_ISREG(os.lstat(beside).st_mode))
+
+
+def _at(home: str, name: str) -> str:
+    return os.path.join(home, name) if name else home
+
+
+def _beside(target: str) -> str:
+    """Return where the new content of `target` is written."""
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{name}{_NEW}")
+
+
 def _staged(home: str, path: str, content: bytes | None) -> Step:
     """Write the new content beside the file. Behind a link the file it points to is changed."""
     target = os.path.realpath(path)
+    if not is_inside(target, home):
+        raise ClusterError(f"{path}: {leads_out(home)}; only what is inside is written")
+    name = os.path.relpath(target, home)
     if content is None:
-        return None, os.path.relpath(target, home)
-    beside = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}{_NEW}")
-    _write(beside, content, like=target)
-    return os.path.relpath(beside, home), os.path.relpath(target, home)
+        return None, name
+    _write(_at(home, _beside(name)), content, like=target)
+    return _beside(name), name
 
 
 def _write(path: str, content: bytes, like: str = "") -> None:
-    """Write a file through to the disk, with the mode of `like` where that exists."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    """Write a file through to the disk, with the mode of `like` where that exists, else for us alone."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
-        if os.path.exists(like):
-            os.fchmod(descriptor, stat.S_IMODE(os.stat(like).st_mode))
+        os.fchmod(descriptor, stat.S_IMODE(os.stat(like).st_mode) if os.path.exists(like) else 0o600)
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]
@@ -209,17 +256,20 @@ def _write(path: str, content: bytes, like: str = "") -> None:
 def _carry_out(home: str, steps: Sequence[Step]) -> None:
     """Every step can be done again: what is done already has nothing beside it any more."""
     for beside, target in steps:
-        if beside is None:
-            Path(home, target).unlink(missing_ok=True)
-        elif os.path.exists(os.path.join(home, beside)):
-            os.replace(os.path.join(home, beside), os.path.join(home, target))
+        with suppress(FileNotFoundError):
+            if beside is None:
+                os.unlink(_at(home, target))
+            else:
+                os.replace(_at(home, beside), _at(home, target))
     _sync_folders(home, steps)
-    Path(home, PENDING).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        os.unlink(_at(home, PENDING))
 
 
 def _sync_folders(home: str, steps: Sequence[Step]) -> None:
-    for folder in sorted({os.path.dirname(os.path.join(home, target)) for _, target in steps}):
-        _sync(folder)
+    for folder in sorted({os.path.dirname(_at(home, target)) for _, target in steps}):
+        with suppress(FileNotFoundError):
+            _sync(folder)
 
 
 def _sync(folder: str) -> None:

@@ -15,8 +15,8 @@ from reconciler.backends.decode.nouns import is_listed, noun_of
 from reconciler.backends.decode.scale_kinds import scale_kind_of
 from reconciler.backends.decode.shapes import SHAPES, decoded_value
 from reconciler.backends.decode.workloads import Custom
-from reconciler.backends.snapshot.entries import Entry, Key, Named, group_of
-from reconciler.backends.snapshot.files import ManifestFile, problems_at
+from reconciler.backends.snapshot.entries import Entry, Key, Named, group_of, problem_at
+from reconciler.backends.snapshot.files import ManifestFile
 from reconciler.backends.snapshot.settled import fill_status
 from reconciler.errors import NotFoundError, Problem
 from reconciler.model import ObjectRef, ScaleKind
@@ -194,11 +194,10 @@ class Index:
         entry.key = self.key_of(entry)
         first = self.entries.get(entry.key)
         if first is not None:
-            words = f"{entry.key} is also in {first.file.path}:{first.line}, expected it once"
-            self.problems.append(Problem(entry.file.path, entry.line, 1, "", words))
+            words = f"{entry.key} is also in {first.place}, expected it once"
+            self.problems.append(problem_at(entry.document, entry.path, (), words))
             return
-        wrong = self.wrong_with(entry)
-        self.problems += problems_at(entry.file, entry.slot, entry.line, wrong) if wrong else []
+        self.problems += [problem_at(entry.document, entry.path, at, words) for at, words in self.wrong_with(entry)]
         self.entries[entry.key] = entry
         kind = (entry.group, entry.kind)
         self._kinds.setdefault(kind, {})[entry.key] = entry

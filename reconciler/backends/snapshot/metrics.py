@@ -27,13 +27,10 @@ from typing import Any
 from reconciler.backends.decode.instants import instant
 from reconciler.backends.decode.mismatches import Path as FieldPath
 from reconciler.backends.decode.mismatches import dotted, shown
-from reconciler.backends.snapshot.faults import Fault, snapshot_error
-from reconciler.backends.snapshot.folder import METRICS_FILES, read_bytes
-from reconciler.backends.snapshot.text import decoded_text
-from reconciler.backends.snapshot.yaml_places import KEY, place_of, places
-from reconciler.backends.snapshot.yaml_reader import read_yaml
-from reconciler.errors import Problem
+from reconciler.backends.snapshot.folder import METRICS_FILES, read_beside
+from reconciler.errors import Problem, SnapshotError
 from reconciler.model import QueryAnswer, Sample
+from reconciler.yaml.documents import Document
 
 NOT_RECORDED = "not recorded in the snapshot"
 
@@ -67,9 +64,9 @@ class SnapshotMetrics:
             SnapshotError: with all problems.
         """
         top, top_problems = read_metrics(Path(directory).parent, None)
-        own, problems = read_metrics(Path(directory), cluster)
+        own, problems = read_metrics(Path(directory), cluster, Path(directory).parent)
         if problems or top_problems:
-            raise snapshot_error(problems + top_problems)
+            raise SnapshotError.of(problems + top_problems)
         return cls(cluster, top | own)
 
     def query(self, text: str) -> QueryAnswer:
@@ -101,41 +98,22 @@ def _written(number: float) -> float | str:
     return number if math.isfinite(number) else "+Inf" if number > 0 else "-Inf"
 
 
-def read_metrics(directory: Path, cluster: str | None) -> tuple[Answers, list[Problem]]:
-    """Return what is recorded in `directory`, and all that is wrong; `cluster` None: at the top of the snapshot."""
+def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") -> tuple[Answers, list[Problem]]:
+    """Return what is recorded in `directory`, and all that is wrong; `cluster` None: at the top of the snapshot.
+
+    Links may lead anywhere below `root`, by default the directory.
+    """
     answers: Answers = {}
     problems: list[Problem] = []
     for name in METRICS_FILES:
-        if (directory / name).is_file():
-            found, faults = _read_file(str(directory / name), cluster)
-            problems += faults
-            answers |= found
+        read = read_beside(directory, name, root or directory)
+        if isinstance(read, Document):
+            check = _Check(read)
+            answers |= check.answers(read.value, cluster)
+            problems += check.problems
+        else:
+            problems += read or ()
     return answers, problems
-
-
-def _read_file(path: str, cluster: str | None) -> tuple[Answers, list[Problem]]:
-    data = read_bytes(path)
-    if isinstance(data, Problem):
-        return {}, [data]
-    try:
-        text, _ = decoded_text(data)
-    except UnicodeDecodeError as error:
-        words = f"byte #x{data[error.start]:02x} is no UTF-8, expected text"
-        return {}, [Fault(data[: error.start].count(b"\n") + 1, 1, "", words).of(path)]
-    documents, faults = read_yaml(text)
-    if faults:
-        return {}, [fault.of(path) for fault in faults]
-    if len(documents) != 1:
-        return {}, [Fault(1, 1, "", f"holds {len(documents)} documents, expected one with results").of(path)]
-    check = _Check()
-    answers = check.answers(documents[0].value, cluster)
-    known = places(text) if check.wrong else {}
-    found = []
-    for at, words in check.wrong:
-        line, column = place_of(known, at)
-        field = dotted(at[:-1] if at and at[-1] == KEY else at)
-        found.append(Fault(line + 1, column + 1, field, words).of(path))
-    return answers, found
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +128,9 @@ class _Recorded:
 class _Check:
     """Reads a metrics file and keeps all that is wrong with it."""
 
-    def __init__(self) -> None:
-        self.wrong: list[tuple[FieldPath, str]] = []
+    def __init__(self, document: Document) -> None:
+        self.problems: list[Problem] = []
+        self._document = document
 
     def answers(self, value: Any, cluster: str | None) -> Answers:
         found: Answers = {}
@@ -247,7 +226,8 @@ class _Check:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f', did you mean "{near[0]}"?' if near else f", expected one of {', '.join(known)}"
-                self._add((*path, name, KEY), f"unknown field{hint}")
+                self._add((*path, name), f"unknown field{hint}", key=True)
 
-    def _add(self, path: FieldPath, words: str) -> None:
-        self.wrong.append((path, words))
+    def _add(self, path: FieldPath, words: str, *, key: bool = False) -> None:
+        line, column = self._document.place(path, key=key)
+        self.problems.append(Problem(self._document.file, line, column, dotted(path), words))

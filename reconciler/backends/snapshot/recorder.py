@@ -20,9 +20,9 @@ from reconciler.backends.decode.metadata import Wire
 from reconciler.backends.snapshot.metrics import folded, result_value
 from reconciler.backends.snapshot.recorded import definition_of, manifest_of
 from reconciler.backends.snapshot.recording import Asked, Recording, recording_value
-from reconciler.backends.snapshot.yaml_writer import block_text
 from reconciler.errors import ClusterError
 from reconciler.model import QueryAnswer, ScaleKind, Write
+from reconciler.yaml.writer import block_text
 
 T = TypeVar("T")
 

@@ -21,13 +21,11 @@ import msgspec
 
 from reconciler.backends.base import Resource
 from reconciler.backends.decode.metadata import Name, Wire
-from reconciler.backends.decode.mismatches import dotted, mismatches
-from reconciler.backends.snapshot.faults import Fault
-from reconciler.backends.snapshot.folder import RECORDING_FILE, read_bytes
-from reconciler.backends.snapshot.text import decoded_text
-from reconciler.backends.snapshot.yaml_places import place_of, places
-from reconciler.backends.snapshot.yaml_reader import read_yaml
+from reconciler.backends.decode.mismatches import mismatches
+from reconciler.backends.snapshot.entries import problem_at
+from reconciler.backends.snapshot.folder import RECORDING_FILE, read_beside
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem
+from reconciler.yaml.documents import Document
 
 _ENDING = "Error"
 
@@ -105,38 +103,27 @@ class _File(Wire, forbid_unknown_fields=True):
     kinds: _Failure | None = None
 
 
-def read_recording(directory: Path, cluster: str) -> tuple[Recording | None, list[Problem]]:
-    """Return what `directory` says of its recording, None where it is none, and all that is wrong."""
-    path = str(directory / RECORDING_FILE)
-    if not Path(path).is_file():
-        return None, []
-    data = read_bytes(path)
-    if isinstance(data, Problem):
-        return None, [data]
+def read_recording(directory: Path, cluster: str, root: str | Path = "") -> tuple[Recording | None, list[Problem]]:
+    """Return what `directory` says of its recording, None where it is none, and all that is wrong.
+
+    A link may lead anywhere below `root`, by default the directory.
+    """
+    document = read_beside(directory, RECORDING_FILE, root or directory)
+    if not isinstance(document, Document):
+        return None, document or []
     try:
-        text, _ = decoded_text(data)
-    except UnicodeDecodeError:
-        return None, [Fault(1, 1, "", "is no UTF-8, expected text").of(path)]
-    documents, faults = read_yaml(text)
-    if faults or len(documents) != 1:
-        found = faults or [Fault(1, 1, "", f"holds {len(documents)} documents, expected one")]
-        return None, [fault.of(path) for fault in found]
-    value = documents[0].value
-    try:
-        file = msgspec.convert(value, _File)
+        file = msgspec.convert(document.value, _File)
     except msgspec.ValidationError as error:
-        return None, [fault.of(path) for fault in _faults(value, text, error)]
+        return None, list(_problems(document, error))
     return _recording(file, cluster), []
 
 
-def _faults(value: Any, text: str, error: Exception) -> Iterator[Fault]:
-    wrong = mismatches(value, _File)
-    known = places(text)
+def _problems(document: Document, error: Exception) -> Iterator[Problem]:
+    wrong = mismatches(document.value, _File)
     for one in wrong:
-        line, column = place_of(known, one.path)
-        yield Fault(line + 1, column + 1, dotted(one.path), one.words())
+        yield problem_at(document, (), one.path, one.words())
     if not wrong:
-        yield Fault(1, 1, "", f"is malformed: {error}")
+        yield Problem(document.file, 1, 1, "", f"is malformed: {error}")
 
 
 def _recording(file: _File, cluster: str) -> Recording:

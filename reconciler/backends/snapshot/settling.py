@@ -12,11 +12,10 @@ from reconciler.backends.base import PODS, VictimOrder
 from reconciler.backends.decode.instants import Instant
 from reconciler.backends.decode.scalables import count_at
 from reconciler.backends.snapshot.entries import Entry
-from reconciler.backends.snapshot.files import REMOVED
 from reconciler.backends.snapshot.index import Index, owners_of
 from reconciler.backends.snapshot.manifests import with_generation
 from reconciler.backends.snapshot.settled import put_at
-from reconciler.backends.snapshot.store import Changes
+from reconciler.backends.snapshot.store import REMOVED, Changes
 from reconciler.model import Pod, ScaleKind
 from reconciler.whole_numbers import whole_number_in
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.decode.mismatches import dotted
-from reconciler.backends.json_patch import equal
-from reconciler.backends.snapshot.entries import Entry, Slot
-from reconciler.backends.snapshot.files import REMOVED, ManifestFile, entry_at, read_file
+from reconciler.backends.decode.mismatches import Path as FieldPath
+from reconciler.backends.snapshot.entries import Entry, objects_in
+from reconciler.backends.snapshot.files import ManifestFile, entries_of, read_file
 from reconciler.backends.snapshot.folder import (
     Signature,
-    read_bytes,
     remove_leftovers,
     replace_files,
     scan,
     signature_of,
 )
 from reconciler.backends.snapshot.index import Index
-from reconciler.backends.snapshot.text import Placed
 from reconciler.errors import Problem, RefusedError
+from reconciler.yaml.documents import Document
+from reconciler.yaml.files import read_bytes
 
 _UNSAFE = re.compile(r"[^a-z0-9.-]+")
-_SEPARATOR = "---\n"
+
+REMOVED = object()
+"""In place of a new value: the object goes."""
 
 
 class Changes:
@@ -53,8 +53,9 @@ class Changes:
 class Store:
     """Reads files once, and again when they changed. The caller holds the folder."""
 
-    def __init__(self, directory: Path, cluster: str) -> None:
+    def __init__(self, directory: Path, cluster: str, root: Path) -> None:
         self.directory = directory
+        self._root = str(root)
         self.index = Index(cluster, ())
         self._cluster = cluster
         self._files: dict[str, ManifestFile] = {}
@@ -66,7 +67,7 @@ class Store:
 
         `clean` removes what crashes left behind.
         """
-        found = scan(self.directory)
+        found = scan(self.directory, self._root)
         if clean:
             remove_leftovers(found.leftovers)
         if found.files != self._signatures or found.problems or self._problems:
@@ -82,8 +83,8 @@ class Store:
         """
         touched = {entry.file.path: entry.file for entry, _ in changes.changed.values()}
         for path, _ in changes.created:
-            touched[path] = self._files.get(path) or ManifestFile(path, b"", [""])
-        if not all(file.data == (read_bytes(path) if path in self._files else b"") for path, file in touched.items()):
+            touched[path] = self._files.get(path) or ManifestFile(path)
+        if not all(path not in self._files or file.data == self._bytes(path) for path, file in touched.items()):
             self._signatures = None
             self._files = {}
             return False
@@ -101,13 +102,16 @@ class Store:
         problems: list[Problem] = []
         self._files = {}
         for path in files:
-            content = None if path in kept else read_bytes(path)
+            content = None if path in kept else self._bytes(path)
             if isinstance(content, Problem):
                 problems.append(content)
                 continue
             self._files[path] = kept[path] if content is None else read_file(path, content)
         self.index = Index(self._cluster, self._files.values())
         return problems + [one for file in self._files.values() for one in file.problems] + self.index.problems
+
+    def _bytes(self, path: str) -> bytes | Problem:
+        return read_bytes(path, self._root)
 
     def _defines_kinds(self, paths: Iterable[str]) -> bool:
         """Whether other files may have to be read in another way, because a definition of kinds changed."""
@@ -123,7 +127,7 @@ class Store:
             if self._signatures is not None:
                 self._signatures.pop(file.path, None)
             return
-        file.data, file.pieces, file.entries = edit.content, edit.pieces, edit.entries
+        file.data, file.documents, file.entries = edit.content, edit.documents, edit.entries
         for entry in edit.fresh:
             entry.file = file
             self.index.put(entry)
@@ -138,65 +142,60 @@ class Store:
 
 
 class _Edit:
-    """The text of one file after the changes, and the entries it then has. Nothing outside is changed yet."""
+    """One file after the changes: its documents, its entries, its bytes (None: it goes). Nothing is changed yet."""
 
     def __init__(self, file: ManifestFile, changes: Changes) -> None:
         self.file = file
-        self.gone: list[Entry] = []
+        self.documents: list[Document] = []
         self.fresh: list[Entry] = []
-        mine = {key: one for key, one in changes.changed.items() if one[0].file is file}
-        self.pieces = file.edited(mine)
-        created = [value for path, value in changes.created if path == file.path]
-        slots = [self._append(value) for value in created]
-        self.content: bytes | None = file.encoded(self.pieces)
-        if any(entry.slot.path for entry, _ in mine.values()):
-            self._read_again()
-        else:
-            self._follow(mine, list(zip(slots, created, strict=True)))
-        if not self.entries and not read_file(file.path, self.content).entries:
-            self.content = None
+        values = _new_values(file, changes)
+        self.gone = [entry for entry in file.entries if id(entry.document) in values]
+        for document in file.documents:
+            value = values.get(id(document), document)
+            if value is document:
+                self.documents.append(document)
+            elif value is not REMOVED and next(objects_in(value), None) is not None:
+                self._take(file.written(value, document))
+        for path, value in changes.created:
+            if path == file.path:
+                self._take(file.written(value, None))
+        self.entries = [entry for entry in file.entries if id(entry.document) not in values] + self.fresh
+        self.content = file.encoded(self.documents) if self.documents else None
 
-    def _append(self, value: Any) -> Slot:
-        before = next((piece for piece in reversed(self.pieces) if piece), "")
-        lead = _SEPARATOR if before else ""
-        broken = "\n" if before and not before.endswith("\n") else ""
-        slot = Slot(len(self.pieces), len(self.pieces), "document", lead=len(lead))
-        self.pieces[-1] += broken + lead
-        self.pieces += ["", ""]
-        self.pieces[slot.piece] = self.file.written(self.pieces, slot, value)
-        return slot
+    def _take(self, document: Document) -> None:
+        entries, problems = entries_of(document)
+        if problems:
+            raise RefusedError("\n".join(map(str, problems)))
+        for entry in entries:
+            entry.file = self.file
+        self.documents.append(document)
+        self.fresh += entries
 
-    def _follow(self, mine: dict[int, tuple[Entry, Any]], created: list[tuple[Slot, Any]]) -> None:
-        """The entries stay as they are, but for those that were changed."""
-        fresh: dict[int, Entry] = {}
-        for key, (entry, value) in mine.items():
-            self.gone.append(entry)
-            if value is not REMOVED:
-                fresh[key] = self._checked(entry.slot, value, entry.line, (entry.api_version, entry.kind))
-        added = [self._checked(slot, value, 1, ("", "")) for slot, value in created]
-        stay = [entry for entry in self.file.entries if id(entry) not in mine or id(entry) in fresh]
-        self.entries = [fresh.get(id(entry), entry) for entry in stay] + added
-        self.fresh = [*fresh.values(), *added]
 
-    def _checked(self, slot: Slot, value: Any, line: int, inherited: tuple[str, str]) -> Entry:
-        """What is written must be read as what was meant."""
-        written = replace(self.file, pieces=self.pieces).piece_value(slot)
-        read = entry_at(Placed(written, slot, line, inherited))
-        if not isinstance(read, Entry):
-            wrong = "; ".join(f"{dotted(path)} {words}".strip() for path, words in read or ())
-            raise RefusedError(f"{self.file.path}: {wrong or 'no manifest'}")
-        if not equal(written, value):
-            raise RefusedError(f"{self.file.path}: {read.key} cannot be written as it should be; nothing was changed")
-        return read
+def _new_values(file: ManifestFile, changes: Changes) -> dict[int, Any]:
+    """Return id of a document -> its value after the changes, the last of a list first; REMOVED where it goes."""
+    mine = [one for one in changes.changed.values() if one[0].file is file]
+    values: dict[int, Any] = {}
+    for entry, changed in sorted(mine, key=lambda one: _order(one[0].path), reverse=True):
+        key = id(entry.document)
+        values[key] = _with(values[key] if key in values else file.value(entry.document), entry.path, changed)
+    return values
 
-    def _read_again(self) -> None:
-        """Objects that share a piece of text moved in it: the whole file is read anew."""
-        content = self.file.encoded(self.pieces)
-        again = read_file(self.file.path, content)
-        if again.problems:
-            raise RefusedError("\n".join(map(str, again.problems)))
-        self.gone = list(self.file.entries)
-        self.pieces, self.entries, self.fresh = again.pieces, again.entries, list(again.entries)
+
+def _order(path: FieldPath) -> tuple[int, ...]:
+    return tuple(key for key in path if isinstance(key, int))
+
+
+def _with(value: Any, path: FieldPath, changed: Any) -> Any:
+    """Return `value` with `changed` at `path` of dictionaries and lists."""
+    if not path:
+        return changed
+    key, rest = path[0], path[1:]
+    inside = _with(value[key], rest, changed)
+    if isinstance(value, dict):
+        return {**value, key: inside}
+    assert isinstance(key, int)
+    return [*value[:key], *([] if inside is REMOVED else [inside]), *value[key + 1 :]]
 
 
 def file_of(directory: Path, namespace: str, kind: str, name: str) -> str:

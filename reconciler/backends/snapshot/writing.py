@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.backends.base import VictimOrder
 from reconciler.backends.decode.mismatches import dotted
 from reconciler.backends.json_patch import equal, patched
-from reconciler.backends.snapshot.entries import Entry, Found, Slot, entry_of
+from reconciler.backends.snapshot.entries import Entry, Found, entry_of
 from reconciler.backends.snapshot.index import Index, owners_of
 from reconciler.backends.snapshot.manifests import (
     as_served,
@@ -162,7 +162,7 @@ class Writing:
         except ValueError as error:
             raise RefusedError(f"{self._write.ref}: cannot be written as JSON: {error}") from error
         version, kind = (entry.api_version, entry.kind) if entry is not None else ("", "")
-        read = entry_of(Found(manifest, version, kind, 1), Slot(0, 0, "document"))
+        read = entry_of(Found(manifest, version, kind))
         if isinstance(read, Entry):
             read.key = self._index.key_of(read)
             wrong = self._index.wrong_with(read)

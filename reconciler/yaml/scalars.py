@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+TOO_LARGE = "is a number of more than 64 bits, expected a smaller one, or a text in quotes"
 TYPED_STARTS = frozenset("+-.0123456789~nNtTfF")
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -39,6 +40,6 @@ def plain_value(text: str) -> Any:
 
 def _whole(text: str) -> int:
     if len(text) > _MAX_DIGITS:
-        raise ValueError("too many digits")
+        raise ValueError(TOO_LARGE)
     base = {"0o": 8, "0x": 16}.get(text[:2], 10)
     return int(text if base == 10 else text[2:], base)

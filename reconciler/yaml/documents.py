@@ -1,30 +1,39 @@
-"""A document of a policy file: its value, and the line and column of everything in it."""
+"""A YAML document: its value, and the line and column of everything in it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.errors import Problem
-from reconciler.policy.words import printable
+from reconciler.yaml.words import Path, dotted
 
-Path = Sequence[str | int]
-Marks = dict[str | int, tuple[Any, Any]]
-"""Key or index -> the marks at which the key and the value stand; a mark has `line` and `column`, from 0."""
+Marks = dict[int, dict[str | int, tuple[Any, Any]]]
+"""id of a collection -> key or index -> the marks of the key and of the value; a mark has `line` and `column`."""
+Marked = tuple[Any, Marks]
+"""A value, and the marks of all collections in it."""
 
 
 @dataclass(slots=True)
 class Document:
-    """One YAML document of a file. `line` and `column` are where its first value starts, 1-based."""
+    """One document of a file. `line` and `column` are where its first value starts, 1-based.
+
+    `text` is its own text: from the start of the file, or its `---`, to where the next document starts; before it stand
+    `lines_before` lines. A document that is no YAML of its own has none. `whole` is False where a value could not be
+    read and None stands in its place. `mark` reads a text again, with the marks: only who has a problem asks for them.
+    """
 
     file: str
     value: Any
     line: int
     column: int
-    first_line: int = 0  # lines of the file before the text its marks count in
-    marks: dict[int, Marks] = field(default_factory=dict)
+    text: str = ""
+    lines_before: int = 0
+    whole: bool = True
+    mark: Callable[[str], Marked] | None = None
     taken_out: list[Path] = field(default_factory=list)
+    _marked: Marked | None = None
 
     def take_out(self, path: Path) -> None:
         """Leave out the value at `path`, of which a problem has been told; in a list None stands in its place."""
@@ -50,13 +59,17 @@ class Document:
         Where the path leads nowhere (a field that is missing), the place of the innermost value that is there.
         """
         at = (self.line, self.column)
-        value = self.value
+        if not path or self.mark is None:
+            return at
+        if self._marked is None:
+            self._marked = self.mark(self.text)
+        value, marks = self._marked
         for step in path:
-            mark = self.marks.get(id(value), {}).get(step)
+            mark = marks.get(id(value), {}).get(step)
             if mark is None:
                 break
             found = mark[0] if key and step == path[-1] else mark[1]
-            at = (self.first_line + found.line + 1, found.column + 1)
+            at = (self.lines_before + found.line + 1, found.column + 1)
             value = _inside(value, step)
         return at
 
@@ -66,14 +79,6 @@ class Document:
         return Problem(self.file, line, column, dotted(path), message)
 
 
-def dotted(path: Path) -> str:
-    """Return `path` as people write it: spec.windows[0]."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return printable(text)
-
-
 def _inside(value: Any, step: str | int) -> Any:
     """Return what is at `step` of a collection, None where there is nothing (any more)."""
     if isinstance(value, dict):
@@ -81,5 +86,5 @@ def _inside(value: Any, step: str | int) -> Any:
     return value[step] if isinstance(value, list) and isinstance(step, int) and step < len(value) else None
 
 
-def _related(path: Path, other: Path) -> bool:
+def _related(path: Sequence[str | int], other: Sequence[str | int]) -> bool:
     return all(here == there for here, there in zip(path, other, strict=False))

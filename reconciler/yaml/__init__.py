@@ -1,0 +1,1 @@
+"""YAML files, read within limits and written: policies, manifests, recordings and recorded metrics alike."""

@@ -1,0 +1,348 @@
+"""YAML text -> documents, within limits.
+
+Plain scalars have the types of the YAML 1.2 core schema: 22:30, on, no and 2026-11-20 are texts, 010 is ten. Keys are
+always texts. libyaml does the parsing; its events are used directly, because its composer recurses without a bound and
+accepts a key that is given twice.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from sys import intern
+from typing import Any, NamedTuple
+
+import yaml
+from yaml import MarkedYAMLError, YAMLError
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    StreamEndEvent,
+)
+from yaml.reader import ReaderError
+
+from reconciler.errors import Problem
+from reconciler.yaml.documents import Document, Marked, Marks
+from reconciler.yaml.scalars import TOO_LARGE, TYPED_STARTS, plain_value
+from reconciler.yaml.words import shown
+
+MAX_DEPTH = 64
+MAX_NODES = 5_000_000
+MAX_ALIASED_NODES = 100_000
+MAX_PROBLEMS = 100
+"""What one file may hold: levels of collections, entries of them, entries that aliases stand for, problems told."""
+
+_LARGEST = 2**63
+_PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+_MAX_SYNTAX_PROBLEMS = 20
+_NEXT_DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_TAG = "tag:yaml.org,2002:"
+_PLAIN_TAGS = (None, "!", f"{_TAG}map", f"{_TAG}seq")
+
+
+@dataclass(slots=True)
+class Documents:
+    """The documents of a file that hold anything, and all that is wrong.
+
+    `complete` is False where something could not be read to its end, and is left out. Of a single value that cannot be
+    read, None stands in its place.
+    """
+
+    found: list[Document] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    complete: bool = True
+
+
+def read_documents(file: str, text: str) -> Documents:
+    """Return what stands in `text`, the content of `file`."""
+    documents = Documents()
+    start = 0
+    reader = _Reader(file, text, documents)
+    for _ in range(_MAX_SYNTAX_PROBLEMS):
+        stopped_at = reader.read(start)
+        if stopped_at is None:
+            break
+        documents.complete = False
+        following = _NEXT_DOCUMENT.search(text, max(stopped_at, start + 1))
+        if following is None or len(documents.problems) >= MAX_PROBLEMS:
+            break
+        start = following.start()
+    return documents
+
+
+def marked(text: str) -> Marked:
+    """Return the first document of `text` with the marks of all in it; a value of nothing where it cannot be read."""
+    marks: Marks = {}
+    try:
+        return _Reader("", text, Documents(), marks).first(), marks
+    except (_RefusedError, YAMLError):
+        return None, marks
+
+
+class _Anchored(NamedTuple):
+    """What an alias stands for, how many nodes that is, and how many levels deep."""
+
+    value: Any
+    nodes: int
+    depth: int
+
+
+def _of_type(name: str, *kinds: type) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        value = plain_value(text)
+        if type(value) not in kinds:
+            raise ValueError(f"is no {name}, expected what its tag says")
+        return value
+
+    return read
+
+
+_TAGGED = {
+    "null": _of_type("null", type(None)),
+    "bool": _of_type("bool", bool),
+    "int": _of_type("int", int),
+    "float": _of_type("float", float, int),
+}
+
+
+class _RefusedError(Exception):
+    """The document cannot be read on."""
+
+    def __init__(self, event: Any, message: str) -> None:
+        super().__init__(message)
+        self.mark = event.start_mark
+
+
+class _Reader:
+    """Reads one file. Limits are for the whole file. `marks`, where given, gets those of every collection."""
+
+    def __init__(self, file: str, text: str, documents: Documents, marks: Marks | None = None) -> None:
+        self._file = file
+        self._text = text
+        self._documents = documents
+        self._marks = marks
+        self._start = 0
+        self._line = 0
+        self._nodes = 0
+        self._aliased = 0
+        self._deepest = 0
+        self._next: Callable[[], Any]
+        self._anchors: dict[str, _Anchored] = {}
+
+    def read(self, start: int) -> int | None:
+        """Read from `start` on; return the index at which reading stopped, None where everything was read."""
+        self._start, self._line = start, self._text.count("\n", 0, start)
+        try:
+            self._next = _PARSER(self._text[start:] if start else self._text).get_event
+            self._read_all()
+        except _RefusedError as error:
+            self._tell(error.mark, str(error))
+            return int(start + error.mark.index)
+        except MarkedYAMLError as error:
+            mark: Any = error.problem_mark or error.context_mark
+            self._tell(mark, f"is no YAML: {error.problem}")
+            return int(start + mark.index) if mark is not None else None
+        except ReaderError as error:
+            self._tell_unreadable(error)
+            return len(self._text)
+        return None
+
+    def first(self) -> Any:
+        """Return the value of the first document that holds anything."""
+        self._next = _PARSER(self._text).get_event
+        while type(event := self._next()) is not StreamEndEvent:
+            if type(event) is DocumentStartEvent and (value := self._node(self._next(), 1)) is not None:
+                return value
+        return None
+
+    def _read_all(self) -> None:
+        began = self._start
+        latest: Document | None = None
+        try:
+            while type(event := self._next()) is not StreamEndEvent:
+                if type(event) is not DocumentStartEvent or (document := self._document()) is None:
+                    continue
+                if latest is not None:
+                    start: Any = event.start_mark
+                    latest.text = self._text[began : self._start + start.index]
+                    began = self._start + start.index
+                    document.lines_before = self._line + start.line
+                latest = document
+                self._documents.found.append(document)
+        finally:
+            if latest is not None:
+                latest.text = self._text[began:]
+
+    def _document(self) -> Document | None:
+        """Return the document that begins now, None where it holds nothing."""
+        self._anchors = {}
+        known = len(self._documents.problems)
+        first = self._next()
+        value = self._node(first, 1)
+        if value is None:
+            return None
+        line, column = self._line + first.start_mark.line + 1, first.start_mark.column + 1
+        document = Document(self._file, value, line, column, "", self._line, mark=marked)
+        document.whole = len(self._documents.problems) == known
+        return document
+
+    def _node(self, event: Any, depth: int) -> Any:
+        kind = type(event)
+        if kind is AliasEvent:
+            return self._alias(event, depth)
+        self._count(event)
+        before = self._nodes
+        if kind is ScalarEvent:
+            value = self._scalar(event)
+            if event.anchor is not None:
+                self._anchors[event.anchor] = _Anchored(value, 1, 0)
+            return value
+        outside, self._deepest = self._deepest, depth
+        self._check_depth(event, depth)
+        value = self._mapping(event, depth) if kind is MappingStartEvent else self._sequence(depth)
+        if event.tag not in _PLAIN_TAGS:
+            self._add(event, f"has the tag {shown(event.tag)}, expected none")
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchored(value, self._nodes - before + 1, self._deepest - depth)
+        self._deepest = max(outside, self._deepest)
+        return value
+
+    def _count(self, event: Any, more: int = 0) -> None:
+        self._nodes += 1
+        if self._nodes + more > MAX_NODES:
+            raise _RefusedError(event, f"is one of more than {MAX_NODES} values, expected fewer in one file")
+
+    def _check_depth(self, event: Any, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise _RefusedError(event, f"is nested deeper than {MAX_DEPTH} levels, expected fewer")
+
+    def _mapping(self, start: Any, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        marks: dict[str | int, tuple[Any, Any]] | None = None if self._marks is None else {}
+        merged: list[Any] = []
+        read, scalar, most = self._next, self._scalar, MAX_NODES - self._nodes
+        while type(event := read()) is not MappingEndEvent:
+            simple = type(event) is ScalarEvent and event.anchor is None
+            key = intern(event.value) if simple else self._key(event, depth)
+            inside = read()
+            plain = type(inside) is ScalarEvent and inside.anchor is None
+            value = scalar(inside) if plain else self._node(inside, depth + 1)
+            if key == "<<" and type(event) is ScalarEvent and event.implicit[0]:
+                merged.extend(value if isinstance(value, list) else [value])
+                continue
+            if key in found or len(found) > most:
+                self._refuse_key(key, event, len(found))
+            found[key] = value
+            if marks is not None:
+                marks[key] = (event.start_mark, inside.start_mark)
+        self._nodes += len(found)
+        for one in merged:
+            self._merge(one, found, marks, start)
+        if self._marks is not None and marks is not None:
+            self._marks[id(found)] = marks
+        return found
+
+    def _merge(self, one: Any, found: dict[str, Any], marks: Any, start: Any) -> None:
+        """What a mapping says itself counts, then what is merged first. Source: yaml.org/type/merge.html."""
+        if not isinstance(one, dict):
+            self._add(start, "<< merges something that is no mapping, expected a mapping")
+            return
+        if self._marks is not None:
+            marks |= {key: mark for key, mark in self._marks[id(one)].items() if key not in found}
+        found |= {key: value for key, value in one.items() if key not in found}
+
+    def _sequence(self, depth: int) -> list[Any]:
+        found: list[Any] = []
+        places: list[Any] | None = None if self._marks is None else []
+        read = self._next
+        while type(event := read()) is not SequenceEndEvent:
+            if places is not None:
+                places.append((event.start_mark, event.start_mark))
+            found.append(self._node(event, depth + 1))
+        if self._marks is not None:
+            self._marks[id(found)] = dict(enumerate(places or ()))
+        return found
+
+    def _refuse_key(self, key: str, event: Any, entries: int) -> None:
+        self._count(event, entries)
+        self._add(event, f"{shown(key)} is given twice, expected once")
+
+    def _key(self, event: Any, depth: int) -> str:
+        """Return a key that is not just a scalar."""
+        if type(event) is ScalarEvent:
+            self._anchors[str(event.anchor)] = _Anchored(event.value, 1, 0)
+            return intern(event.value)
+        key = self._node(event, depth + 1)
+        if isinstance(key, dict | list):
+            self._add(event, "a key is a collection, expected a text")
+        return key if isinstance(key, str) else ""
+
+    def _scalar(self, event: Any) -> Any:
+        if event.tag is not None:
+            return self._tagged(event)
+        text = event.value
+        if not event.implicit[0] or (text and text[0] not in TYPED_STARTS):
+            return text
+        return self._number(event, plain_value)
+
+    def _number(self, event: Any, read: Callable[[str], Any]) -> Any:
+        """Return a plain scalar as `read` does; None, and a problem, for a number that JSON could not hold.
+
+        The problem does not quote it: it may be in a Secret.
+        """
+        try:
+            value = read(event.value)
+        except ValueError as error:
+            self._add(event, str(error))
+            return None
+        if isinstance(value, float) and not math.isfinite(value):
+            self._add(event, "is not finite, expected a finite number, or a text in quotes")
+            return None
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            self._add(event, TOO_LARGE)
+            return None
+        return value
+
+    def _tagged(self, event: Any) -> Any:
+        name = event.tag.removeprefix(_TAG)
+        if event.tag == "!" or name == "str":
+            return event.value
+        if name in _TAGGED:
+            return self._number(event, _TAGGED[name])
+        self._add(event, f"has the tag {shown(event.tag)}, expected none")
+        return None
+
+    def _alias(self, event: Any, depth: int) -> Any:
+        known = self._anchors.get(event.anchor)
+        if known is None:
+            raise _RefusedError(event, f'"*{event.anchor}" names no anchor that ends before it, expected one')
+        self._nodes += known.nodes
+        self._aliased += known.nodes
+        if self._aliased > MAX_ALIASED_NODES:
+            raise _RefusedError(event, f"aliases stand for more than {MAX_ALIASED_NODES} values, expected fewer")
+        self._check_depth(event, depth + known.depth)
+        self._deepest = max(self._deepest, depth + known.depth)
+        return known.value
+
+    def _add(self, event: Any, message: str) -> None:
+        self._tell(event.start_mark, message)
+        if len(self._documents.problems) >= MAX_PROBLEMS:
+            raise _RefusedError(event, f"is where problem {MAX_PROBLEMS} stands, expected fewer; the rest was not read")
+
+    def _tell(self, mark: Any, message: str) -> None:
+        line, column = (0, 0) if mark is None else (mark.line, mark.column)
+        problem = Problem(self._file, self._line + line + 1, column + 1, "", message)
+        self._documents.problems.append(problem)
+
+    def _tell_unreadable(self, error: Any) -> None:
+        """libyaml counts bytes where it refuses a character."""
+        before = self._text[self._start :].encode()[: error.position].decode(errors="ignore")
+        line, column = before.count("\n"), len(before) - before.rfind("\n")
+        words = f"character #x{error.character:02x} is not allowed in YAML"
+        self._documents.problems.append(Problem(self._file, self._line + line + 1, column, "", words))
