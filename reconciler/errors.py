@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from types import TracebackType
 
 
 class ExitCode(IntEnum):
@@ -176,3 +177,27 @@ class RefusedError(ClusterError):
 
 class InvalidError(RefusedError):
     """What was written is no valid object, or a test of the write failed: the server says the same of both."""
+
+
+_LONGEST_WORDS = 300
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why something failed, in one line: for an error raised on purpose its own words.
+
+    For any other one, what it is and where: the innermost line of this program that it came through.
+    """
+    if isinstance(error, ReconcilerError):
+        return str(error)
+    words = " ".join(str(error).split())[:_LONGEST_WORDS]
+    return f"unexpected {type(error).__name__}{f' ({words})' if words else ''} at {_place(error.__traceback__)}"
+
+
+def _place(traceback: TracebackType | None) -> str:
+    found = "an unknown place"
+    while traceback is not None:
+        module = traceback.tb_frame.f_globals.get("__name__", "")
+        if module.startswith("reconciler."):
+            found = f"{module.replace('.', '/')}.py:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return found

@@ -376,12 +376,14 @@ class ObservedState:
     """Everything a decision may look at, besides the policies and the run.
 
     `clusters` holds the clusters that answered; `unreachable` maps the others to the error's words; every cluster of
-    the Fleet is in exactly one of the two. `answers` holds what the metrics sources said.
+    the Fleet is in exactly one of the two. `answers` holds what the metrics sources said. `wakes_only` holds those of
+    `unreachable` that did answer, but on which nothing may be decided except the wakes that are due or requested.
     """
 
     clusters: Mapping[str, ObservedCluster]
     unreachable: Mapping[str, str] = NOTHING
     answers: Mapping[QueryKey, QueryAnswer] = NOTHING
+    wakes_only: Mapping[str, ObservedCluster] = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

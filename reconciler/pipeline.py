@@ -6,31 +6,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
+from typing import TypeVar
 
-from reconciler.apply.locks import LeftOut, locked
-from reconciler.apply.outcomes import Access, Outcome
+from reconciler.apply.locks import LeftOut, Locks
+from reconciler.apply.outcomes import Access, Outcome, Status
 from reconciler.apply.pickers import asked_pickers
 from reconciler.apply.refusals import remember_refusals
 from reconciler.apply.run import Applying, Progress, apply_actions
 from reconciler.backends.stop import Stop, StoppedClock
-from reconciler.decide.desired_state import decide
+from reconciler.decide.desired_state import decide, urgent
+from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.types import DesiredState, Job, Undecided
+from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import ObservedState, PodsQuestion, Run
-from reconciler.observe.clusters import EVERYTHING, Scope, Tell, nobody, observe
+from reconciler.observe.clusters import EVERYTHING, Reading, Scope, Tell, nobody
 from reconciler.observe.pods import answer
 from reconciler.plan.actions import Action, Plan
-from reconciler.plan.clusters import check_identities
+from reconciler.plan.clusters import identified
 from reconciler.plan.digest import run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
-from reconciler.plan.plan import Inputs, make_plan
+from reconciler.plan.plan import Inputs, in_order, make_plan, number
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World
 
 _ROUNDS = 8
 
 Decide = Callable[[PolicySet, ObservedState, Run], DesiredState]
-Ask = Callable[[ObservedState, Sequence[PodsQuestion]], ObservedState]
+T = TypeVar("T")
 
 
 class Stage(StrEnum):
@@ -83,6 +87,7 @@ class Control:
     approve: Callable[[Plan], bool] = lambda _: True
     stop: Stop = field(default_factory=Stop)
     lock_timeout: float = 30.0
+    wakes_early: bool = True  # False: a person is asked before anything is written
 
 
 @dataclass(frozen=True)
@@ -98,44 +103,193 @@ class Applied:
 
 
 def plan(policies: PolicySet, world: World, request: Request, decide: Decide = decide) -> Plan:
-    """Return what `policies` would do now; nothing is written."""
-    watch = request.watch
-    watch.stage(Stage.OBSERVE)
-    state = observe(policies, world.sources, watch.reading, request.scope)
-    check_identities(policies.fleet, state)
-    check_namespaces(request.filters, state)
-    watch.stage(Stage.DECIDE)
-    observed, digest = state, state_digest(state)
-    run = _run(policies, digest, request)
-    state, desired = _decided(policies, state, run, _asking(world, watch), decide)
-    if state is not observed:
-        digest = state_digest(state)
-    if run != _run(policies, digest, request):
-        run = _run(policies, digest, request)
-        desired = decide(policies, state, run)
-    if request.call_pickers:
-        watch.stage(Stage.PICK)
-        desired = asked_pickers(desired, policies, state, run, world.accesses)
-    watch.stage(Stage.PLAN)
-    return make_plan(policies, state, desired, run, Inputs(digest, world.origin, request.filters))
+    """Return what `policies` would do now; nothing is written.
+
+    Raises:
+        PolicyError: the policies cannot be decided, on whatever clusters.
+    """
+    return _Planner(policies, world, request, decide).planned()[1]
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """What a plan is made of. `delayed` is called with what is known so far while a cluster keeps the run waiting."""
+
+    policies: PolicySet
+    world: World
+    request: Request
+    decide: Decide
+    delayed: Callable[[ObservedState], None] = lambda _: None
+
+    def planned(self) -> tuple[ObservedState, Plan]:
+        """Return the plan, and what it was made of. A cluster that cannot be decided is unknown there."""
+        policies, watch = self.policies, self.request.watch
+        watch.stage(Stage.OBSERVE)
+        observed = self._observed()
+        check_namespaces(self.request.filters, observed)
+        watch.stage(Stage.DECIDE)
+        state, digest = _isolated(observed, state_digest)
+        run = _run(policies, digest, self.request)
+        before = state
+        state, desired = self._decided(state, run)
+        if state is not before:
+            state, digest = _isolated(state, state_digest)
+        if run != _run(policies, digest, self.request):
+            run = _run(policies, digest, self.request)
+            state, desired = _isolated(state, partial(self._desired, run))
+        if self.request.call_pickers:
+            watch.stage(Stage.PICK)
+            desired = asked_pickers(desired, policies, state, run, self.world.accesses)
+        watch.stage(Stage.PLAN)
+        inputs = Inputs(digest, self.world.origin, self.request.filters)
+
+        def made(tried: ObservedState) -> Plan:
+            wanted = desired if tried is state else self._desired(run, tried)
+            return make_plan(policies, tried, wanted, run, inputs)
+
+        return _isolated(state, made)
+
+    def wakes(self, state: ObservedState) -> Plan:
+        """Return the plan of only the wakes that are due or requested on the clusters of `state`."""
+        run = _run(self.policies, state_digest(state), self.request)
+        inputs = Inputs("", self.world.origin, self.request.filters)
+
+        def made(state: ObservedState) -> Plan:
+            due = decide_wakes_due(self.policies.fleet, state, run)
+            return make_plan(self.policies, state, urgent(self._desired(run, state), due), run, inputs)
+
+        return _isolated(state, made)[1]
+
+    def _observed(self) -> ObservedState:
+        readers, request = self.world.readers, self.request
+        reading = Reading(self.policies, self.world.sources, request.watch.reading, request.scope, readers.pool)
+        fleet = self.policies.fleet
+        readers.wait(reading.asked, lambda: self.delayed(identified(fleet, reading.so_far())))
+        return identified(fleet, reading.ended())
+
+    def _desired(self, run: Run, state: ObservedState) -> DesiredState:
+        return self.decide(self.policies, state, run)
+
+    def _decided(self, state: ObservedState, run: Run) -> tuple[ObservedState, DesiredState]:
+        """Decide, answer what that asks for, and decide again, until nothing is asked or nothing can be answered."""
+        asked: set[object] = set()
+        state, desired = _isolated(state, partial(self._desired, run))
+        for _ in range(_ROUNDS):
+            questions = [question for question in desired.questions if question not in asked]
+            if not questions:
+                break
+            asked.update(questions)
+            state, desired = _isolated(self._answered(state, questions), partial(self._desired, run))
+        return state, replace(desired, undecided=desired.undecided + _unanswered(desired))
+
+    def _answered(self, state: ObservedState, questions: Sequence[PodsQuestion]) -> ObservedState:
+        """Return `state` with the answers to what a decision asks; that is reading, not deciding."""
+        self.request.watch.stage(Stage.OBSERVE)
+        answered = answer(state, questions, self.world.sources, self.world.readers, lambda: self.delayed(state))
+        self.request.watch.stage(Stage.DECIDE)
+        return answered
+
+
+def _isolated(state: ObservedState, decide: Callable[[ObservedState], T]) -> tuple[ObservedState, T]:
+    """Return what `without_faulty` does.
+
+    Raises:
+        PolicyError: `decide` fails unexpectedly without any cluster, so the policies are to blame.
+    """
+    try:
+        return without_faulty(state, decide)
+    except ReconcilerError:
+        raise
+    except Exception as error:
+        raise PolicyError(f"the policies cannot be decided: {reason_of(error)}; please report it") from error
 
 
 def apply(policies: PolicySet, world: World, request: Request, control: Control, decide: Decide = decide) -> Applied:
-    """Plan, take the locks of what is to be written, plan again and carry that out. Nothing to do takes no lock."""
-    first = plan(policies, world, request, decide)
+    """Plan, take the locks of what is to be written, plan again and carry that out. Nothing to do takes no lock.
+
+    While a cluster keeps the run waiting, the wakes that are due or requested on the others are carried out.
+    """
+    with Locks(world.accesses, world.readers.pool, control.lock_timeout, control.stop) as locks:
+        early = _EarlyWakes(_Planner(policies, world, request, decide), control, locks)
+        return early.before(_applied(replace(early.planner, delayed=early.carry_out), control, locks))
+
+
+def _applied(planner: _Planner, control: Control, locks: Locks) -> Applied:
+    fleet, world, watch = planner.policies.fleet, planner.world, planner.request.watch
+    state, first = planner.planned()
     if not first.actions:
         return Applied(first)
     if control.stop.asked:
-        return carry_out(first, policies.fleet, world, control, {})
-    request.watch.stage(Stage.APPROVE)
+        return carry_out(first, fleet, world, control, {})
+    watch.stage(Stage.APPROVE)
     if not control.approve(first):
         return Applied(first, declined=True)
-    request.watch.stage(Stage.LOCK)
-    with locked(world.accesses, first, control.lock_timeout, control.stop) as left_out:
-        unreachable = {name: first.unknown[name] for name in first.unknown_since}
-        again = plan(policies, world.without(unreachable), request, decide)
-        request.watch.stage(Stage.APPLY)
-        return carry_out(again, policies.fleet, world, control, left_out)
+    watch.stage(Stage.LOCK)
+    locks.take({action.ref.cluster for action in first.actions}, lambda: planner.delayed(state))
+    left_out = locks.left_out
+    unknown = {name: first.unknown[name] for name in first.unknown_since if name not in first.clusters}
+    _, again = replace(planner, world=world.without(unknown)).planned()
+    watch.stage(Stage.APPLY)
+    return carry_out(again, fleet, world, control, left_out)
+
+
+class _EarlyWakes:
+    """The wakes that were carried out before anything else, because a cluster kept the run waiting."""
+
+    def __init__(self, planner: _Planner, control: Control, locks: Locks) -> None:
+        self.planner = planner
+        self._control = control
+        self._locks = locks
+        self._seen: set[str] = set()
+        self._applied: list[Applied] = []
+
+    def carry_out(self, state: ObservedState) -> None:
+        """Wake what is due or requested on the clusters of `state`, each once in a run, where their locks are free."""
+        fresh = {*state.clusters, *state.wakes_only} - self._seen
+        if not fresh or self._control.stop.asked or not self._control.wakes_early:
+            return
+        try:
+            made = self.planner.wakes(state)
+        except ReconcilerError:
+            return  # whoever plans everything is told the same
+        wanted = {action.ref.cluster for action in made.actions} & fresh
+        self._locks.take(wanted, briefly=True)
+        barred = self._locks.left_out
+        waiting = {name for name in wanted if name in barred}
+        self._seen |= fresh - waiting
+        groups = {action.decision.group for action in made.actions if action.ref.cluster not in fresh - waiting}
+        free = [action.decision for action in made.actions if action.decision.group not in groups]
+        if free:
+            chosen = replace(made, actions=number(in_order(free)))
+            self._applied.append(
+                carry_out(chosen, self.planner.policies.fleet, self.planner.world, self._control, barred)
+            )
+
+    def before(self, rest: Applied) -> Applied:
+        """Return `rest` with what was carried out before it."""
+        for early in reversed(self._applied):
+            rest = _joined(early, rest)
+        return rest
+
+
+def _joined(early: Applied, rest: Applied) -> Applied:
+    """Return both as one; what `rest` would have done once more, and did not, is left out."""
+    statuses = {outcome.action: outcome.status for outcome in rest.outcomes}
+    done = {one.decision.key for one in early.plan.actions}
+    kept = [
+        action
+        for action in rest.plan.actions
+        if action.decision.key not in done or statuses.get(action.id) is Status.APPLIED
+    ]
+    actions = number([action.decision for action in (*early.plan.actions, *kept)])
+    moved = {action.id: len(early.plan.actions) + place for place, action in enumerate(kept, start=1)}
+    outcomes = [replace(one, action=moved[one.action]) for one in rest.outcomes if one.action in moved]
+    return replace(
+        rest,
+        plan=replace(rest.plan, actions=actions),
+        outcomes=(*early.outcomes, *outcomes),
+        lost=(*early.lost, *rest.lost),
+    )
 
 
 def apply_wakes_due(fleet: Fleet, world: World, request: Request, control: Control) -> Applied:
@@ -150,9 +304,10 @@ def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
 def apply_saved(saved: Plan, fleet: Fleet, world: World, control: Control, watch: Watch = Watch()) -> Applied:
     """Carry out exactly what `saved` says."""
     watch.stage(Stage.LOCK)
-    with locked(world.accesses, saved, control.lock_timeout, control.stop) as left_out:
+    with Locks(world.accesses, world.readers.pool, control.lock_timeout, control.stop) as locks:
+        locks.take({action.ref.cluster for action in saved.actions})
         watch.stage(Stage.APPLY)
-        return carry_out(saved, fleet, world, control, left_out)
+        return carry_out(saved, fleet, world, control, locks.left_out)
 
 
 def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, LeftOut]) -> Applied:
@@ -165,7 +320,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
         stop=control.stop,
         progress=control.progress,
         left_out=left_out,
-        workers=world.workers,
+        pool=world.readers.pool,
     )
     outcomes = apply_actions(chosen, applying)
     lost = remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)
@@ -179,34 +334,6 @@ def _stoppable(access: Access, stop: Stop) -> Access:
 def _run(policies: PolicySet, digest: str, request: Request) -> Run:
     run = Run(request.now, request.run_id, request.revision, request.allow_exceed)
     return run if run.id else replace(run, id=run_id(policies.digest, digest, run))
-
-
-def _asking(world: World, watch: Watch) -> Ask:
-    """Return what answers the questions of a decision; that is reading, not deciding."""
-
-    def ask(state: ObservedState, questions: Sequence[PodsQuestion]) -> ObservedState:
-        watch.stage(Stage.OBSERVE)
-        answered = answer(state, questions, world.sources)
-        watch.stage(Stage.DECIDE)
-        return answered
-
-    return ask
-
-
-def _decided(
-    policies: PolicySet, state: ObservedState, run: Run, ask: Ask, decide: Decide
-) -> tuple[ObservedState, DesiredState]:
-    """Decide, answer what that asks for, and decide again, until nothing is asked or nothing can be answered."""
-    asked: set[object] = set()
-    desired = decide(policies, state, run)
-    for _ in range(_ROUNDS):
-        questions = [question for question in desired.questions if question not in asked]
-        if not questions:
-            break
-        asked.update(questions)
-        state = ask(state, questions)
-        desired = decide(policies, state, run)
-    return state, replace(desired, undecided=desired.undecided + _unanswered(desired))
 
 
 def _unanswered(desired: DesiredState) -> tuple[Undecided, ...]:

@@ -17,16 +17,18 @@ from reconciler.backends.open import Backend, Live, Opened, Recorder, open_live,
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.decide.victims import rank_victims
 from reconciler.model import Pod
-from reconciler.observe.lists import Source
+from reconciler.observe.lists import Readers, Source
 from reconciler.policy.types import Fleet
+from reconciler.worker_pool import WorkerPool
 
-_LIVE_WORKERS = 16
 _LIVE_READERS = 4
 
 
 @dataclass(frozen=True)
 class World:
-    """`origin` is "live" or "snapshot"; `traffic` says what was exchanged with each live cluster so far.
+    """`readers` are the threads in which clusters are read, locked and written, and how long a reading may take.
+
+    `origin` is "live" or "snapshot"; `traffic` says what was exchanged with each live cluster so far.
 
     `warnings` gives what a person should know of the clusters, once they were read.
     """
@@ -34,7 +36,7 @@ class World:
     sources: Mapping[str, Source]
     accesses: Mapping[str, Access]
     origin: str = "live"
-    workers: int = 1
+    readers: Readers = field(default_factory=lambda: Readers(WorkerPool(0)))
     warnings: Callable[[], tuple[str, ...]] = tuple
     traffic: Mapping[str, Callable[[], Traffic]] = field(default_factory=dict)
 
@@ -85,9 +87,9 @@ def open_world(
     if snapshot is None:
         clock = RealClock()
         live = Live(now, fleet.namespace, settings, clock, recorder)
-        return _world(
-            fleet, open_live((cluster.connection for cluster in fleet.clusters), live), clock, "live", settings
-        )
+        readers = Readers(run_seconds_left=lambda: settings.run_seconds_left(clock))
+        opened = open_live((cluster.connection for cluster in fleet.clusters), live)
+        return _world(fleet, opened, clock, settings, readers)
     now_ns = int(now.timestamp()) * 10**9
 
     def victims(pods: Sequence[Pod], count: int, of_deployment: bool) -> Sequence[Pod]:
@@ -95,22 +97,25 @@ def open_world(
 
     names = [cluster.name for cluster in fleet.clusters]
     opened = open_snapshot(snapshot, names, victims, fleet.namespace, now)
-    return _world(fleet, opened, SettledClock(), "snapshot", settings)
+    return _world(fleet, opened, SettledClock(), settings, None)
 
 
-def _world(fleet: Fleet, opened: Opened, clock: Clock, origin: str, settings: RequestSettings) -> World:
-    readers = 1 if origin == "snapshot" else _LIVE_READERS
+def _world(fleet: Fleet, opened: Opened, clock: Clock, settings: RequestSettings, readers: Readers | None) -> World:
+    """Return the clusters, read and written by `readers`; None: they are files, which takes no threads."""
+    chosen = readers or Readers(WorkerPool(0))
+    at_once = 1 if readers is None else _LIVE_READERS
     return World(
         sources={
-            name: Source(found.cluster, found.metrics, found.error, readers) for name, found in opened.backends.items()
+            name: Source(found.cluster, found.metrics, found.error, at_once, found.give_up)
+            for name, found in opened.backends.items()
         },
         accesses={
             name: access
             for name, found in opened.backends.items()
-            if (access := _access(fleet, found, clock, settings)) is not None
+            if (access := _access(fleet, found, clock, chosen.pool, settings)) is not None
         },
-        origin=origin,
-        workers=1 if origin == "snapshot" else _LIVE_WORKERS * max(1, len(opened.backends)),
+        origin="snapshot" if readers is None else "live",
+        readers=chosen,
         warnings=opened.warnings,
         traffic={name: found.traffic for name, found in opened.backends.items() if found.traffic is not None},
     )
@@ -122,7 +127,7 @@ def _holder(fleet: Fleet) -> str:
     return f"reconciler {fleet.name} on {socket.gethostname()}, process {os.getpid()}, {run}"
 
 
-def _access(fleet: Fleet, backend: Backend, clock: Clock, settings: RequestSettings) -> Access | None:
+def _access(fleet: Fleet, backend: Backend, clock: Clock, pool: WorkerPool, settings: RequestSettings) -> Access | None:
     if backend.cluster is None or backend.store is None:
         return None
     return Access(
@@ -135,4 +140,5 @@ def _access(fleet: Fleet, backend: Backend, clock: Clock, settings: RequestSetti
             lambda: settings.undisturbed_seconds_left(RealClock()),
         ),
         clock=clock,
+        pool=pool,
     )

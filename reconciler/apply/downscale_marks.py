@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from reconciler.apply.downscale_live import Task, look
 from reconciler.backends.base import PODS
@@ -46,7 +45,7 @@ def mark(task: Task, pods: Sequence[Pod], costs: Mapping[str, str]) -> None:
     Raises:
         ClusterError: some could not be marked; the others may be.
     """
-    _each(pods, lambda pod: _patch(task, pod, mark_changes(pod, costs[pod.uid], task.run.id)))
+    _each(task, pods, lambda pod: _patch(task, pod, mark_changes(pod, costs[pod.uid], task.run.id)))
 
 
 def take_off(task: Task, former: Mapping[str, str | None]) -> None:
@@ -55,7 +54,8 @@ def take_off(task: Task, former: Mapping[str, str | None]) -> None:
     Raises:
         ClusterError: some are still marked.
     """
-    _each((pod for pod in look(task).pods if pod.uid in former), lambda pod: _take_off(task, pod, former[pod.uid]))
+    marked = [pod for pod in look(task).pods if pod.uid in former]
+    _each(task, marked, lambda pod: _take_off(task, pod, former[pod.uid]))
 
 
 def put_right(task: Task, pods: Iterable[Pod]) -> bool:
@@ -115,9 +115,16 @@ def _patch(task: Task, pod: Pod, changes: Sequence[FieldChange]) -> None:
     task.access.cluster.write(Write("patch", ref, "v1", uid=pod.uid, patch=tuple(patch_of(changes, missing))))
 
 
-def _each(pods: Iterable[Pod], do: Callable[[Pod], None]) -> None:
+def _each(task: Task, pods: Iterable[Pod], do: Callable[[Pod], None]) -> None:
     """Do it for all, side by side; the first error in their order is raised once all are done."""
-    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        running = [pool.submit(do, pod) for pod in pods]
-    for one in running:
-        one.result()
+
+    def done(pod: Pod) -> Exception | None:
+        try:
+            do(pod)
+        except Exception as error:  # noqa: BLE001 - raised below
+            return error
+        return None
+
+    errors = task.access.pool.each(task.ref.cluster, done, list(pods), _AT_ONCE)
+    for error in filter(None, errors):
+        raise error

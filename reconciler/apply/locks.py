@@ -1,19 +1,29 @@
-"""The locks of the clusters that a plan writes to, always taken in one order, so that nobody waits in a circle."""
+"""The locks of the clusters that a run writes to, taken side by side."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
 
 from reconciler.apply.outcomes import Access
 from reconciler.backends.stop import Stop
-from reconciler.errors import ClusterError, LockHeldError
-from reconciler.plan.actions import Plan
+from reconciler.errors import LockHeldError, reason_of
+from reconciler.worker_pool import WorkerPool
+
+DELAY_SECONDS = 5.0
+"""How long a run waits for a lock before wakes on the other clusters stop waiting with it."""
 
 _STEP_SECONDS = 0.5
+_LATE_SECONDS = 5.0
+"""How much longer than its time a lock may take while a request about it is under way."""
+
+_RELEASE_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,52 +34,105 @@ class LeftOut:
     held: bool = True
 
 
-@contextmanager
-def locked(
-    accesses: Mapping[str, Access], plan: Plan, timeout_seconds: float, stop: Stop
-) -> Iterator[dict[str, LeftOut]]:
-    """Hold the locks of the clusters that `plan` writes to; yields cluster -> why, for those that could not be taken.
+_NOT_PLANNED = LeftOut("changed since the plan, no lock was taken for it")
 
-    The yielded mapping names every other cluster of `accesses` too: nothing may be written where no lock is held.
+
+class Locks:
+    """The locks of a run. Each is waited for up to `timeout_seconds`, side by side, so that no cluster waits for the
+    lock of another one; all are given back at the end of the `with` block.
+
+    Two runs may each get a part of what both want: neither waits longer than that time, and each leaves the clusters
+    of the other one to its next run.
     """
-    wanted = {action.ref.cluster for action in plan.actions}
-    unforeseen = LeftOut("changed since the plan, no lock was taken for it")
-    left_out = {name: unforeseen for name in accesses if name not in wanted}
-    taken: list[Access] = []
-    try:
-        for name in sorted(wanted, key=lambda name: (plan.clusters.get(name, ""), name)):
-            why = _take(accesses.get(name), timeout_seconds, taken, stop)
-            if why is not None:
-                left_out[name] = why
-        yield left_out
-    finally:
-        _release(taken)
+
+    def __init__(self, accesses: Mapping[str, Access], pool: WorkerPool, timeout_seconds: float, stop: Stop) -> None:
+        self._accesses = accesses
+        self._pool = pool
+        self._timeout = timeout_seconds
+        self._stop = stop
+        self._guard = threading.Lock()
+        self._attempts: dict[str, Future[LeftOut | None]] = {}
+        self._taken: set[str] = set()
+        self._over = False
+
+    def __enter__(self) -> Locks:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Give the locks back side by side; one that cannot be given back in time runs out by itself."""
+        with self._guard:
+            self._over = True
+            given = sorted(self._taken)
+        released = [self._pool.submit(name, self._accesses[name].lock.release) for name in given]
+        left = max(1.0, self._stop.grace_left()) if self._stop.asked else _RELEASE_SECONDS
+        wait(released, min(left, _RELEASE_SECONDS))
+
+    def take(
+        self, names: Collection[str], delayed: Callable[[], None] = lambda: None, *, briefly: bool = False
+    ) -> None:
+        """Take the locks of the clusters `names`; `left_out` then says which could not be taken.
+
+        `delayed` is called once where that takes longer than a few seconds; `briefly`: return then, and a later call
+        finds what was taken meanwhile.
+        """
+        for name in sorted(names):
+            before = self._attempts.get(name)
+            if before is None or (before.done() and before.result() is not None):
+                self._attempts[name] = self._pool.submit(name, partial(self._attempt, name))
+        began = time.monotonic()
+        limit = DELAY_SECONDS if briefly else self._timeout + _LATE_SECONDS
+        told = briefly
+        waiting = {self._attempts[name] for name in names}
+        while waiting and time.monotonic() < began + limit and self._stop.grace_left() > 0:
+            _, waiting = wait(waiting, _STEP_SECONDS)
+            if waiting and not told and time.monotonic() >= began + DELAY_SECONDS:
+                told = True
+                delayed()
+
+    @property
+    def left_out(self) -> dict[str, LeftOut]:
+        """Return for each cluster to which nothing may be written why that is so."""
+        names = {*self._accesses, *self._attempts}
+        return {name: why for name in sorted(names) if (why := self._why_not(name)) is not None}
+
+    def _why_not(self, name: str) -> LeftOut | None:
+        attempt = self._attempts.get(name)
+        if attempt is None:
+            return _NOT_PLANNED
+        if not attempt.done():
+            return LeftOut("its lock could not be taken in time, no answer about it", held=False)
+        return attempt.result()
+
+    def _attempt(self, name: str) -> LeftOut | None:
+        """Take one lock; return why it could not be taken, None where it was.
+
+        One that is taken when nobody waits for it any more is given back at once.
+        """
+        access = self._accesses.get(name)
+        if access is None:
+            return LeftOut("it cannot be reached", held=False)
+        try:
+            left_out = _acquired(access, self._timeout, self._stop)
+        except Exception as error:  # noqa: BLE001 - the one place where a lock fails: its cluster alone is left out
+            return LeftOut(reason_of(error), held=False)
+        if left_out is None:
+            with self._guard:
+                self._taken.add(name)
+                is_late = self._over
+            if is_late:
+                access.lock.release()
+        return left_out
 
 
-def _release(taken: Sequence[Access]) -> None:
-    """Give the locks back side by side: a cluster that hangs must not keep the others' locks, nor the end waiting."""
-    if taken:
-        with ThreadPoolExecutor(max_workers=len(taken)) as pool:
-            for released in [pool.submit(access.lock.release) for access in taken]:
-                released.result()
-
-
-def _take(access: Access | None, timeout_seconds: float, taken: list[Access], stop: Stop) -> LeftOut | None:
-    """Take one lock, in short steps, so that a stop is heard; return why it could not be taken, None where it was."""
-    if access is None:
-        return LeftOut("it cannot be reached", held=False)
-    steps = max(1, math.ceil(timeout_seconds / _STEP_SECONDS))
+def _acquired(access: Access, timeout_seconds: float, stop: Stop) -> LeftOut | None:
+    """Take one lock, in short steps, so that a stop is heard; return who has it, None where it is ours."""
     why = ""
-    for _ in range(steps):
+    for _ in range(max(1, math.ceil(timeout_seconds / _STEP_SECONDS))):
         if stop.asked:
             return LeftOut(stop.why)
         try:
             access.lock.acquire(min(_STEP_SECONDS, timeout_seconds))
+            return None
         except LockHeldError as error:
             why = str(error)
-            continue
-        except ClusterError as error:
-            return LeftOut(str(error), held=False)
-        taken.append(access)
-        return None
     return LeftOut(why)

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from reconciler.backends.base import Clock, Cluster, Lock, PodPickerClient, StateStore
 from reconciler.backends.stop import Stop
+from reconciler.worker_pool import WorkerPool
 
 
 class Status(StrEnum):
@@ -33,7 +34,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What apply has of one cluster. `stop`: whether the run is asked to stop, so that nothing is waited for."""
+    """What apply has of one cluster. `stop`: whether the run is asked to stop, so that nothing is waited for. `pool`:
+    the threads in which one action may write to several objects.
+    """
 
     cluster: Cluster
     store: StateStore
@@ -41,3 +44,4 @@ class Access:
     picker: PodPickerClient
     clock: Clock
     stop: Stop = field(default_factory=Stop)
+    pool: WorkerPool = field(default_factory=WorkerPool)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from reconciler.apply.outcomes import Access
 from reconciler.decide.downscale.forecast import picker_requests, with_victims
 from reconciler.decide.types import DesiredState, Notice
-from reconciler.errors import PickerError
+from reconciler.errors import PickerError, reason_of
 from reconciler.model import ObjectRef, ObservedState, PickerAnswer, Run
 from reconciler.policy.types import PolicySet
 
@@ -24,5 +24,7 @@ def asked_pickers(
             answers[ref] = accesses[ref.cluster].picker.pick(request)
         except PickerError as error:
             notices.append(Notice("picker", str(ref), str(error)))
+        except Exception as error:  # noqa: BLE001 - the one place where a picker fails unexpectedly: it alone is unknown
+            notices.append(Notice("picker", str(ref), reason_of(error), partial=True))
     decisions, _, _ = with_victims(desired.decisions, policies, state, run, answers)
     return replace(desired, decisions=decisions, notices=(*desired.notices, *notices))

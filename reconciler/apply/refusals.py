@@ -14,7 +14,7 @@ from reconciler.decide.placement.memory import (
     unreachable_text,
 )
 from reconciler.decide.types import Verb
-from reconciler.errors import ClusterError
+from reconciler.errors import reason_of
 from reconciler.model import Run
 from reconciler.plan.actions import Action
 from reconciler.policy.types import Fleet
@@ -47,6 +47,6 @@ def remember_refusals(
                 store.write(UNREACHABLE, unreachable_text({}), None)
             known = store.read(key)
             store.write(key, rejection_after_failure(known, action.ref, outcome.message, run.now), known)
-        except ClusterError as error:
-            lost.append(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, only this memory is lost
+            lost.append(reason_of(error))
     return tuple(lost)

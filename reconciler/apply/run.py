@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
+from queue import Empty, SimpleQueue
 
 from reconciler.apply.downscale import shrink
 from reconciler.apply.events import event_of
@@ -16,19 +20,21 @@ from reconciler.backends.stop import Stop
 from reconciler.decide.types import DownscaleSettings
 from reconciler.errors import (
     AlreadyExistsError,
-    ClusterError,
     LockLostError,
     NotFoundError,
     ReconcilerError,
     RefusedError,
     StaleError,
     StoppedError,
+    reason_of,
 )
 from reconciler.model import Run
 from reconciler.plan.actions import Action
 from reconciler.plan.writes import write_of
+from reconciler.worker_pool import WorkerPool
 
 TIER_WAIT_SECONDS = 600.0
+_STEP_SECONDS = 0.5
 
 Progress = Callable[[Action, Outcome], None]
 
@@ -43,34 +49,99 @@ class Applying:
     stop: Stop
     progress: Progress
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
-    workers: int = 1
+    pool: WorkerPool = field(default_factory=lambda: WorkerPool(0))
 
 
 @dataclass(frozen=True)
 class _Work:
-    """The plan being carried out: its actions by id, what became of them so far, and the groups that are left alone."""
+    """The plan being carried out: its actions by id, what became of them so far, and the groups that are left alone.
+
+    `waits_since` says since when an action waits for others to be ready, `begun` which were tried.
+    """
 
     applying: Applying
     actions: Mapping[int, Action]
     barred: Mapping[str, LeftOut]
-    done: dict[int, Outcome]
+    done: dict[int, Outcome] = field(default_factory=dict)
+    begun: set[int] = field(default_factory=set)
+    waits_since: dict[int, float] = field(default_factory=dict)
     readiness: Readiness = field(default_factory=Readiness)
 
 
 def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcome, ...]:
     """Carry out `actions` phase by phase and return an outcome for each, in their order.
 
-    Inside a phase the groups go side by side (`workers`), each in its own order.
+    Inside a phase the groups go side by side, each in its own order; what waits occupies no thread.
     """
-    work = _Work(applying, {action.id: action for action in actions}, _barred(actions, applying.left_out), {})
-    with ThreadPoolExecutor(max_workers=applying.workers) as pool:
-        for _, phase in groupby(actions, key=lambda action: action.decision.phase):
-            groups: dict[str, list[Action]] = {}
-            for action in phase:
-                groups.setdefault(action.decision.group, []).append(action)
-            for finished in [pool.submit(_apply_group, inside, work) for inside in groups.values()]:
-                finished.result()
-    return tuple(work.done[action.id] for action in actions)
+    work = _Work(applying, {action.id: action for action in actions}, _barred(actions, applying.left_out))
+    for _, phase in groupby(actions, key=lambda action: action.decision.phase):
+        groups: dict[str, list[Action]] = {}
+        for action in phase:
+            groups.setdefault(action.decision.group, []).append(action)
+        _Phase(work).carry_out(groups.values())
+    done = dict(work.done)
+    return tuple(done.get(action.id) or _unfinished(action, work) for action in actions)
+
+
+def _unfinished(action: Action, work: _Work) -> Outcome:
+    """Return the outcome of an action that was not over when the run had to end."""
+    if action.id in work.begun:
+        why = f"{work.applying.stop.why}; no answer by then, whether it was done is not known"
+        return Outcome(action.id, Status.FAILED, why)
+    return Outcome(action.id, Status.SKIPPED, work.applying.stop.why)
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """What is left of a group; `waits`: its first action waits for others to be ready."""
+
+    actions: Sequence[Action]
+    waits: bool = False
+
+
+class _Phase:
+    """The groups of one phase, each at one action at a time, in a thread of that action's cluster."""
+
+    def __init__(self, work: _Work) -> None:
+        self._work = work
+        self._running = 0
+        self._ended: SimpleQueue[Future[_Rest]] = SimpleQueue()
+        self._waiting: list[Sequence[Action]] = []
+        self._looks_at = 0.0
+
+    def carry_out(self, groups: Iterable[Sequence[Action]]) -> None:
+        """Return when all groups are over, or the run is to end and what is in flight had its time."""
+        stop = self._work.applying.stop
+        for actions in groups:
+            self._go_on(actions)
+        while (self._running or self._waiting) and stop.grace_left() > 0:
+            self._end_one()
+
+    def _go_on(self, actions: Sequence[Action]) -> None:
+        self._running += 1
+        future = self._work.applying.pool.submit(actions[0].ref.cluster, partial(_advanced, actions, self._work))
+        future.add_done_callback(self._ended.put)
+
+    def _end_one(self) -> None:
+        """See what became of whoever ends next; those who wait look again from time to time."""
+        if self._running:
+            with suppress(Empty):
+                self._end(self._ended.get(timeout=_STEP_SECONDS))
+        elif self._waiting:
+            self._work.applying.accesses[self._waiting[0][0].ref.cluster].clock.sleep(POLL_SECONDS)
+        if self._waiting and (not self._running or time.monotonic() >= self._looks_at):
+            waiting, self._waiting = self._waiting, []
+            self._looks_at = time.monotonic() + POLL_SECONDS
+            for actions in waiting:
+                self._go_on(actions)
+
+    def _end(self, ended: Future[_Rest]) -> None:
+        rest = ended.result()
+        self._running -= 1
+        if rest.waits:
+            self._waiting.append(rest.actions)
+        elif rest.actions:
+            self._go_on(rest.actions)
 
 
 def _barred(actions: Iterable[Action], left_out: Mapping[str, LeftOut]) -> dict[str, LeftOut]:
@@ -86,12 +157,29 @@ def _told(cluster: str, left_out: LeftOut) -> LeftOut:
     return replace(left_out, why=f"{cluster}: {left_out.why.removeprefix(f'{cluster}: ')}")
 
 
-def _apply_group(actions: Sequence[Action], work: _Work) -> None:
-    for action in actions:
-        why = _why_not(action, work)
-        outcome = why or _apply_one(action, work)
+def _advanced(actions: Sequence[Action], work: _Work) -> _Rest:
+    """Carry out what stands first in `actions` on one cluster, and return what is left of them."""
+    cluster = actions[0].ref.cluster
+    for position, action in enumerate(actions):
+        if action.ref.cluster != cluster:
+            return _Rest(actions[position:])
+        outcome = _outcome(action, work)
+        if outcome is None:
+            return _Rest(actions[position:], waits=True)
         work.done[action.id] = outcome
         work.applying.progress(action, outcome)
+    return _Rest(())
+
+
+def _outcome(action: Action, work: _Work) -> Outcome | None:
+    """Return what became of an action, None where it waits for others to be ready."""
+    try:
+        why = _why_not(action, work)
+        if why is None and _waits(action, work):
+            return None
+        return why or _apply_one(action, work)
+    except Exception as error:  # noqa: BLE001 - the one place where an action fails unexpectedly: it alone has failed
+        return Outcome(action.id, Status.FAILED, reason_of(error))
 
 
 def _why_not(action: Action, work: _Work) -> Outcome | None:
@@ -111,9 +199,8 @@ def _why_not(action: Action, work: _Work) -> Outcome | None:
 
 
 def _apply_one(action: Action, work: _Work) -> Outcome:
-    late = _wait_ready(action, work)
-    if work.applying.stop.asked:
-        return Outcome(action.id, Status.SKIPPED, work.applying.stop.why)
+    late = _late(action, work)
+    work.begun.add(action.id)
     try:
         outcome = _carry_out(action, work.applying)
     except (StoppedError, LockLostError) as error:
@@ -148,21 +235,26 @@ def _tell(action: Action, applying: Applying) -> str:
         return ""
     try:
         applying.accesses[action.ref.cluster].cluster.write(event_of(action, applying.run))
-    except ClusterError as error:
-        return f"no Event was written: {error}"
+    except Exception as error:  # noqa: BLE001 - whatever it is, the action itself was done
+        return f"no Event was written: {reason_of(error)}"
     return ""
 
 
-def _wait_ready(action: Action, work: _Work) -> str:
-    """Wait until what the action waits for is ready; return what to tell when it still was not after ten minutes."""
-    clock = work.applying.accesses[action.ref.cluster].clock
-    until = clock.monotonic() + TIER_WAIT_SECONDS
-    waiting = list(action.wait_ready)
-    while waiting and not work.applying.stop.asked:
-        waiting = [other for other in waiting if not _is_up(other, work)]
-        if not waiting or clock.monotonic() >= until:
-            break
-        clock.sleep(POLL_SECONDS)
+def _waits(action: Action, work: _Work) -> bool:
+    """Return whether the action still waits for others to be ready; after ten minutes it does not any more."""
+    waiting = [other for other in action.wait_ready if not _is_up(other, work)]
+    if not waiting:
+        work.waits_since.pop(action.id, None)
+        return False
+    now = work.applying.accesses[action.ref.cluster].clock.monotonic()
+    return now < work.waits_since.setdefault(action.id, now) + TIER_WAIT_SECONDS
+
+
+def _late(action: Action, work: _Work) -> str:
+    """Return what to tell where the action went on although what it waited for was not ready."""
+    if action.id not in work.waits_since:
+        return ""
+    waiting = [other for other in action.wait_ready if not _is_up(other, work)]
     return f"went on after 10 minutes, {len(waiting)} of the tier below not ready yet" if waiting else ""
 
 

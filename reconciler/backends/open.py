@@ -44,7 +44,10 @@ JOURNAL = "reconciler-journal"
 
 @dataclass(frozen=True)
 class Backend:
-    """What a run has of one cluster. `error` set: it could not be opened, the rest is not there then."""
+    """What a run has of one cluster. `error` set: it could not be opened, the rest is not there then.
+
+    `give_up` ends its reading, with the reason.
+    """
 
     name: str
     cluster: Cluster | None = None
@@ -54,6 +57,7 @@ class Backend:
     traffic: Callable[[], Traffic] | None = None  # None: nothing is exchanged, it lies in files
     examination: Examination | None = None  # None: there is no server
     error: str = ""
+    give_up: Callable[[str], None] = lambda _: None
 
     def lock(self, holder: str, clock: Clock) -> Lock:
         """Return the cluster's lock, not taken yet; `holder` is what others are told while we hold it.

@@ -71,6 +71,7 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
             progress=run.progress.writing,
             stop=stop,
             lock_timeout=flags["lock_timeout"],
+            wakes_early=not approval.ask,
         )
         code = _saved(run, control, output, flags) if saved else _fresh(run, control, output)
         return run.measuring.ended(first_exit_code([code, *([stop.exit_code] if stop.exit_code else [])]))

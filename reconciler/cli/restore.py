@@ -68,7 +68,8 @@ def command(subject: str | None, fleet: str, everything: bool, output: str, **fl
     approval = Approval(output, call, ask=not flags["auto_approve"])
     shows = progress(quiet=call.quiet, log_format=flags["log_format"])
     with shows as shown, stopping(flags["timeout"], call.stop) as stop:
-        control = Control(shown.counted(approval.choose), shown.writing, approval.approve, stop)
+        choose = shown.counted(approval.choose)
+        control = Control(choose, shown.writing, approval.approve, stop, wakes_early=not approval.ask)
         applied = apply(PolicySet(found), call.world(found, writes=True), call.request(), control, decide)
     print_applied(applied, output, call)
     return first_exit_code([exit_of_apply(applied), *([stop.exit_code] if stop.exit_code else [])])

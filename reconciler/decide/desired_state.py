@@ -8,12 +8,12 @@ from dataclasses import replace
 from reconciler.decide.downscale.forecast import with_victims
 from reconciler.decide.downscale.recovery import decide_recovery
 from reconciler.decide.downscale.targets import decide_downscale
-from reconciler.decide.idling.decide import IdlingOutcome, decide_idling
+from reconciler.decide.idling.decide import IdlingOutcome, decide_idling, decide_wakes_due
 from reconciler.decide.idling.marks import PREVIOUS_SCALE
 from reconciler.decide.membership import local_key
 from reconciler.decide.placement.decide import decide_placement
-from reconciler.decide.types import Decision, DesiredState
-from reconciler.model import ObjectRef, ObservedState, Run, Workload
+from reconciler.decide.types import Decision, DesiredState, Phase, Verb
+from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
 
 
@@ -31,7 +31,18 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
     downscale = decide_downscale(policies, state, run, claims)
     recovery = decide_recovery(policies.fleet, state, run)
     joined = recovery.joined(idling.desired, placement, downscale)
-    return _with_forecasts(joined, policies, state, run)
+    forecast = _with_forecasts(joined, policies, state, run)
+    if not state.wakes_only:
+        return forecast
+    return forecast.joined(decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run))
+
+
+def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
+    """Return the decisions of `desired` that wake what `due` wakes too, with the repairs of their groups."""
+    woken = {decision.ref for decision in due.decisions if decision.verb is Verb.WAKE}
+    groups = {one.group for one in desired.decisions if one.verb is Verb.WAKE and one.ref in woken}
+    kept = (one for one in desired.decisions if one.group in groups and one.phase <= Phase.REPAIR)
+    return DesiredState(decisions=tuple(kept))
 
 
 def _after_idling(state: ObservedState, idling: IdlingOutcome) -> tuple[ObservedState, dict[ObjectRef, str]]:

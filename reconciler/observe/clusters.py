@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -23,11 +24,12 @@ from reconciler.backends.base import (
     workloads_of,
 )
 from reconciler.decide.victims import VICTIM_LABEL
-from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
-from reconciler.model import Namespace, ObservedCluster, ObservedState, unreadable_key
-from reconciler.observe.lists import Asked, Source, each
-from reconciler.observe.queries import ask
+from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, reason_of
+from reconciler.model import Namespace, ObservedCluster, ObservedState, QueryAnswer, QueryKey, unreadable_key
+from reconciler.observe.lists import TOO_SLOW, Asked, Readers, Source
+from reconciler.observe.queries import ask, unanswered
 from reconciler.policy.types import PolicySet
+from reconciler.worker_pool import WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,29 +72,78 @@ def nobody(_: ReadStep) -> None:
     """Tell nobody."""
 
 
+METRICS = "metrics"
+"""The lane of all metrics sources: many that hang occupy no more threads than one cluster."""
+
+
 def observe(
-    policies: PolicySet, sources: Mapping[str, Source], tell: Tell = nobody, scope: Scope = EVERYTHING
+    policies: PolicySet,
+    sources: Mapping[str, Source],
+    tell: Tell = nobody,
+    scope: Scope = EVERYTHING,
+    readers: Readers | None = None,
 ) -> ObservedState:
     """Return what the clusters of the Fleet look like now, and what their metrics sources say to the queries."""
-    names = [cluster.name for cluster in policies.fleet.clusters]
-    wanted = _Wanted(
-        policies.fleet.namespace, any(policy.strategy == "zoneBalanced" for policy in policies.downscale), scope
-    )
-    with ThreadPoolExecutor(max_workers=max(1, 2 * len(names))) as pool:
-        # Side by side: a cluster that hangs must not take the time to ask for the metrics of the others.
-        asked = [pool.submit(ask, name, sources.get(name, Source()), policies) for name in names]
-        read = list(
-            pool.map(
-                lambda name: _read(name, sources.get(name, Source(error="not opened")), wanted, tell),
-                names,
-            )
+    chosen = readers or Readers()
+    reading = Reading(policies, sources, tell, scope, chosen.pool)
+    chosen.wait(reading.asked, lambda: None)
+    return reading.ended()
+
+
+class Reading:
+    """The clusters of a Fleet and their metrics sources while they are read, in the threads of `pool`.
+
+    Whatever goes wrong in the reading of one cluster makes that one unknown, with the reason.
+    """
+
+    def __init__(
+        self, policies: PolicySet, sources: Mapping[str, Source], tell: Tell, scope: Scope, pool: WorkerPool
+    ) -> None:
+        self._policies = policies
+        self._sources = sources
+        self._tell = tell
+        self._given_up: set[str] = set()
+        zones = any(policy.strategy == "zoneBalanced" for policy in policies.downscale)
+        wanted = _Wanted(policies.fleet.namespace, zones, scope)
+        names = [cluster.name for cluster in policies.fleet.clusters]
+        self._clusters: dict[str, Future[ObservedCluster | str]] = {}
+        self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
+        for name in names:
+            source = sources.get(name, Source(error="not opened"))
+            self._clusters[name] = pool.submit(name, partial(_read, name, source, wanted, self._told, pool))
+        for name in names:
+            self._answers[name] = pool.submit(METRICS, partial(ask, name, sources.get(name, Source()), policies))
+
+    @property
+    def asked(self) -> list[Future[Any]]:
+        """Return what is being asked: each cluster, and each metrics source."""
+        return [*self._clusters.values(), *self._answers.values()]
+
+    def so_far(self) -> ObservedState:
+        """Return what is known now: clusters that are not read yet are unknown, queries have no answer."""
+        read = {name: one.result() if one.done() else TOO_SLOW for name, one in self._clusters.items()}
+        answers = [
+            one.result() if one.done() else unanswered(name, self._policies) for name, one in self._answers.items()
+        ]
+        return ObservedState(
+            clusters={name: found for name, found in read.items() if isinstance(found, ObservedCluster)},
+            unreachable={name: found for name, found in read.items() if isinstance(found, str)},
+            answers={key: answer for part in answers for key, answer in part.items()},
         )
-        answers = [one.result() for one in asked]
-    return ObservedState(
-        clusters={found.name: found for found in read if isinstance(found, ObservedCluster)},
-        unreachable={name: found for name, found in zip(names, read, strict=True) if isinstance(found, str)},
-        answers={key: answer for part in answers for key, answer in part.items()},
-    )
+
+    def ended(self) -> ObservedState:
+        """Return what is known, and give up whatever is not read by now."""
+        state = self.so_far()
+        for name in [name for name, why in state.unreachable.items() if why is TOO_SLOW]:
+            self._given_up.add(name)
+            self._clusters[name].cancel()
+            self._sources.get(name, Source()).give_up(TOO_SLOW)
+            self._tell(ReadStep(name, error=TOO_SLOW))
+        return state
+
+    def _told(self, step: ReadStep) -> None:
+        if step.cluster not in self._given_up:
+            self._tell(step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +155,15 @@ class _Wanted:
     scope: Scope
 
 
-def _read(name: str, source: Source, wanted: _Wanted, tell: Tell) -> ObservedCluster | str:
-    if source.cluster is None:
-        tell(ReadStep(name, error=source.error))
-        return source.error
-    try:
-        found = _Reader(name, source, wanted.scope, tell).observed(wanted)
-    except ClusterError as error:
-        words = str(error).removeprefix(f"{name}: ")
-        tell(ReadStep(name, error=words))
-        return words
-    tell(ReadStep(name))
+def _read(name: str, source: Source, wanted: _Wanted, tell: Tell, pool: WorkerPool) -> ObservedCluster | str:
+    """Return what was read of one cluster, or why it is unknown."""
+    found: ObservedCluster | str = source.error
+    if source.cluster is not None:
+        try:
+            found = _Reader(name, source, wanted, tell, pool).observed()
+        except Exception as error:  # noqa: BLE001 - the one place where a reading fails: its cluster alone is unknown
+            found = reason_of(error).removeprefix(f"{name}: ")
+    tell(ReadStep(name, error=found if isinstance(found, str) else ""))
     return found
 
 
@@ -134,15 +183,18 @@ class _Reader:
     the cluster.
     """
 
-    def __init__(self, name: str, source: Source, scope: Scope, tell: Tell) -> None:
+    def __init__(self, name: str, source: Source, wanted: _Wanted, tell: Tell, pool: WorkerPool) -> None:
         assert source.cluster is not None
         self._name = name
         self._cluster = source.cluster
         self._workers = source.workers
-        self._scope = scope
+        self._wanted = wanted
+        self._scope = wanted.scope
         self._tell = tell
+        self._pool = pool
 
-    def observed(self, wanted: _Wanted) -> ObservedCluster:
+    def observed(self) -> ObservedCluster:
+        wanted = self._wanted
         kinds = self._cluster.scale_kinds()
         scalables = [Asked(resource) for resource in dict.fromkeys(map(workloads_of, (*kinds, SCALED_OBJECT)))]
         own, nodes = Asked(CONFIG_MAPS, namespace=wanted.own_namespace), Asked(NODES)
@@ -175,7 +227,7 @@ class _Reader:
 
     def _lists(self, asked: Sequence[Asked]) -> dict[Asked, tuple[Any, ...] | str]:
         """Return for each list its objects, or why it cannot be read."""
-        return dict(zip(asked, each(self._list, asked, self._workers), strict=True))
+        return dict(zip(asked, self._pool.each(self._name, self._list, asked, self._workers), strict=True))
 
     def _list(self, asked: Asked) -> tuple[Any, ...] | str:
         try:

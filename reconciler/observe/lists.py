@@ -1,29 +1,41 @@
-"""What a cluster is read through, and lists of it read side by side."""
+"""What a cluster is read through, by which threads, and for how long."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, TypeVar
+import math
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from typing import Any
 
 from reconciler.backends.base import Cluster, MetricsSource, Resource
+from reconciler.worker_pool import WorkerPool
 
-T = TypeVar("T")
-R = TypeVar("R")
+READ_SECONDS = 120.0
+"""How long one reading of a cluster may take; a cluster that takes longer is unknown in this run."""
+
+DELAY_SECONDS = 5.0
+"""How long a run waits for a cluster before wakes on the others stop waiting with it."""
+
+TOO_SLOW = "its reading took longer than it may in this run"
+
+_STEP_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """What one cluster is read through. `error` set: it could not even be opened, the others are None then.
 
-    `workers` is how many of its lists are read side by side.
+    `workers` is how many of its lists are read side by side. `give_up` is called with the reason when nobody waits
+    for its answers any more.
     """
 
     cluster: Cluster | None = None
     metrics: MetricsSource | None = None
     error: str = ""
     workers: int = 1
+    give_up: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +47,35 @@ class Asked:
     labels: str = ""
 
 
-def each(read: Callable[[T], R], things: Sequence[T], workers: int) -> list[R]:
-    """Return what `read` gives for each of `things`, in their order; `workers` are read side by side."""
-    if workers == 1:
-        return [read(thing) for thing in things]
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        return list(pool.map(read, things))
+def _no_end() -> float:
+    return math.inf
+
+
+@dataclass(frozen=True)
+class Readers:
+    """The threads that read, and how many seconds one reading may take: `seconds`, and half of what the run has left.
+
+    `run_seconds_left` says how much that is; a few seconds once the run is asked to stop.
+    """
+
+    pool: WorkerPool = field(default_factory=WorkerPool)
+    seconds: float = READ_SECONDS
+    run_seconds_left: Callable[[], float] = _no_end
+
+    def wait(self, asked: Iterable[Future[Any]], delayed: Callable[[], None]) -> None:
+        """Wait until all of `asked` are done, or their time is over.
+
+        `delayed` is called after `DELAY_SECONDS` of waiting, and again after as much.
+        """
+        began = time.monotonic()
+        until = began + min(self.seconds, self.run_seconds_left() / 2)
+        tell_at = began + DELAY_SECONDS
+        waiting = {one for one in asked if not one.done()}
+        while waiting:
+            left = min(until - time.monotonic(), self.run_seconds_left())
+            if left <= 0:
+                return
+            _, waiting = wait(waiting, timeout=min(_STEP_SECONDS, left))
+            if waiting and time.monotonic() >= tell_at:
+                delayed()
+                tell_at = time.monotonic() + DELAY_SECONDS

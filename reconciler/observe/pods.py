@@ -2,29 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 
 from reconciler.backends.base import PODS
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
-from reconciler.errors import ClusterError
+from reconciler.errors import ClusterError, reason_of
 from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Pod, PodsQuestion, Workload
-from reconciler.observe.lists import Asked, Source, each
+from reconciler.observe.lists import TOO_SLOW, Asked, Readers, Source
+from reconciler.worker_pool import WorkerPool
 
 
-def answer(state: ObservedState, questions: Sequence[PodsQuestion], sources: Mapping[str, Source]) -> ObservedState:
+def answer(
+    state: ObservedState,
+    questions: Sequence[PodsQuestion],
+    sources: Mapping[str, Source],
+    readers: Readers | None = None,
+    delayed: Callable[[], None] = lambda: None,
+) -> ObservedState:
     """Return `state` with the pods that `questions` ask for; what cannot be listed is named in `unreadable`."""
+    chosen = readers or Readers()
     asked: dict[str, list[ObjectRef]] = {}
     for question in questions:
         asked.setdefault(question.workload.cluster, []).append(question.workload)
     names = [name for name in sorted(asked) if name in state.clusters and sources[name].cluster is not None]
-    workers = len(names) if any(sources[name].workers > 1 for name in names) else 1
-    found = each(lambda name: _with_pods(state.clusters[name], sources[name], asked[name]), names, workers)
-    return replace(state, clusters={**state.clusters, **dict(zip(names, found, strict=True))})
+    found = {
+        name: chosen.pool.submit(
+            name, partial(_with_pods, state.clusters[name], sources[name], asked[name], chosen.pool)
+        )
+        for name in names
+    }
+    chosen.wait(found.values(), delayed)
+    clusters = {name: _ended(one, state.clusters[name], asked[name]) for name, one in found.items()}
+    for name in [name for name, one in found.items() if not one.done()]:
+        found[name].cancel()
+        sources[name].give_up(TOO_SLOW)
+    return replace(state, clusters={**state.clusters, **clusters})
 
 
-def _with_pods(observed: ObservedCluster, source: Source, asked: Sequence[ObjectRef]) -> ObservedCluster:
+def _ended(found: Future[ObservedCluster], before: ObservedCluster, asked: Sequence[ObjectRef]) -> ObservedCluster:
+    """Return the cluster with the pods that were found, or with the reason why none were."""
+    if not found.done():
+        return _without_pods(before, asked, TOO_SLOW)
+    try:
+        return found.result()
+    except Exception as error:  # noqa: BLE001 - the one place where it fails: the pods of its cluster alone are unknown
+        return _without_pods(before, asked, reason_of(error))
+
+
+def _without_pods(observed: ObservedCluster, asked: Iterable[ObjectRef], why: str) -> ObservedCluster:
+    unreadable = {_key(ref): why for ref in asked}
+    return replace(observed, unreadable={**observed.unreadable, **unreadable})
+
+
+def _key(ref: ObjectRef) -> str:
+    """Return the name in `unreadable` of the pods of `ref`."""
+    return f"pods of {ref.namespace}/{ref.kind}/{ref.name}"
+
+
+def _with_pods(
+    observed: ObservedCluster, source: Source, asked: Sequence[ObjectRef], pool: WorkerPool
+) -> ObservedCluster:
     cluster = source.cluster
     assert cluster is not None
 
@@ -35,14 +76,14 @@ def _with_pods(observed: ObservedCluster, source: Source, asked: Sequence[Object
             return str(error)
 
     lists = _pod_lists(observed.workloads, asked)
-    read = dict(zip(lists, each(listed, list(lists), source.workers), strict=True))
+    read = dict(zip(lists, pool.each(observed.name, listed, list(lists), source.workers), strict=True))
     owners = owners_of(observed.workloads, asked)
     pods = dict(observed.pods)
     unreadable = dict(observed.unreadable)
     for one, refs in lists.items():
         found = read[one]
         if isinstance(found, str):
-            unreadable |= {f"pods of {ref.namespace}/{ref.kind}/{ref.name}": found for ref in refs}
+            unreadable |= {_key(ref): found for ref in refs}
         else:
             pods |= {ref: _chosen(found, ref, owners[ref], observed) for ref in refs}
     return replace(observed, pods=pods, unreadable=unreadable)

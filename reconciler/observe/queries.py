@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.backends.base import NO_METRICS
+from reconciler.backends.base import NO_METRICS, MetricsSource
 from reconciler.decide.selection import selects_cluster
+from reconciler.errors import reason_of
 from reconciler.model import QueryAnswer, QueryKey
 from reconciler.observe.lists import Source
 from reconciler.policy.queries import render_query
@@ -17,8 +18,20 @@ def ask(name: str, source: Source, policies: PolicySet) -> dict[QueryKey, QueryA
     texts = {key: rendered(key) for key in query_keys(name, policies)}
     if source.metrics is None:
         return {key: QueryAnswer(error=NO_METRICS) for key in texts}
-    said = {text: source.metrics.query(text) for text in sorted(set(texts.values()))}
+    said = {text: _answer(source.metrics, text) for text in sorted(set(texts.values()))}
     return {key: said[text] for key, text in texts.items()}
+
+
+def unanswered(name: str, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:
+    """Return what one cluster's queries are answered with while its metrics source does not."""
+    return dict.fromkeys(query_keys(name, policies), QueryAnswer(error="the metrics source did not answer in time"))
+
+
+def _answer(metrics: MetricsSource, text: str) -> QueryAnswer:
+    try:
+        return metrics.query(text)
+    except Exception as error:  # noqa: BLE001 - the one place where a query fails: it alone has no answer
+        return QueryAnswer(error=reason_of(error))
 
 
 def rendered(key: QueryKey) -> str:

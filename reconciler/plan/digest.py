@@ -25,8 +25,7 @@ def state_digest(state: ObservedState) -> str:
 
 def _parts(state: ObservedState) -> Iterator[list[Any]]:
     """Yield all of `state` in small lists; each says what it is part of, so that no two states give the same lists."""
-    for name in sorted(state.clusters):
-        cluster = state.clusters[name]
+    for name, cluster in sorted({**state.clusters, **state.wakes_only}.items()):
         for field in fields(cluster):
             value = getattr(cluster, field.name)
             if isinstance(value, Mapping):

@@ -34,7 +34,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         fleet=policies.fleet.name,
         policy_digest=policies.digest,
         input_digest=inputs.digest,
-        clusters={name: state.clusters[name].identity for name in sorted(state.clusters)},
+        clusters={name: one.identity for name, one in sorted({**state.clusters, **state.wakes_only}.items())},
         actions=number(in_order(kept.decisions)),
         held_back=_left_of(guarded, state, inputs.filters) + kept.held_back,
         observed=in_order(desired.observed),
@@ -149,7 +149,7 @@ def _left_of(held: Sequence[HeldBackActions], state: ObservedState, filters: Fil
 
 
 def _labels(state: ObservedState) -> dict[ObjectRef, Mapping[str, str]]:
-    clusters = state.clusters.values()
+    clusters = (*state.clusters.values(), *state.wakes_only.values())
     workloads = {found.ref: found.labels for cluster in clusters for found in cluster.workloads}
     return workloads | {found.ref: found.labels for cluster in clusters for found in cluster.services}
 

@@ -37,6 +37,7 @@ def _cluster(reading: Reading, position: int) -> FleetCluster:
         labels=reading.labels((*path, "labels")),
         connection=_connection(reading, path, name),
         state=reading.get((*path, "state"), "active"),
+        identity=reading.get((*path, "identity"), ""),
     )
 
 
@@ -90,6 +91,13 @@ def _check_names(reading: Reading, clusters: tuple[FleetCluster, ...]) -> None:
         same = next((other for other in clusters[:position] if _reached(other) == _reached(cluster)), None)
         if same is not None:
             reading.add(path, f"is reached like {same.name}, expected a connection of its own")
+        twin = next(
+            (other for other in clusters[:position] if cluster.identity and other.identity == cluster.identity), None
+        )
+        if twin is not None:
+            reading.add(
+                (*path, "identity"), f"is that of {twin.name}, expected the uid of another cluster's kube-system"
+            )
     home = reading.get(("spec", "home"))
     if home is not None and home not in names and reading.document.is_judged(("spec", "clusters")):
         reading.add(

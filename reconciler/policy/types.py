@@ -47,6 +47,7 @@ class FleetCluster:
     labels: Mapping[str, str]
     connection: ClusterConnection
     state: Literal["active", "frozen", "draining", "leaving"] = "active"
+    identity: str = ""  # the uid that its Namespace kube-system must have; "": any
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import UnreachableError
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion
 from reconciler.observe.clusters import observe
-from reconciler.observe.lists import Source
+from reconciler.observe.lists import Readers, Source
 from reconciler.observe.pods import answer
 from reconciler.policy.types import PolicySet
+from reconciler.worker_pool import WorkerPool
 from tests.builders import a_fleet
 from tests.downscale.world import a_pod_manifest, a_workload_manifest, controllers_order, namespace, owner_reference
 
@@ -80,8 +81,9 @@ def clusters(tmp_path: Path) -> dict[str, Asked]:
 
 def answered(clusters: dict[str, Asked], asked: Sequence[ObjectRef], *, workers: int) -> ObservedState:
     sources: dict[str, Source] = {name: Source(found, workers=workers) for name, found in clusters.items()}  # type: ignore[arg-type]
-    state = observe(PolicySet(fleet=a_fleet(*CLUSTERS)), sources)
-    return answer(state, [PodsQuestion(one) for one in asked], sources)
+    readers = Readers(WorkerPool(0 if workers == 1 else 64))
+    state = observe(PolicySet(fleet=a_fleet(*CLUSTERS)), sources, readers=readers)
+    return answer(state, [PodsQuestion(one) for one in asked], sources, readers)
 
 
 def pods_of(state: ObservedState) -> dict[ObjectRef, list[str]]:

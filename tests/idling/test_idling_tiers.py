@@ -20,6 +20,7 @@ from reconciler.backends.state import ConfigMapStore
 from reconciler.decide.types import Phase, Verb
 from reconciler.plan.actions import Action
 from reconciler.plan.plan import number
+from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
 from tests.downscale.world import Clock, Held, Picker, a_workload_manifest, controllers_order, namespace
 from tests.plan.decisions import a_decision
@@ -76,7 +77,7 @@ def wakes(tier: str, waits_for: Iterable[str] = ()) -> list[Any]:
 
 
 def apply(actions: Sequence[Action], found: Access) -> Counter[Status]:
-    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, workers=8)
+    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, pool=WorkerPool(8))
     return Counter(outcome.status for outcome in apply_actions(actions, applying))
 
 

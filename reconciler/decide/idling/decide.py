@@ -69,9 +69,10 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
 def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredState:
     """Return what is woken where the policies cannot be used: what is due by its own mark, or was asked for.
 
-    What was scaled by hand is released; nothing else is put right.
+    What was scaled by hand is released; nothing else is put right. Clusters of `wakes_only` are like any other here.
     """
-    scenes = scenes_of(Setting(fleet, state, run, blind=True))
+    every = replace(state, clusters={**state.clusters, **state.wakes_only})
+    scenes = scenes_of(Setting(fleet, every, run, blind=True))
     alone = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
     rulings = staggered({ref: ruling for ref, ruling in alone.items() if ruling.action in _DONE_BLIND})
     desired = _told(scenes, rulings, run)

@@ -25,8 +25,9 @@ from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, Po
 class Site:
     """One cluster of the Fleet. `observed` None: it did not answer, and `error` says how.
 
-    `lost_since`: since when it does not answer; None where it does, or where nothing keeps that time (the home cluster
-    itself, or all clusters while home cannot be read): such a cluster is never given up.
+    `lost_since`: since when it does not answer; None where it does (also where its answer may not be used), or where
+    nothing keeps that time (the home cluster itself, or all clusters while home cannot be read): such a cluster is
+    never given up.
     """
 
     cluster: FleetCluster
@@ -85,7 +86,9 @@ def surroundings(policies: PolicySet, state: ObservedState, run: Run, claims: Ma
         if observed is not None:
             found = {one.ref: one for one in observed.workloads if key_of(one.ref) in wanted}
             return Site(cluster, observed, workloads=found, autoscalers=autoscalers_of(observed))
-        clock = since.get(cluster.name, run.now if keeps else None) if cluster.name != policies.fleet.home else None
+        answers = cluster.name in state.wakes_only
+        timed = cluster.name != policies.fleet.home and not answers
+        clock = since.get(cluster.name, run.now if keeps else None) if timed else None
         return Site(cluster, None, state.unreachable.get(cluster.name, "it was not read"), clock)
 
     replaced = {
@@ -99,7 +102,7 @@ def surroundings(policies: PolicySet, state: ObservedState, run: Run, claims: Ma
 
 
 def unknown_since(fleet: Fleet, state: ObservedState, now: datetime) -> dict[str, datetime]:
-    """Return since when each cluster that did not answer is known not to; `now` where nothing is remembered."""
+    """Return since when each unknown cluster is known to be; `now` where nothing is remembered."""
     home = _home(fleet, state)
     kept = {} if home is None or MEMORY not in home else read_unreachable(home[MEMORY].data)
     return {name: kept.get(name, now) for name in sorted(state.unreachable)}

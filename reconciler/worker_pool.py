@@ -1,0 +1,127 @@
+"""Threads for all clusters together: bounded in number, shared fairly."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+SIZE = 64
+SHARE = 16
+
+_IDLE_SECONDS = 2.0
+
+
+class WorkerPool:
+    """At most `size` threads, at most `share` of them busy in one lane at a time; a lane is a cluster's name.
+
+    Lanes take turns, so that a cluster that hangs delays the others by what it occupies, never by its whole queue.
+    The threads are daemons and nobody joins them: what hangs does not keep the process. With a `size` of 0 there are
+    none, and whoever asks for work does it.
+    """
+
+    def __init__(self, size: int = SIZE, share: int = SHARE) -> None:
+        self._size = size
+        self._share = share
+        self._changed = threading.Condition()
+        self._lanes: dict[str, deque[Callable[[], None]]] = {}
+        self._busy: Counter[str] = Counter()
+        self._queued = 0
+        self._threads = 0
+        self._idle = 0
+
+    def submit(self, lane: str, work: Callable[[], T]) -> Future[T]:
+        """Return the future result of `work`, which waits for its turn in `lane`.
+
+        Work must not wait for the future of other work: every thread may be taken by those who wait (see `each`).
+        """
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - handed on to whoever asks for the result
+                future.set_exception(error)
+
+        if self._size == 0:
+            run()
+            return future
+        with self._changed:
+            self._lanes.setdefault(lane, deque()).append(run)
+            self._queued += 1
+            if self._queued > self._idle and self._threads < self._size:
+                self._threads += 1
+                threading.Thread(target=self._serve, name="reconciler worker", daemon=True).start()
+            self._changed.notify()
+        return future
+
+    def each(self, lane: str, work: Callable[[T], R], things: Sequence[T], workers: int) -> list[R]:
+        """Return what `work` gives for each of `things`, in their order; up to `workers` are done side by side.
+
+        The calling thread does its part, and waits only for what another one has begun: so work of the pool may call
+        it. The first error is raised, and nothing more is begun then.
+        """
+        results: dict[int, R] = {}
+        todo: Iterator[tuple[int, T]] = iter(enumerate(things))
+        guard = threading.Lock()
+
+        def take_part() -> None:
+            nonlocal todo
+            while True:
+                with guard:
+                    found = next(todo, None)
+                if found is None:
+                    return
+                try:
+                    results[found[0]] = work(found[1])
+                except BaseException:
+                    with guard:
+                        todo = iter(())
+                    raise
+
+        helpers = [self.submit(lane, take_part) for _ in range(min(workers, len(things)) - 1 if self._size else 0)]
+        take_part()
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
+        return [results[position] for position in range(len(things))]
+
+    def _serve(self) -> None:
+        """Do what is queued, until there has been nothing for a while."""
+        while True:
+            with self._changed:
+                found = self._next()
+                if found is None:
+                    self._idle += 1
+                    heard = self._changed.wait(_IDLE_SECONDS)
+                    self._idle -= 1
+                    if not heard and not self._queued:
+                        self._threads -= 1
+                        return
+                    continue
+            lane, run = found
+            run()
+            with self._changed:
+                self._busy[lane] -= 1
+                if self._queued:
+                    self._changed.notify()
+
+    def _next(self) -> tuple[str, Callable[[], None]] | None:
+        """Take the work of the lane whose turn it is, None where every lane with work has its share."""
+        for lane, queue in self._lanes.items():
+            if self._busy[lane] < self._share:
+                run = queue.popleft()
+                del self._lanes[lane]
+                if queue:
+                    self._lanes[lane] = queue  # behind the others
+                self._queued -= 1
+                self._busy[lane] += 1
+                return lane, run
+        return None

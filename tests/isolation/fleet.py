@@ -1,0 +1,222 @@
+"""Three clusters as folders: on each, one wake is due, one was asked for, one Service is idle, one workload shrinks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from reconciler.apply.outcomes import Access
+from reconciler.cli.exit_codes import exit_of_apply
+from reconciler.decide.desired_state import decide
+from reconciler.errors import ExitCode
+from reconciler.model import PickerAnswer, PickerRequest
+from reconciler.observe.lists import Source
+from reconciler.pipeline import Applied, Control, Request, apply
+from reconciler.policy.types import PolicySet
+from reconciler.policy.validate import read_policies
+from reconciler.world import World, open_world
+from tests.downscale.world import a_pod_manifest, a_workload_manifest, namespace, owner_reference
+
+NOW = datetime(2026, 11, 20, 22, 0, tzinfo=UTC)
+CLUSTERS = ("east", "north", "west")
+POLICIES = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: test}
+spec:
+  home: east
+  clusters: [{name: east}, {name: north}, {name: west}]
+  limits: {idledWorkloads: {share: 100%}, removedReplicas: {share: 100%}}
+  podPickers: {allowedHosts: [picker.example]}
+---
+apiVersion: reconciler/v1alpha1
+kind: Calendar
+metadata: {name: night}
+spec: {timeZone: UTC, windows: ["Mon 00:00-Sun 24:00"]}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {namespaces: {include: [dev]}, services: {}}
+  idleWhen:
+    - schedule: {calendar: night}
+    - metric: {query: requests, atMost: 0, window: 30m}
+---
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: workers}
+spec:
+  selector: {namespaces: {include: [batch]}, workloads: {kinds: [ReplicaSet]}}
+  target: {replicas: 1}
+  podPicker: {http: {host: picker.example}, onError: skip}
+  settleSeconds: 0
+  verifySeconds: 1
+"""
+
+
+def write(folder: Path) -> Path:
+    """Write the policies and the three clusters into `folder`, and return it."""
+    (folder / "policies").mkdir(parents=True)
+    (folder / "policies" / "all.yaml").write_text(POLICIES)
+    for name in CLUSTERS:
+        (folder / "snapshot" / name).mkdir(parents=True)
+        (folder / "snapshot" / name / "all.yaml").write_text(yaml.safe_dump_all(manifests(name)))
+        answers = [{"query": "requests", "at": f"{NOW:%Y-%m-%dT%H:%M:%SZ}", "series": list(_series())}]
+        (folder / "snapshot" / name / "metrics.yaml").write_text(yaml.safe_dump({"results": answers}))
+    return folder
+
+
+def _series() -> Iterator[dict[str, Any]]:
+    for service in ("sleepy", "due", "asked"):
+        yield {"labels": {"namespace": "dev", "service": service}, "value": 0 if service == "sleepy" else 5}
+
+
+def manifests(cluster: str) -> Iterator[dict[str, Any]]:
+    yield {**namespace("kube-system"), "metadata": {"name": "kube-system", "uid": f"identity-of-{cluster}"}}
+    yield from (namespace(name) for name in ("dev", "batch", "reconciler"))
+    yield from _service_with_workload("sleepy", 2, {})
+    yield from _service_with_workload("due", 3, {"reconciler/wake-due": "2026-11-20T21:00:00Z"})
+    yield from _service_with_workload("asked", 4, {"reconciler/wake-requested-at": "2026-11-20T21:30:00Z"})
+    worker = a_workload_manifest("ReplicaSet", "worker", 3)
+    worker["metadata"] |= {"namespace": "batch", "uid": f"uid-worker-{cluster}"}
+    yield worker
+    for number in range(3):
+        pod = a_pod_manifest(number, ("ReplicaSet", "worker"))
+        reference = {**owner_reference("ReplicaSet", "worker"), "uid": f"uid-worker-{cluster}"}
+        pod["metadata"] |= {"namespace": "batch", "ownerReferences": [reference]}
+        yield pod
+
+
+def _service_with_workload(name: str, replicas: int, marks: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """A Service and its Deployment; with `marks` both are idled."""
+    record: dict[str, str] = {}
+    if marks:
+        marks = {
+            "idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z",
+            "reconciler/owner": "test/IdlingPolicy/nights",
+            "reconciler/idled-to": "0",
+            **marks,
+        }
+        record = {**marks, "idling.kubernetes.io/previous-scale": str(replicas)}
+        targets = [{"kind": "Deployment", "name": name, "group": "apps", "replicas": replicas}]
+        marks = {**marks, "idling.kubernetes.io/unidle-targets": json.dumps(targets)}
+    metadata = {"name": name, "namespace": "dev"}
+    yield {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {**metadata, **({"annotations": marks} if marks else {})},
+        "spec": {"selector": {"app": name}},
+    }
+    yield {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {**metadata, **({"annotations": record} if record else {})},
+        "spec": {
+            "replicas": 0 if record else replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}},
+        },
+    }
+
+
+class LastPicker:
+    """Picks the last pods by name."""
+
+    def pick(self, request: PickerRequest) -> PickerAnswer:
+        return PickerAnswer(chosen=tuple(sorted(request.candidates)[-request.count :]))
+
+
+@dataclass
+class Faults:
+    """What goes wrong: from call `at` on, counted over all protocols of one cluster, once or for ever."""
+
+    at: int
+    fault: Callable[[str], None]
+    lasts: bool = False
+    only: str = ""  # the protocol's method, "" for any
+    calls: list[str] = field(default_factory=list)
+    _guard: Any = field(default_factory=threading.Lock)
+
+    def of(self, inside: Any) -> Any:
+        return _Faulty(inside, self)
+
+    def call(self, method: str) -> None:
+        with self._guard:
+            self.calls.append(method)
+            count = sum(1 for name in self.calls if self.only in ("", name))
+        is_due = count > self.at if self.lasts else count == self.at + 1
+        if self.only in ("", method) and is_due:
+            self.fault(method)
+
+
+class _Faulty:
+    """Whatever is called goes wrong when it is time."""
+
+    def __init__(self, inside: Any, faults: Faults) -> None:
+        self._inside = inside
+        self._faults = faults
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inside, name)
+        if not callable(found):
+            return found
+
+        def called(*arguments: Any, **options: Any) -> Any:
+            self._faults.call(name)
+            return found(*arguments, **options)
+
+        return called
+
+
+def opened(folder: Path, faults: Faults | None = None, bad: str = "north") -> tuple[PolicySet, World]:
+    """The policies and the world of `folder`, where `bad` has `faults`."""
+    policies = read_policies(str(folder / "policies"))
+    world = open_world(policies.fleet, str(folder / "snapshot"), NOW)
+    accesses = {name: replace(access, picker=LastPicker()) for name, access in world.accesses.items()}
+    sources = dict(world.sources)
+    if faults is not None:
+        accesses[bad] = _with_faults(accesses[bad], faults)
+        source = sources[bad]
+        sources[bad] = Source(faults.of(source.cluster), faults.of(source.metrics), "", source.workers)
+    return policies, replace(world, sources=sources, accesses=accesses)
+
+
+def _with_faults(access: Access, faults: Faults) -> Access:
+    return replace(
+        access,
+        cluster=faults.of(access.cluster),
+        store=faults.of(access.store),
+        lock=faults.of(access.lock),
+        picker=faults.of(access.picker),
+    )
+
+
+def run(policies: PolicySet, world: World, decide: Any = decide, **control: Any) -> tuple[ExitCode, Applied]:
+    """Apply, and return what it ends with."""
+    chosen = Control(choose=lambda plan: plan.actions, progress=lambda *_: None, **control)
+    applied = apply(policies, world, Request(NOW), chosen, decide)
+    return exit_of_apply(applied), applied
+
+
+def replicas(folder: Path) -> dict[str, dict[str, int]]:
+    """What stands in `spec.replicas`, by cluster and workload."""
+    return {
+        name: {
+            one["metadata"]["name"]: one["spec"]["replicas"]
+            for one in yaml.safe_load_all((folder / "snapshot" / name / "all.yaml").read_text())
+            if one["kind"] in ("Deployment", "ReplicaSet")
+        }
+        for name in CLUSTERS
+    }
+
+
+BEFORE = {"sleepy": 2, "due": 0, "asked": 0, "worker": 3}
+AFTER = {"sleepy": 0, "due": 3, "asked": 4, "worker": 1}

@@ -1,0 +1,113 @@
+"""A decision that fails on one cluster's objects: that cluster is found, and the others are decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.decide.desired_state import decide
+from reconciler.decide.faulty_clusters import without_faulty
+from reconciler.decide.types import DesiredState
+from reconciler.errors import ExitCode, PolicyError
+from reconciler.model import ObservedCluster, ObservedState, QueryAnswer, QueryKey, Run
+from reconciler.pipeline import Request, plan
+from reconciler.policy.types import PolicySet
+from tests.isolation import fleet
+from tests.isolation.fleet import AFTER
+
+NAMES = tuple("abcdefghij")
+
+
+def a_state(names: tuple[str, ...] = NAMES) -> ObservedState:
+    answers = {QueryKey(name, "policy", "query"): QueryAnswer() for name in names}
+    return ObservedState({name: ObservedCluster(name, f"identity-{name}") for name in names}, answers=answers)
+
+
+@given(
+    alone=st.sets(st.sampled_from(NAMES)),
+    pairs=st.sets(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=4),
+    wakes_too=st.sets(st.sampled_from(NAMES)),
+)
+def test_h4_what_is_left_out_fails_and_what_is_kept_does_not(
+    alone: set[str], pairs: set[tuple[str, str]], wakes_too: set[str]
+) -> None:
+    def decided(state: ObservedState) -> frozenset[str]:
+        names = frozenset(state.clusters)
+        if names & alone or any({*pair} <= names for pair in pairs) or wakes_too & alone & set(state.wakes_only):
+            raise OverflowError("made by a test")
+        return names
+
+    found, kept = without_faulty(a_state(), decided)
+    assert frozenset(found.clusters) == kept
+    assert {*found.clusters, *found.unreachable} == set(NAMES)
+    assert set(found.wakes_only) <= set(found.unreachable)
+    assert not kept & alone
+    assert {key.cluster for key in found.answers} == kept
+    for name in set(NAMES) - kept:
+        assert name in alone or any(name in pair and {*pair} <= kept | {name} for pair in pairs)
+        assert "unexpected OverflowError (made by a test)" in found.unreachable[name]
+        assert (name in found.wakes_only) == (name not in alone & wakes_too)
+
+
+def test_the_number_of_decisions_grows_with_the_faults_and_little_with_the_clusters() -> None:
+    counted: list[int] = []
+
+    def decided(state: ObservedState) -> None:
+        counted.append(len(state.clusters))
+        if "n-77" in state.clusters:
+            raise ValueError
+
+    names = tuple(f"n-{number:02}" for number in range(100))
+    found, _ = without_faulty(a_state(names), decided)
+    assert set(found.unreachable) == {"n-77"}
+    assert len(counted) < 25
+    counted.clear()
+    without_faulty(a_state(names[:50]), decided)
+    assert len(counted) == 1
+
+
+def test_without_a_cluster_to_blame_the_error_is_the_policies() -> None:
+    def decided(_: ObservedState) -> None:
+        raise KeyError("web")
+
+    with pytest.raises(KeyError):
+        without_faulty(a_state(), decided)
+
+
+def failing_on(cluster: str, *, wakes: bool = False):
+    def decided(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        if cluster in state.clusters or (wakes and cluster in state.wakes_only):
+            raise OverflowError("date value out of range")
+        return decide(policies, state, run)
+
+    return decided
+
+
+def test_h4_a_cluster_that_cannot_be_decided_is_unknown_and_its_due_wakes_are_done(tmp_path: Path) -> None:
+    folder = fleet.write(tmp_path / "world")
+    code, applied = fleet.run(*fleet.opened(folder), decide=failing_on("north"))
+    assert code is ExitCode.PARTIAL
+    assert applied.plan.unknown["north"].startswith("unexpected OverflowError (date value out of range) at reconciler/")
+    after = fleet.replicas(folder)
+    assert (after["east"], after["west"]) == (AFTER, AFTER)
+    assert after["north"] == {"sleepy": 2, "due": 3, "asked": 4, "worker": 3}
+
+
+def test_h4_where_not_even_its_wakes_can_be_decided_the_others_are(tmp_path: Path) -> None:
+    folder = fleet.write(tmp_path / "world")
+    code, _ = fleet.run(*fleet.opened(folder), decide=failing_on("north", wakes=True))
+    after = fleet.replicas(folder)
+    assert code is ExitCode.PARTIAL
+    assert (after["east"], after["west"], after["north"]) == (AFTER, AFTER, fleet.BEFORE)
+
+
+def test_policies_that_cannot_be_decided_are_an_error_of_the_policies(tmp_path: Path) -> None:
+    def decided(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        raise ZeroDivisionError
+
+    policies, world = fleet.opened(fleet.write(tmp_path / "world"))
+    with pytest.raises(PolicyError, match="the policies cannot be decided: unexpected ZeroDivisionError at "):
+        plan(policies, world, Request(fleet.NOW), decided)
