@@ -37,7 +37,7 @@ def _cluster(reading: Reading, position: int) -> FleetCluster:
         labels=reading.labels((*path, "labels")),
         connection=_connection(reading, path, name),
         state=reading.get((*path, "state"), "active"),
-        identity=reading.get((*path, "identity"), ""),
+        identity=reading.get((*path, "identity")) or "",
     )
 
 
