@@ -143,6 +143,10 @@ class MalformedAnswerError(ClusterError):
     """An answer that is not what the server's own contract says."""
 
 
+class ReadLimitError(ClusterError):
+    """More of a cluster than one run may read, or it takes longer than it may."""
+
+
 class NotFoundError(ClusterError):
     """The object is not there (any more)."""
 

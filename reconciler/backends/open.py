@@ -26,6 +26,7 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.connection import WEAKNESSES, Connection
 from reconciler.backends.kubernetes.examination import Examination
 from reconciler.backends.kubernetes.lease import LeaseLock
+from reconciler.backends.kubernetes.read_budget import ReadBudget
 from reconciler.backends.kubernetes.requests import Requests
 from reconciler.backends.kubernetes.settings import RequestSettings
 from reconciler.backends.prometheus import PrometheusMetrics
@@ -158,7 +159,8 @@ def open_live(connections: Iterable[ClusterConnection], live: Live) -> Opened:
 def _open_server(settings: ClusterConnection, connection: Connection, live: Live) -> Backend:
     requests = Requests(connection, live.settings, live.clock)
     recorder = partial(live.recorder, settings.name) if live.recorder is not None else None
-    cluster = KubernetesCluster(settings.name, requests, recorder)
+    budget = ReadBudget()
+    cluster = KubernetesCluster(settings.name, requests, recorder, budget)
     return Backend(
         name=settings.name,
         cluster=cluster,
@@ -167,6 +169,7 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
         make_lock=lambda holder, clock: LeaseLock(requests, settings.name, live.namespace, holder, clock),
         traffic=requests.traffic,
         examination=Examination(settings.name, requests, connection),
+        give_up=budget.give_up,
     )
 
 

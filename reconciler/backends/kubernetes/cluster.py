@@ -28,6 +28,7 @@ from reconciler.backends.kubernetes.answers import Question
 from reconciler.backends.kubernetes.discovery import Discovery, discover
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, decoded, listed
 from reconciler.backends.kubernetes.paths import collection, one, resource_name
+from reconciler.backends.kubernetes.read_budget import ReadBudget
 from reconciler.backends.kubernetes.requests import Request, Requests
 from reconciler.backends.kubernetes.writing import Writing
 from reconciler.errors import MalformedAnswerError, NotFoundError, RefusedError, UnreachableError
@@ -59,12 +60,15 @@ _IDENTITY = "kube-system"
 
 
 class KubernetesCluster:
-    """The cluster `name`, asked through `requests`. What it serves is asked once."""
+    """The cluster `name`, asked through `requests`. What it serves is asked once; lists are taken from `budget`."""
 
-    def __init__(self, name: str, requests: Requests, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self, name: str, requests: Requests, recorder: Recorder | None = None, budget: ReadBudget | None = None
+    ) -> None:
         self._name = name
         self._requests = requests
         self._recorder = recorder
+        self._budget = budget or ReadBudget()
         self._guard = threading.Lock()
         self._discovery: Discovery | None = None
 
@@ -129,7 +133,7 @@ class KubernetesCluster:
     def _discovered(self) -> Discovery:
         with self._guard:
             if self._discovery is None:
-                self._discovery = discover(self._requests, self._name)
+                self._discovery = discover(self._requests, self._name, self._budget)
             return self._discovery
 
     def _scale(self, group: str, kind: str) -> ScaleKind | None:
@@ -172,7 +176,7 @@ class KubernetesCluster:
             return (metadata.namespace or "", metadata.name, noun, is_listed(item)), item if records else None
 
         try:
-            found = listed(self._requests, request, shape_of(resource), reduced)
+            found = listed(self._requests, request, shape_of(resource), reduced, self._budget)
         except (NotFoundError, RefusedError) as error:
             raise MalformedAnswerError(f"{error}; the cluster says that it serves it") from error
         except UnreachableError as error:

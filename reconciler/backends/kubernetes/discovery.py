@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,6 +13,7 @@ from reconciler.backends.decode.scale_kinds import scale_kind_of
 from reconciler.backends.kubernetes.answers import Question
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.kubernetes.paths import resource_name
+from reconciler.backends.kubernetes.read_budget import MOST_KINDS, ReadBudget
 from reconciler.backends.kubernetes.requests import Request, Requests
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, UnreachableError
 from reconciler.model import EVERY_KIND, ScaleKind
@@ -149,17 +150,20 @@ class Discovery:
         return found is None or found.namespaced
 
 
-def discover(requests: Requests, cluster: str) -> Discovery:
+def discover(requests: Requests, cluster: str, budget: ReadBudget) -> Discovery:
     """Return what the cluster serves, with the paths of replicas from the CustomResourceDefinitions.
 
     Raises:
-        ClusterError: the cluster does not say what it serves.
+        ClusterError: the cluster does not say what it serves, or not in the time that `budget` has.
     """
-    found, silent = _served(requests, cluster)
+    found, silent = _served(requests, cluster, budget)
     served = {(one.group, one.version, one.plural): one for one in found}
     kinds: dict[tuple[str, str], ScaleKind] = {}
     unreadable: dict[tuple[str, str], ClusterError] = {}
-    for group, plural in sorted(_custom_scales(served.values())):
+    custom = sorted(_custom_scales(served.values()))
+    silent = {**_too_many(cluster, custom), **silent}
+    for group, plural in custom if len(custom) <= MOST_KINDS else ():
+        budget.check(Question(cluster, "get", plural))
         fallback = next(one for one in served.values() if (one.group, one.plural) == (group, plural) and one.scales)
         try:
             kind = _scale_kind(requests, cluster, fallback)
@@ -172,6 +176,14 @@ def discover(requests: Requests, cluster: str) -> Discovery:
         unreadable[group, EVERY_KIND] = silent[group]
         kinds[group, EVERY_KIND] = ScaleKind(group, EVERY_KIND, EVERY_KIND, EVERY_KIND)
     return Discovery(cluster, served, (*BUILT_IN_SCALES, *(kinds[key] for key in sorted(kinds))), unreadable, silent)
+
+
+def _too_many(cluster: str, custom: Sequence[tuple[str, str]]) -> dict[str, ClusterError]:
+    """Return the groups of `custom` kinds, with the reason, where there are more kinds than are read."""
+    if len(custom) <= MOST_KINDS:
+        return {}
+    words = f"{cluster}: serves {len(custom)} custom kinds with a scale, expected at most {MOST_KINDS}; none is read"
+    return {group: MalformedAnswerError(words) for group, _ in custom}
 
 
 def _custom_scales(served: Iterable[Served]) -> set[tuple[str, str]]:
@@ -198,7 +210,7 @@ def _scale_kind(requests: Requests, cluster: str, found: Served) -> ScaleKind | 
     return scale_kind_of(decoded(answer, CustomResourceDefinition, question))
 
 
-def _served(requests: Requests, cluster: str) -> tuple[list[Served], dict[str, ClusterError]]:
+def _served(requests: Requests, cluster: str, budget: ReadBudget) -> tuple[list[Served], dict[str, ClusterError]]:
     """Return what is served, and the groups that do not say all they serve."""
     question = Question(cluster, "get", "/apis")
     answer = requests.send(Request("GET", "/apis", question, accept=_AGGREGATED))
@@ -206,7 +218,8 @@ def _served(requests: Requests, cluster: str) -> tuple[list[Served], dict[str, C
     if groups.kind == "APIGroupDiscoveryList":
         items = groups.items or ()
         return [one for group in items for one in _of_group(group)], dict(_stale(question, items))
-    return _asked_one_by_one(requests, cluster, decoded(answer, _OldGroups, question).groups or ())
+    groups_of_old = decoded(answer, _OldGroups, question).groups or ()
+    return _asked_one_by_one(requests, cluster, groups_of_old, budget)
 
 
 def _stale(question: Question, groups: Iterable[_Group]) -> Iterator[tuple[str, ClusterError]]:
@@ -239,13 +252,14 @@ def _of_group(group: _Group) -> list[Served]:
 
 
 def _asked_one_by_one(
-    requests: Requests, cluster: str, groups: Iterable[_OldGroup]
+    requests: Requests, cluster: str, groups: Iterable[_OldGroup], budget: ReadBudget
 ) -> tuple[list[Served], dict[str, ClusterError]]:
     """Ask version by version, as servers before Kubernetes 1.27 want it; without built-in kinds there is no cluster."""
     found: list[Served] = []
     silent: dict[str, ClusterError] = {}
     for group in groups:
         for version in group.versions or ():
+            budget.check(Question(cluster, "get", f"/apis/{version.group_version}"))
             try:
                 found += _of_version(requests, cluster, group.name, version)
             except (UnreachableError, MalformedAnswerError, NotFoundError, ForbiddenError) as error:

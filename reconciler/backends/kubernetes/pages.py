@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.kubernetes.answers import NOT_JSON, Answer, Question
+from reconciler.backends.kubernetes.read_budget import ReadBudget
 from reconciler.backends.kubernetes.requests import Request, Requests
 from reconciler.errors import GoneError, MalformedAnswerError
 
@@ -32,32 +33,39 @@ class _Page(msgspec.Struct, Generic[W]):
     metadata: _PageMetadata = msgspec.field(default_factory=_PageMetadata)
 
 
-def listed(requests: Requests, request: Request, shape: type[W], reduced: Callable[[W], T]) -> list[T]:
+def listed(
+    requests: Requests, request: Request, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
+) -> list[T]:
     """Return all items of a list as they were at one moment, each as `reduced` makes it, page by page.
 
     The list begins again where the server no longer keeps that moment (410).
 
     Raises:
-        ClusterError: a page could not be read, or is none.
+        ClusterError: a page could not be read, or is none, or there are more than `budget` has left.
     """
     for _ in range(_ATTEMPTS - 1):
         try:
-            return [reduced(item) for page in _pages(requests, request, shape) for item in page]
+            return [reduced(item) for page in _pages(requests, request, shape, budget) for item in page]
         except GoneError:
             continue
-    return [reduced(item) for page in _pages(requests, request, shape) for item in page]
+    return [reduced(item) for page in _pages(requests, request, shape, budget) for item in page]
 
 
-def _pages(requests: Requests, request: Request, shape: type[W]) -> Iterator[list[W]]:
+def _pages(requests: Requests, request: Request, shape: type[W], budget: ReadBudget) -> Iterator[list[W]]:
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
+    tokens = {""}
     token = ""
     while True:
+        budget.take_page(request.question, len(tokens))
         query = {**request.query, "limit": str(PAGE)} | ({"continue": token} if token else {})
         page = decoded(requests.send(replace(request, query=query)), page_of, request.question)
         yield page.items or []
         token = page.metadata.next or ""
         if not token:
             return
+        if token in tokens:
+            raise MalformedAnswerError(f"{request.question}: goes on where it was already, expected another page")
+        tokens.add(token)
 
 
 def decoded_object(answer: Answer, question: Question) -> dict[str, Any]:
