@@ -12,7 +12,7 @@ from datetime import datetime
 
 from reconciler.apply.outcomes import Access
 from reconciler.backends.base import Clock, Traffic
-from reconciler.backends.kubernetes.settings import DEFAULTS, RequestSettings
+from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.open import Backend, Live, Opened, Recorder, open_live, open_snapshot
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.decide.victims import rank_victims

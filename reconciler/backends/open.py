@@ -22,13 +22,12 @@ from reconciler.backends.base import (
 )
 from reconciler.backends.decode.metadata import Wire
 from reconciler.backends.file_lock import FileLock
+from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
+from reconciler.backends.kubernetes.client import Requests, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.connection import WEAKNESSES, Connection
 from reconciler.backends.kubernetes.examination import Examination
 from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.kubernetes.read_budget import ReadBudget
-from reconciler.backends.kubernetes.requests import Requests
-from reconciler.backends.kubernetes.settings import RequestSettings
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import METRICS_FILES, finish, is_manifest_name, locked
@@ -143,7 +142,7 @@ def finish_changes(directory: str | Path) -> None:
 
 def open_live(connections: Iterable[ClusterConnection], live: Live) -> Opened:
     """Open live clusters; nothing is sent yet, and what is wrong with a connection is told when it is first used."""
-    found = [(connection, Connection(connection, live.clock, live.settings)) for connection in connections]
+    found = [(connection, Connection(connection, live.clock)) for connection in connections]
     backends = {settings.name: _open_server(settings, connection, live) for settings, connection in found}
 
     def warnings() -> tuple[str, ...]:

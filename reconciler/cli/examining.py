@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from reconciler.backends.base import NAMESPACES, Cluster, MetricsSource
-from reconciler.backends.kubernetes.connection import WEAKNESSES
+from reconciler.backends.kubernetes.auth import WEAKNESSES
 from reconciler.backends.kubernetes.examination import Examination
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from reconciler.backends.kubernetes.settings import DEFAULTS, RequestSettings
+from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.open import finish_changes
 from reconciler.backends.stop import Stop
 from reconciler.cli.failure import nearest

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.kubernetes.test_connection import a_kubeconfig
+from tests.backends.test_http_client import full_backlog
+from tests.kubernetes.test_auth import a_kubeconfig, an_exec_plugin
+from tests.real.worlds import wait_until
 from tests.way.calls import Folder
 
 FLEET = """\
@@ -48,39 +55,120 @@ def folder(tmp_path: Path) -> Folder:
         pytest.param(["rank", "east/shop/Deployment/web"], 64, 'cluster "east" cannot be looked at: ', id="rank"),
     ],
 )
-def test_a_cluster_that_refuses_connections(folder: Folder, arguments: list[str], code: int, words: str) -> None:
+def test_a_cluster_that_refuses_connections(
+    folder: Folder, arguments: list[str], code: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECONCILER_REQUEST_TIMEOUT", "1")  # it is tried again for as long
     said = folder.call(*arguments)
     assert said.code == code
     assert words in said.out + said.err
     assert "Traceback" not in said.err
 
 
-def test_sigterm_while_a_cluster_hangs_ends_the_reading(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+BLOCKED = """
+import socket, sys, threading
+from pathlib import Path
+from reconciler.__main__ import main
+
+def blocked(*_, **__):
+    Path("asked").touch()
+    threading.Event().wait(90)
+
+if sys.argv.pop(1) == "lookup":
+    socket.getaddrinfo = blocked
+sys.exit(main())
+"""
+
+
+@dataclass
+class Hanging:
+    """Where a run hangs: `server` is its address in the kubeconfig, `user` its user there; `asked`: it hangs now."""
+
+    server: str
+    asked: Callable[[], bool]
+    user: dict[str, Any] = field(default_factory=lambda: {"token": "t"})
+
+
+@contextlib.contextmanager
+def in_lookup(folder: Path) -> Iterator[Hanging]:
+    yield Hanging("https://api.hanging:6443", (folder / "asked").exists)
+
+
+@contextlib.contextmanager
+def in_connect(folder: Path) -> Iterator[Hanging]:
+    with full_backlog() as url:
+        begun = time.monotonic()
+        yield Hanging(url, lambda: time.monotonic() - begun > 5)  # nobody can see that somebody tries to connect
+
+
+@contextlib.contextmanager
+def in_plugin(folder: Path) -> Iterator[Hanging]:
+    asked = f"open({str(folder / 'asked')!r}, 'w').close()"
+    user = an_exec_plugin(folder, f"import time; {asked}; time.sleep(90)")
+    yield Hanging("https://127.0.0.1:1", (folder / "asked").exists, user)
+
+
+def answering(start: bytes, *, tls: bool = False, drips: bool = False) -> Any:
+    @contextlib.contextmanager
+    def hanging(folder: Path) -> Iterator[Hanging]:
         asked = threading.Event()
 
-        def hang() -> None:
-            with listener.accept()[0] as client:
+        def serve(client: socket.socket) -> None:
+            with contextlib.suppress(OSError), client:
                 client.recv(10)
                 asked.set()
-                time.sleep(60)
+                client.sendall(start)
+                for _ in range(900):
+                    time.sleep(0.1)
+                    client.sendall(b"x" if drips else b"")
 
-        threading.Thread(target=hang, daemon=True).start()
-        server = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        kubeconfig = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"server": server})
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            threading.Thread(target=accept, daemon=True).start()
+            port = listener.getsockname()[1]
+            yield Hanging(f"http{'s' if tls else ''}://127.0.0.1:{port}", asked.is_set)
+
+    return hanging
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        pytest.param(in_lookup, "its host name was not looked up in time", id="lookup"),
+        pytest.param(in_connect, "no connection in time", id="connect"),
+        pytest.param(answering(b"", tls=True), "no TLS handshake in time", id="TLS"),
+        pytest.param(answering(b""), "no answer in time", id="no answer"),
+        pytest.param(answering(b"HTTP/1.1 200 OK\r\nX: ", drips=True), "no answer in time", id="H1 headers"),
+        pytest.param(
+            answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", drips=True), "in time|too long", id="body"
+        ),
+        pytest.param(in_plugin, "no credentials in time", id="exec plugin"),
+    ],
+)
+def test_h6_sigterm_ends_the_process_whatever_hangs(tmp_path: Path, phase: Any, words: str) -> None:
+    with phase(tmp_path) as hanging:
+        kubeconfig = a_kubeconfig(tmp_path / "config", hanging.user, {"server": hanging.server})
         made = Folder(tmp_path)
         made.write("policies/fleet.yaml", FLEET.format(kubeconfig=kubeconfig))
+        name = phase.__name__.removeprefix("in_")
         run = subprocess.Popen(
-            [sys.executable, "-m", "reconciler", "apply", "--auto-approve", "--timeout", "50"],
+            [sys.executable, "-c", BLOCKED, name, "apply", "--auto-approve", "--timeout", "80"],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "RECONCILER_REQUEST_TIMEOUT": "40"},
+            env={**os.environ, "RECONCILER_REQUEST_TIMEOUT": "70"},
         )
-        assert asked.wait(30)
-        began = time.monotonic()
-        run.send_signal(signal.SIGTERM)
-        out, _ = run.communicate(timeout=60)
-        assert run.returncode == 143
-        assert b"Unknown: east: get /apis: no answer in time" in out
-        assert time.monotonic() - began < 20  # the request alone would take forty
+        try:
+            wait_until(hanging.asked, "the run hangs", 30)
+            began = time.monotonic()
+            run.send_signal(signal.SIGTERM)
+            out, err = run.communicate(timeout=60)
+        finally:
+            run.kill()
+        assert time.monotonic() - began < 5
+        assert (run.returncode, b"Traceback" in err) == (143, False)
+        assert re.search(f"Unknown: east: .*({words})", out.decode())

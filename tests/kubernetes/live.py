@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.kubernetes.client import Requests, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.connection import Connection
-from reconciler.backends.kubernetes.requests import Requests
-from reconciler.backends.kubernetes.settings import RequestSettings
 from reconciler.model import ClusterConnection, ObjectRef, PatchOperation, Write
 from tests.backends.clocks import PatientClock
 
@@ -23,7 +22,7 @@ def requests_to(kubeconfig: Path | None, **settings: Any) -> Requests:
         "east", in_cluster=kubeconfig is None, kubeconfig=None if kubeconfig is None else str(kubeconfig)
     )
     clock, chosen = PatientClock(), RequestSettings(**settings)
-    return Requests(Connection(found, clock, chosen), chosen, clock)
+    return Requests(Connection(found, clock), chosen, clock)
 
 
 def scaled(ref: ObjectRef, api_version: str, before: int, after: int, path: str = "/spec/replicas") -> Write:

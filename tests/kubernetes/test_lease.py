@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from reconciler.backends.kubernetes import lease
+from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.kubernetes.client import Requests, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.connection import Connection
+from reconciler.backends.kubernetes.examination import Examination
 from reconciler.backends.kubernetes.lease import NAME, SECONDS, LeaseLock
-from reconciler.backends.kubernetes.requests import Requests
-from reconciler.backends.kubernetes.settings import RequestSettings
 from reconciler.errors import LockHeldError, LockLostError, NotFoundError
 from reconciler.model import ClusterConnection, ObjectRef, PatchOperation, Write
 from tests.backends.clocks import PatientClock
+from tests.real.proxy import Exchange, Fault, Proxy
 from tests.real.worlds import wait_until
 
 if TYPE_CHECKING:
@@ -35,12 +38,11 @@ class ShiftedClock(PatientClock):
 class Holder:
     """A run that may hold the lease of `namespace`."""
 
-    def __init__(self, plane: ControlPlane, namespace: str, name: str) -> None:
+    def __init__(self, plane: ControlPlane | Proxy, namespace: str, name: str) -> None:
         self.clock = ShiftedClock()
         settings = RequestSettings()
-        connection = Connection(
-            ClusterConnection("east", kubeconfig=str(plane.kubeconfig("east"))), self.clock, settings
-        )
+        connection = Connection(ClusterConnection("east", kubeconfig=str(plane.kubeconfig("east"))), self.clock)
+        self.connection = connection
         self.requests = Requests(connection, settings, self.clock)
         self.cluster = KubernetesCluster("east", self.requests)
         self.lock = LeaseLock(self.requests, "east", namespace, name, self.clock)
@@ -73,18 +75,99 @@ def test_a_lease_is_renewed_while_it_is_held(
     holder.lock.release()
 
 
-def test_a_dead_holder_is_succeeded_once_its_lease_ran_out(api_server: ControlPlane, api_namespace: str) -> None:
-    """Died without giving it back: nothing renews it, and the next one need not wait when that was long ago."""
-    ended = datetime.now(UTC) - timedelta(seconds=SECONDS + 3)
-    stamp = ended.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    spec = {"holderIdentity": "dead", "leaseDurationSeconds": SECONDS, "renewTime": stamp, "leaseTransitions": 4}
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases"
-    api_server.api.create(path, {"metadata": {"name": NAME}, "spec": spec})
+def held_by_the_dead(plane: ControlPlane, namespace: str, renewed: datetime, seconds: int = SECONDS) -> None:
+    """Make a lease of somebody who died without giving it back."""
+    stamp = renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "dead", "leaseDurationSeconds": seconds, "renewTime": stamp, "leaseTransitions": 4}
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    plane.api.create(path, {"metadata": {"name": NAME}, "spec": spec})
+
+
+def test_a_holder_that_died_long_ago_is_succeeded_at_once(api_server: ControlPlane, api_namespace: str) -> None:
+    held_by_the_dead(api_server, api_namespace, datetime.now(UTC) - timedelta(seconds=SECONDS + 65))
     holder = Holder(api_server, api_namespace, "next")
     holder.lock.acquire(0)
     found = a_lease(api_server, api_namespace)
     assert (found["holderIdentity"], found["leaseTransitions"]) == ("next", 5)
     holder.lock.release()
+
+
+@pytest.mark.parametrize(
+    ("renewed", "seconds", "waited"),
+    [
+        pytest.param(timedelta(seconds=-SECONDS - 3), SECONDS, SECONDS, id="defect 31 just now"),
+        pytest.param(datetime(9999, 12, 31, tzinfo=UTC), 2147483647, 25, id="H4 for ever"),
+        pytest.param(timedelta(hours=1), 1, SECONDS, id="H4 in an hour, for a second"),
+    ],
+)
+def test_a_holder_that_died_is_succeeded_once_nobody_touched_its_lease_for_as_long_as_it_holds(
+    api_server: ControlPlane, api_namespace: str, renewed: datetime | timedelta, seconds: int, waited: int
+) -> None:
+    """Measured by the one who waits: whose clocks are right does not matter, nor what the lease says of itself."""
+    at = renewed if isinstance(renewed, datetime) else datetime.now(UTC) + renewed
+    held_by_the_dead(api_server, api_namespace, at, seconds)
+    holder = Holder(api_server, api_namespace, "next")
+    for shift in (0.0, waited - 2.0):
+        holder.clock.shift = shift
+        with pytest.raises(LockHeldError, match="is held by dead"):
+            holder.lock.acquire(0)
+    label = {"metadata": {"labels": {"team": "a"}}}
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases/{NAME}"
+    api_server.api.request("PATCH", path, label, content_type="application/merge-patch+json")
+    holder.clock.shift = waited + 1.0
+    with pytest.raises(LockHeldError, match="is held by dead"):  # somebody touched it: it may be the holder
+        holder.lock.acquire(0)
+    holder.clock.shift = 2 * waited + 3.0
+    holder.lock.acquire(0)
+    assert a_lease(api_server, api_namespace)["holderIdentity"] == "next"
+    holder.lock.release()
+
+
+def dated(date: str) -> Fault:
+    """Pass an answer on with another Date."""
+
+    def fault(exchange: Exchange) -> None:
+        with exchange.forwarded() as answer:
+            body = answer.read()
+        exchange.answer(answer.status, body, {"Content-Type": answer.headers["Content-Type"], "Date": date})
+
+    return fault
+
+
+def test_defect_31_a_server_whose_clock_is_ahead_frees_no_lease(
+    api_server: ControlPlane, api_namespace: str, tmp_path: Path
+) -> None:
+    first = Holder(api_server, api_namespace, "first")
+    first.lock.acquire(0)
+    with Proxy(api_server.access(), tmp_path) as proxy:
+        proxy.rule(dated(format_datetime(datetime.now(UTC) + timedelta(seconds=50), usegmt=True)), times=None)
+        with pytest.raises(LockHeldError, match="is held by first"):
+            Holder(proxy, api_namespace, "second").lock.acquire(0)
+    assert first.lock.held()
+    first.lock.release()
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        pytest.param("Fri, 01 Jan 99999999999999999999 00:00:00 GMT", id="H4 a year of twenty digits"),
+        pytest.param("Fri, 31 Dec 9999 23:59:59 -1200", id="H4 beyond the last year"),
+        pytest.param("Fri, 31 Dec 9999 23:59:59 GMT", id="H4 the last second"),
+        pytest.param("Sat, 01 Jan 0001 00:00:00 GMT", id="the first"),
+        pytest.param("yesterday", id="no time"),
+    ],
+)
+def test_a_server_that_does_not_know_the_time(
+    api_server: ControlPlane, api_namespace: str, tmp_path: Path, date: str
+) -> None:
+    with Proxy(api_server.access(), tmp_path) as proxy:
+        proxy.rule(dated(date), times=None)
+        holder = Holder(proxy, api_namespace, "one")
+        holder.lock.acquire(0)
+        assert str(a_lease(api_server, api_namespace)["renewTime"])[:4] == str(datetime.now(UTC).year)
+        assert holder.lock.held()
+        holder.lock.release()
+        assert Examination("east", holder.requests, holder.connection).server().version
 
 
 def test_a_holder_that_may_live_is_waited_for(api_server: ControlPlane, api_namespace: str) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reconciler.backends.base import NAMESPACES, workloads_of
-from reconciler.backends.kubernetes.answers import Answer, Question, status_of
+from reconciler.backends.http.client import HttpResponse
+from reconciler.backends.kubernetes.errors import Operation, status_of
 from reconciler.backends.kubernetes.pages import decoded_object
 from reconciler.errors import MalformedAnswerError
 from reconciler.model import ScaleKind
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 GROUP = "odd.example"
 ODD = ScaleKind(GROUP, "v1alpha1", "Odd", "odds")
-SECRETS = Question("east", "get", "secrets", "shop", "a")
+SECRETS = Operation("east", "get", "secrets", "shop", "a")
 
 
 @pytest.fixture(scope="module")
@@ -76,5 +77,5 @@ def test_an_answer_that_is_no_utf_8(api_server: ControlPlane, tmp_path: Path) ->
 )
 def test_an_object_and_a_refusal_that_cannot_be_decoded(body: bytes) -> None:
     with pytest.raises(MalformedAnswerError, match=r"^east: get secrets a in shop: the answer is no object"):
-        decoded_object(Answer(200, {}, body), SECRETS)
-    assert (status_of(Answer(403, {}, body)).message or "").startswith('{"message": ')
+        decoded_object(HttpResponse(200, {}, body), SECRETS)
+    assert (status_of(HttpResponse(403, {}, body)).message or "").startswith('{"message": ')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Mapping
 
 from tests.real.proxy import Exchange, Fault, Request
@@ -65,6 +66,35 @@ def stall() -> Fault:
         exchange.answer(answer.status, body[: len(body) // 2], _kept(answer.headers), length=len(body))
         exchange.wait_for_client_to_leave()
         exchange.close()
+
+    return fault
+
+
+def drip_headers() -> Fault:
+    """Let the real server do it, and answer with a header that comes byte by byte and never ends."""
+
+    def fault(exchange: Exchange) -> None:
+        with exchange.forwarded() as answer:
+            answer.read()
+        exchange.drip(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x")
+
+    return fault
+
+
+def bomb(unpacked: int) -> Fault:
+    """Answer with so many bytes, compressed to about a thousandth; the real server never sees the request."""
+    packer = zlib.compressobj(9, wbits=31)
+    body = b"".join(packer.compress(bytes(1 << 20)) for _ in range(unpacked >> 20)) + packer.flush()
+    return answer(200, body, headers={"Content-Encoding": "gzip"})
+
+
+def flood(length: int) -> Fault:
+    """Answer with so many bytes as they are; the real server never sees the request."""
+
+    def fault(exchange: Exchange) -> None:
+        exchange.answer(200, b"", {}, length=length)
+        for _ in range(length >> 20):
+            exchange.send(bytes(1 << 20))
 
     return fault
 

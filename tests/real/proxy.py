@@ -132,6 +132,21 @@ class Exchange:
         self._handler.wfile.flush()
         self.request.sent += len(body)
 
+    def send(self, data: bytes) -> None:
+        """Send this, after what was sent."""
+        self._handler.wfile.write(data)
+        self._handler.wfile.flush()
+
+    def drip(self, start: bytes, piece: bytes) -> None:
+        """Send `start`, and then `piece` again and again, until the client leaves."""
+        self.request.status = 200
+        with contextlib.suppress(OSError):
+            self._handler.wfile.write(start)
+            while not self.stopping.wait(0.1):
+                self._handler.wfile.write(piece)
+                self._handler.wfile.flush()
+        self.close()
+
     def close(self) -> None:
         """Cut the connection."""
         self._handler.cut()

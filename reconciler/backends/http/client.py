@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from reconciler.backends.http.deadline import Deadline
@@ -30,7 +32,7 @@ class HttpRequest:
 
     method: str
     url: str
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = field(default=(), repr=False)  # pairs may repeat a name
     body: bytes | None = field(default=None, repr=False)
     check: Callable[[], None] | None = None
 
@@ -47,6 +49,14 @@ class HttpResponse:
     def retry_after(self) -> float | None:
         """Return the seconds after which the server wants to be asked again, None where it does not say."""
         return retry_after_seconds(self.headers.get("retry-after"), self.headers.get("date"))
+
+    @property
+    def date(self) -> datetime | None:
+        """Return the server's time when it answered, in UTC and whole seconds; None where it does not tell."""
+        try:
+            return parsedate_to_datetime(self.headers.get("date", "")).astimezone(UTC)
+        except (TypeError, ValueError, OverflowError):  # no time, or none that can be reckoned with
+            return None
 
 
 class ByteBudget:
@@ -134,7 +144,9 @@ class HttpClient:
 
 def _sent(request: HttpRequest) -> dict[str, Any]:
     """Return the headers, and the body or what yields it when it is to go out."""
-    headers, body, check = dict(request.headers), request.body, request.check
+    from urllib3 import HTTPHeaderDict
+
+    headers, body, check = HTTPHeaderDict(request.headers), request.body, request.check
     if body is None or check is None:
         return {"headers": headers, "body": body}
 
@@ -142,7 +154,8 @@ def _sent(request: HttpRequest) -> dict[str, Any]:
         check()
         yield body
 
-    return {"headers": {**headers, "Content-Length": str(len(body))}, "body": checked()}
+    headers["Content-Length"] = str(len(body))
+    return {"headers": headers, "body": checked()}
 
 
 def _unpacked(response: BaseHTTPResponse) -> Iterator[bytes]:

@@ -19,6 +19,7 @@ from functools import cache
 from ipaddress import ip_address
 from math import inf
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -67,6 +68,7 @@ def tls_context(
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Python 3.13 sets it; certificates that kubectl takes fail it
     context.sslsocket_class = _TlsSocket
     if not verified:
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # it warns at each request; callers do once
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if certificate is not None:
@@ -101,7 +103,7 @@ def connections(
     if way is None or through is not None:
         manager = urllib3.PoolManager(**secured)
     else:
-        headers = make_headers(proxy_basic_auth=way.auth) if way.auth else None
+        headers = make_headers(proxy_basic_auth=unquote(way.auth)) if way.auth else None
         manager = urllib3.ProxyManager(
             way._replace(auth=None).url, proxy_headers=headers, proxy_ssl_context=_system_tls(), **secured
         )
@@ -227,7 +229,7 @@ def _ask_socks(opened: socket.socket, proxy: Url, host: str, port: int) -> None:
 
     Source: RFC 1928, sections 3 to 6; RFC 1929, section 2.
     """
-    user, password = ((part or "").encode() for part in (*proxy.auth_decoded, None)[:2])
+    user, _, password = (unquote(part).encode() for part in (proxy.auth or "").partition(":"))
     opened.sendall(b"\x05\x01\x02" if user else b"\x05\x01\x00")
     chosen = _exactly(opened, 2)
     if chosen == b"\x05\x02" and user:

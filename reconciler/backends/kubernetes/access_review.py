@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from reconciler.backends.kubernetes.answers import Question
+from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
-from reconciler.backends.kubernetes.requests import Request, Requests
 
 _PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -29,11 +29,11 @@ def is_allowed(requests: Requests, cluster: str, attributes: Mapping[str, str]) 
     Raises:
         ClusterError: the server does not tell.
     """
-    question = Question(cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
+    operation = Operation(cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    answer = requests.send(Request("POST", _PATH, question, body=msgspec.json.encode(review)))
-    return decoded(answer, _Review, question).status.allowed
+    answer = requests.send(Request("POST", _PATH, operation, body=msgspec.json.encode(review)))
+    return decoded(answer, _Review, operation).status.allowed

@@ -24,12 +24,12 @@ from reconciler.backends.decode.metadata import Object, Wire
 from reconciler.backends.decode.nouns import NEED_PODS, is_listed, noun_of, shape_of
 from reconciler.backends.decode.objects import Secret
 from reconciler.backends.decode.secrets import secret_value
-from reconciler.backends.kubernetes.answers import Question
+from reconciler.backends.kubernetes.client import Request, Requests
 from reconciler.backends.kubernetes.discovery import Discovery, discover
+from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, decoded, listed
 from reconciler.backends.kubernetes.paths import collection, one, resource_name
 from reconciler.backends.kubernetes.read_budget import ReadBudget
-from reconciler.backends.kubernetes.requests import Request, Requests
 from reconciler.backends.kubernetes.writing import Writing
 from reconciler.errors import MalformedAnswerError, NotFoundError, RefusedError, UnreachableError
 from reconciler.model import ScaleKind, Write
@@ -106,9 +106,9 @@ class KubernetesCluster:
         Raises:
             NotFoundError: there is none.
         """
-        question = self._question("get", resource, namespace, name)
+        operation = self._question("get", resource, namespace, name)
         path = one(resource.group, resource.version, resource.plural, namespace, name)
-        read: Any = decoded(self._requests.send(Request("GET", path, question)), shape_of(resource), question)
+        read: Any = decoded(self._requests.send(Request("GET", path, operation)), shape_of(resource), operation)
         if self._recorder is not None:
             self._recorder(resource, [read])
         return noun_of(resource, read, self._name, self._scale(resource.group, resource.kind))
@@ -119,9 +119,9 @@ class KubernetesCluster:
         Raises:
             NotFoundError: no such Secret or key.
         """
-        question = Question(self._name, "get", "secrets", namespace, name)
-        answer = self._requests.send(Request("GET", one("", "v1", "secrets", namespace, name), question))
-        return secret_value(decoded(answer, Secret, question), key, f"{self._name}/{namespace}/Secret/{name}")
+        operation = Operation(self._name, "get", "secrets", namespace, name)
+        answer = self._requests.send(Request("GET", one("", "v1", "secrets", namespace, name), operation))
+        return secret_value(decoded(answer, Secret, operation), key, f"{self._name}/{namespace}/Secret/{name}")
 
     def write(self, write: Write) -> None:
         """Carry out `write`, whole or not at all; see `Writing.write` for what it raises."""
@@ -188,5 +188,5 @@ class KubernetesCluster:
             self._recorder(resource, [item for _, item in found if item is not None])
         return [row for row, _ in found]
 
-    def _question(self, verb: str, resource: Resource[Any], namespace: str = "", name: str = "") -> Question:
-        return Question(self._name, verb, resource_name(resource.group, resource.plural), namespace, name)
+    def _question(self, verb: str, resource: Resource[Any], namespace: str = "", name: str = "") -> Operation:
+        return Operation(self._name, verb, resource_name(resource.group, resource.plural), namespace, name)

@@ -10,11 +10,11 @@ import msgspec
 from reconciler.backends.base import AUTOSCALERS, BUILT_IN_SCALES, ENDPOINT_SLICES
 from reconciler.backends.decode.objects import CustomResourceDefinition
 from reconciler.backends.decode.scale_kinds import scale_kind_of
-from reconciler.backends.kubernetes.answers import Question
+from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.kubernetes.paths import resource_name
 from reconciler.backends.kubernetes.read_budget import MOST_KINDS, ReadBudget
-from reconciler.backends.kubernetes.requests import Request, Requests
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, UnreachableError
 from reconciler.model import EVERY_KIND, ScaleKind
 
@@ -163,7 +163,7 @@ def discover(requests: Requests, cluster: str, budget: ReadBudget) -> Discovery:
     custom = sorted(_custom_scales(served.values()))
     silent = {**_too_many(cluster, custom), **silent}
     for group, plural in custom if len(custom) <= MOST_KINDS else ():
-        budget.check(Question(cluster, "get", plural))
+        budget.check(Operation(cluster, "get", plural))
         fallback = next(one for one in served.values() if (one.group, one.plural) == (group, plural) and one.scales)
         try:
             kind = _scale_kind(requests, cluster, fallback)
@@ -201,28 +201,28 @@ def _scale_kind(requests: Requests, cluster: str, found: Served) -> ScaleKind | 
     What an aggregated API server serves has none; its replicas are where the built-in kinds have theirs.
     """
     name = f"{found.plural}.{found.group}"
-    question = Question(cluster, "get", "customresourcedefinitions.apiextensions.k8s.io", name=name)
+    operation = Operation(cluster, "get", "customresourcedefinitions.apiextensions.k8s.io", name=name)
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
     try:
-        answer = requests.send(Request("GET", path, question))
+        answer = requests.send(Request("GET", path, operation))
     except NotFoundError:
         return ScaleKind(found.group, found.version, found.kind, found.plural)
-    return scale_kind_of(decoded(answer, CustomResourceDefinition, question))
+    return scale_kind_of(decoded(answer, CustomResourceDefinition, operation))
 
 
 def _served(requests: Requests, cluster: str, budget: ReadBudget) -> tuple[list[Served], dict[str, ClusterError]]:
     """Return what is served, and the groups that do not say all they serve."""
-    question = Question(cluster, "get", "/apis")
-    answer = requests.send(Request("GET", "/apis", question, accept=_AGGREGATED))
-    groups = decoded(answer, _Groups, question)
+    operation = Operation(cluster, "get", "/apis")
+    answer = requests.send(Request("GET", "/apis", operation, accept=_AGGREGATED))
+    groups = decoded(answer, _Groups, operation)
     if groups.kind == "APIGroupDiscoveryList":
         items = groups.items or ()
-        return [one for group in items for one in _of_group(group)], dict(_stale(question, items))
-    groups_of_old = decoded(answer, _OldGroups, question).groups or ()
+        return [one for group in items for one in _of_group(group)], dict(_stale(operation, items))
+    groups_of_old = decoded(answer, _OldGroups, operation).groups or ()
     return _asked_one_by_one(requests, cluster, groups_of_old, budget)
 
 
-def _stale(question: Question, groups: Iterable[_Group]) -> Iterator[tuple[str, ClusterError]]:
+def _stale(operation: Operation, groups: Iterable[_Group]) -> Iterator[tuple[str, ClusterError]]:
     """Yield the groups whose own API server did not answer the one that we ask.
 
     Where it did at some time, what it served then is still there, and known.
@@ -231,7 +231,7 @@ def _stale(question: Question, groups: Iterable[_Group]) -> Iterator[tuple[str, 
         stale = [one.version for one in group.versions or () if one.freshness == "Stale" and not one.resources]
         if stale:
             name = f"{group.metadata.name}/{stale[0]}"
-            words = f"{question}: {name} does not say what it serves, expected the API server behind it to answer"
+            words = f"{operation}: {name} does not say what it serves, expected the API server behind it to answer"
             yield group.metadata.name, MalformedAnswerError(words)
 
 
@@ -259,7 +259,7 @@ def _asked_one_by_one(
     silent: dict[str, ClusterError] = {}
     for group in groups:
         for version in group.versions or ():
-            budget.check(Question(cluster, "get", f"/apis/{version.group_version}"))
+            budget.check(Operation(cluster, "get", f"/apis/{version.group_version}"))
             try:
                 found += _of_version(requests, cluster, group.name, version)
             except (UnreachableError, MalformedAnswerError, NotFoundError, ForbiddenError) as error:
@@ -270,9 +270,9 @@ def _asked_one_by_one(
 
 
 def _of_version(requests: Requests, cluster: str, group: str, version: _OldVersion) -> list[Served]:
-    question = Question(cluster, "get", f"/apis/{version.group_version}")
-    answer = requests.send(Request("GET", f"/apis/{version.group_version}", question))
-    resources = decoded(answer, _OldResources, question).resources or ()
+    operation = Operation(cluster, "get", f"/apis/{version.group_version}")
+    answer = requests.send(Request("GET", f"/apis/{version.group_version}", operation))
+    resources = decoded(answer, _OldResources, operation).resources or ()
     scaled = {one.name.removesuffix("/scale") for one in resources if one.name.endswith("/scale")}
     return [
         Served(group, version.version, one.kind, one.name, one.namespaced is not False, one.name in scaled)

@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 
 import msgspec
 
 from reconciler.backends.kubernetes.access_review import is_allowed
-from reconciler.backends.kubernetes.answers import Answer, Question
-from reconciler.backends.kubernetes.connection import Connection
+from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.lease import NAME, Lease
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.kubernetes.paths import one
-from reconciler.backends.kubernetes.requests import Request, Requests
 from reconciler.backends.kubernetes.rights import Right
 from reconciler.errors import NotFoundError
 
@@ -67,12 +66,12 @@ class Examination:
         Raises:
             ClusterError: it says nothing.
         """
-        question = Question(self._cluster, "get", "/version")
+        operation = Operation(self._cluster, "get", "/version")
         began = datetime.now(UTC)
-        answer = self._requests.send(Request("GET", "/version", question))
+        answer = self._requests.send(Request("GET", "/version", operation))
         middle = began + (datetime.now(UTC) - began) / 2
-        at = _date(answer)
-        return Server(decoded(answer, _Version, question).git_version, None if at is None else at - middle)
+        ahead = None if answer.date is None else answer.date - (middle - _HALF_A_SECOND)
+        return Server(decoded(answer, _Version, operation).git_version, ahead)
 
     def serves(self, group: str) -> bool:
         """Return whether the cluster has this API group.
@@ -80,9 +79,9 @@ class Examination:
         Raises:
             ClusterError: it does not say.
         """
-        question = Question(self._cluster, "get", f"/apis/{group}")
+        operation = Operation(self._cluster, "get", f"/apis/{group}")
         try:
-            self._requests.send(Request("GET", f"/apis/{group}", question))
+            self._requests.send(Request("GET", f"/apis/{group}", operation))
         except NotFoundError:
             return False
         return True
@@ -103,10 +102,10 @@ class Examination:
         Raises:
             ClusterError: it cannot be read.
         """
-        question = Question(self._cluster, "get", "leases.coordination.k8s.io", namespace, NAME)
+        operation = Operation(self._cluster, "get", "leases.coordination.k8s.io", namespace, NAME)
         path = one("coordination.k8s.io", "v1", "leases", namespace, NAME)
         try:
-            spec = decoded(self._requests.send(Request("GET", path, question)), Lease, question).spec
+            spec = decoded(self._requests.send(Request("GET", path, operation)), Lease, operation).spec
         except NotFoundError:
             return None
         if not spec.holder_identity:
@@ -124,10 +123,3 @@ class Examination:
             "name": right.name,
         }
         return is_allowed(self._requests, self._cluster, attributes)
-
-
-def _date(answer: Answer) -> datetime | None:
-    try:
-        return parsedate_to_datetime(answer.headers["date"]).astimezone(UTC) + _HALF_A_SECOND
-    except (KeyError, ValueError):
-        return None

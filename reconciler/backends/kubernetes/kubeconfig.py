@@ -1,30 +1,46 @@
 """Kubeconfigs, read once each, and handed to the `kubernetes` package cut down to the one context that is asked for.
 
 The package would parse the whole file for each cluster, and names its parts after all that is in them, secrets too.
+Programs and servers that give credentials are asked here, within a deadline: the package waits for them for ever.
 """
 
 from __future__ import annotations
 
+import base64
 import copy
+import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import yaml
 from kubernetes.config import ConfigException
-from kubernetes.config.kube_config import ENV_KUBECONFIG_PATH_SEPARATOR, ConfigNode, KubeConfigLoader
+from kubernetes.config.dateutil import parse_rfc3339
+from kubernetes.config.kube_config import ENV_KUBECONFIG_PATH_SEPARATOR, ConfigNode, FileOrData, KubeConfigLoader
+
+from reconciler.backends.http.client import HttpClient, HttpRequest
+from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.errors import HttpError, TimedOutError
+from reconciler.backends.http.proxies import environment_proxy
+from reconciler.backends.kubernetes.exec_plugin import CredentialError, ExecPlugin
 
 _Node: Any = ConfigNode
+_Package: Any = KubeConfigLoader
+_Content: Any = FileOrData
+_moment: Any = parse_rfc3339
 _PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _LISTS = ("clusters", "contexts", "users")
 _AUTHORITIES = ("idp-certificate-authority-data", "idp-certificate-authority")
 _DEFAULT = "~/.kube/config"
+_TOKEN = "!#$&'*+-.^_`|~"  # what names of headers may hold beside letters and digits
 
 _Parts = dict[str, dict[Any, Any]]
+Impersonation = tuple[tuple[str, str], ...]
 
 _FILES = ("client-key", "client-certificate", "certificate-authority", "tokenFile")
 _CONTENT = ("-----", "LS0t")  # how PEM begins, and how it does in base64
@@ -32,15 +48,12 @@ _CONTENT = ("-----", "LS0t")  # how PEM begins, and how it does in base64
 _reading = threading.Lock()
 
 
-class RefreshError(Exception):
-    """Credentials that have expired could not, or must not, be renewed by the package."""
-
-
-def load(given: str | None, context: str, configuration: Any) -> None:
+def load(given: str | None, context: str, configuration: Any, deadline: Deadline) -> Loader:
     """Set in `configuration` what the kubeconfig says of `context`; `given` None: as KUBECONFIG says.
 
     Raises:
-        RefreshError: it has expired. ConfigException, TypeError, yaml.YAMLError, OSError, ...: it cannot be used.
+        CredentialError: it leads to no credentials. TimedOutError: not in time.
+        ConfigException, TypeError, yaml.YAMLError, OSError, ...: it cannot be used.
     """
     paths = (given or os.environ.get("KUBECONFIG") or _DEFAULT).split(ENV_KUBECONFIG_PATH_SEPARATOR)
     found = [str(Path(path).expanduser()) for path in paths if path]
@@ -48,9 +61,10 @@ def load(given: str | None, context: str, configuration: Any) -> None:
         parsed = [(path, _parsed(path, *_stamp(path))) for path in found if Path(path).exists()]
     if not parsed:
         raise ConfigException("no configuration found")
-    make: Any = _Loader
-    loader = make(_narrowed(parsed, context), active_context=context, config_base_path=None)
+    loader = Loader(_narrowed(parsed, context), active_context=context, config_base_path=None)
+    loader.deadline = deadline
     loader.load_and_set(configuration)
+    return loader
 
 
 def _stamp(path: str) -> tuple[int, int]:
@@ -112,16 +126,102 @@ def _found(parsed: Sequence[tuple[str, _Parts]], part: str, name: Any) -> list[A
     return list(islice(nodes, 1))
 
 
-class _Loader(KubeConfigLoader):
+class Loader(_Package):  # type: ignore[misc]
+    """Reads one context. `deadline` is that of the next time that a program or a server is asked for credentials."""
+
+    deadline: Deadline
+
+    @property
+    def proxy_url(self) -> str | None:
+        found: str | None = self._cluster.safe_get("proxy-url")
+        return found
+
+    def impersonation(self) -> Impersonation:
+        """Return as whom the user acts, as headers.
+
+        Raises:
+            ConfigException: groups, uid or extra without a user, or not of their form.
+
+        Source: kubernetes/client-go transport/round_trippers.go, NewImpersonatingRoundTripper.
+        """
+        user = self._user.value if self._user else {}
+        name, uid, groups, extra = (user.get(key) for key in ("as", "as-uid", "as-groups", "as-user-extra"))
+        if not name and (uid or groups or extra):
+            raise ConfigException("as-uid, as-groups and as-user-extra say more of a user, but as names none")
+        found = [("Impersonate-User", name)] if name else []
+        found += [("Impersonate-Uid", uid)] if uid else []
+        found += [("Impersonate-Group", group) for group in _texts(groups, "as-groups")]
+        if not isinstance(extra, dict | None):
+            raise ConfigException("as-user-extra is no mapping")
+        for key, values in (extra or {}).items():
+            header = f"Impersonate-Extra-{quote(str(key), safe=_TOKEN)}"
+            found += [(header, value) for value in _texts(values, "as-user-extra")]
+        return tuple((header, str(value).encode().decode("latin-1")) for header, value in found)
+
+    def _load_from_exec_plugin(self) -> bool | None:
+        """Run the program that gives credentials; the package only logs what goes wrong with it."""
+        if "exec" not in self._user:
+            return None
+        base = self._get_base_path(self._cluster.path)
+        status = ExecPlugin(self._user["exec"], base, self._cluster.value).credential(self.deadline)
+        if status.get("token"):
+            self.token = f"Bearer {status['token']}"
+        else:
+            self.cert_file, self.key_file = (
+                _Content(status, None, data_key_name=key, file_base_path=base, base64_file_content=False).as_file()
+                for key in ("clientCertificateData", "clientKeyData")
+            )
+        if status.get("expirationTimestamp"):
+            self.expiry = _moment(status["expirationTimestamp"])
+        return True
+
+    def _refresh_gcp_token(self) -> None:
+        raise CredentialError("its access token has expired, and kubectl gives up this way too (auth-provider gcp)")
+
     def _refresh_oidc(self, provider: Any) -> None:
-        """Without an authority the package would hand client secret and refresh token to whoever answers."""
-        if not any(provider["config"].safe_get(name) for name in _AUTHORITIES):
-            raise RefreshError(
+        """Get a new id-token. Without an authority anybody could answer and be told client secret and refresh token."""
+        config = provider["config"].value
+        if not any(config.get(name) for name in _AUTHORITIES):
+            raise CredentialError(
                 "its id-token has expired, and nothing vouches for its issuer: no idp-certificate-authority"
             )
-        package: Any = super()
         try:
-            package._refresh_oidc(provider)
-        except Exception as error:  # three libraries have a hand in this
+            config["id-token"] = id_token(config, self.deadline)
+        except (HttpError, OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, TimedOutError):
+                raise
             words = f"its id-token has expired, and its issuer gave no other ({type(error).__name__})"
-            raise RefreshError(words) from error
+            raise CredentialError(words) from error
+
+
+def _texts(values: Any, where: str) -> list[str]:
+    if values is None:
+        return []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ConfigException(f"{where} is no list of texts")
+    return values
+
+
+def id_token(config: Mapping[str, str], deadline: Deadline) -> str:
+    """Return a new id-token from the issuer.
+
+    Raises:
+        HttpError: it does not answer. OSError, ValueError, KeyError, TypeError: it answers something else.
+
+    Source: RFC 6749, section 6; OpenID Connect Discovery 1.0, section 4.
+    """
+    from reconciler.backends.http.connections import connections, tls_context
+
+    data = config.get("idp-certificate-authority-data")
+    tls = tls_context(
+        ca_data=base64.b64decode(data).decode() if data else None,
+        ca_file=None if data else config["idp-certificate-authority"],
+    )
+    issuer = config["idp-issuer-url"].rstrip("/")
+    client = HttpClient(connections(tls=tls, proxy=environment_proxy(issuer)))
+    found = client.exchange(HttpRequest("GET", f"{issuer}/.well-known/openid-configuration"), deadline)
+    form = {"grant_type": "refresh_token", "refresh_token": config["refresh-token"]}
+    login = base64.b64encode(f"{config['client-id']}:{config['client-secret']}".encode()).decode()
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Authorization": f"Basic {login}"}
+    request = HttpRequest("POST", json.loads(found.body)["token_endpoint"], headers, urlencode(form).encode())
+    return str(json.loads(client.exchange(request, deadline).body)["id_token"])

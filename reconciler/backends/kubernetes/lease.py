@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -12,10 +11,11 @@ import msgspec
 from reconciler.backends.base import Clock
 from reconciler.backends.decode.instants import Instant
 from reconciler.backends.decode.metadata import Wire
-from reconciler.backends.kubernetes.answers import Answer, Question
+from reconciler.backends.http.client import HttpResponse
+from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.kubernetes.paths import collection, one
-from reconciler.backends.kubernetes.requests import Request, Requests
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -28,6 +28,16 @@ from reconciler.errors import (
 NAME = "reconciler"
 SECONDS = 15
 """How long a lease holds without being renewed. A run that stands still for longer has lost it."""
+
+_LONGEST_SECONDS = 25
+"""A lease is waited for at most so long, whatever it says: an apply waits 30 s for a lock, so a longer one that nobody
+renews would keep every run away. Nor less than ours, since its holder may be a run.
+"""
+
+_FOREIGN_SECONDS = 60
+"""So far the clocks of API servers and holders may differ: what they say counts only beyond."""
+
+_A_DAY = 86_400
 
 _RENEW_SECONDS = SECONDS / 3
 _SURE_SECONDS = SECONDS - 5
@@ -48,6 +58,11 @@ class LeaseSpec(Wire):
     renew_time: Instant | None = None
     lease_transitions: int | None = None
 
+    @property
+    def seconds(self) -> int:
+        """Return how long it holds without being renewed."""
+        return min(max(self.lease_duration_seconds or SECONDS, SECONDS), _LONGEST_SECONDS)
+
 
 class LeaseMetadata(Wire):
     resource_version: str
@@ -63,9 +78,10 @@ class Lease(Wire):
 class LeaseLock:
     """The Lease `reconciler` in `namespace`.
 
-    Times are those of the API server (its Date header), so that clocks of different machines do not matter; how long
-    ours still holds is measured here, by a clock that runs on while the process is stopped. While it is held,
-    `requests` sends writes only as long as it is.
+    One that is not renewed any more is free once nobody has touched it for as long as it holds, measured here: no two
+    clocks are compared. Only what ran out long ago is free at once, by the time of the API server (its Date header).
+    How long ours still holds is measured here too, by a clock that runs on while the process is stopped. While it is
+    held, `requests` sends writes only as long as it is.
     """
 
     def __init__(self, requests: Requests, cluster: str, namespace: str, holder: str, clock: Clock) -> None:
@@ -79,6 +95,8 @@ class LeaseLock:
         self._version = ""
         self._acquired_at = ""  # as we last wrote it, to know a lease of ours by where no answer came
         self._offset = 0.0  # the server's time, less that of our clock
+        self._seen = ""  # the version that somebody else holds, and since when we know it
+        self._seen_at = 0.0
         self._done = threading.Event()
         self._renewing: threading.Thread | None = None
 
@@ -168,6 +186,7 @@ class LeaseLock:
 
     def _try(self) -> str:
         """Try to take it once; return who has it, "" where we do."""
+        began = self._clock.monotonic()
         try:
             answer = self._requests.send(self._read_request())
         except NotFoundError:
@@ -176,13 +195,25 @@ class LeaseLock:
         lease = decoded(answer, Lease, self._question("get"))
         self._set_time(answer)
         is_ours = lease.spec.holder_identity == self._holder and lease.spec.acquire_time == self._acquired_at
-        if not is_ours and not _is_free(lease.spec, self._server_now()):
+        if not is_ours and not self._is_free(lease, began):
             return lease.spec.holder_identity or _FASTER
         try:
             self._hold(lease.metadata.resource_version, {} if is_ours else self._taking(lease.spec))
         except (ConflictError, InvalidError, NotFoundError):
             return _FASTER
         return ""
+
+    def _is_free(self, lease: Lease, began: float) -> bool:
+        """Return whether nobody holds it: given back, or not renewed for longer than it holds; it was read after
+        `began`.
+        """
+        spec = lease.spec
+        if not spec.holder_identity or spec.renew_time is None:
+            return True
+        if self._seen != lease.metadata.resource_version:
+            self._seen, self._seen_at = lease.metadata.resource_version, self._clock.monotonic()
+        age = self._server_now().timestamp() - spec.renew_time / 1e9
+        return began - self._seen_at > spec.seconds or age > spec.seconds + _FOREIGN_SECONDS
 
     def _taking(self, free: LeaseSpec) -> dict[str, Any]:
         self._acquired_at = _stamp(self._server_now())
@@ -223,7 +254,7 @@ class LeaseLock:
             self._version = lease.metadata.resource_version
             self._sure_until = began + _SURE_SECONDS
 
-    def _change(self, version: str, changes: dict[str, Any], *, last: bool = False) -> Answer:
+    def _change(self, version: str, changes: dict[str, Any], *, last: bool = False) -> HttpResponse:
         """Write fields of the spec, where the Lease is still of that version; `last`: the run ends with it."""
         patch = [
             {"op": "test", "path": "/metadata/resourceVersion", "value": version},
@@ -244,27 +275,17 @@ class LeaseLock:
         path = one(_GROUP, _VERSION, _PLURAL, self._namespace, NAME)
         return Request("GET", path, self._question("get"), seconds=_ANSWER_SECONDS)
 
-    def _question(self, verb: str) -> Question:
-        return Question(self._cluster, verb, f"{_PLURAL}.{_GROUP}", self._namespace, NAME)
+    def _question(self, verb: str) -> Operation:
+        return Operation(self._cluster, verb, f"{_PLURAL}.{_GROUP}", self._namespace, NAME)
 
-    def _set_time(self, answer: Answer) -> None:
-        """Learn the server's time from an answer; a server that does not tell it has ours."""
-        try:
-            at = parsedate_to_datetime(answer.headers["date"]).timestamp()
-        except (KeyError, ValueError):
-            at = datetime.now(UTC).timestamp()
-        self._offset = at - self._clock.monotonic()
+    def _set_time(self, answer: HttpResponse) -> None:
+        """Learn the server's time from an answer; one that does not tell it, or is a day off, has ours."""
+        ours = datetime.now(UTC).timestamp()
+        at = ours if answer.date is None else answer.date.timestamp()
+        self._offset = (at if abs(at - ours) < _A_DAY else ours) - self._clock.monotonic()
 
     def _server_now(self) -> datetime:
         return datetime.fromtimestamp(self._offset + self._clock.monotonic(), UTC)
-
-
-def _is_free(spec: LeaseSpec, now: datetime) -> bool:
-    """Return whether nobody holds it: given back, or not renewed for longer than it holds. A Date has whole seconds."""
-    if not spec.holder_identity or spec.renew_time is None:
-        return True
-    over = spec.renew_time.as_datetime() + timedelta(seconds=(spec.lease_duration_seconds or SECONDS) + 1)
-    return now > over
 
 
 def _stamp(at: datetime) -> str:

@@ -9,9 +9,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from reconciler.backends.decode.shapes import decoded_json
-from reconciler.backends.kubernetes.answers import NOT_JSON, Answer, Question
+from reconciler.backends.http.client import HttpResponse
+from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.backends.kubernetes.read_budget import ReadBudget
-from reconciler.backends.kubernetes.requests import Request, Requests
 from reconciler.errors import GoneError, MalformedAnswerError
 
 T = TypeVar("T")
@@ -56,19 +57,19 @@ def _pages(requests: Requests, request: Request, shape: type[W], budget: ReadBud
     tokens = {""}
     token = ""
     while True:
-        budget.take_page(request.question, len(tokens))
+        budget.take_page(request.operation, len(tokens))
         query = {**request.query, "limit": str(PAGE)} | ({"continue": token} if token else {})
-        page = decoded(requests.send(replace(request, query=query)), page_of, request.question)
+        page = decoded(requests.send(replace(request, query=query)), page_of, request.operation)
         yield page.items or []
         token = page.metadata.next or ""
         if not token:
             return
         if token in tokens:
-            raise MalformedAnswerError(f"{request.question}: goes on where it was already, expected another page")
+            raise MalformedAnswerError(f"{request.operation}: goes on where it was already, expected another page")
         tokens.add(token)
 
 
-def decoded_object(answer: Answer, question: Question) -> dict[str, Any]:
+def decoded_object(answer: HttpResponse, operation: Operation) -> dict[str, Any]:
     """Return an answer's body with everything in it.
 
     Raises:
@@ -77,11 +78,11 @@ def decoded_object(answer: Answer, question: Question) -> dict[str, Any]:
     try:
         found: dict[str, Any] = msgspec.json.decode(answer.body, type=dict)
     except NOT_JSON as error:
-        raise MalformedAnswerError(f"{question}: the answer is no object ({error}), expected one in JSON") from error
+        raise MalformedAnswerError(f"{operation}: the answer is no object ({error}), expected one in JSON") from error
     return found
 
 
-def decoded(answer: Answer, shape: type[W], question: Question) -> W:
+def decoded(answer: HttpResponse, shape: type[W], operation: Operation) -> W:
     """Return an answer's body as `shape`.
 
     Raises:
@@ -90,6 +91,8 @@ def decoded(answer: Answer, shape: type[W], question: Question) -> W:
     try:
         return decoded_json(shape, answer.body)
     except msgspec.ValidationError as error:
-        raise MalformedAnswerError(f"{question}: the answer is malformed ({error}), expected the API's form") from error
+        raise MalformedAnswerError(
+            f"{operation}: the answer is malformed ({error}), expected the API's form"
+        ) from error
     except NOT_JSON as error:
-        raise MalformedAnswerError(f"{question}: the answer is not JSON ({error}), expected JSON") from error
+        raise MalformedAnswerError(f"{operation}: the answer is not JSON ({error}), expected JSON") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from reconciler.backends.kubernetes.answers import Question
+from reconciler.backends.kubernetes.errors import Operation
 from reconciler.errors import MalformedAnswerError, ReadLimitError
 
 MOST_PAGES = 1000
@@ -29,25 +29,25 @@ class ReadBudget:
         """Let nothing more be read: nobody waits for it."""
         self._over = why
 
-    def check(self, question: Question) -> None:
+    def check(self, operation: Operation) -> None:
         """Check that something may still be read.
 
         Raises:
             ReadLimitError: nobody waits for it any more.
         """
         if self._over:
-            raise ReadLimitError(f"{question}: not asked, {self._over}")
+            raise ReadLimitError(f"{operation}: not asked, {self._over}")
 
-    def take_page(self, question: Question, number: int) -> None:
+    def take_page(self, operation: Operation, number: int) -> None:
         """Count the page `number` of a list, the first is 1.
 
         Raises:
             MalformedAnswerError: the list has more pages than one may have. ReadLimitError: the cluster has.
         """
-        self.check(question)
+        self.check(operation)
         if number > MOST_PAGES_OF_A_LIST:
-            raise MalformedAnswerError(f"{question}: has more than {MOST_PAGES_OF_A_LIST} pages, expected its end")
+            raise MalformedAnswerError(f"{operation}: has more than {MOST_PAGES_OF_A_LIST} pages, expected its end")
         with self._guard:
             self._left -= 1
             if self._left < 0:
-                raise ReadLimitError(f"{question}: more than {self._pages} pages were read of this cluster")
+                raise ReadLimitError(f"{operation}: more than {self._pages} pages were read of this cluster")

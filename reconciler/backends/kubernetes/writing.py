@@ -10,10 +10,10 @@ import msgspec
 
 from reconciler.backends.json_patch import equal, patched, value_at
 from reconciler.backends.kubernetes.access_review import is_allowed
-from reconciler.backends.kubernetes.answers import Question
+from reconciler.backends.kubernetes.client import Attempts, Request, Requests
+from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded, decoded_object
 from reconciler.backends.kubernetes.paths import collection, one, resource_name
-from reconciler.backends.kubernetes.requests import Attempts, Request, Requests
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -183,7 +183,7 @@ class Writing:
         try:
             self._answered(request, attempts or Attempts())
         except ForbiddenError as error:
-            if self._may(request.question, write):
+            if self._may(request.operation, write):
                 raise RefusedError(f"{write.ref}: {error.words}, expected it to be accepted") from error
             raise
 
@@ -198,40 +198,40 @@ class Writing:
         for last in (False, True):
             answer = self._requests.send(request, attempts)
             try:
-                decoded(answer, _Written, request.question)
+                decoded(answer, _Written, request.operation)
                 return
             except MalformedAnswerError:
                 attempts.unsure += 1
                 if last:
                     raise
 
-    def _may(self, question: Question, write: Write) -> bool:
-        subresource = question.resource.partition("/")[2]
+    def _may(self, operation: Operation, write: Write) -> bool:
+        subresource = operation.resource.partition("/")[2]
         attributes = {
-            "verb": question.verb,
+            "verb": operation.verb,
             "group": write.ref.group,
             "version": _version(write),
             "resource": self._plural,
             "subresource": subresource,
             "namespace": write.ref.namespace,
-            "name": "" if question.verb == "create" else write.ref.name,
+            "name": "" if operation.verb == "create" else write.ref.name,
         }
         try:
-            return is_allowed(self._requests, question.cluster, attributes)
+            return is_allowed(self._requests, operation.cluster, attributes)
         except ClusterError:
             return False
 
     def _read(self, write: Write) -> Any:
-        question = self._question("get", write)
-        answer = self._requests.send(Request("GET", self._path(write), question))
-        return decoded_object(answer, question)
+        operation = self._question("get", write)
+        answer = self._requests.send(Request("GET", self._path(write), operation))
+        return decoded_object(answer, operation)
 
     def _path(self, write: Write) -> str:
         return one(write.ref.group, _version(write), self._plural, write.ref.namespace, write.ref.name)
 
-    def _question(self, verb: str, write: Write, subresource: str = "") -> Question:
+    def _question(self, verb: str, write: Write, subresource: str = "") -> Operation:
         resource = resource_name(write.ref.group, self._plural) + subresource
-        return Question(write.ref.cluster, verb, resource, write.ref.namespace, write.ref.name)
+        return Operation(write.ref.cluster, verb, resource, write.ref.namespace, write.ref.name)
 
 
 def _version(write: Write) -> str:

@@ -11,11 +11,10 @@ import pytest
 
 from reconciler.backends.base import Cluster, Lock
 from reconciler.backends.file_lock import FileLock
+from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.kubernetes.client import Requests, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.connection import Connection
 from reconciler.backends.kubernetes.lease import LeaseLock
-from reconciler.backends.kubernetes.requests import Requests
-from reconciler.backends.kubernetes.settings import RequestSettings
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.model import ClusterConnection
 from tests.backends.clocks import PatientClock
@@ -83,7 +82,7 @@ class KubernetesPlace:
 
     def _requests(self) -> Requests:
         settings, clock = RequestSettings(), PatientClock()
-        return Requests(Connection(self._settings, clock, settings), settings, clock)
+        return Requests(Connection(self._settings, clock), settings, clock)
 
 
 def _snapshot(request: pytest.FixtureRequest) -> Place:

@@ -13,29 +13,34 @@ from pathlib import Path
 import kubernetes.client.rest  # the first import takes longer than a request may here
 import pytest
 
-from reconciler.backends.kubernetes.answers import Question
-from reconciler.backends.kubernetes.connection import Connection
-from reconciler.backends.kubernetes.rate import Rate
-from reconciler.backends.kubernetes.requests import Request, Requests
-from reconciler.backends.kubernetes.settings import RequestSettings
+from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.kubernetes.client import Rate, Request, Requests, RequestSettings
+from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.stop import Stop
-from reconciler.errors import ClusterError, LockLostError, StoppedError, ThrottledError, UnreachableError
+from reconciler.errors import (
+    ClusterError,
+    LockLostError,
+    MalformedAnswerError,
+    StoppedError,
+    ThrottledError,
+    UnreachableError,
+)
 from reconciler.model import ClusterConnection
 from tests.backends.clocks import CountingClock, PatientClock
-from tests.kubernetes.test_connection import a_kubeconfig
+from tests.kubernetes.test_auth import a_kubeconfig
 
 assert kubernetes.client.rest
 
-READ = Request("GET", "/version", Question("east", "get", "/version"))
-WRITE = Request("PATCH", "/x", Question("east", "patch", "deployments.apps", "shop", "web"), body=b"[]", writes=True)
+READ = Request("GET", "/version", Operation("east", "get", "/version"))
+WRITE = Request("PATCH", "/x", Operation("east", "patch", "deployments.apps", "shop", "web"), body=b"[]", writes=True)
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
 @contextlib.contextmanager
-def a_server(answer: Callable[[socket.socket], None]) -> Iterator[tuple[str, list[float]]]:
+def a_server(answer: Callable[[socket.socket], None], port: int = 0) -> Iterator[tuple[str, list[float]]]:
     """A server that answers each request as told; yields its address, and when requests came."""
     asked: list[float] = []
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", port))
     ended = threading.Event()
 
     def serve(client: socket.socket) -> None:
@@ -62,7 +67,7 @@ def a_server(answer: Callable[[socket.socket], None]) -> Iterator[tuple[str, lis
 def requests_to(url: str, folder: Path, settings: RequestSettings) -> Requests:
     kubeconfig = a_kubeconfig(folder / "config", {"token": "t"}, {"server": url})
     clock = PatientClock()
-    return Requests(Connection(ClusterConnection("east", kubeconfig=kubeconfig), clock, settings), settings, clock)
+    return Requests(Connection(ClusterConnection("east", kubeconfig=kubeconfig), clock), settings, clock)
 
 
 def hang(_: socket.socket) -> None:
@@ -99,6 +104,50 @@ def test_no_answer_takes_longer_than_a_request_may(answer: Callable[[socket.sock
         with pytest.raises(UnreachableError, match=r"^east: get /version: "):
             requests.send(READ)
         assert time.monotonic() - began < 4  # dripping takes ten seconds, hanging twenty
+        assert len(asked) == 1
+
+
+def test_defect_30_the_restart_of_an_api_server_is_lived_through(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    requests = requests_to(f"http://127.0.0.1:{port}", tmp_path, RequestSettings())
+
+    def start_again() -> None:
+        with socket.create_server(("127.0.0.1", port)) as listener:
+            client, _ = listener.accept()
+            client.recv(65536)
+            client.sendall(HELLO)
+
+    starting = threading.Timer(2.0, start_again)  # four attempts in half a second did not live so long
+    starting.start()
+    assert requests.send(READ).status == 200
+    starting.join()
+
+
+def test_an_outage_is_waited_out_once(tmp_path: Path) -> None:
+    """Not by each request anew: a cluster that is away would use up the time of the run."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    requests = requests_to(f"http://127.0.0.1:{port}", tmp_path, RequestSettings(timeout=1.0))
+    for tried in (range(2, 9), (1,), (1,)):
+        before = requests.traffic().requests
+        with pytest.raises(UnreachableError, match="the connection was refused"):
+            requests.send(READ)
+        assert requests.traffic().requests - before in tried
+    with a_server(lambda client: client.sendall(HELLO), port) as (_, asked):
+        assert requests.send(READ).status == 200
+        assert len(asked) == 1
+        assert not requests.is_away
+
+
+def test_h5_an_answer_that_is_too_long_is_the_fault_of_what_was_asked_for(tmp_path: Path) -> None:
+    def flood(client: socket.socket) -> None:
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n")
+        client.sendall(bytes(99999999))
+
+    with a_server(flood) as (url, asked):
+        with pytest.raises(MalformedAnswerError, match="get /version: the answer is longer than 32 MiB, expected"):
+            requests_to(url, tmp_path, RequestSettings()).send(READ)
         assert len(asked) == 1
 
 
@@ -163,7 +212,7 @@ def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) ->
         writer = threading.Thread(target=lambda: requests.send(WRITE))
         writer.start()
         slow.wait(10)
-        lease = Request("GET", "/lease", Question("east", "get", "leases"), seconds=2.0)
+        lease = Request("GET", "/lease", Operation("east", "get", "leases"), seconds=2.0)
         assert requests.send(lease).status == 200
         go_on.set()
         writer.join()

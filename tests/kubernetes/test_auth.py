@@ -7,18 +7,25 @@ import contextlib
 import json
 import os
 import pty
+import socket
 import stat
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+from pytest_httpserver import HTTPServer
 
-from reconciler.backends.kubernetes.connection import Connection
-from reconciler.backends.kubernetes.settings import RequestSettings
+from reconciler.backends.http.client import HttpRequest
+from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.errors import HttpError
+from reconciler.backends.http.proxies import environment_proxy
+from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.kubernetes.client import RequestSettings
 from reconciler.backends.open import Live, open_live
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
 from reconciler.model import ClusterConnection
@@ -57,15 +64,18 @@ def a_credential(**status: Any) -> str:
     return f"print(json.dumps({credential!r}))"
 
 
-def a_connection(kubeconfig: str | None, context: str | None = None, **settings: Any) -> Connection:
-    found = ClusterConnection("east", kubeconfig=kubeconfig, context=context)
-    return Connection(found, CountingClock(), RequestSettings(**settings))
+def a_connection(kubeconfig: str | None, context: str | None = None) -> Connection:
+    return Connection(ClusterConnection("east", kubeconfig=kubeconfig, context=context), CountingClock())
+
+
+def soon() -> Deadline:
+    return Deadline(20)
 
 
 def test_a_token(tmp_path: Path) -> None:
     connection = a_connection(a_kubeconfig(tmp_path / "config", {"token": "s3cret"}))
-    assert connection.endpoint().url == SERVER
-    assert connection.header() == "Bearer s3cret"
+    assert connection.endpoint(soon()).url == SERVER
+    assert connection.header(soon()) == "Bearer s3cret"
     assert connection.weakness == ""
 
 
@@ -94,22 +104,22 @@ def test_a_token_file_that_was_rotated_is_read_again_once_the_old_one_is_refused
     token = tmp_path / "token"
     token.write_text("first")
     connection = a_connection(a_kubeconfig(tmp_path / "config", {"tokenFile": str(token)}))
-    assert connection.header() == "Bearer first"
+    assert connection.header(soon()) == "Bearer first"
     token.write_text("second")
-    assert connection.header() == "Bearer first"
-    assert connection.renew("Bearer first") is True
-    assert connection.header() == "Bearer second"
+    assert connection.header(soon()) == "Bearer first"
+    assert connection.renew("Bearer first", soon()) is True
+    assert connection.header(soon()) == "Bearer second"
 
 
 def test_a_refused_token_that_is_still_the_same_is_not_tried_again(tmp_path: Path) -> None:
     connection = a_connection(a_kubeconfig(tmp_path / "config", {"token": "s3cret"}))
-    assert connection.renew(connection.header()) is False
+    assert connection.renew(connection.header(soon()), soon()) is False
 
 
 def test_an_exec_plugin_is_run_once(tmp_path: Path) -> None:
     user = an_exec_plugin(tmp_path, a_credential(token="from-plugin"))
     connection = a_connection(a_kubeconfig(tmp_path / "config", user))
-    assert [connection.header() for _ in range(5)] == ["Bearer from-plugin"] * 5
+    assert [connection.header(soon()) for _ in range(5)] == ["Bearer from-plugin"] * 5
     assert (tmp_path / "calls").read_text() == "x"
 
 
@@ -123,10 +133,10 @@ def test_a_refused_token_of_a_plugin_runs_it_once_more(tmp_path: Path) -> None:
         ),
     )
     connection = a_connection(a_kubeconfig(tmp_path / "config", user))
-    assert connection.header() == "Bearer token-1"
-    assert connection.renew("Bearer token-1") is True
-    assert connection.renew("Bearer token-1") is True  # what another thread saw refused meanwhile
-    assert connection.header() == "Bearer token-2"
+    assert connection.header(soon()) == "Bearer token-1"
+    assert connection.renew("Bearer token-1", soon()) is True
+    assert connection.renew("Bearer token-1", soon()) is True  # what another thread saw refused meanwhile
+    assert connection.header(soon()) == "Bearer token-2"
 
 
 def test_a_refused_certificate_of_a_plugin_runs_it_once_more(tmp_path: Path) -> None:
@@ -134,17 +144,17 @@ def test_a_refused_certificate_of_a_plugin_runs_it_once_more(tmp_path: Path) -> 
     give = (
         "n = len(open(__file__[:-9] + 'calls').read())\n"
         "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
-        " 'status': {'clientCertificateData': CERTIFICATES[min(n, 2) - 1], 'clientKeyData': KEY}}))"
+        " 'status': {'clientCertificateData': CERTIFICATES[min(n, 2) - 1], 'clientKeyData': KEYS[min(n, 2) - 1]}}))"
     )
     first, second = (trustme.CA().issue_cert("us") for _ in range(2))
     made = [one.cert_chain_pems[0].bytes().decode() for one in (first, second)]
-    key = second.private_key_pem.bytes().decode()
-    user = an_exec_plugin(tmp_path, f"CERTIFICATES, KEY = {made!r}, {key!r}\n{give}")
+    keys = [one.private_key_pem.bytes().decode() for one in (first, second)]
+    user = an_exec_plugin(tmp_path, f"CERTIFICATES, KEYS = {made!r}, {keys!r}\n{give}")
     connection = a_connection(a_kubeconfig(tmp_path / "config", user))
-    assert (connection.header(), connection.endpoint().certificate) == (None, made[0].encode())
-    assert connection.renew(None) is True
-    assert connection.endpoint().certificate == made[1].encode()
-    assert connection.renew(None) is True
+    assert (connection.header(soon()), connection.endpoint(soon()).certificate) == (None, made[0].encode())
+    assert connection.renew(None, soon()) is True
+    assert connection.endpoint(soon()).certificate == made[1].encode()
+    assert connection.renew(None, soon()) is True
     assert (tmp_path / "calls").read_text() == "xx"
 
 
@@ -155,16 +165,16 @@ def test_a_refused_certificate_that_is_still_the_same_is_not_tried_again(tmp_pat
         "client-key-data": base64.b64encode(made.private_key_pem.bytes()).decode(),
     }
     connection = a_connection(a_kubeconfig(tmp_path / "config", user))
-    assert connection.renew(connection.header()) is False
+    assert connection.renew(connection.header(soon()), soon()) is False
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        pytest.param("sys.exit('no login')", "exec: process returned 1. no login", id="it fails"),
-        pytest.param("print('hello')", "exec: failed to decode process output", id="it prints no JSON"),
-        pytest.param("print('{}')", "exec: malformed response. missing key 'apiVersion'", id="it prints other JSON"),
-        pytest.param(a_credential(), "missing token or clientCertificateData", id="it gives nothing"),
+        pytest.param("sys.exit('no login')", 'plugin.py ended with 1 and said "no login"', id="it fails"),
+        pytest.param("print('hello')", "plugin.py printed no ExecCredential with a status", id="it prints no JSON"),
+        pytest.param("print('{}')", "plugin.py printed no ExecCredential with a status", id="it prints other JSON"),
+        pytest.param(a_credential(), "gave neither a token nor a certificate with its key", id="it gives nothing"),
     ],
 )
 def test_a_plugin_that_gives_no_credentials(
@@ -172,7 +182,7 @@ def test_a_plugin_that_gives_no_credentials(
 ) -> None:
     connection = a_connection(a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, body)))
     with pytest.raises(UnauthorisedError) as raised:
-        connection.header()
+        connection.header(soon())
     assert str(raised.value).startswith("east: kubeconfig ")
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -182,10 +192,10 @@ def test_a_plugin_that_gives_no_credentials(
 ON_A_TERMINAL = """
 import sys
 from reconciler.errors import UnauthorisedError
-from tests.kubernetes.test_connection import a_connection
+from tests.kubernetes.test_auth import a_connection, soon
 assert sys.stdout.isatty()
 try:
-    a_connection(sys.argv[1]).header()
+    a_connection(sys.argv[1]).header(soon())
 except UnauthorisedError as error:
     open(sys.argv[2], "w").write(str(error))
 """
@@ -202,14 +212,38 @@ def test_a_plugin_that_fails_on_a_terminal(tmp_path: Path) -> None:
         os.close(terminal)
         os.close(ours)
     said = (tmp_path / "said").read_text()
-    assert ": exec: the plugin failed and said why on the terminal, expected credentials" in said
+    assert "plugin.py ended with 1 and said why on the terminal, expected valid credentials" in said
+
+
+HANGING = "import os, time; open(__file__[:-9] + 'pid', 'w').write(str(os.getpid())); time.sleep(60)"
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_a_plugin_that_hangs_takes_no_longer_than_a_request(tmp_path: Path) -> None:
-    user = an_exec_plugin(tmp_path, "import time; time.sleep(20)")
-    connection = a_connection(a_kubeconfig(tmp_path / "config", user), timeout=0.3)
-    with pytest.raises(UnreachableError, match=r'east: context "east": gave no credentials in time, expected'):
-        connection.header()
+    user = an_exec_plugin(tmp_path, HANGING)
+    connection = a_connection(a_kubeconfig(tmp_path / "config", user))
+    began = time.monotonic()
+    with pytest.raises(UnreachableError, match=r"east: kubeconfig .*: no credentials in time, expected them sooner"):
+        connection.header(Deadline(0.5))
+    assert time.monotonic() - began < 5
+    assert not is_running(int((tmp_path / "pid").read_text()))
+
+
+def test_a_plugin_that_hangs_is_ended_with_all_it_started_once_the_run_stops(tmp_path: Path) -> None:
+    started = "import subprocess; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+    connection = a_connection(a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, started + HANGING)))
+    stopped_at = time.monotonic() + 1.0
+    with pytest.raises(UnreachableError, match="no credentials in time"):
+        connection.header(Deadline(60, lambda: stopped_at - time.monotonic()))
+    assert time.monotonic() - stopped_at < 4
+    assert not is_running(int((tmp_path / "pid").read_text()))
 
 
 def _missing(folder: Path) -> str:
@@ -261,7 +295,7 @@ def _no_authority(folder: Path) -> str:
 )
 def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, make: Any, words: str) -> None:
     with pytest.raises(ClusterError) as raised:
-        a_connection(make(tmp_path)).header()
+        a_connection(make(tmp_path)).header(soon())
     assert str(raised.value).startswith("east: ")
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -285,7 +319,7 @@ def an_oidc_user(**config: str) -> dict[str, Any]:
 def test_an_id_token_that_is_valid_is_used(tmp_path: Path) -> None:
     token = an_id_token(4102444800)
     connection = a_connection(a_kubeconfig(tmp_path / "config", an_oidc_user(**{"id-token": token})))
-    assert connection.header() == f"Bearer {token}"
+    assert connection.header(soon()) == f"Bearer {token}"
 
 
 @pytest.mark.parametrize(
@@ -299,10 +333,33 @@ def test_an_id_token_that_has_expired(tmp_path: Path, config: dict[str, str], wo
     """The package would send client secret and refresh token to whoever answers for the issuer."""
     user = an_oidc_user(**{"id-token": an_id_token(1)}, **config)
     with pytest.raises(UnauthorisedError) as raised:
-        a_connection(a_kubeconfig(tmp_path / "config", user)).header()
+        a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon())
     assert words in str(raised.value)
-    assert str(raised.value).endswith("use an exec plugin")
+    assert str(raised.value).endswith("expected valid credentials")
     assert SECRET not in str(raised.value)
+
+
+def test_an_id_token_that_has_expired_is_renewed_by_its_issuer(tmp_path: Path, httpserver: HTTPServer) -> None:
+    """Over the one HTTP client, so that an issuer that hangs holds up nothing."""
+    made = an_id_token(4102444800)
+    authority = tmp_path / "ca.crt"
+    trustme.CA().cert_pem.write_to_path(str(authority))
+    discovered = {"token_endpoint": httpserver.url_for("/token")}
+    httpserver.expect_request("/.well-known/openid-configuration").respond_with_json(discovered)
+    httpserver.expect_request("/token", method="POST").respond_with_json({"id_token": made})
+    given = {"idp-issuer-url": httpserver.url_for(""), "idp-certificate-authority": str(authority)}
+    user = an_oidc_user(**{"id-token": an_id_token(1)}, **given)
+    assert a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon()) == f"Bearer {made}"
+    (request,) = (request for request, _ in httpserver.log if request.method == "POST")
+    assert request.form.to_dict() == {"grant_type": "refresh_token", "refresh_token": SECRET}
+    assert request.authorization is not None
+    assert (request.authorization.username, request.authorization.password) == ("us", SECRET)
+
+
+def test_a_provider_that_kubectl_knows_no_more_is_told(tmp_path: Path) -> None:
+    provider = {"name": "gcp", "config": {"access-token": SECRET, "expiry": "2020-01-01T00:00:00Z"}}
+    with pytest.raises(UnauthorisedError, match="its access token has expired"):
+        a_connection(a_kubeconfig(tmp_path / "config", {"auth-provider": provider})).header(soon())
 
 
 def _with(folder: Path, **user: Any) -> str:
@@ -343,7 +400,7 @@ ENV = {"apiVersion": "client.authentication.k8s.io/v1", "command": "true", "env"
 )
 def test_a_malformed_kubeconfig_is_told_without_what_is_in_it(tmp_path: Path, make: Any, words: str) -> None:
     with pytest.raises(ClusterError) as raised:
-        a_connection(make(tmp_path)).header()
+        a_connection(make(tmp_path)).header(soon())
     assert words in str(raised.value)
     assert SECRET not in str(raised.value)
     assert "{" not in str(raised.value)
@@ -381,13 +438,108 @@ def many_clusters(path: Path, count: int) -> str:
 def test_a_kubeconfig_of_many_clusters_is_read_once_and_again_once_it_has_changed(tmp_path: Path) -> None:
     path = many_clusters(tmp_path / "config", 20)
     found = opened_files()
-    headers = [a_connection(path, f"c{number}").header() for number in range(20)]
+    headers = [a_connection(path, f"c{number}").header(soon()) for number in range(20)]
     assert headers == [f"Bearer t-c{number}" for number in range(20)]
     assert found.count(path) == 1
     many_clusters(tmp_path / "config", 21)
     found.clear()
-    assert a_connection(path, "c20").header() == "Bearer t-c20"
+    assert a_connection(path, "c20").header(soon()) == "Bearer t-c20"
     assert found.count(path) == 1
+
+
+# As whom, and through which proxy
+
+
+@pytest.mark.parametrize(
+    ("user", "headers"),
+    [
+        pytest.param({}, (), id="nobody else"),
+        pytest.param({"as": "jane"}, (("Impersonate-User", "jane"),), id="a user"),
+        pytest.param(
+            {
+                "as": "jane",
+                "as-uid": "7",
+                "as-groups": ["dev", "ops"],
+                "as-user-extra": {"example.com/Scope": ["a", "b"]},
+            },
+            (
+                ("Impersonate-User", "jane"),
+                ("Impersonate-Uid", "7"),
+                ("Impersonate-Group", "dev"),
+                ("Impersonate-Group", "ops"),
+                ("Impersonate-Extra-example.com%2FScope", "a"),
+                ("Impersonate-Extra-example.com%2FScope", "b"),
+            ),
+            id="all there is",
+        ),
+    ],
+)
+def test_defect_29_impersonation(tmp_path: Path, user: dict[str, Any], headers: tuple[Any, ...]) -> None:
+    connection = a_connection(a_kubeconfig(tmp_path / "config", {"token": "t", **user}))
+    assert connection.endpoint(soon()).impersonation == headers
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        pytest.param({"as-groups": ["system:masters"]}, "as names none", id="groups of nobody"),
+        pytest.param({"as": "jane", "as-groups": "dev"}, "as-groups is no list of texts", id="a text for groups"),
+        pytest.param({"as": "jane", "as-user-extra": ["a"]}, "as-user-extra is no mapping", id="a list for extra"),
+        pytest.param({"as": "jane", "as-user-extra": {"a": "b"}}, "as-user-extra is no list", id="a text in extra"),
+    ],
+)
+def test_defect_29_impersonation_that_cannot_be_meant(tmp_path: Path, user: dict[str, Any], words: str) -> None:
+    with pytest.raises(UnreachableError, match=words):
+        a_connection(a_kubeconfig(tmp_path / "config", {"token": "t", **user})).endpoint(soon())
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "proxy"),
+    [
+        pytest.param("https://api.east:6443", {}, None, id="none"),
+        pytest.param(
+            "https://api.east", {"HTTPS_PROXY": "http://p:1", "HTTP_PROXY": "http://q:1"}, "http://p:1", id="https"
+        ),
+        pytest.param("http://api.east", {"HTTPS_PROXY": "http://p:1", "http_proxy": "q:1"}, "http://q:1", id="http"),
+        pytest.param("https://api.east", {"https_proxy": "p:1", "NO_PROXY": "*"}, None, id="everything direct"),
+        pytest.param("https://api.east", {"HTTPS_PROXY": "p:1", "NO_PROXY": "a, EAST"}, None, id="a domain"),
+        pytest.param(
+            "https://east", {"HTTPS_PROXY": "p:1", "NO_PROXY": ".east"}, "http://p:1", id="only below a domain"
+        ),
+        pytest.param("https://api.east", {"HTTPS_PROXY": "p:1", "NO_PROXY": "*.east"}, None, id="below a domain"),
+        pytest.param(
+            "https://far-east", {"HTTPS_PROXY": "p:1", "NO_PROXY": "east"}, "http://p:1", id="no part of a name"
+        ),
+        pytest.param("https://10.1.2.3:6443", {"HTTPS_PROXY": "p:1", "NO_PROXY": "10.0.0.0/8"}, None, id="a network"),
+        pytest.param("https://10.1.2.3", {"HTTPS_PROXY": "p:1", "NO_PROXY": "10.1.2.3:443"}, None, id="its port"),
+        pytest.param("https://a.b:1", {"HTTPS_PROXY": "p:1", "NO_PROXY": "a.b:2"}, "http://p:1", id="another port"),
+        pytest.param("https://127.0.0.1:6443", {"HTTPS_PROXY": "p:1"}, None, id="this machine"),
+        pytest.param("https://[fd00::1]", {"HTTPS_PROXY": "p:1", "NO_PROXY": "fd00::/8"}, None, id="IPv6"),
+    ],
+)
+def test_the_proxy_of_the_environment_is_that_of_kubectl(
+    monkeypatch: pytest.MonkeyPatch, url: str, environment: dict[str, str], proxy: str | None
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert environment_proxy(url) == proxy
+
+
+def test_defect_29_the_proxy_of_the_kubeconfig_wins_over_no_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        endpoint = a_connection(a_kubeconfig(tmp_path / "config", {}, {"proxy-url": address})).endpoint(soon())
+        with pytest.raises(HttpError):
+            endpoint.reader.exchange(HttpRequest("GET", endpoint.url), Deadline(0.5))
+        asked, _ = proxy.accept()
+        assert asked.recv(100).startswith(b"CONNECT 127.0.0.1:1 ")
+        asked.close()
 
 
 def test_several_kubeconfigs_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,11 +554,11 @@ def test_several_kubeconfigs_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     paths = [tmp_path / "a" / "config", tmp_path / "nowhere", tmp_path / "b" / "config"]
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, paths)))
     connection = a_connection(None)
-    assert (connection.endpoint().url, connection.header()) == (SERVER, "Bearer from-b")
+    assert (connection.endpoint(soon()).url, connection.header(soon())) == (SERVER, "Bearer from-b")
 
 
 def test_a_pod_without_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    connection = Connection(ClusterConnection("east", in_cluster=True), CountingClock(), RequestSettings())
+    connection = Connection(ClusterConnection("east", in_cluster=True), CountingClock())
     with pytest.raises(UnreachableError, match="east: the pod's service account: Service host/port is not set"):
-        connection.header()
+        connection.header(soon())

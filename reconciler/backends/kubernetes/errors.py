@@ -1,14 +1,14 @@
-"""What an API server answers, and the error that each answer is."""
+"""What was asked of an API server, and the error that each answer is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from reconciler.backends.decode.decoders import decoder_of
-from reconciler.backends.http.retry import retry_after_seconds
+from reconciler.backends.http.client import HttpResponse
+from reconciler.backends.http.errors import HttpError, TooLargeError
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -30,20 +30,6 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MAX_WORDS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One answer, read to its end. The keys of `headers` are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes | bytearray
-
-    @property
-    def retry_after(self) -> float | None:
-        """Return the seconds after which the server wants to be asked again, None where it does not say."""
-        return retry_after_seconds(self.headers.get("retry-after"), self.headers.get("date"))
-
-
 class Status(msgspec.Struct):
     """Source: apimachinery meta/v1 types.go, Status."""
 
@@ -52,7 +38,7 @@ class Status(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Operation:
     """What was asked, for messages: "east: list deployments in shop"."""
 
     cluster: str
@@ -79,7 +65,7 @@ class Question:
         return f"{role} with {{{rule}}}"
 
 
-def status_of(answer: Answer) -> Status:
+def status_of(answer: HttpResponse) -> Status:
     """Return the Status object that a refusal carries; what is none has no reason, and its text is the message."""
     try:
         return decoder_of(Status).decode(answer.body)
@@ -87,22 +73,28 @@ def status_of(answer: Answer) -> Status:
         return Status(message=bytes(answer.body[:_MAX_WORDS]).decode("utf-8", "replace"))
 
 
-def error_of(question: Question, answer: Answer) -> ClusterError:
+def no_answer(operation: Operation, error: HttpError) -> ClusterError:
+    """Return the error that it is to have no whole answer; one that is too long is the fault of what was asked for."""
+    kind = MalformedAnswerError if isinstance(error, TooLargeError) else UnreachableError
+    return kind(f"{operation}: {error}, expected an answer")
+
+
+def error_of(operation: Operation, answer: HttpResponse) -> ClusterError:
     """Return the error that an answer other than 2xx is, in the server's own words."""
     status = status_of(answer)
     words = _words(status.message) or f"status {answer.status}"
     if answer.status == 403:
-        return ForbiddenError(f"{question}: forbidden ({words}), expected the right to; bind {question.rule}", words)
+        return ForbiddenError(f"{operation}: forbidden ({words}), expected the right to; bind {operation.rule}", words)
     if answer.status == 401:
-        return UnauthorisedError(f"{question}: the credentials were not accepted ({words}), expected valid ones")
+        return UnauthorisedError(f"{operation}: the credentials were not accepted ({words}), expected valid ones")
     if answer.status == 409 and status.reason == "AlreadyExists":
-        return AlreadyExistsError(f"{question}: is there already, expected none of that name; plan again")
+        return AlreadyExistsError(f"{operation}: is there already, expected none of that name; plan again")
     if answer.status >= 500:
-        return UnreachableError(f"{question}: the server failed with {answer.status} ({words}), expected an answer")
+        return UnreachableError(f"{operation}: the server failed with {answer.status} ({words}), expected an answer")
     kind, expected = _KINDS.get(answer.status, (RefusedError, "it to be accepted"))
     if answer.status < 400:
-        return MalformedAnswerError(f"{question}: answered with status {answer.status}, expected one of 200 to 299")
-    return kind(f"{question}: {words}, expected {expected}")
+        return MalformedAnswerError(f"{operation}: answered with status {answer.status}, expected one of 200 to 299")
+    return kind(f"{operation}: {words}, expected {expected}")
 
 
 _KINDS: dict[int, tuple[type[ClusterError], str]] = {

@@ -1,0 +1,261 @@
+"""Where a cluster is, and who we are there, as the kubeconfig or the pod we run in says.
+
+The forms of kubeconfigs and tokens are the `kubernetes` package's; it is imported only when a cluster is asked.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reconciler.backends.base import Clock
+from reconciler.backends.http.client import ByteBudget, HttpClient
+from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.errors import TimedOutError
+from reconciler.backends.http.proxies import environment_proxy
+from reconciler.errors import UnauthorisedError, UnreachableError
+from reconciler.model import ClusterConnection
+
+if TYPE_CHECKING:
+    import yaml
+
+LARGEST_ANSWER = 32 << 20
+"""Bytes of one answer: 500 objects of 64 kB each fit; four are read of a cluster at once."""
+
+LARGEST_READ = 1 << 30
+"""Bytes of all that one run reads of a cluster: 100,000 objects of 10 kB each fit. Answers to writes do not count."""
+
+_FRESH_SECONDS = 60.0
+
+WEAKNESSES = {
+    "insecure-skip-tls-verify": "its kubeconfig switches TLS verification off, anybody between can read and change all",
+    "http": "its kubeconfig has a server with http://, anybody between can read all, credentials too, and change it",
+}
+"""What of a kubeconfig makes a connection insecure, and what a person should know of it."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A cluster's address, the clients that ask it, and as whom (`impersonation`, headers).
+
+    `weakness` is the key of WEAKNESSES that the kubeconfig itself has, "" for none. `certificate` is the client's.
+    """
+
+    url: str
+    reader: HttpClient
+    writer: HttpClient
+    authorization: Callable[[Deadline], str | None]
+    impersonation: tuple[tuple[str, str], ...] = ()
+    weakness: str = ""
+    certificate: bytes = b""
+
+
+class Connection:
+    """One cluster's endpoint, made when it is first asked for, and made anew when its credentials were refused.
+
+    The authorization header is kept for a minute: an exec plugin may run each time it is asked. Nothing takes longer
+    than the deadline that is given.
+    """
+
+    def __init__(self, settings: ClusterConnection, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._budget = ByteBudget(LARGEST_READ)
+        self._endpoint: Endpoint | None = None
+        self._header: str | None = None
+        self._asked_at = 0.0
+        self._replaced_at = -_FRESH_SECONDS
+
+    @property
+    def weakness(self) -> str:
+        """The key of WEAKNESSES that the kubeconfig has, as far as it was read."""
+        return "" if self._endpoint is None else self._endpoint.weakness
+
+    @property
+    def context(self) -> str:
+        """Where the cluster is reached, in words for a message."""
+        if self._settings.in_cluster:
+            return "the pod's own service account"
+        return f'context "{self._settings.context or self._settings.name}"'
+
+    def endpoint(self, deadline: Deadline) -> Endpoint:
+        """Return the endpoint.
+
+        Raises:
+            UnreachableError: the kubeconfig cannot be used. UnauthorisedError: it leads to no credentials.
+        """
+        with self._alone(deadline):
+            return self._opened(deadline)
+
+    def header(self, deadline: Deadline) -> str | None:
+        """Return the Authorization header's value, None where a client certificate or nothing says who we are."""
+        with self._alone(deadline):
+            endpoint = self._opened(deadline)
+            if self._clock.monotonic() - self._asked_at > _FRESH_SECONDS:
+                self._ask(endpoint, deadline)
+            return self._header
+
+    def renew(self, refused: str | None, deadline: Deadline) -> bool:
+        """Read the credentials anew after `refused` was not accepted; return whether there is something else to try.
+
+        Where another thread already did, nothing is read again. A client certificate has no header to be told by: one
+        that was replaced a moment ago is not the one that was refused.
+        """
+        with self._alone(deadline):
+            old, now = self._endpoint, self._clock.monotonic()
+            if old is None or self._header != refused or (old.certificate and now - self._replaced_at < _FRESH_SECONDS):
+                return True
+            self._endpoint = None
+            if self._opened(deadline).certificate != old.certificate:
+                self._replaced_at = now
+                return True
+            return self._header != refused
+
+    @contextmanager
+    def _alone(self, deadline: Deadline) -> Iterator[None]:
+        """Let one thread in: the others wait for what it reads, each as long as it has time."""
+        with _in_our_words(self._settings):
+            while not self._guard.acquire(timeout=deadline.step("no credentials in time")):
+                pass
+            try:
+                yield
+            finally:
+                self._guard.release()
+
+    def _opened(self, deadline: Deadline) -> Endpoint:
+        if self._endpoint is None:
+            endpoint = opened(self._settings, self._budget, deadline)
+            self._ask(endpoint, deadline)
+            self._endpoint = endpoint
+        return self._endpoint
+
+    def _ask(self, endpoint: Endpoint, deadline: Deadline) -> None:
+        self._header = endpoint.authorization(deadline)
+        self._asked_at = self._clock.monotonic()
+
+
+def opened(settings: ClusterConnection, budget: ByteBudget, deadline: Deadline) -> Endpoint:
+    """Return the endpoint that the kubeconfig, or the pod's service account, describes; no request is sent to it."""
+    from kubernetes.client.configuration import Configuration
+
+    from reconciler.backends.http.connections import connections
+
+    configuration = Configuration()
+    loader = None if settings.in_cluster else _loaded(settings, configuration, deadline)
+    if loader is None:
+        _load_of_pod(configuration)
+    url = configuration.host.rstrip("/")
+    pool = connections(
+        tls=_tls(configuration),
+        server_name=getattr(configuration, "tls_server_name", None),
+        proxy=(loader.proxy_url if loader is not None else None) or environment_proxy(url),
+    )
+
+    def authorization(until: Deadline) -> str | None:
+        if loader is not None:
+            loader.deadline = until
+        settled: Any = configuration.auth_settings()
+        found = (settled.get("BearerToken") or {}).get("value")
+        return found.strip() if isinstance(found, str) and found.strip() else None
+
+    return Endpoint(
+        url=url,
+        reader=HttpClient(pool, largest=LARGEST_ANSWER, budget=budget),
+        writer=HttpClient(pool, largest=LARGEST_ANSWER),
+        authorization=authorization,
+        impersonation=loader.impersonation() if loader is not None else (),
+        weakness=_weakness(configuration),
+        certificate=_certificate(configuration),
+    )
+
+
+def _loaded(settings: ClusterConnection, configuration: Any, deadline: Deadline) -> Any:
+    from reconciler.backends.kubernetes import kubeconfig
+
+    if settings.kubeconfig is not None and not Path(settings.kubeconfig).expanduser().is_file():
+        raise UnreachableError(f"{settings.name}: no file {settings.kubeconfig}, expected a kubeconfig")
+    return kubeconfig.load(settings.kubeconfig, settings.context or settings.name, configuration, deadline)
+
+
+def _load_of_pod(configuration: Any) -> None:
+    import kubernetes.config as package
+
+    untyped: Any = package
+    untyped.load_incluster_config(client_configuration=configuration)
+
+
+def _tls(configuration: Any) -> Any:
+    from reconciler.backends.http.connections import tls_context
+
+    if not configuration.host.lower().startswith("https://"):
+        return None
+    return tls_context(
+        ca_file=configuration.ssl_ca_cert,
+        certificate=(configuration.cert_file, configuration.key_file) if configuration.cert_file else None,
+        verified=configuration.verify_ssl,
+    )
+
+
+def _weakness(configuration: Any) -> str:
+    if not configuration.host.lower().startswith("https://"):
+        return "http"
+    return "" if configuration.verify_ssl else "insecure-skip-tls-verify"
+
+
+def _certificate(configuration: Any) -> bytes:
+    try:
+        return Path(configuration.cert_file).read_bytes() if configuration.cert_file else b""
+    except OSError:
+        return b""  # told when a connection needs it
+
+
+@contextmanager
+def _in_our_words(settings: ClusterConnection) -> Iterator[None]:
+    """Let what goes wrong with a kubeconfig, and with those that give credentials, be one of our errors."""
+    import yaml
+    from kubernetes.config import ConfigException
+
+    from reconciler.backends.kubernetes.exec_plugin import CredentialError
+
+    where = _where(settings)
+    try:
+        yield
+    except TimedOutError as error:
+        raise UnreachableError(f"{where}: {error}, expected them sooner") from error
+    except CredentialError as error:
+        raise UnauthorisedError(f"{where}: {error}, expected valid credentials") from error
+    except ConfigException as error:
+        raise UnreachableError(f"{where}: {_one_line(error)}, expected a kubeconfig that names it") from error
+    except yaml.YAMLError as error:
+        raise UnreachableError(f"{where}: {_place(error)}, expected a kubeconfig in YAML") from error
+    except ssl.SSLError as error:
+        words = f"{where}: its certificates cannot be used ({error.reason or _one_line(error)})"
+        raise UnreachableError(f"{words}, expected an authority and a client certificate with its key") from error
+    except OSError as error:
+        of_file = error.filename or where
+        raise UnreachableError(f"{settings.name}: {of_file}: {error.strerror}, expected a file to read") from error
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise UnreachableError(f"{where}: {_one_line(error)}, expected a well-formed kubeconfig") from error
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """Return where the YAML is broken; the parser's own words quote what stands there, and that may be a secret."""
+    mark = getattr(error, "problem_mark", None)
+    return "is no YAML" if mark is None else f"is no YAML from line {mark.line + 1}, column {mark.column + 1} on"
+
+
+def _where(settings: ClusterConnection) -> str:
+    if settings.in_cluster:
+        return f"{settings.name}: the pod's service account"
+    return f"{settings.name}: kubeconfig {settings.kubeconfig or 'as KUBECONFIG says'}"
+
+
+def _one_line(words: object) -> str:
+    text = " ".join(str(words).split()).removeprefix("Invalid kube-config file. ").rstrip(".")
+    return text if len(text) <= 300 else f"{text[:297]}..."

@@ -1,0 +1,307 @@
+"""The one place where requests to an API server go out: how many, how fast, how long, and how often."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from math import inf
+from urllib.parse import urlencode
+
+from reconciler.backends.base import REQUEST_SECONDS, Clock, Traffic
+from reconciler.backends.http.client import HttpRequest, HttpResponse
+from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.errors import HttpError
+from reconciler.backends.http.retry import RetryPolicy, with_retries
+from reconciler.backends.kubernetes.auth import Connection, Endpoint
+from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
+from reconciler.backends.stop import Stop
+from reconciler.errors import LockLostError, StoppedError
+
+_RETRIES = RetryPolicy()
+_ONCE = RetryPolicy(attempts=1)
+_LONGEST_PAUSE = 60.0
+_STEP_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSettings:
+    """How much a run may ask of a cluster, and how long it waits.
+
+    `timeout` is seconds for one request, until a whole answer has come. `qps` is writes a second, 0 for no limit.
+    `until` is the moment on the clock's monotonic time after which nothing is waited for; None: there is none. Once
+    `stop` is asked, what is in flight has a few seconds, and nothing is begun.
+    """
+
+    timeout: float = 30.0
+    qps: float = 50.0
+    until: float | None = None
+    in_flight: int = 16
+    stop: Stop = field(default_factory=Stop)
+
+    def seconds_left(self, clock: Clock) -> float:
+        """Return how many seconds one step may take now; 0 or less: the run's time is over."""
+        return min(self.timeout, self.run_seconds_left(clock))
+
+    def run_seconds_left(self, clock: Clock) -> float:
+        """Return for how many seconds anything may be waited for; infinite where nothing ends the run."""
+        left = inf if self.until is None else self.until - clock.monotonic()
+        return min(left, self.stop.grace_left()) if self.stop.asked else left
+
+    def undisturbed_seconds_left(self, clock: Clock) -> float:
+        """Return for how many seconds anything may be waited for that nobody needs once the run is asked to stop."""
+        return 0.0 if self.stop.asked else self.run_seconds_left(clock)
+
+
+DEFAULTS = RequestSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. `accept` is the answer's form; `body` is sent as `content_type`. `writes`: it changes something.
+
+    `seconds` is set for what keeps the lock: it needs no place among the others, and has that long, with all its
+    attempts. `last`: that even when the run's time is over, once.
+    """
+
+    method: str
+    path: str
+    operation: Operation
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    writes: bool = False
+    seconds: float | None = None
+    last: bool = False
+
+
+@dataclass(slots=True)
+class Attempts:
+    """What came of a request: `unsure` counts attempts whose outcome nobody knows, because no answer came."""
+
+    unsure: int = 0
+
+
+class Requests:
+    """All requests to one cluster, at most `settings.in_flight` at a time.
+
+    What may pass by itself (no connection, 429, 5xx) is tried again as long as there is time, eight times at most, with
+    pauses that double, of random length, or as long as the server asks for; what hung is not. Nothing is waited for
+    beyond `settings.until`, or once a stop is asked. An outage is waited out once: after that each request has one
+    attempt, until one is answered. While `fence` is set, writes go out only as long as it says so: the lock is ours.
+    """
+
+    def __init__(self, connection: Connection, settings: RequestSettings, clock: Clock) -> None:
+        self.fence: Callable[[], bool] | None = None
+        self.is_away = False
+        self._connection = connection
+        self._settings = settings
+        self._clock = clock
+        self._places = threading.BoundedSemaphore(settings.in_flight)
+        self._rate = Rate(settings.qps, clock)
+        self._traffic = _TrafficCount()
+        self._agent = f"reconciler/{version('reconciler')}"
+
+    def traffic(self) -> Traffic:
+        return self._traffic.so_far()
+
+    def send(self, request: Request, attempts: Attempts | None = None) -> HttpResponse:
+        """Return the answer with a status of 2xx.
+
+        `attempts`, where given, is told about attempts without an answer.
+
+        Raises:
+            ClusterError: one for each class of failure, see errors.py.
+        """
+        noted = attempts or Attempts()
+        patience = _Patience(self, request)
+
+        def attempt() -> HttpResponse:
+            try:
+                answer = self._authorised(request, patience)
+            except HttpError:
+                noted.unsure += 1
+                raise
+            noted.unsure += answer.status >= 500
+            patience.answered()
+            self.is_away = False
+            return answer
+
+        try:
+            answer = with_retries(attempt, _ONCE if request.last else _RETRIES, patience.wait)
+        except HttpError as error:
+            self.is_away |= error.passes and request.seconds is None
+            raise no_answer(request.operation, error) from error
+        if answer.status >= 300:
+            raise error_of(request.operation, answer)
+        return answer
+
+    def run_left(self, request: Request) -> float:
+        """Return for how many seconds an answer to `request` is waited for, however long it may take.
+
+        Without the lock nothing is left to finish after a stop; what is written has its few seconds all the same.
+        """
+        if request.last:
+            return inf
+        if self.fence is None and request.method == "GET":
+            return self.waiting_left()
+        return self._settings.run_seconds_left(self._clock)
+
+    def seconds(self, request: Request) -> float:
+        """Return how long `request` may take with all its attempts, while none is answered."""
+        return self._settings.timeout if request.seconds is None else min(self._settings.timeout, request.seconds)
+
+    def waiting_left(self) -> float:
+        """Return for how many seconds something may be waited for that is not sent yet."""
+        return self._settings.undisturbed_seconds_left(self._clock)
+
+    def _authorised(self, request: Request, patience: _Patience) -> HttpResponse:
+        """Return the answer to one attempt; where the credentials are refused, and there are others, to another one."""
+        with self._turn(request):
+            if self.run_left(request) <= 0:
+                raise self._stopped(request)
+            deadline = patience.deadline()
+            header = self._connection.header(deadline)
+            answer = self._once(request, header, deadline)
+            if answer.status == 401 and self._connection.renew(header, deadline):
+                return self._once(request, self._connection.header(deadline), deadline)
+            return answer
+
+    def _once(self, request: Request, header: str | None, deadline: Deadline) -> HttpResponse:
+        endpoint = self._connection.endpoint(deadline)
+        check = partial(self._check_lock, request) if request.writes else None
+        if check is not None:
+            check()
+        began = self._clock.monotonic()
+        received = 0
+        client = endpoint.reader if request.method == "GET" else endpoint.writer
+        try:
+            answer = client.exchange(self._outgoing(request, endpoint, header, check), deadline)
+            received = len(answer.body)
+            return answer
+        finally:
+            self._traffic.add(received, self._clock.monotonic() - began)
+
+    def _check_lock(self, request: Request) -> None:
+        """Check that the lock is still ours. It may be lost while a connection is made, also where the process stood
+        still meanwhile, so this is asked once more when the body is about to go out.
+
+        Raises:
+            LockLostError: it is not.
+        """
+        if self.fence is not None and not self.fence():
+            raise LockLostError(f"{request.operation}: the lock was lost, nothing more is written there")
+
+    @contextmanager
+    def _turn(self, request: Request) -> Iterator[None]:
+        """Hold a place among those in flight; a write waits for its turn of the rate first.
+
+        Raises:
+            StoppedError: the run was asked to stop, or its time was over, before there was one.
+        """
+        if request.seconds is not None:
+            yield
+            return
+        if request.writes and not self._rate.take(Deadline(inf, self.waiting_left).wait):
+            raise self._stopped(request)
+        while not self._places.acquire(timeout=_STEP_SECONDS):
+            if self.run_left(request) <= 0 or (request.writes and self._settings.stop.asked):
+                raise self._stopped(request)
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    def _stopped(self, request: Request) -> StoppedError:
+        why = self._settings.stop.why or "the run's --timeout is over"
+        return StoppedError(f"{request.operation}: not sent, {why}")
+
+    def _outgoing(
+        self, request: Request, endpoint: Endpoint, header: str | None, check: Callable[[], None] | None
+    ) -> HttpRequest:
+        headers = [("User-Agent", self._agent), ("Accept", request.accept), *endpoint.impersonation]
+        if header is not None:
+            headers.append(("Authorization", header))
+        if request.body is not None:
+            headers.append(("Content-Type", request.content_type))
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        return HttpRequest(request.method, endpoint.url + request.path + query, headers, request.body, check)
+
+
+class _Patience:
+    """How long one request is waited for: while nothing answers as long as it may take, with all attempts. A server
+    that answers, if only that it is busy, is there: then the run's time counts, and the next attempt has its own.
+    """
+
+    def __init__(self, requests: Requests, request: Request) -> None:
+        self._requests = requests
+        self._request = request
+        self._deadline: Deadline | None = None
+
+    def deadline(self) -> Deadline:
+        """Return the deadline of the next attempt."""
+        if self._deadline is None:
+            seconds = self._requests.seconds(self._request)
+            self._deadline = Deadline(seconds, partial(self._requests.run_left, self._request))
+        return self._deadline
+
+    def answered(self) -> None:
+        if self._request.seconds is None:
+            self._deadline = None
+
+    def wait(self, seconds: float) -> bool:
+        """Wait before the next attempt; return False at once where that would take longer than there is time."""
+        if self._deadline is None:
+            left = inf
+        else:
+            left = 0.0 if self._requests.is_away and self._request.seconds is None else self._deadline.left()
+        return seconds < min(left, _LONGEST_PAUSE) and Deadline(inf, self._requests.waiting_left).wait(seconds)
+
+
+class Rate:
+    """A bucket that holds one second's worth of writes and fills as time passes. `per_second` 0: no limit.
+
+    Source: client-go util/flowcontrol, tokenBucketRateLimiter.
+    """
+
+    def __init__(self, per_second: float, clock: Clock) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._free_at = 0.0  # when the bucket would be full again
+
+    def take(self, wait: Callable[[float], bool]) -> bool:
+        """Wait for the next turn with `wait`, which returns whether it waited to the end; return what it returned."""
+        if self._per_second <= 0:
+            return True
+        with self._guard:
+            now = self._clock.monotonic()
+            self._free_at = max(self._free_at, now) + 1 / self._per_second
+            seconds = self._free_at - now - max(1.0, 1 / self._per_second)
+        return seconds <= 0 or wait(seconds)
+
+
+class _TrafficCount:
+    """Counts requests from any thread."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._received = 0
+        self._seconds = 0.0
+        self._buckets = [0] * (len(REQUEST_SECONDS) + 1)
+
+    def add(self, received: int, seconds: float) -> None:
+        """Count one request that took `seconds` and brought `received` bytes."""
+        with self._guard:
+            self._received += received
+            self._seconds += seconds
+            self._buckets[bisect_left(REQUEST_SECONDS, seconds)] += 1
+
+    def so_far(self) -> Traffic:
+        with self._guard:
+            return Traffic(sum(self._buckets), self._received, self._seconds, tuple(self._buckets))

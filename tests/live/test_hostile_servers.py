@@ -1,0 +1,100 @@
+"""A server that answers without end holds up no run: neither its time, nor SIGTERM, nor its memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.live.stage import Stage
+from tests.real import faults
+from tests.real.proxy import Fault, Matching, Request
+
+LEASE = "/leases/reconciler"
+
+
+def is_lease_write(request: Request) -> bool:
+    return request.method == "PATCH" and request.path.endswith(LEASE)
+
+
+def is_scale(request: Request) -> bool:
+    return request.method == "PATCH" and "/deployments/" in request.path
+
+
+def is_list(request: Request) -> bool:
+    return request.method == "GET" and "limit" in request.query
+
+
+WRITES = {"Lease": is_lease_write, "Deployment": is_scale}
+
+
+@pytest.mark.parametrize("fault", ["headers dripped", "nothing said"])
+@pytest.mark.parametrize("write", WRITES)
+def test_h1_an_answer_to_a_write_that_never_ends_does_not_outlive_the_run(stage: Stage, write: str, fault: str) -> None:
+    stage.proxies["east"].rule(_never_ends(fault), matching=WRITES[write], times=None)
+    began = time.monotonic()
+    said = stage.apply("--timeout", "6", "--request-timeout", "60")
+    assert time.monotonic() - began < 6 + 4
+    assert said.code in (1, 6, 7)
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("fault", ["headers dripped", "nothing said"])
+@pytest.mark.parametrize("write", WRITES)
+def test_h6_sigterm_ends_a_run_whose_write_is_never_answered(stage: Stage, write: str, fault: str) -> None:
+    """And the lock of the healthy cluster is given back."""
+    asked = threading.Event()
+    never_ends = _never_ends(fault)
+
+    def noted(exchange: faults.Exchange) -> None:
+        asked.set()
+        never_ends(exchange)
+
+    stage.proxies["east"].rule(noted, matching=WRITES[write], times=None)
+    run = stage.start(*stage.apply_words("--request-timeout", "60"))
+    assert asked.wait(60)
+    began = time.monotonic()
+    run.signal(signal.SIGTERM)
+    said = run.ended()
+    assert time.monotonic() - began < 5
+    assert (said.code, said.err) == (143, "")
+    assert stage.holders()["west"] == ""
+
+
+def _never_ends(fault: str) -> Fault:
+    return faults.drip_headers() if fault == "headers dripped" else faults.hang()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(faults.bomb(1200 << 20), id="H5 gzip bomb of 1.2 MB"),
+        pytest.param(faults.flood(500 << 20), id="H5 plain body of 500 MB"),
+    ],
+)
+@pytest.mark.parametrize("matching", [pytest.param(is_list, id="lists"), pytest.param(lambda _: True, id="everything")])
+def test_answers_without_end_take_no_memory(stage: Stage, fault: Fault, matching: Matching) -> None:
+    """The other cluster is read all the same, in a run of a process of its own: its largest size is what counts."""
+    stage.proxies["east"].rule(fault, matching=matching, times=None)
+    words = ("plan", "policies", "--now", stage.now, "--timeout", "60")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reconciler", *words],
+        cwd=stage.folder.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert used.ru_maxrss < 300 << 10, said
+    assert process.returncode == 6, said
+    assert "longer than 32 MiB" in said
+    assert '"cluster": "west", "status": "read"' in said
+    assert "Traceback" not in said
