@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,8 +31,8 @@ apiVersion: reconciler/v1alpha1
 kind: Fleet
 metadata: {name: test}
 spec:
-  home: east
-  clusters: [{name: east}, {name: north}, {name: west}]
+  home: HOME
+  clusters: [CLUSTERS]
   limits: {idledWorkloads: {share: 100%}, removedReplicas: {share: 100%}}
   podPickers: {allowedHosts: [picker.example]}
 ---
@@ -62,11 +62,13 @@ spec:
 """
 
 
-def write(folder: Path) -> Path:
-    """Write the policies and the three clusters into `folder`, and return it."""
+def write(folder: Path, names: Sequence[str] = CLUSTERS) -> Path:
+    """Write the policies and the clusters into `folder`, and return it."""
     (folder / "policies").mkdir(parents=True)
-    (folder / "policies" / "all.yaml").write_text(POLICIES)
-    for name in CLUSTERS:
+    clusters = ", ".join(f"{{name: {name}}}" for name in names)
+    text = POLICIES.replace("HOME", names[0]).replace("CLUSTERS", clusters)
+    (folder / "policies" / "all.yaml").write_text(text)
+    for name in names:
         (folder / "snapshot" / name).mkdir(parents=True)
         (folder / "snapshot" / name / "all.yaml").write_text(yaml.safe_dump_all(manifests(name)))
         answers = [{"query": "requests", "at": f"{NOW:%Y-%m-%dT%H:%M:%SZ}", "series": list(_series())}]
@@ -214,7 +216,7 @@ def replicas(folder: Path) -> dict[str, dict[str, int]]:
             for one in yaml.safe_load_all((folder / "snapshot" / name / "all.yaml").read_text())
             if one["kind"] in ("Deployment", "ReplicaSet")
         }
-        for name in CLUSTERS
+        for name in sorted(path.name for path in (folder / "snapshot").iterdir())
     }
 
 

@@ -1,0 +1,155 @@
+"""A cluster that keeps the run waiting: wakes on the others do not wait with it, nor does anything for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.backends.stop import Stop
+from reconciler.errors import ExitCode
+from reconciler.observe.lists import TOO_SLOW, Readers
+from reconciler.worker_pool import WorkerPool
+from tests.isolation import fleet
+from tests.isolation.fleet import AFTER, BEFORE, CLUSTERS, Faults
+
+SICK = "north"
+WELL = [name for name in CLUSTERS if name != SICK]
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wakes wait for nobody longer than a moment."""
+    monkeypatch.setattr("reconciler.observe.lists.DELAY_SECONDS", 0.1)
+    monkeypatch.setattr("reconciler.apply.locks.DELAY_SECONDS", 0.1)
+
+
+def until(is_so: Callable[[], bool]) -> bool:
+    """Wait until something is so; return whether it is."""
+    end = time.monotonic() + 60
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.02)
+    return is_so()
+
+
+def is_woken(folder: Path) -> bool:
+    found = fleet.replicas(folder)
+    return all(found[name]["due"] == 3 and found[name]["asked"] == 4 for name in WELL)
+
+
+def run(folder: Path, faults: Faults, readers: Readers, **control: Any):
+    policies, world = fleet.opened(folder, faults, SICK)
+    sources = {name: replace(source, workers=4) for name, source in world.sources.items()}
+    return fleet.run(policies, replace(world, sources=sources, readers=readers), **control)
+
+
+@pytest.mark.parametrize(
+    ("method", "at"),
+    [
+        pytest.param("scale_kinds", 0, id="the reading hangs at its beginning"),
+        pytest.param("list", 7, id="the reading hangs at a list"),
+        pytest.param("query", 0, id="the metrics hang"),
+        pytest.param("acquire", 0, id="H1 the lock hangs"),
+    ],
+)
+def test_wakes_on_the_others_are_done_while_a_cluster_hangs(method: str, at: int, tmp_path: Path) -> None:
+    folder = fleet.write(tmp_path / "world")
+    seen: list[bool] = []
+
+    def fault(_: str) -> None:
+        seen.append(until(lambda: is_woken(folder)))
+
+    code, applied = run(folder, Faults(at, fault, only=method), Readers(WorkerPool()))
+    assert seen == [True]
+    assert code is ExitCode.DONE
+    assert fleet.replicas(folder) == dict.fromkeys(CLUSTERS, AFTER)
+    assert [action.id for action in applied.plan.actions] == [outcome.action for outcome in applied.outcomes]
+    assert len({action.decision.key for action in applied.plan.actions}) == len(applied.plan.actions)
+
+
+@pytest.mark.parametrize("only", ["scale_kinds", "list", "identity"])
+def test_a_cluster_whose_reading_takes_too_long_is_unknown_and_given_up(only: str, tmp_path: Path) -> None:
+    folder = fleet.write(tmp_path / "world")
+    ends = threading.Event()
+    given_up: list[str] = []
+    faults = Faults(0, lambda _: ends.wait(60), lasts=True, only=only)
+    policies, world = fleet.opened(folder, faults, SICK)
+    sources = {**world.sources, SICK: replace(world.sources[SICK], workers=4, give_up=given_up.append)}
+    readers = Readers(WorkerPool(), seconds=1)
+    code, applied = fleet.run(policies, replace(world, sources=sources, readers=readers))
+    ends.set()
+    assert code is ExitCode.PARTIAL
+    assert applied.plan.unknown[SICK] == TOO_SLOW
+    assert given_up == [TOO_SLOW]
+    assert fleet.replicas(folder) == {**dict.fromkeys(WELL, AFTER), SICK: BEFORE}
+
+
+def test_h1_a_lock_that_hangs_is_left_out_and_given_back_should_it_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.apply.locks._LATE_SECONDS", 0.5)
+    folder = fleet.write(tmp_path / "world")
+    ends = threading.Event()
+    faults = Faults(0, lambda _: ends.wait(60), only="acquire")
+    code, applied = run(folder, faults, Readers(WorkerPool()), lock_timeout=0.5)
+    assert code is ExitCode.PARTIAL
+    assert fleet.replicas(folder) == {**dict.fromkeys(WELL, AFTER), SICK: BEFORE}
+    assert applied.left_out[SICK].why == "its lock could not be taken in time, no answer about it"
+    ends.set()
+    assert until(lambda: "release" in faults.calls)
+    assert until(lambda: not (folder / "snapshot" / SICK / ".reconciler.lock").exists())
+
+
+def test_a_write_that_hangs_is_told_as_such_when_the_run_is_stopped(tmp_path: Path) -> None:
+    folder = fleet.write(tmp_path / "world")
+    ends, stop = threading.Event(), Stop()
+
+    def fault(_: str) -> None:
+        until(lambda: all(fleet.replicas(folder)[name] == AFTER | {"worker": 3, "sleepy": 2} for name in WELL))
+        stop.ask("stopped by SIGTERM")
+        ends.wait(60)
+
+    began = time.monotonic()
+    code, applied = run(folder, Faults(0, fault, only="write"), Readers(WorkerPool()), stop=stop)
+    ends.set()
+    assert time.monotonic() - began < 40  # the write alone hangs for sixty
+    assert code is ExitCode.PARTIAL
+    told = [one.message for one in applied.outcomes if one.message]
+    assert "stopped by SIGTERM; no answer by then, whether it was done is not known" in told
+    assert is_woken(folder)
+
+
+def test_a_hundred_clusters_take_no_more_threads_than_the_pool_has(tmp_path: Path) -> None:
+    names = [f"c{number:03}" for number in range(100)]
+    folder = fleet.write(tmp_path / "world", names)
+    most: list[int] = []
+    before = threading.active_count()
+
+    class Counted:
+        def __init__(self, inside: Any) -> None:
+            self._inside = inside
+
+        def __getattr__(self, name: str) -> Any:
+            most.append(threading.active_count() - before)
+            return getattr(self._inside, name)
+
+    policies, world = fleet.opened(folder)
+    sources = {
+        name: replace(one, cluster=Counted(one.cluster), metrics=Counted(one.metrics), workers=4)
+        for name, one in world.sources.items()
+    }
+    pool = WorkerPool()
+    accesses = {
+        name: replace(one, cluster=Counted(one.cluster), lock=Counted(one.lock), pool=pool)
+        for name, one in world.accesses.items()
+    }
+    world = replace(world, sources=sources, accesses=accesses, readers=Readers(pool))
+    code, _ = fleet.run(policies, world)
+    assert code is ExitCode.DONE
+    assert fleet.replicas(folder) == dict.fromkeys(names, AFTER)
+    assert 1 < max(most) <= 64
