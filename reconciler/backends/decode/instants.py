@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = int((datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds())
 _LAST = int((datetime.max.replace(tzinfo=UTC) - _EPOCH).total_seconds())
+_FAR = (datetime(9000, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII)
 
 
@@ -17,7 +18,10 @@ class Instant(int):
     __slots__ = ()
 
     def as_datetime(self) -> datetime:
-        return _EPOCH + timedelta(microseconds=self // 1000)
+        """Return the time in UTC. One before 1970 or after 9000 becomes the nearest of these: others write times too,
+        and what is decided adds and subtracts days.
+        """
+        return _EPOCH + timedelta(microseconds=min(max(self // 1000, 0), _FAR))
 
 
 def instant(text: str) -> Instant:

@@ -26,6 +26,7 @@ from reconciler.model import (
 W = TypeVar("W", bound=Wire)
 
 _LONGEST_COUNT = 10  # digits: counts have 31 bits
+_LARGEST_COUNT = 2**31 - 1
 
 
 def workload_of(ref: ObjectRef, decoded: Any, api_version: str, scale: ScaleKind | None) -> Workload:
@@ -127,16 +128,23 @@ def _custom(decoded: workloads.Custom, scale: ScaleKind | None) -> dict[str, Any
     paths = scale or ScaleKind("", "", "", "")
     return {
         "replicas": count_at({"spec": spec}, paths.replicas_path),
-        "no_place": _missing_parent({} if decoded.spec is None else {"spec": spec}, paths.replicas_path),
+        "no_place": _no_place({} if decoded.spec is None else {"spec": spec}, paths.replicas_path),
         "status_replicas": count_at({"status": status}, paths.status_path),
         "ready_replicas": count_at(status, ("readyReplicas",)),
         "available_replicas": count_at(status, ("availableReplicas",)),
         "updated_replicas": count_at(status, ("updatedReplicas",)),
-        "observed_generation": count_at(status, ("observedGeneration",)),
+        "observed_generation": number_at(status, ("observedGeneration",)),
         "conditions": _conditions(conditions.conditions if conditions is not None else None),
         "selector": selector_of(_custom_selector(spec.get("selector"))),
         "template_labels": _template_labels(_if_shaped(workloads.PodTemplate, spec.get("template"))),
     }
+
+
+def _no_place(value: Any, path: Sequence[str]) -> str:
+    """Return what is missing for replicas to be written at `path`, "" for nothing: what no int32 holds is none."""
+    number = number_at(value, path)
+    beyond = number is not None and count_at(value, path) is None
+    return f"{'.'.join(path)} from 0 to {_LARGEST_COUNT}" if beyond else _missing_parent(value, path)
 
 
 def _missing_parent(value: Any, path: Sequence[str]) -> str:
@@ -161,6 +169,12 @@ def _if_shaped(shape: type[W], value: Any) -> W | None:
 
 
 def count_at(value: Any, path: Sequence[str]) -> int | None:
+    """Return the number of replicas at `path` of `value`, an int32; None where there is none."""
+    found = number_at(value, path)
+    return found if found is not None and 0 <= found <= _LARGEST_COUNT else None
+
+
+def number_at(value: Any, path: Sequence[str]) -> int | None:
     """Return the whole number at `path` of `value`, None where there is none.
 
     Argo Rollouts writes its observedGeneration as a text.

@@ -107,7 +107,7 @@ def read_capacity(annotations: Mapping[str, str]) -> ObservedCapacity | None:
     """Return what is remembered on a workload, None where nothing is or it cannot be read."""
     parts = read_json(annotations.get(CAPACITY))
     replicas, at = parts.get("replicas"), read_time(parts.get("at"))
-    if type(replicas) is not int or replicas < 0 or at is None:
+    if type(replicas) is not int or not 0 <= replicas < 2**31 or at is None:
         return None
     owner = parts.get("owner")
     return ObservedCapacity(replicas, at, read_time(parts.get("retryAfter")), owner if isinstance(owner, str) else "")
