@@ -67,13 +67,19 @@ class HeldBackActions:
 
 @dataclass(frozen=True, slots=True)
 class LimitUse:
-    """How much of one limit the plan uses. `name` is "fleet" or a policy's name; `unit` "workloads" or "replicas"."""
+    """How much of one limit the plan uses. `name` is "fleet" or a policy's name; `unit` "workloads" or "replicas".
+
+    The Fleet's limits hold for each policy on each `cluster`; of a cluster the `policy` that uses most is told, "" for
+    none.
+    """
 
     name: str
     unit: str
     used: int
     allowed: int
     base: int
+    cluster: str = ""
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from reconciler.decide.types import Decision, Phase
-from reconciler.model import ObjectRef
+from reconciler.model import NOTHING, ObjectRef, Workload
 from reconciler.plan.actions import HeldBackActions, LimitUse
 from reconciler.policy.types import Limit, Limits, PolicySet
 
@@ -22,13 +22,32 @@ _WORDS = {"workloads": "idle", "replicas": "remove"}
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What shares are taken of: workloads, and the sum of their replicas."""
+    """What shares are taken of: workloads, and the sum of what runs of them."""
 
     workloads: int
     replicas: int
 
     def of(self, unit: str) -> int:
         return self.workloads if unit == "workloads" else self.replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Bases:
+    """What limits are taken of: `clusters` for the Fleet's, `policies` for those that have limits of their own.
+
+    `running` is what every counted workload weighs (see `weight_of`).
+    """
+
+    clusters: Mapping[str, Base]
+    policies: Mapping[str, Base] = NOTHING
+    running: Mapping[ObjectRef, int] = NOTHING
+
+    def removed_by(self, decision: Decision) -> int:
+        """Return how many replicas that really run a decision takes away."""
+        running = self.running.get(decision.ref)
+        if running is None or decision.replicas_after is None:
+            return decision.removed
+        return min(decision.removed, max(0, running - decision.replicas_after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,50 +58,85 @@ class Limited:
     held_back: tuple[HeldBackActions, ...]
     uses: tuple[LimitUse, ...]
 
+    def then(self, step: Limited) -> Limited:
+        """Return this and what one more check left of its decisions."""
+        return Limited(step.decisions, self.held_back + step.held_back, self.uses + step.uses)
+
 
 def allowed(limit: Limit, base: int) -> int:
     """Return max(floor(share * base), at_least)."""
     return max(math.floor(limit.share * base + 1e-9), limit.at_least)
 
 
-def base_of(replicas: Mapping[ObjectRef, int], refs: Sequence[ObjectRef] | None = None) -> Base:
-    """Return the base over `refs` (None: all) of the workloads whose wanted replicas are in `replicas`."""
-    chosen = replicas if refs is None else {ref: replicas[ref] for ref in refs if ref in replicas}
+def weight_of(workload: Workload) -> int:
+    """Return what a workload counts in limits: what really runs, and no more than is asked for.
+
+    Whoever may write a number of replicas must not move a limit by it. A kind that does not say what runs counts 1.
+    """
+    if workload.ref.kind == "CronJob":
+        return 0
+    return min(workload.wanted, 1 if workload.status_replicas is None else workload.status_replicas)
+
+
+def base_of(running: Mapping[ObjectRef, int], refs: Iterable[ObjectRef]) -> Base:
+    """Return the base over those of `refs` that are in `running`."""
+    chosen = {ref: running[ref] for ref in refs if ref in running}
     return Base(len(chosen), sum(chosen.values()))
 
 
-def hold_back(
-    decisions: Sequence[Decision], policies: PolicySet, bases: Mapping[str, Base], lifted: frozenset[str]
-) -> Limited:
-    """Return what the limits leave of `decisions`: first each policy's own limits, then the Fleet's over what is left.
+def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, lifted: frozenset[str]) -> Limited:
+    """Return what the limits leave of `decisions`: each policy's own first, then the Fleet's over what is left.
 
-    `bases` has FLEET and the name of each policy with limits of its own; `lifted` are names given to --allow-exceed.
+    The Fleet's limits hold for each policy on each cluster. `lifted` are names given to --allow-exceed.
     """
-    left = tuple(decisions)
-    held: list[HeldBackActions] = []
-    uses: list[LimitUse] = []
-    for name, limits in _all_limits(policies):
-        for unit, limit in _units(limits):
-            step = _check(left, _Rule(name, unit, limit, bases[name].of(unit)), lifted)
-            left, held, uses = step.decisions, [*held, *step.held_back], [*uses, *step.uses]
-    return Limited(left, tuple(held), tuple(uses))
+    names = {one.name for kind in (policies.idling, policies.federated, policies.downscale) for one in kind}
+    checks = _Checks(bases, lifted, frozenset(names))
+    result = Limited(tuple(decisions), (), ())
+    for policy in policies.idling:
+        for unit, limit in _units(policy.limits):
+            base = bases.policies.get(policy.name, _EMPTY).of(unit)
+            result = result.then(checks.one(result.decisions, _Rule(unit, limit, base, ("idling", policy.name))))
+    for cluster in sorted(bases.clusters):
+        for unit, limit in _units(policies.fleet.limits):
+            rule = _Rule(unit, limit, bases.clusters[cluster].of(unit), None, cluster)
+            result = result.then(checks.each_policy(result.decisions, rule))
+    return result
+
+
+Owner = tuple[str, str]
+"""(job, policy) that decides a decrease; two kinds of policies may have the same name."""
+
+_EMPTY = Base(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    name: str
+    """One limit for one policy; `cluster` "": on all clusters."""
+
     unit: str
     limit: Limit
     base: int
+    owner: Owner | None = None
+    cluster: str = ""
 
     @property
     def allowed(self) -> int:
         return allowed(self.limit, self.base)
 
+    @property
+    def policy(self) -> str:
+        return self.owner[1] if self.owner is not None else ""
 
-def _all_limits(policies: PolicySet) -> list[tuple[str, Limits]]:
-    own = [(policy.name, policy.limits) for policy in policies.idling if policy.limits != Limits()]
-    return [*own, (FLEET, policies.fleet.limits)]
+    def binds(self, decision: Decision) -> bool:
+        """Return whether `decision` takes away what this limit counts."""
+        counted = decision.idles if self.unit == "workloads" else decision.removed > 0
+        here = self.cluster in ("", decision.ref.cluster)
+        return counted and here and decision.phase in _BOUND and self.owner in (None, owner_of(decision))
+
+
+def owner_of(decision: Decision) -> Owner:
+    """Return whose decision it is."""
+    return (decision.job, decision.cause.policy)
 
 
 def _units(limits: Limits) -> list[tuple[str, Limit]]:
@@ -90,37 +144,45 @@ def _units(limits: Limits) -> list[tuple[str, Limit]]:
     return [(unit, limit) for unit, limit in pairs if limit is not None]
 
 
-def _check(decisions: tuple[Decision, ...], rule: _Rule, lifted: frozenset[str]) -> Limited:
-    concerned = _concerned(rule)
-    taking = [decision for decision in decisions if concerned(decision)]
-    used = _used(taking, rule.unit)
-    use = LimitUse(rule.name, rule.unit, used, rule.allowed, rule.base)
-    if used <= rule.allowed or rule.name in lifted:
-        return Limited(decisions, (), (use,))
-    out = _with_their_groups(decisions, taking)
-    held = HeldBackActions(
-        allow=rule.name,
-        why=_why(rule, used, taking),
-        decisions=tuple(decision for decision in decisions if decision.key in out),
-        unit=rule.unit,
-        used=used,
-        allowed=rule.allowed,
-        base=rule.base,
-    )
-    return Limited(tuple(decision for decision in decisions if decision.key not in out), (held,), (use,))
+@dataclass(frozen=True, slots=True)
+class _Checks:
+    """`known` are the names that --allow-exceed takes."""
 
+    bases: Bases
+    lifted: frozenset[str]
+    known: frozenset[str]
 
-def _concerned(rule: _Rule) -> Callable[[Decision], bool]:
-    def takes_away(decision: Decision) -> bool:
-        counted = decision.idles if rule.unit == "workloads" else decision.removed > 0
-        own = decision.job == "idling" and decision.cause.policy == rule.name
-        return counted and decision.phase in _BOUND and (own or rule.name == FLEET)
+    def each_policy(self, decisions: tuple[Decision, ...], rule: _Rule) -> Limited:
+        """Return what a limit of the Fleet leaves of the decisions on one cluster, policy by policy.
 
-    return takes_away
+        Of its use the policy that comes nearest to it is told.
+        """
+        none = LimitUse(FLEET, rule.unit, 0, rule.allowed, rule.base, rule.cluster)
+        result = Limited(decisions, (), ())
+        for owner in sorted({owner_of(decision) for decision in decisions if rule.binds(decision)}):
+            result = result.then(self.one(result.decisions, replace(rule, owner=owner)))
+        return replace(result, uses=(max(result.uses, key=lambda use: use.used, default=none),))
 
-
-def _used(taking: Sequence[Decision], unit: str) -> int:
-    return len(taking) if unit == "workloads" else sum(decision.removed for decision in taking)
+    def one(self, decisions: tuple[Decision, ...], rule: _Rule) -> Limited:
+        """Return what one limit leaves of the decisions of one policy."""
+        taking = [decision for decision in decisions if rule.binds(decision)]
+        weights = [1 if rule.unit == "workloads" else self.bases.removed_by(decision) for decision in taking]
+        used = sum(weights)
+        name = FLEET if rule.cluster else rule.policy
+        uses = (LimitUse(name, rule.unit, used, rule.allowed, rule.base, rule.cluster, rule.policy),)
+        if used <= rule.allowed or {rule.policy, name} & self.lifted:
+            return Limited(decisions, (), uses)
+        out = _with_their_groups(decisions, taking)
+        held = HeldBackActions(
+            allow=rule.policy if rule.policy in self.known else FLEET,
+            why=_why(rule, taking, weights),
+            decisions=tuple(decision for decision in decisions if decision.key in out),
+            unit=rule.unit,
+            used=used,
+            allowed=rule.allowed,
+            base=rule.base,
+        )
+        return Limited(tuple(decision for decision in decisions if decision.key not in out), (held,), uses)
 
 
 def _with_their_groups(decisions: Sequence[Decision], taking: Sequence[Decision]) -> frozenset[str]:
@@ -137,16 +199,15 @@ def _with_their_groups(decisions: Sequence[Decision], taking: Sequence[Decision]
     return frozenset(out)
 
 
-def _why(rule: _Rule, used: int, taking: Sequence[Decision]) -> str:
+def _why(rule: _Rule, taking: Sequence[Decision], weights: Sequence[int]) -> str:
+    used = sum(weights)
     share = f"{100 * used / rule.base:.0f} %" if rule.base else "all"
     limit = f"limit {100 * rule.limit.share:.4g} % or {rule.limit.at_least}"
-    place, count = Counter(_unit_weights(taking, rule.unit)).most_common(1)[0]
+    where = f" in {rule.cluster}" if rule.cluster else ""
+    by_place: Counter[str] = Counter()
+    for decision, weight in sorted(zip(taking, weights, strict=True), key=lambda pair: pair[0].cause.at):
+        by_place[decision.cause.at] += weight
+    place, count = by_place.most_common(1)[0]
     origin = f" {count} come from {place}." if place else ""
-    return f"{rule.name} would {_WORDS[rule.unit]} {used} of {rule.base} {rule.unit} ({share}, {limit}).{origin}"
-
-
-def _unit_weights(taking: Sequence[Decision], unit: str) -> dict[str, int]:
-    weights: Counter[str] = Counter()
-    for decision in sorted(taking, key=lambda decision: decision.cause.at):
-        weights[decision.cause.at] += 1 if unit == "workloads" else decision.removed
-    return weights
+    who, does = rule.policy or FLEET, _WORDS[rule.unit]
+    return f"{who} would {does} {used} of {rule.base} {rule.unit}{where} ({share}, {limit}).{origin}"

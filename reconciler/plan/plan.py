@@ -10,7 +10,7 @@ from reconciler.decide.types import Decision, DesiredState, Phase
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.plan.actions import Action, HeldBackActions, Plan
 from reconciler.plan.filters import Filters, kept_groups
-from reconciler.plan.limits import FLEET, Base, Limited, base_of, hold_back
+from reconciler.plan.limits import Bases, Limited, base_of, hold_back, weight_of
 from reconciler.policy.types import Limits, PolicySet
 
 
@@ -103,15 +103,21 @@ def doable(actions: Sequence[Action]) -> tuple[Action, ...]:
     return tuple(kept.values())
 
 
-def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> dict[str, Base]:
-    replicas = {workload.ref: _counted(workload) for workload in scalable_workloads(state)}
+def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> Bases:
+    running = {workload.ref: weight_of(workload) for workload in scalable_workloads(state)}
+    inside: dict[str, list[ObjectRef]] = {name: [] for name in state.clusters}
+    for ref in running:
+        inside[ref.cluster].append(ref)
     selected: dict[str, list[ObjectRef]] = {}
     for considered in desired.considered:
         if considered.job == "idling" and considered.selected:
             selected.setdefault(considered.policy, []).append(considered.ref)
     own = {policy.name for policy in policies.idling if policy.limits != Limits()}
-    bases = {name: base_of(replicas, list(dict.fromkeys(selected.get(name, ())))) for name in sorted(own)}
-    return {FLEET: base_of(replicas), **bases}
+    return Bases(
+        clusters={name: base_of(running, refs) for name, refs in inside.items()},
+        policies={name: base_of(running, selected.get(name, ())) for name in sorted(own)},
+        running=running,
+    )
 
 
 def scalable_workloads(state: ObservedState) -> list[Workload]:
@@ -122,10 +128,6 @@ def scalable_workloads(state: ObservedState) -> list[Workload]:
         for workload in state.clusters[name].workloads
         if workload.owner is None and workload.ref.kind != "ScaledObject"
     ]
-
-
-def _counted(workload: Workload) -> int:
-    return 0 if workload.ref.kind == "CronJob" else workload.wanted
 
 
 def _filtered(limited: Limited, state: ObservedState, filters: Filters) -> Limited:

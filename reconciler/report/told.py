@@ -164,11 +164,24 @@ def _replicas(counts: Counts | Totals) -> str:
 
 
 def _limits(limits: Sequence[LimitUse]) -> str:
-    """Return how much of each limit is used: what the run takes away of what it may take away."""
-    uses: dict[str, list[str]] = {}
+    """Return how much of each limit is used: what the run takes away of what it may take away.
+
+    Of the Fleet's limits the one is told that comes nearest to being reached, with its cluster where there are several.
+    """
+    uses: dict[str, list[LimitUse]] = {}
     for limit in limits:
-        uses.setdefault(limit.name, []).append(f"{limit.used} of {limit.allowed} {limit.unit}")
-    fleet = [", ".join(uses["fleet"])] if "fleet" in uses else []
-    own = [one_line(f"{name} {', '.join(uses[name])}") for name in uses if name != "fleet"]
-    words = "; ".join([*fleet, *own])
-    return f" Limits: {words}." if words else ""
+        uses.setdefault(limit.name, []).append(limit)
+    fleet = [", ".join(_nearest(uses["fleet"]))] if "fleet" in uses else []
+    own = [one_line(f"{name} {', '.join(map(_use, found))}") for name, found in uses.items() if name != "fleet"]
+    return f" Limits: {'; '.join([*fleet, *own])}." if uses else ""
+
+
+def _nearest(uses: Sequence[LimitUse]) -> Iterator[str]:
+    several = len({use.cluster for use in uses}) > 1
+    for unit in dict.fromkeys(use.unit for use in uses):
+        most = max((use for use in uses if use.unit == unit), key=lambda use: use.used / max(1, use.allowed))
+        yield _use(most) + (one_line(f" on {most.cluster}") if several and most.used else "")
+
+
+def _use(limit: LimitUse) -> str:
+    return f"{limit.used} of {limit.allowed} {limit.unit}"

@@ -10,7 +10,7 @@ import pytest
 from reconciler.decide.types import Phase
 from reconciler.model import LabelSelector
 from reconciler.plan.filters import Filters, kept_groups
-from reconciler.plan.limits import Base, hold_back
+from reconciler.plan.limits import Base, Bases, hold_back
 from reconciler.policy.types import (
     ClusterPreference,
     FederatedReplicaSet,
@@ -205,7 +205,9 @@ class TestSharedServices:
     def test_a_limit_holds_the_whole_group_back(self):
         outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
         fleet = a_fleet(limits=Limits(Limit(0, 2), Limit(1, 100)))
-        limited = hold_back(outcome.desired.decisions, a_policy_set(fleet), {"fleet": Base(100, 100)}, frozenset())
+        limited = hold_back(
+            outcome.desired.decisions, a_policy_set(fleet), Bases({"east": Base(100, 100)}), frozenset()
+        )
         assert limited.decisions == ()
 
     def test_a_service_that_loses_one_and_gains_another_in_one_run(self):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.types import Considered, DesiredState, Phase, Verb
-from reconciler.plan.limits import FLEET, Base, allowed, hold_back
+from reconciler.plan.limits import Base, Bases, allowed, hold_back
 from reconciler.plan.plan import Inputs, make_plan
 from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Place, Selector
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
@@ -38,9 +38,10 @@ def test_allowed(share, at_least, base, expected):
     assert allowed(Limit(share, at_least), base) == expected
 
 
-def held(decisions, *, fleet_limits=TIGHT, policies=(), bases=None, lifted=()):
+def held(decisions, *, fleet_limits=TIGHT, policies=(), own=None, lifted=(), **bases):
     found = a_policy_set(a_fleet(limits=fleet_limits), idling=tuple(policies))
-    return hold_back(decisions, found, {FLEET: Base(100, 300), **(bases or {})}, frozenset(lifted))
+    clusters = bases.pop("clusters", {"east": Base(100, 300)})
+    return hold_back(decisions, found, Bases(clusters, own or {}, **bases), frozenset(lifted))
 
 
 def test_at_the_limit_nothing_is_held_back():
@@ -50,12 +51,14 @@ def test_at_the_limit_nothing_is_held_back():
 
 
 def test_over_the_limit_all_idling_is_held_back_and_the_words_say_where_it_comes_from():
-    others = [a_decision("c", policy="idle-qa")]
-    result = held([a_decision("a"), a_decision("b"), *others])
-    assert result.decisions == ()
+    others = [a_decision("d", policy="idle-qa")]
+    result = held([*(a_decision(name) for name in "abc"), *others])
+    assert result.decisions == tuple(others)
     assert result.held_back[0].why == (
-        "fleet would idle 3 of 100 workloads (3 %, limit 0 % or 2). 2 come from policies/idle-dev.yaml:1."
+        "idle-dev would idle 3 of 100 workloads in east (3 %, limit 0 % or 2). 3 come from policies/idle-dev.yaml:1."
     )
+    (use,) = (use for use in result.uses if use.unit == "workloads")
+    assert (use.name, use.cluster, use.policy, use.used, use.allowed) == ("fleet", "east", "idle-dev", 3, 2)
 
 
 def test_wakes_and_increases_go_on_when_decreases_are_held_back():
@@ -64,8 +67,9 @@ def test_wakes_and_increases_go_on_when_decreases_are_held_back():
     assert result.decisions == (wake,)
 
 
-def test_a_lifted_limit_holds_nothing_back_but_is_still_counted():
-    result = held([a_decision(name) for name in "abc"], lifted=["fleet"])
+@pytest.mark.parametrize("name", ["fleet", "idle-dev"])
+def test_a_lifted_limit_holds_nothing_back_but_is_still_counted(name):
+    result = held([a_decision(name) for name in "abc"], lifted=[name])
     assert len(result.decisions) == 3
     assert result.uses[0].used == 3
 
@@ -73,7 +77,7 @@ def test_a_lifted_limit_holds_nothing_back_but_is_still_counted():
 def test_a_policys_own_limit_concerns_that_policy_alone():
     other = a_decision("b", policy="idle-qa")
     policies = [a_policy("idle-dev", Limits(Limit(0.0, 0), None)), a_policy("idle-qa")]
-    result = held([a_decision("a"), other], policies=policies, bases={"idle-dev": Base(10, 30)})
+    result = held([a_decision("a"), other], policies=policies, own={"idle-dev": Base(10, 30)})
     assert result.decisions == (other,)
     assert [one.allow for one in result.held_back] == ["idle-dev"]
 
@@ -81,7 +85,7 @@ def test_a_policys_own_limit_concerns_that_policy_alone():
 def test_what_a_policys_limit_holds_back_does_not_count_for_the_fleet():
     policies = [a_policy("idle-dev", Limits(Limit(0.0, 0), None)), a_policy("idle-qa")]
     decisions = [a_decision("a"), a_decision("b", policy="idle-qa"), a_decision("c", policy="idle-qa")]
-    result = held(decisions, policies=policies, bases={"idle-dev": Base(10, 30)})
+    result = held(decisions, policies=policies, own={"idle-dev": Base(10, 30)})
     assert len(result.decisions) == 2
 
 
@@ -111,6 +115,82 @@ def test_the_base_of_a_policys_own_limits_is_what_it_selects_and_not_what_still_
     ]
     plan = make_plan(policies, state, DesiredState(considered=tuple(told)), a_run(), Inputs())
     assert {use.base for use in plan.limits if use.name == "nights" and use.unit == "workloads"} == {1}
+
+
+def west(name, **fields):
+    return a_decision(name, ref=a_ref(name, cluster="west"), **fields)
+
+
+class TestEachClusterAndPolicy:
+    """The Fleet's limits hold for each policy on each cluster."""
+
+    def test_one_cluster_does_not_use_up_the_share_of_another(self):
+        both = {"east": Base(100, 300), "west": Base(100, 300)}
+        decisions = [a_decision("a"), a_decision("b"), west("c"), west("d")]
+        assert held(decisions, clusters=both).held_back == ()
+
+    def test_what_one_policy_does_too_much_on_one_cluster_is_held_back_there(self):
+        both = {"east": Base(100, 300), "west": Base(100, 300)}
+        many = [a_decision(name) for name in "abc"]
+        others = (west("d"), a_decision("e", policy="idle-qa"))
+        result = held([*many, *others], clusters=both)
+        assert result.decisions == others
+        assert [(one.allow, len(one.decisions)) for one in result.held_back] == [("fleet", 3)]
+
+    def test_a_policy_of_another_kind_and_the_same_name_is_another_one(self):
+        decisions = [a_decision("a"), a_decision("b"), a_decision("c", job="downscale", idles=True)]
+        assert held(decisions).held_back == ()
+
+    def test_the_name_that_lifts_it_is_that_of_the_policy_where_it_is_known(self):
+        result = held([a_decision(name) for name in "abc"], policies=[a_policy("idle-dev")])
+        assert [one.allow for one in result.held_back] == ["idle-dev"]
+
+
+HUGE = 2_000_000_000
+
+
+def planned(*workloads, decisions=(), limits=None):
+    policies = a_policy_set(a_fleet("east", "west", limits=limits or Limits(Limit(0.25, 10), Limit(0.25, 10))))
+    clusters = [
+        a_cluster(name, workloads=tuple(one for one in workloads if one.ref.cluster == name))
+        for name in ("east", "west")
+    ]
+    return make_plan(policies, a_state(*clusters), DesiredState(decisions=tuple(decisions)), a_run(), Inputs())
+
+
+def test_h7_a_number_that_somebody_asks_for_holds_nothing_back():
+    """Its pods were never made; all it takes away is what runs."""
+    huge = a_workload("huge", replicas=1_000_000, status_replicas=4)
+    others = [a_workload(name) for name in ("a", "b")]
+    decisions = [a_decision("huge", before=1_000_000), a_decision("a"), a_decision("b")]
+    plan = planned(huge, *others, decisions=decisions)
+    assert plan.held_back == ()
+    assert {(use.used, use.base) for use in plan.limits if use.unit == "replicas" and use.cluster == "east"} == {
+        (10, 10)
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "base"), [(5, 35), (None, 31)], ids=["five run", "a kind that does not say what runs"]
+)
+def test_h7_nor_does_it_lift_a_limit(status, base):
+    huge = a_workload("huge", replicas=HUGE, status_replicas=status, namespace="not-selected")
+    others = [a_workload(f"w{number}") for number in range(10)]
+    plan = planned(huge, *others, decisions=[a_decision(f"w{number}") for number in range(10)])
+    assert [(one.unit, one.used, one.allowed, one.base) for one in plan.held_back] == [("replicas", 30, 10, base)]
+
+
+def test_h7_what_runs_beyond_what_is_asked_for_counts_no_more_than_that():
+    plan = planned(a_workload("a", replicas=3, status_replicas=HUGE))
+    assert {use.base for use in plan.limits if use.unit == "replicas"} == {3, 0}
+
+
+def test_h7_a_decrease_that_is_too_large_on_one_cluster_holds_no_other_one_back():
+    east = [a_workload(f"w{number}") for number in range(20)]
+    there = a_workload("there", cluster="west")
+    wish = west("there")
+    plan = planned(*east, there, decisions=[*(a_decision(one.ref.name) for one in east), wish])
+    assert [action.decision for action in plan.actions] == [wish]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=30), st.integers(0, 20), st.integers(0, 40))
