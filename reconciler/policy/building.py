@@ -8,11 +8,11 @@ from typing import Any
 
 from reconciler.errors import Problem
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.policy.durations import parse_duration, parse_share
+from reconciler.policy.durations import MOST_DURATION, parse_duration, parse_share, spelt_duration
 from reconciler.policy.queries import VARIABLES, query_fault
 from reconciler.policy.types import Limit, Limits, Place
 from reconciler.yaml.documents import Document
-from reconciler.yaml.words import Path
+from reconciler.yaml.words import Path, shown
 
 
 class Reading:
@@ -64,10 +64,13 @@ class Reading:
         if text is None:
             return default
         found = parse_duration(text)
+        if found is None:
+            self.add(path, f"is {shown(text)}, expected a duration of at most {spelt_duration(MOST_DURATION)}")
         return default if found is None else found
 
     def duration_text(self, path: Path, default: str) -> str:
         """Return a duration as written, for queries."""
+        self.duration(path, MOST_DURATION)
         return str(self.get(path, default))
 
     def query(self, path: Path, variables: Collection[str] = VARIABLES) -> str:

@@ -6,17 +6,18 @@ import re
 from datetime import timedelta
 
 _DURATION = re.compile(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,7})s)?", re.ASCII)
-"""As in the schemas. All of it is less than five years, so that any time a run may have can go that far and back."""
+MOST_DURATION = timedelta(days=999)
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """Return `90s`, `30m`, `1h30m` or `2d` as a duration; None where `text` is none, or too long (999d)."""
+    """Return `90s`, `30m`, `1h30m` or `2d` as a duration; None where `text` is none, or more than 999d."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    found = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    return found if found <= MOST_DURATION else None
 
 
 def parse_share(text: str) -> float | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.policy.types import PolicySet
 from reconciler.policy.validate import read_fleet_for_wakes
 from tests.way.calls import Folder
 
@@ -82,17 +83,18 @@ def test_a_bug_that_policies_bring_about_lets_the_wakes_through(
 ) -> None:
     module, _, name = part.rpartition(".")
     inside = getattr(importlib.import_module(module), name)
-    left = [OverflowError("date value out of range")]
 
-    def fails_once(*arguments: object, **named: object) -> object:
-        if left:
-            raise left.pop()
+    def fails(*arguments: object, **named: object) -> object:
+        """Fail wherever the policies have a say; a wake that is due needs none of them."""
+        if not any(isinstance(one, PolicySet) and not one.federated for one in arguments):
+            raise OverflowError("date value out of range")
         return inside(*arguments, **named)
 
-    monkeypatch.setattr(part, fails_once)
+    monkeypatch.setattr(part, fails)
     said = folder.apply(NOW)
     assert said.code == 3
-    assert "a bug: OverflowError: date value out of range" in said.err
+    assert "OverflowError" in said.err
+    assert "date value out of range" in said.err
     assert replicas(folder) == [3, 3]
 
 

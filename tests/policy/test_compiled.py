@@ -86,7 +86,7 @@ def test_rules_come_in_fixed_order_each_with_its_place(tmp_path, monkeypatch):
     ]
 
 
-@given(st.integers(0, 999_999 * 86_400))
+@given(st.integers(0, 999 * 86_400))
 def test_a_duration_is_spelt_as_it_is_read(seconds):
     duration = timedelta(seconds=seconds)
     assert parse_duration(spelt_duration(duration)) == duration

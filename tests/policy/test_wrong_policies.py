@@ -487,6 +487,15 @@ CASES = [
     ),
     pytest.param(
         "idling.yaml",
+        "minAge: 1h",
+        "minAge: 999d1h",
+        [
+            'policies/idling.yaml:17:11: spec.minAge: is "999d1h", expected a duration of at most 999d',
+        ],
+        id="H10 minAge of too much in all",
+    ),
+    pytest.param(
+        "idling.yaml",
         "window: 30m",
         "window: 800000d",
         [
