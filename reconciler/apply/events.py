@@ -11,20 +11,29 @@ from reconciler.decide.types import Decision
 from reconciler.model import ObjectRef, Run, Write
 from reconciler.plan.actions import Action
 
+_LONGEST = 1024
+"""Characters in the message of an Event. Source: kubernetes pkg/apis/core/validation/events.go, NoteLengthLimit."""
+
 _UNDO = {
     "Idled": "; wake it with: reconciler wake {ref}",
     "IdlingContested": f"; left alone until {CONTESTED} is taken off or its policy changes",
 }
 
 
-def event_of(action: Action, run: Run) -> Write:
-    """Return the write of the Event for `action`. The same action of the same run has the same name."""
+_FAILED = "Refused"
+"""The reason of an Event about a change that the API server refused."""
+
+
+def event_of(action: Action, run: Run, failure: str = "") -> Write:
+    """Return the write of the Event for `action`, or for its `failure`. The same action of the same run has the same
+    name.
+    """
     name = f"{action.ref.name[:200]}.{run.id}.{action.id}"
     ref = ObjectRef(action.ref.cluster, action.ref.namespace or "default", "Event", name)
-    return Write("event", ref, "v1", manifest=_manifest(action, run, ref))
+    return Write("event", ref, "v1", manifest=_manifest(action, run, ref, failure))
 
 
-def _manifest(action: Action, run: Run, ref: ObjectRef) -> dict[str, Any]:
+def _manifest(action: Action, run: Run, ref: ObjectRef, failure: str) -> dict[str, Any]:
     at = format_time(run.now)
     return {
         "apiVersion": "v1",
@@ -37,9 +46,9 @@ def _manifest(action: Action, run: Run, ref: ObjectRef) -> dict[str, Any]:
             "name": action.ref.name,
             **({"uid": action.decision.uid} if action.decision.uid else {}),
         },
-        "reason": action.decision.event,
-        "message": message_of(action),
-        "type": "Normal",
+        "reason": _FAILED if failure else action.decision.event,
+        "message": f"{action.decision.verb} was refused: {failure}"[:_LONGEST] if failure else message_of(action),
+        "type": "Warning" if failure else "Normal",
         "count": 1,
         "firstTimestamp": at,
         "lastTimestamp": at,

@@ -13,6 +13,7 @@ from reconciler.decide.placement.memory import (
     rejection_key,
     unreachable_text,
 )
+from reconciler.decide.placement.status import PREFIX as STATUS_PREFIX
 from reconciler.decide.types import Verb
 from reconciler.errors import reason_of
 from reconciler.model import Run
@@ -26,7 +27,8 @@ _PLACING = frozenset({Verb.CREATE, Verb.OVERWRITE, Verb.SCALE})
 def remember_refusals(
     actions: Sequence[Action], outcomes: Sequence[Outcome], accesses: Mapping[str, Access], fleet: Fleet, run: Run
 ) -> tuple[str, ...]:
-    """Count the refusals of local ReplicaSets in the home cluster; return what could not be written down.
+    """Count the refusals of local ReplicaSets where the plan records what belongs in home; return what could not be
+    written down.
 
     Source: seed federated-replicasets.md, E1.
     """
@@ -35,7 +37,7 @@ def remember_refusals(
         for action, outcome in zip(actions, outcomes, strict=True)
         if outcome.refused and action.decision.job == "placement" and action.decision.verb in _PLACING
     ]
-    home = accesses.get(fleet.home)
+    home = accesses.get(_recorded_in(actions, fleet))
     if home is None or (found and not home.lock.held()):
         return tuple(f"{action.ref}: its refusal was not noted, the home cluster is not ours" for action, _ in found)
     store = ConfigMapStore(home.cluster, fleet.namespace, MEMORY)
@@ -50,3 +52,16 @@ def remember_refusals(
         except Exception as error:  # noqa: BLE001 - whatever it is, only this memory is lost
             lost.append(reason_of(error))
     return tuple(lost)
+
+
+def _recorded_in(actions: Sequence[Action], fleet: Fleet) -> str:
+    """Return the cluster where the plan records what belongs in home: home itself, or what stands in for it.
+
+    A status counts the refusals, so that it changes with each: where one is refused again, there is such an action.
+    """
+    recorded = (
+        action.ref.cluster
+        for action in actions
+        if action.decision.verb is Verb.REMEMBER and action.ref.name.startswith((MEMORY, STATUS_PREFIX))
+    )
+    return next(recorded, fleet.home)

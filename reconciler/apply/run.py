@@ -17,7 +17,7 @@ from reconciler.apply.locks import LeftOut
 from reconciler.apply.outcomes import Access, Outcome, Status
 from reconciler.apply.readiness import POLL_SECONDS, Readiness
 from reconciler.backends.stop import Stop
-from reconciler.decide.types import DownscaleSettings
+from reconciler.decide.types import DownscaleSettings, Verb
 from reconciler.errors import (
     AlreadyExistsError,
     LockLostError,
@@ -206,11 +206,21 @@ def _apply_one(action: Action, work: _Work) -> Outcome:
     except (StoppedError, LockLostError) as error:
         return Outcome(action.id, Status.SKIPPED, str(error))
     except (StaleError, NotFoundError, AlreadyExistsError) as error:
-        return Outcome(action.id, Status.STALE, str(error))
+        if not _has_no_namespace(action, error):
+            return Outcome(action.id, Status.STALE, str(error))
+        outcome = Outcome(action.id, Status.FAILED, str(error), refused=True)
     except ReconcilerError as error:
-        return Outcome(action.id, Status.FAILED, str(error), refused=isinstance(error, RefusedError))
-    untold = _tell(action, work.applying) if outcome.status is Status.APPLIED else ""
+        outcome = Outcome(action.id, Status.FAILED, str(error), refused=isinstance(error, RefusedError))
+    untold = _tell(action, outcome, work.applying)
     return replace(outcome, message="; ".join(part for part in (late or outcome.message, untold) if part))
+
+
+def _has_no_namespace(action: Action, error: ReconcilerError) -> bool:
+    """Return whether a create failed for want of its namespace: that is a refusal, which does not mend itself.
+
+    Source: seed federated-replicasets.md, E1.
+    """
+    return isinstance(error, NotFoundError) and action.decision.verb is Verb.CREATE
 
 
 def _carry_out(action: Action, applying: Applying) -> Outcome:
@@ -226,15 +236,18 @@ def must_mark(settings: DownscaleSettings | None) -> bool:
     return settings is not None and settings.strategy in ("zoneBalanced", "podPicker")
 
 
-def _tell(action: Action, applying: Applying) -> str:
-    """Write the Event of an applied action; one that cannot be written is not worth failing for.
+def _tell(action: Action, outcome: Outcome, applying: Applying) -> str:
+    """Write the Event of an action that was applied, or refused; one that cannot be written is not worth failing for.
 
     Return what to tell about one that was not written, "" where all is well.
     """
-    if not action.decision.event:
+    if not action.decision.event or not (outcome.status is Status.APPLIED or outcome.refused):
         return ""
+    failure = "" if outcome.status is Status.APPLIED else outcome.message
     try:
-        applying.accesses[action.ref.cluster].cluster.write(event_of(action, applying.run))
+        applying.accesses[action.ref.cluster].cluster.write(event_of(action, applying.run, failure))
+    except NotFoundError:
+        return ""  # its namespace is not there, which is why it failed
     except Exception as error:  # noqa: BLE001 - whatever it is, the action itself was done
         return f"no Event was written: {reason_of(error)}"
     return ""

@@ -16,12 +16,13 @@ from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of
 from reconciler.backends.open import Backend
 from reconciler.decide.desired_state import decide
+from reconciler.decide.placement.home import home_of
 from reconciler.decide.selection import format_time
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind, Workload
 from reconciler.observe.clusters import Scope
 from reconciler.observe.queries import query_keys
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import Fleet, PolicySet
 
 State = Literal["ok", "note", "bad"]
 
@@ -119,11 +120,18 @@ def examined(case: Case) -> Examined:
         clock_finding(server.ahead),
         _rights(case, missing),
         *_own_namespace(case),
+        *home_finding(case.name, case.policies.fleet, case.state),
         *_lock(case),
         *_metrics(case),
         *_other_writers(case),
     )
     return Examined(case.name, findings, () if isinstance(missing, ClusterError) else _rules(missing), identity=uid)
+
+
+def home_finding(cluster: str, fleet: Fleet, state: ObservedState) -> Iterator[Finding]:
+    """Tell of the cluster that stands in for home that it does."""
+    if cluster != fleet.home and home_of(fleet, state).cluster == cluster:
+        yield Finding("home", "note", f"records what belongs in {fleet.home}, the home cluster, which cannot be read")
 
 
 def _with_twins(one: Examined, all_of_them: Sequence[Examined]) -> Examined:

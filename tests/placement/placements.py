@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.status import status_name
+from reconciler.decide.selection import format_time
 from reconciler.decide.types import Decision, DesiredState
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Workload
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, Place, TargetRef
@@ -81,15 +82,22 @@ def a_full(cluster: str, replicas: int, placed: int, *, minutes: int = 60, **fie
     return with_pods(a_cluster(cluster, workloads=(local,)), some_pods(placed, replicas - placed, minutes=minutes))
 
 
-def a_status(text: str, *, key: str = "shop/web", cluster: str = "east") -> ConfigMap:
+def a_status(text: str, *, key: str = "shop/web", cluster: str = "east", at: datetime | None = None) -> ConfigMap:
     ref = ObjectRef(cluster, "reconciler", "ConfigMap", status_name(key))
     owner = f"production/FederatedReplicaSet/{key}"
-    return ConfigMap(ref, "uid-status", annotations={"reconciler/status": text, "reconciler/owner": owner})
+    marks = {"reconciler/status": text, "reconciler/owner": owner}
+    return ConfigMap(ref, f"uid-status-{cluster}", annotations=marks | stamped(at))
 
 
-def a_memory(cluster: str = "east", **data: str) -> ConfigMap:
+def a_memory(cluster: str = "east", at: datetime | None = None, **data: str) -> ConfigMap:
     ref = ObjectRef(cluster, "reconciler", "ConfigMap", "reconciler-memory")
-    return ConfigMap(ref, "uid-memory", data={key.replace("_", "-"): text for key, text in data.items()})
+    known = {key.replace("_", "-"): text for key, text in data.items()}
+    return ConfigMap(ref, f"uid-memory-{cluster}", data=known, annotations=stamped(at))
+
+
+def stamped(at: datetime | None) -> dict[str, str]:
+    """The annotations of what the Fleet production recorded `at`; none for None."""
+    return {} if at is None else {"reconciler/recorded-at": format_time(at), "reconciler/fleet": "production"}
 
 
 def place(

@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reconciler.decide.placement.decide import decide_placement
+from reconciler.decide.placement.home import home_of, keeper_of
 from reconciler.decide.placement.memory import MEMORY, rejection_after_failure, rejection_key
 from reconciler.decide.placement.status import read_status, status_name
-from reconciler.decide.types import Decision, DesiredState, FieldChange
+from reconciler.decide.types import Decision, DesiredState, FieldChange, Verb
 from reconciler.model import (
     ClusterConnection,
     Condition,
@@ -161,7 +162,8 @@ class World:
     @property
     def raised(self) -> int:
         """By how much the total was raised since a status was written; all of it while there is none."""
-        status = read_status(self.clusters[0].config_maps.get(status_name(self.federated.key)))
+        state = ObservedState({one.name: one.observed(()) for one in self.readable})
+        status = read_status(home_of(self.policies().fleet, state).newest.get(status_name(self.federated.key)))
         known = 0 if status is None or status.desired is None else status.desired
         return max(0, self.federated.replicas - known)
 
@@ -198,6 +200,7 @@ class World:
         """Carry out `decisions`; every test of what they rest on must hold."""
         by_name = {cluster.name: cluster for cluster in self.clusters}
         failed: set[str] = set()
+        refused: list[ObjectRef] = []
         for decision in sorted(decisions, key=lambda decision: (decision.phase, decision.order, decision.key)):
             cluster = by_name[decision.ref.cluster]
             assert cluster.reachable, f"{decision.key}: writes to a cluster that does not answer"
@@ -207,15 +210,18 @@ class World:
                 _write_config_map(cluster, decision)
             elif cluster.refuses and (decision.replicas_after or 0) > (decision.replicas_before or 0):
                 failed.add(decision.key)
-                self._remember_refusal(decision.ref)
+                refused.append(decision.ref)
             else:
                 _write_workload(cluster, decision)
+        for ref in refused:
+            self._remember_refusal(ref)
 
     def _remember_refusal(self, ref: ObjectRef) -> None:
         """What apply does when a create or update is refused."""
-        home = self.clusters[0]
-        if not home.reachable or home.state == "frozen":
+        keeper = keeper_of(self.policies().fleet, {one.name for one in self.readable}.__contains__)
+        if not keeper:
             return
+        home = next(one for one in self.clusters if one.name == keeper)
         place = ObjectRef(home.name, OUR_NAMESPACE, "ConfigMap", MEMORY)
         found = home.config_maps.get(MEMORY) or ConfigMap(place, f"uid-{MEMORY}")
         text = rejection_after_failure(found.data.get(rejection_key(ref)), ref, "exceeded quota", self.now)
@@ -235,8 +241,7 @@ class World:
 def _write_config_map(cluster: SimCluster, decision: Decision) -> None:
     name = decision.ref.name
     if decision.manifest is not None:
-        if name in cluster.config_maps:
-            return  # a refusal was remembered first; the server says that it exists already
+        assert name not in cluster.config_maps
         metadata: Any = decision.manifest["metadata"]
         data: Any = decision.manifest["data"]
         cluster.config_maps[name] = ConfigMap(
@@ -245,6 +250,9 @@ def _write_config_map(cluster: SimCluster, decision: Decision) -> None:
         return
     found = cluster.config_maps[name]
     assert decision.uid == found.uid
+    if decision.verb is Verb.DELETE:
+        del cluster.config_maps[name]
+        return
     cluster.config_maps[name] = replace(
         found,
         data=_with_data(found.data, [change for change in decision.changes if change.path[0] == "data"]),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from reconciler.decide.placement.memory import rejection_after_failure, rejection_key
 from reconciler.decide.types import FieldChange, Phase, Verb
 from reconciler.model import Condition, ObjectRef, OwnerReference
 from reconciler.policy.types import ClusterPreference
-from tests.builders import NOW, a_cluster, a_fleet
+from tests.builders import NOW, a_cluster, a_fleet, a_namespace
 
 from .placements import (
     TEMPLATE,
@@ -57,6 +59,21 @@ class TestMissing:
         }
         assert "adopts pods that match" in created.cause.values["note"]
 
+    @pytest.mark.parametrize(
+        ("namespaces", "expected"),
+        [
+            pytest.param(("default",), {"east": "scale 3 -> 6"}, id="defect 10: it is not there"),
+            pytest.param(("default", "shop"), {"west": "create 0 -> 3"}, id="it is there"),
+            pytest.param((), {"west": "create 0 -> 3"}, id="they are not known"),
+        ],
+    )
+    def test_nothing_is_created_where_the_namespace_is_missing(self, namespaces, expected):
+        spaces = tuple(a_namespace(name, cluster="west") for name in namespaces)
+        desired = place(settled("east", 3), a_cluster("west", namespaces=spaces))
+        assert numbers(desired) == expected
+        why = "there is no namespace shop, so nothing can be created"
+        assert [one.why for one in desired.undecided] == ([why] if "east" in expected else [])
+
     def test_a_share_of_zero_gets_none(self):
         clusters = {"*": ClusterPreference(weight=1), "west": ClusterPreference()}
         desired = place(settled("east", 6), a_cluster("west"), federated=a_federated(clusters=clusters))
@@ -101,7 +118,7 @@ class TestRefused:
         desired = place(home(3, **refused(3)), a_cluster("west"))
         assert numbers(desired) == {"east": "scale 3 -> 6"}
         assert row(desired, "west").why == (
-            "weight 1 of 2, refused 3 times in a row, tried again at 2026-11-20T15:46:23Z"
+            "weight 1 of 2, refused 3 times in a row, tried again at 2026-11-20T15:46:23Z: exceeded quota"
         )
         assert (row(desired, "west").capacity, row(desired, "west").overflow) == (0, 0)
 
@@ -142,7 +159,15 @@ class TestConflict:
     def test_one_that_is_the_same_is_taken_over(self):
         desired = place(settled("east", 3), settled("west", 3, **(FOREIGN | {"template": TEMPLATE})))
         (repaired,) = about(desired, "west")
-        assert repaired.verb is Verb.REPAIR
+        assert (repaired.verb, repaired.event) == (Verb.REPAIR, "Adopted")
+        assert repaired.cause.why == "adopted, it was not ours"
+
+    @pytest.mark.parametrize("template", [FOREIGN["template"], TEMPLATE], ids=["another", "the same"])
+    def test_defect_9_one_that_was_not_ours_is_adopted_and_not_moved(self, template):
+        desired = place(settled("east", 3), settled("west", 20, **(FOREIGN | {"template": template})))
+        scaled = about(desired, "west")[-1]
+        assert (scaled.verb, scaled.event) == (Verb.SCALE, "Adopted")
+        assert scaled.cause.why == "adopted, it was not ours; weight 1 of 2"
 
     def test_with_abort_it_is_reported_and_left_alone_and_does_not_count(self):
         desired = place(settled("east", 3), settled("west", 3, **FOREIGN), federated=a_federated(on_conflict="abort"))
@@ -199,6 +224,11 @@ class TestConflict:
             west.workloads[0].uid,
         )
         assert (created.verb, created.needs, created.uid) == (Verb.CREATE, (deleted.key,), None)
+        # defect 9: the Event says what became of the one that was there
+        assert (created.event, created.cause.why) == (
+            "Overwritten",
+            "replaces the one that was deleted because its selector differs; weight 1 of 2",
+        )
 
     def test_what_was_written_down_goes_once_the_new_one_is_there(self):
         kept = a_memory("west")
@@ -291,12 +321,17 @@ class TestLeftOut:
         desired = place(east, settled("west", 2), federated=a_federated(8))
         assert numbers(desired) == {"east": "scale 8 -> 6", "west": "scale 2 -> 4"}
         (reset,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
-        assert [change.after for change in reset.changes] == ["{}"]
+        assert [change.after for change in reset.changes if change.path[0] == "data"] == ["{}"]
 
-    def test_without_home_the_others_are_placed_and_nobody_is_given_up(self):
+    def test_without_home_the_others_are_placed_and_one_of_them_remembers(self):
         desired = place(settled("west", 2), lost=("east", "north"), fleet=a_fleet("east", "west", "north"))
-        assert desired.decisions == ()
-        assert [row(desired, name).why for name in ("east", "north")] == ["does not answer"] * 2
+        assert numbers(desired) == {}
+        status, memory = desired.decisions
+        assert (status.ref.name, memory.ref.name) == ("reconciler-status-shop.web", "reconciler-memory")
+        assert {one.ref.cluster for one in desired.decisions} == {"west"}
+        since = "2026-11-20T15:41:23Z"
+        assert json.loads(memory.manifest["data"]["unreachable-since"]) == {"east": since, "north": since}
+        assert [row(desired, name).why for name in ("east", "north")] == [f"does not answer since {since}"] * 2
 
     def test_a_cluster_whose_workloads_cannot_be_listed_is_left_alone(self):
         west = a_cluster("west", unreadable={"replicasets": "forbidden"})

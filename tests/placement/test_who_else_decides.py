@@ -83,12 +83,12 @@ class TestIdling:
         awake = json.loads(text["reconciler/status"])
         east = a_cluster("east", workloads=idle("east").workloads, config_maps=(a_status(json.dumps(awake)),))
         (written,) = place(east, idle("west")).decisions
-        idled = json.loads(written.changes[0].after)
+        idled = json.loads(written.changes[-1].after)
         assert idled == {
             **awake,
             "clusters": {name: {**entry, "idle": "nights"} for name, entry in awake["clusters"].items()},
         }
-        east = a_cluster("east", workloads=idle("east").workloads, config_maps=(a_status(written.changes[0].after),))
+        east = a_cluster("east", workloads=idle("east").workloads, config_maps=(a_status(written.changes[-1].after),))
         assert place(east, idle("west")).decisions == ()
 
     def test_defect_4_nothing_starts_elsewhere_while_one_of_the_idle_clusters_is_frozen(self):
@@ -99,7 +99,7 @@ class TestIdling:
         assert row(desired, "west").why == "idle, nights decides"
 
     def test_defect_4_nothing_starts_elsewhere_while_an_idle_cluster_does_not_answer(self):
-        memory, status = a_memory(unreachable_since=LONG_AGO), a_status(IDLED_STATUS)
+        memory, status = a_memory("north", unreachable_since=LONG_AGO), a_status(IDLED_STATUS, cluster="north")
         north = a_cluster("north", config_maps=(status, memory))
         desired = place(north, lost=("west",), federated=a_federated(9))
         assert numbers(desired) == {}

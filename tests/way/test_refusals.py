@@ -6,9 +6,10 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import yaml
 
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.errors import RefusedError
+from reconciler.errors import ClusterError, NotFoundError, RefusedError
 from tests.way.calls import Folder
 
 FLEET = """\
@@ -34,14 +35,14 @@ def at(minutes: int) -> str:
     return (START + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def refuse(monkeypatch, cluster: str, what: str) -> set[str]:
+def refuse(monkeypatch, cluster: str, what: str, error: type[ClusterError] = RefusedError) -> set[str]:
     """Let `cluster` refuse writes of ReplicaSets of that verb, until it is taken out of the set that comes back."""
     original = SnapshotCluster.write
     refusing = {cluster}
 
     def write(self, request):
         if self.name in refusing and request.ref.kind == "ReplicaSet" and request.verb == what:
-            raise RefusedError(f"{request.ref}: exceeded quota: replicasets")
+            raise error(f"{request.ref}: exceeded quota: replicasets")
         original(self, request)
 
     monkeypatch.setattr(SnapshotCluster, "write", write)
@@ -66,8 +67,15 @@ def two(tmp_path) -> Folder:
     return folder
 
 
-def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypatch):
-    quota = refuse(monkeypatch, "west", "create")
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(RefusedError, id="quota or admission"),
+        pytest.param(NotFoundError, id="defect 10: its namespace is not there"),
+    ],
+)
+def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypatch, error):
+    quota = refuse(monkeypatch, "west", "create", error)
     for run in range(3):
         said = two.apply(at(run))
         assert said.code == 6
@@ -87,6 +95,33 @@ def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypa
     assert memory["data"] == {"unreachable-since": "{}"}
     assert [two.replicas(name, "shop", "ReplicaSet", "web") for name in ("east", "west")] == [4, 4]
     assert two.plan(at(15), "--detailed-exitcode").code == 0
+
+
+def test_defect_9_a_refusal_is_told_by_an_event_and_by_the_status(two, monkeypatch):
+    two.write("policies/all.yaml", f"{FLEET}---\n{WEB}")
+    assert two.apply(at(0)).code == 0
+    two.write("policies/all.yaml", f"{FLEET}---\n{WEB.replace('replicas: 8', 'replicas: 10')}")
+    refuse(monkeypatch, "west", "patch")
+    assert two.apply(at(1)).code == 6
+    [event] = [found for found in events(two, "west") if found["type"] == "Warning"]
+    assert (event["reason"], event["involvedObject"]["kind"], event["involvedObject"]["name"]) == (
+        "Refused",
+        "ReplicaSet",
+        "web",
+    )
+    assert event["message"] == "scale was refused: west/shop/ReplicaSet/web: exceeded quota: replicasets"
+    said = two.apply(at(2))
+    assert said.code == 6
+    status = two.objects()["east", "reconciler", "ConfigMap", "reconciler-status-shop.web"]
+    west = json.loads(status["metadata"]["annotations"]["reconciler/status"])["clusters"]["west"]
+    assert west["asked"] == 4
+    assert west["why"].endswith("refused once: west/shop/ReplicaSet/web: exceeded quota: replicasets")
+
+
+def events(folder: Folder, cluster: str) -> list[dict]:
+    files = (folder.path / "snapshot" / cluster).rglob("*.yaml")
+    found = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
+    return [one for one in found if one["kind"] == "Event"]
 
 
 def test_a_refused_delete_is_no_want_of_room(two, monkeypatch):

@@ -54,7 +54,7 @@ def decide_one(federated: FederatedReplicaSet, around: Surroundings) -> DesiredS
     if federated.namespace in around.fleet.protected:
         why = f"namespace {federated.namespace} is protected"
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, why),))
-    status = read_status((around.home or {}).get(status_name(federated.key)))
+    status = read_status(around.home.newest.get(status_name(federated.key)))
     findings = [find(federated, site, around, status) for site in around.sites]
     if federated.paused:
         return _paused(federated, [finding.local for finding in findings], around, status)
@@ -66,8 +66,11 @@ def decide_one(federated: FederatedReplicaSet, around: Surroundings) -> DesiredS
         locals_ = [_left_idle(local) for local in locals_]
     view = explained(outlook(federated, locals_, status, around))
     decisions = steps(view, around)
+    refused = {local.ref for local in locals_ if local.rejection is not None}
+    # What was refused before may be refused again; the status says what is there, and why, all the same.
+    needs = tuple(one.key for one in decisions if one.ref not in refused)
     decisions += _cleared(view, decisions, around)
-    decisions += _status(view, entries(view), tuple(one.key for one in decisions), around)
+    decisions += _status(view, entries(view), needs, around)
     return DesiredState(
         decisions=decisions,
         undecided=tuple(finding.undecided for finding in findings if finding.undecided is not None),
@@ -170,25 +173,25 @@ def _status(
     view: Outlook, told: Mapping[str, Entry], needs: tuple[str, ...], around: Surroundings
 ) -> tuple[Decision, ...]:
     """Return the decision that writes the status, once everything else is done; () where it says so already."""
-    if around.home is None or not around.keeps:
+    if not around.home.cluster:
         return ()
     federated, fleet = view.federated, around.fleet
     name = status_name(federated.key)
-    before = read_status(around.home.get(name))
+    before = read_status(around.home.newest.get(name))
     text = status_text(federated.replicas, told, before, format_time(around.run.now))
     wish = Wish(
-        ObjectRef(fleet.home, fleet.namespace, "ConfigMap", name),
+        around.home.ref(name),
         annotations={OWNER: owner_text(fleet, federated.key), STATUS: text},
     )
     cause = Cause(federated.name, str(federated.place), "status")
-    return remember(wish, around.home.get(name), group_of(federated.key), cause, needs)
+    return around.home.written(wish, around.run.now, group_of(federated.key), cause, needs)
 
 
 def _cleared(view: Outlook, decisions: Sequence[Decision], around: Surroundings) -> tuple[Decision, ...]:
     """Return the decisions that forget refusals: once the write that was refused is done, or is not wanted any more."""
-    kept = (around.home or {}).get(MEMORY)
-    if kept is None or not around.keeps:
-        return ()
+    kept = around.home.own.get(MEMORY)
+    if kept is None or not around.home.is_current(MEMORY):
+        return ()  # what is not current is written whole in this run
     found: list[Decision] = []
     for local in view.placed:
         if local.rejection is None or local.limit == "refused":
@@ -209,9 +212,9 @@ def _memory(policies: PolicySet, around: Surroundings) -> DesiredState:
     """Return the decision that remembers since when clusters do not answer, where that changed, and forgets refusals of
     what no federated ReplicaSet is about any more.
     """
-    if around.home is None or not around.keeps:
+    if not around.home.cluster:
         return DesiredState()
-    fleet, kept = around.fleet, around.home.get(MEMORY)
+    kept = around.home.newest.get(MEMORY)
     data: dict[str, str | None] = {}
     words: list[str] = []
     before = {} if kept is None else read_unreachable(kept.data)
@@ -222,10 +225,9 @@ def _memory(policies: PolicySet, around: Surroundings) -> DesiredState:
     if stale := _stale(policies, around, kept):
         data |= dict.fromkeys(stale)
         words.append("what was refused is placed no more")
-    wish = Wish(ObjectRef(fleet.home, fleet.namespace, "ConfigMap", MEMORY), data=data)
-    return DesiredState(
-        decisions=remember(wish, kept, "placement/memory", Cause("", str(fleet.place), "; ".join(words)))
-    )
+    cause = Cause("", str(around.fleet.place), "; ".join(words) or "what is remembered moves")
+    wish = Wish(around.home.ref(MEMORY), data=data)
+    return DesiredState(decisions=around.home.written(wish, around.run.now, "placement/memory", cause))
 
 
 def _stale(policies: PolicySet, around: Surroundings, kept: ConfigMap | None) -> list[str]:

@@ -101,8 +101,11 @@ def _decision(one: _Marked) -> Decision:
 
 
 def _statuses(federated: Mapping[str, FederatedReplicaSet], around: Surroundings) -> Iterator[Decision]:
-    for name, found in sorted((around.home or {}).items()) if around.keeps else ():
-        owner = owner_of(found.annotations) if name.startswith(PREFIX) else None
+    for found in (*around.home.own.values(), *around.home.others):
+        cluster = around.fleet.cluster(found.ref.cluster)
+        if not found.ref.name.startswith(PREFIX) or cluster is None or cluster.state == "frozen":
+            continue
+        owner = owner_of(found.annotations)
         if owner is not None and owner[0] in around.ours and owner[1] not in federated:
             yield forget(found, group_of(owner[1]), _cause(owner[1], "its policy is gone"))
 

@@ -18,7 +18,7 @@ from reconciler.decide.types import Notice, Undecided
 from reconciler.model import ObjectRef, PodsQuestion, Workload
 from reconciler.policy.types import FederatedReplicaSet
 
-Limit = Literal["", "learned", "refused", "draining", "leaving", "missing"]
+Limit = Literal["", "learned", "refused", "draining", "leaving", "missing", "no namespace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +195,23 @@ def _moving(case: Case) -> Finding | None:
 def _missing(case: Case) -> Finding | None:
     if case.workload is not None:
         return None
+    if not _has_namespace(case):
+        why = f"there is no namespace {case.ref.namespace}, so nothing can be created"
+        return case.undecided(case.local(capacity=0, limit="no namespace", why=why))
     if case.federated.target is None:
         return Finding(_with_room(case, Counts(0, 0), None))
     why = f"there is no {case.ref.kind} {case.ref.name}"
     return case.undecided(case.local(capacity=0, limit="missing", why=why))
+
+
+def _has_namespace(case: Case) -> bool:
+    """Return whether the namespace is there, as far as is known.
+
+    A cluster that shows its namespaces shows "default", which nobody can delete.
+    """
+    observed = case.site.observed
+    names = set() if observed is None else {found.ref.name for found in observed.namespaces}
+    return "default" not in names or case.ref.namespace in names
 
 
 def _placed(case: Case) -> Finding:

@@ -1,6 +1,6 @@
 """What cannot live on a local workload: which clusters do not answer since when, and which writes were refused.
 
-Both are in the ConfigMap `reconciler-memory` of the home cluster:
+Both are in the ConfigMap `reconciler-memory`, where what belongs in home is written (`home.py`):
 
     unreachable-since         {"west": "2026-11-20T15:41:23Z"}
     rejected.0123456789abcdef {"object": "west/shop/ReplicaSet/web", "count": 3, "since": ..., "at": ...,

@@ -46,7 +46,7 @@ def outlook(
     federated: FederatedReplicaSet, locals_: Sequence[Local], status: Status | None, around: Surroundings
 ) -> Outlook:
     """Return what `federated` should look like, and the step this run makes towards it."""
-    given = shares(federated, locals_, Before(status, around.home is not None))
+    given = shares(federated, locals_, Before(status, around.home.is_whole))
     placed = [local for local in locals_ if local.part == "placed"]
     settled = all(given.replicas[local.cluster] <= local.current for local in placed)
     memory = {local.cluster: _memory(local, given, settled, federated, around) for local in placed}

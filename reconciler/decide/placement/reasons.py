@@ -8,6 +8,7 @@ from typing import Any
 
 from reconciler.decide.allocation import LARGEST
 from reconciler.decide.placement.facts import Local
+from reconciler.decide.placement.memory import Rejection
 from reconciler.decide.placement.outlook import Outlook
 from reconciler.decide.placement.probes import bound_by_maximum, moves_with_weight
 from reconciler.decide.placement.status import Entry
@@ -32,7 +33,7 @@ def _grounds(local: Local, view: Outlook) -> list[str]:
     if local.limit in ("draining", "leaving"):
         keeps = view.shares.keeping.get(cluster, 0)
         return [local.limit, *([f"keeps {keeps} that have no room anywhere else"] if keeps else [])]
-    if local.limit == "missing":
+    if local.limit in ("missing", "no namespace"):
         return [local.why]
     if cluster not in view.shares.served.names:
         return ["no preference for this cluster"]
@@ -53,15 +54,23 @@ def _preferences(own: ClusterPreference, view: Outlook, cluster: str) -> list[st
 
 
 def _limits(local: Local, view: Outlook) -> list[str]:
-    rejection = local.rejection
-    if local.limit == "refused" and rejection is not None and rejection.retry_after is not None:
-        return [f"refused {rejection.count} times in a row, tried again at {format_time(rejection.retry_after)}"]
+    if local.rejection is not None:
+        return [_refused(local, local.rejection)]
     if local.cluster in view.shares.overflow:
         waiting = view.waiting(local.cluster)
         return [f"room for {local.capacity}", *([f"{waiting} waiting"] if waiting else [])]
     if local.cluster in view.shares.lagging:
         return ["receives nothing from elsewhere until all of its pods run"]
     return []
+
+
+def _refused(local: Local, rejection: Rejection) -> str:
+    """Return how often a write was refused, and why. The number lets the status change with each refusal."""
+    times = "once" if rejection.count == 1 else f"{rejection.count} times in a row"
+    again = ""
+    if local.limit == "refused" and rejection.retry_after is not None:
+        again = f", tried again at {format_time(rejection.retry_after)}"
+    return f"refused {times}{again}: {rejection.why}"
 
 
 def _lasting(local: Local, view: Outlook) -> list[str]:
@@ -130,6 +139,8 @@ def _entry(local: Local, view: Outlook) -> Entry:
         stays = bool(local.idle_by) and local.workload is not None
         return Entry(local.asked, local.asked if readable else None, local.why, local.idle_by, stays)
     asked = view.step[local.cluster]
+    if local.rejection is not None:
+        asked = local.asked or 0  # what it asks for in this run may be refused again
     waiting = min(local.stuck, max(0, asked - local.current))
     return Entry(asked, max(0, asked - waiting - local.crashing), view.words[local.cluster])
 
@@ -185,6 +196,7 @@ def _flip(local: Local, view: Outlook, found: Counterfactuals) -> str:
         "leaving": "state: active in the Fleet",
         "refused": "a write that is not refused",
         "missing": f"a {local.ref.kind} of that name",
+        "no namespace": f"kubectl create namespace {local.ref.namespace}",
     }
     if local.limit in by_limit:
         return by_limit[local.limit]

@@ -16,7 +16,7 @@ from reconciler.policy.types import FederatedReplicaSet
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What earlier runs left in the home cluster; `readable`: it could be read, so no status means there is none."""
+    """What earlier runs recorded; `readable`: all of it could be read, so no status means there is none."""
 
     status: Status | None
     readable: bool = True
@@ -224,7 +224,7 @@ def _due(local: Local, federated: FederatedReplicaSet) -> int:
     on its way out.
     """
     own = federated.preference(local.cluster)
-    if own is None or local.limit in ("draining", "leaving", "missing"):
+    if own is None or local.limit in ("draining", "leaving", "missing", "no namespace"):
         return 0
     limits = [own.max_replicas, None if local.remembered is None else local.remembered.replicas]
     return min([local.asked or 0, *(limit for limit in limits if limit is not None)])

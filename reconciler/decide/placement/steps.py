@@ -13,6 +13,7 @@ from reconciler.decide.placement.local_replica_sets import (
     Form,
     form_of,
     found_manifest,
+    is_ours,
     mark_changes,
     selector_differs,
     template_check,
@@ -31,6 +32,8 @@ from reconciler.decide.types import (
     replicas_change,
 )
 from reconciler.model import ConfigMap, ObjectRef, Workload
+
+_ADOPTED = "adopted, it was not ours"
 
 
 def group_of(key: str) -> str:
@@ -63,6 +66,14 @@ class Step:
     @property
     def asked(self) -> int:
         return self.setting.view.step[self.local.cluster]
+
+    @property
+    def adopts(self) -> bool:
+        """Whether the workload was made by somebody else, and is ours after this step."""
+        workload, setting = self.local.workload, self.setting
+        if workload is None or setting.form is None:
+            return False
+        return not is_ours(workload, setting.view.federated, setting.around.ours)
 
     def decision(self, verb: Verb, phase: Phase, *changes: FieldChange, why: str = "") -> Decision:
         """Return a decision about the workload as it is; `why` in place of the reason for its replicas."""
@@ -116,7 +127,9 @@ def _of_one(step: Step) -> Iterator[Decision]:
 
 
 def _created(step: Step, form: Form, needs: tuple[str, ...] = ()) -> Decision:
-    made = step.decision(Verb.CREATE, Phase.INCREASE)
+    grounds = cause(step.local, step.setting.view).why
+    replaced = f"replaces the one that was deleted because its selector differs; {grounds}"
+    made = step.decision(Verb.CREATE, Phase.INCREASE, why=replaced if needs else "")
     note = "Kubernetes adopts pods that match the selector and belong to nobody"
     return replace(
         made,
@@ -140,7 +153,13 @@ def _scaled(step: Step, workload: Workload, marks: tuple[FieldChange, ...]) -> I
         tests = _tests(workload, (*marks, *known))
         made = step.decision(Verb.SCALE, phase, change, *marks, *known, *tests)
         event = "Moved" if phase is Phase.MOVE else "Scaled"
+        if step.adopts:
+            event = "Adopted"
+            made = replace(made, cause=replace(made.cause, why=f"{_ADOPTED}; {made.cause.why}"))
         yield replace(made, replicas_before=before, replicas_after=after, event=event)
+    elif marks and step.adopts:
+        made = step.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why=_ADOPTED)
+        yield replace(made, event="Adopted")
     elif marks:
         yield step.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why="our marks are put right")
     elif known:

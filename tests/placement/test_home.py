@@ -1,0 +1,146 @@
+"""What belongs in the home cluster while that does not answer, and once it does again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from reconciler.cli.examining import home_finding
+from reconciler.decide.placement.home import home_of, keeper_of
+from reconciler.decide.types import Verb
+from tests.builders import NOW, a_cluster, a_fleet, a_state
+
+from .placements import a_federated, a_local, a_memory, a_status, ago, numbers, place
+from .simulation import SELECTOR, TEMPLATE, SimCluster, World
+
+FLEET = a_fleet("east", "north", "west")
+
+
+def in_state(state, name):
+    clusters = tuple(replace(one, state=state) if one.name == name else one for one in FLEET.clusters)
+    return replace(FLEET, clusters=clusters)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "answering", "expected"),
+    [
+        pytest.param(FLEET, "east north west", "east", id="home"),
+        pytest.param(FLEET, "north west", "north", id="the first that answers"),
+        pytest.param(in_state("frozen", "north"), "north west", "west", id="that is not frozen"),
+        pytest.param(in_state("draining", "north"), "north west", "north", id="it may be draining"),
+        pytest.param(in_state("frozen", "east"), "east north west", "", id="a frozen home is not replaced"),
+        pytest.param(in_state("frozen", "east"), "north west", "north", id="unless it does not answer either"),
+        pytest.param(FLEET, "", "", id="nobody answers"),
+    ],
+)
+def test_who_records_what_belongs_in_home(fleet, answering, expected):
+    assert keeper_of(fleet, answering.split().__contains__) == expected
+
+
+def test_doctor_says_who_records_what_belongs_in_home():
+    state = a_state(a_cluster("north"), a_cluster("west"))
+    told = {name: [found.text for found in home_finding(name, FLEET, state)] for name in ("north", "west")}
+    assert told == {"north": ["records what belongs in east, the home cluster, which cannot be read"], "west": []}
+    assert list(home_finding("east", FLEET, a_state(a_cluster("east"), a_cluster("north")))) == []
+
+
+def test_of_several_copies_the_newest_counts():
+    copies = [a_memory("east", at=ago(hours=2)), a_memory("north", at=ago(hours=1)), a_memory("west", at=ago(hours=3))]
+    home = home_of(FLEET, a_state(*(a_cluster(one.ref.cluster, config_maps=(one,)) for one in copies)))
+    assert home.newest["reconciler-memory"] == copies[1]
+    assert home.others == (copies[1], copies[2])
+
+
+def test_what_another_fleet_records_is_left_alone_and_that_cluster_stands_in_for_nobody():
+    foreign = replace(a_memory("north"), annotations={"reconciler/fleet": "staging"})
+    state = a_state(a_cluster("north", config_maps=(foreign,)), a_cluster("west"))
+    home = home_of(FLEET, state)
+    assert (home.cluster, dict(home.newest), home.others) == ("west", {}, ())
+
+
+def test_when_home_is_back_it_gets_the_newest_and_the_copy_goes():
+    old = a_status('{"desired":9,"clusters":{"west":{"asked":4}}}', at=ago(hours=2))
+    new = a_status('{"desired":6,"clusters":{}}', cluster="west", at=ago(hours=1))
+    memory = a_memory("west", at=ago(hours=1), unreachable_since='{"east":"2026-11-20T14:41:23Z"}')
+    desired = place(
+        a_cluster("east", workloads=(a_local("east", 3),), config_maps=(old,)),
+        a_cluster("west", workloads=(a_local("west", 3),), config_maps=(new, memory)),
+    )
+    assert numbers(desired) == {}
+    assert [(one.verb, one.ref.cluster, one.ref.name) for one in desired.decisions] == [
+        (Verb.REMEMBER, "east", "reconciler-status-shop.web"),
+        (Verb.DELETE, "west", "reconciler-status-shop.web"),
+        (Verb.REMEMBER, "east", "reconciler-memory"),
+        (Verb.DELETE, "west", "reconciler-memory"),
+    ]
+    written, deleted, remembered, _ = desired.decisions
+    assert json.loads(written.changes[-1].after)["desired"] == 6
+    assert deleted.needs == (written.key,)
+    assert remembered.manifest["data"] == {"unreachable-since": "{}"}
+
+
+def a_world(**fields):
+    federated = a_federated(12, selector=SELECTOR, template=TEMPLATE, **fields)
+    return World([SimCluster(name, room=100) for name in ("east", "north", "west")], federated)
+
+
+def specs(world):
+    return {one.name: one.spec for one in world.clusters}
+
+
+def pass_runs(world, number, tick=timedelta(minutes=1)):
+    for _ in range(number):
+        world.apply(world.decided().decisions)
+        world.control()
+        world.pass_time(tick)
+
+
+def test_defect_8_a_lost_home_is_replaced_after_the_grace_and_gets_its_part_back():
+    world = a_world()
+    pass_runs(world, 3)
+    assert specs(world) == {"east": 4, "north": 4, "west": 4}
+    world.clusters[0].reachable = False
+    pass_runs(world, 10)
+    assert specs(world) == {"east": 4, "north": 4, "west": 4}
+    pass_runs(world, 3)
+    assert specs(world) == {"east": 4, "north": 6, "west": 6}
+    world.clusters[0].reachable = True
+    pass_runs(world, 3)
+    assert specs(world) == {"east": 4, "north": 4, "west": 4}
+    assert [sorted(one.config_maps) for one in world.clusters] == [
+        ["reconciler-memory", "reconciler-status-shop.web"],
+        [],
+        [],
+    ]
+    assert world.decided().decisions == ()
+
+
+def test_defect_8_while_home_is_away_other_losses_are_timed_too():
+    world = a_world()
+    pass_runs(world, 3)
+    world.clusters[0].reachable = False
+    pass_runs(world, 5)
+    world.clusters[2].reachable = False
+    pass_runs(world, 8)
+    assert specs(world)["north"] == 8  # home's part is replaced, that of west not yet
+    pass_runs(world, 5)
+    assert specs(world)["north"] == 12
+
+
+def test_defect_8_who_stands_in_may_change_and_nothing_is_forgotten():
+    world = a_world()
+    pass_runs(world, 3)
+    world.clusters[0].reachable = False
+    pass_runs(world, 5)
+    memory = world.clusters[1].config_maps["reconciler-memory"]
+    assert json.loads(memory.data["unreachable-since"]).keys() == {"east"}
+    world.clusters[1].reachable, world.clusters[0].reachable = False, True
+    pass_runs(world, 1)
+    world.clusters[1].reachable = True
+    pass_runs(world, 2)
+    assert "reconciler-memory" not in world.clusters[1].config_maps
+    assert world.decided().decisions == ()
+    assert world.now > NOW
