@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal
 
 from reconciler.backends.base import NAMESPACES, Cluster, MetricsSource
@@ -23,6 +23,7 @@ from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAns
 from reconciler.observe.clusters import Scope
 from reconciler.observe.queries import query_keys
 from reconciler.policy.types import Fleet, PolicySet
+from reconciler.worker_pool import WorkerPool
 
 State = Literal["ok", "note", "bad"]
 
@@ -96,8 +97,8 @@ class Case:
 
 def examined_clusters(cases: Sequence[Case]) -> list[Examined]:
     """Return what is found of each cluster, examined side by side."""
-    with ThreadPoolExecutor(max(1, len(cases))) as pool:
-        found = list(pool.map(examined, cases))
+    pool = WorkerPool()
+    found = [one.result() for one in [pool.submit(case.name, partial(examined, case)) for case in cases]]
     return [_with_twins(one, found) for one in found]
 
 

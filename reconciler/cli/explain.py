@@ -44,7 +44,7 @@ def command(subject: str, policies: str, **flags: Any) -> None:
     lines = list(explanation(made, name))
     if not lines:
         check_known(made, name, subject)
-        check_there(observe(found, world.sources, scope=call.scope), name, subject)
+        check_there(observe(found, world.sources, scope=call.scope, readers=world.readers), name, subject)
         raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
     click.echo("\n".join(lines))
 

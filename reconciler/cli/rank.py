@@ -30,7 +30,7 @@ def command(subject: str, to: int | None, policies: str, output: str, **flags: A
     call = Call.of(policies, flags)
     found = call.policies()
     world = call.world(found.fleet)
-    state = observe(found, world.sources, scope=call.scope)
+    state = observe(found, world.sources, scope=call.scope, readers=world.readers)
     workload = workload_named(state, object_name(subject), subject)
     state = answer(state, questions_of(workload, state), world.sources)
     ranking = ranking_of(workload, found, state, Run(call.now), to)

@@ -30,7 +30,7 @@ from reconciler.decide.idling.asleep import Sleeper, sleepers
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.selection import EXCLUDE_UNTIL, format_time
 from reconciler.decide.types import DesiredState, annotation_changes
-from reconciler.errors import ClusterError, ExitCode, ReconcilerError, UsageError, first_exit_code
+from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code, reason_of
 from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload, Write
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import Control, apply
@@ -61,7 +61,7 @@ def command(subject: str, awake_for: str | None, fleet: str, output: str, **flag
     check_cluster(found, name, subject)
     world = call.world(found, writes=True)
     until = None if awake_for is None else call.now + duration_of("--for", awake_for)
-    state = observe(PolicySet(found), world.sources)
+    state = observe(PolicySet(found), world.sources, readers=world.readers)
     asleep = sleepers(found, state, Run(call.now), name.matches)
     check_looked(asleep, state, name, subject)
     asked = {ref for one in asleep for ref in (one.asked.ref, *one.wakes)}
@@ -107,8 +107,8 @@ def request_wakes(found: Sequence[Sleeper], world: World, now: datetime, until: 
         try:
             if not one.problem:
                 world.accesses[one.asked.ref.cluster].cluster.write(request_of(one.asked, wanted))
-        except ClusterError as error:
-            failures.append(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are asked all the same
+            failures.append(reason_of(error))
     return tuple(failures)
 
 

@@ -53,6 +53,7 @@ def run(folder: Path, faults: Faults, readers: Readers, **control: Any):
     [
         pytest.param("scale_kinds", 0, id="the reading hangs at its beginning"),
         pytest.param("list", 7, id="the reading hangs at a list"),
+        pytest.param("list", 14, id="the pods of what shrinks hang, after all lists"),
         pytest.param("query", 0, id="the metrics hang"),
         pytest.param("acquire", 0, id="H1 the lock hangs"),
     ],
@@ -64,8 +65,10 @@ def test_wakes_on_the_others_are_done_while_a_cluster_hangs(method: str, at: int
     def fault(_: str) -> None:
         seen.append(until(lambda: is_woken(folder)))
 
-    code, applied = run(folder, Faults(at, fault, only=method), Readers(WorkerPool()))
+    faults = Faults(at, fault, only=method)
+    code, applied = run(folder, faults, Readers(WorkerPool()))
     assert seen == [True]
+    assert faults.calls.count("list") > 14
     assert code is ExitCode.DONE
     assert fleet.replicas(folder) == dict.fromkeys(CLUSTERS, AFTER)
     assert [action.id for action in applied.plan.actions] == [outcome.action for outcome in applied.outcomes]

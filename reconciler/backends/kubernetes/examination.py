@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -18,6 +17,7 @@ from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.kubernetes.paths import one
 from reconciler.backends.kubernetes.rights import Right
 from reconciler.errors import NotFoundError
+from reconciler.worker_pool import WorkerPool
 
 _AT_ONCE = 8
 _HALF_A_SECOND = timedelta(seconds=0.5)  # a Date has whole seconds, cut off
@@ -92,8 +92,7 @@ class Examination:
         Raises:
             ClusterError: the server does not say.
         """
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            allowed = list(pool.map(lambda one: self._may(*one), asked))
+        allowed = WorkerPool(_AT_ONCE).each(self._cluster, lambda one: self._may(*one), asked, _AT_ONCE)
         return [one for one, may in zip(asked, allowed, strict=True) if not may]
 
     def lock_holder(self, namespace: str) -> Holder | None:
