@@ -1,0 +1,105 @@
+"""Servers that answer without end: reading them ends all the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
+
+from reconciler.backends.base import BUILT_IN_SCALES, SERVICES, workloads_of
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.kubernetes.read_budget import MOST_KINDS, ReadBudget
+from reconciler.errors import MalformedAnswerError, ReadLimitError
+from reconciler.model import EVERY_KIND
+from tests.kubernetes.live import requests_to
+from tests.kubernetes.test_auth import a_kubeconfig
+
+
+def served(kinds: int = 0) -> dict[str, Any]:
+    """What aggregated discovery says: the built-in kinds, and so many custom ones with a scale."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    found = [(one.group, one.kind, one.plural) for one in BUILT_IN_SCALES]
+    found += [("many.example", f"Kind{number}", f"kind{number}s") for number in range(kinds)]
+    for group, kind, plural in found:
+        scale = [{"subresource": "scale"}] if group == "many.example" else []
+        resource = {"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": ["list"]}
+        groups.setdefault(group, []).append({**resource, "subresources": scale})
+    items = [
+        {"metadata": {"name": name}, "versions": [{"version": "v1", "resources": all_of}]}
+        for name, all_of in groups.items()
+    ]
+    return {"kind": "APIGroupDiscoveryList", "items": items}
+
+
+def a_cluster(
+    server: HTTPServer, folder: Path, answer: Callable[[Request], Any], kinds: int = 0, budget: ReadBudget | None = None
+) -> KubernetesCluster:
+    def handler(request: Request) -> Response:
+        said = served(kinds) if request.path == "/apis" else answer(request)
+        return Response(json.dumps(said), content_type="application/json")
+
+    server.expect_request(re.compile(".*")).respond_with_handler(handler)
+    kubeconfig = a_kubeconfig(folder / "config", {"token": "t"}, {"server": server.url_for("").rstrip("/")})
+    return KubernetesCluster("east", requests_to(Path(kubeconfig)), None, budget)
+
+
+def endless(numbers: Any) -> Callable[[Request], Any]:
+    return lambda _: {"metadata": {"continue": f"page-{next(numbers)}"}, "items": []}
+
+
+def test_h2_a_list_without_end_is_given_up_and_the_next_one_is_read(httpserver: HTTPServer, tmp_path: Path) -> None:
+    pages = endless(count())
+    cluster = a_cluster(
+        httpserver, tmp_path, lambda request: pages(request) if "deployments" in request.path else {"items": []}
+    )
+    with pytest.raises(MalformedAnswerError, match=r"list deployments.apps: has more than 400 pages, expected its end"):
+        cluster.list(workloads_of(BUILT_IN_SCALES[0]))
+    assert cluster.list(SERVICES) == ()
+
+
+def test_h2_all_lists_of_a_cluster_have_so_many_pages_together(httpserver: HTTPServer, tmp_path: Path) -> None:
+    cluster = a_cluster(httpserver, tmp_path, endless(count()), budget=ReadBudget(30))
+    with pytest.raises(ReadLimitError, match=r"list services: more than 30 pages were read of this cluster"):
+        cluster.list(SERVICES)
+    with pytest.raises(ReadLimitError):
+        cluster.list(workloads_of(BUILT_IN_SCALES[0]))
+    assert len(httpserver.log) == 31
+
+
+def test_h2_a_page_that_comes_again_ends_the_list(httpserver: HTTPServer, tmp_path: Path) -> None:
+    tokens = iter(["a", "b", "a", "b", "a"])
+    cluster = a_cluster(httpserver, tmp_path, lambda _: {"metadata": {"continue": next(tokens)}, "items": []})
+    with pytest.raises(MalformedAnswerError, match="goes on where it was already, expected another page"):
+        cluster.list(SERVICES)
+    assert len(httpserver.log) == 4
+
+
+def test_h2_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver: HTTPServer, tmp_path: Path) -> None:
+    cluster = a_cluster(httpserver, tmp_path, lambda _: {"items": []}, kinds=3000)
+    custom = [kind for kind in cluster.scale_kinds() if kind not in BUILT_IN_SCALES]
+    assert [(kind.group, kind.kind) for kind in custom] == [("many.example", EVERY_KIND)]
+    with pytest.raises(MalformedAnswerError, match=f"3000 custom kinds with a scale, expected at most {MOST_KINDS}"):
+        cluster.list(workloads_of(custom[0]))
+    assert cluster.list(workloads_of(BUILT_IN_SCALES[0])) == ()
+    assert len(httpserver.log) == 2
+
+
+def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_path: Path) -> None:
+    budget = ReadBudget()
+
+    def answer(_: Request) -> Any:
+        if len(httpserver.log) == 10:
+            budget.give_up("too slow")
+        return {"metadata": {"continue": f"page-{len(httpserver.log)}"}, "items": []}
+
+    cluster = a_cluster(httpserver, tmp_path, answer, budget=budget)
+    with pytest.raises(ReadLimitError, match="list services: not asked, too slow"):
+        cluster.list(SERVICES)
+    assert len(httpserver.log) == 11
