@@ -86,7 +86,7 @@ class SnapshotError(ReconcilerError):
     @classmethod
     def of(cls, problems: Iterable[Problem]) -> SnapshotError:
         """Return one error for all `problems`, sorted, a line each."""
-        return cls("\n".join(str(problem) for problem in sorted(problems)))
+        return cls("\n".join(str(problem) for problem in sorted(set(problems))))
 
 
 class PlanFileError(ReconcilerError):

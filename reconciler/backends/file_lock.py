@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
 from reconciler.backends.base import Clock
 from reconciler.errors import ClusterError, LockHeldError
+from reconciler.yaml.files import read_bytes
+from reconciler.yaml.words import printable
 
 LOCK_FILE = ".reconciler.lock"
 
 _POLL_SECONDS = 0.05
 _MAX_WORDS = 1000
+_CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Who can add a file to the folder must not choose what we write to, nor make us wait."""
 
 
 class FileLock:
@@ -40,7 +46,10 @@ class FileLock:
             try:
                 taken = self._try()
             except OSError as error:
-                raise ClusterError(f"{self._path}: {error.strerror}, expected a folder to write to") from error
+                words = "is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+                raise ClusterError(
+                    f"{self._path}: {words}, expected a regular file, in a folder to write to"
+                ) from error
             if taken:
                 return
             left = until - self._clock.monotonic()
@@ -64,8 +73,10 @@ class FileLock:
 
     def _try(self) -> bool:
         """A file that was removed before we got it locked is not the one that others see: try again."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _CAREFULLY, 0o600)
         try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "is no regular file")
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
@@ -83,14 +94,13 @@ class FileLock:
         return True
 
     def _words(self) -> str:
-        try:
-            return self._path.read_text(encoding="utf-8", errors="replace")[:_MAX_WORDS].strip() or "somebody"
-        except OSError:
-            return "somebody"
+        content = read_bytes(str(self._path), str(self._path.parent))
+        words = content[:_MAX_WORDS].decode(errors="replace") if isinstance(content, bytes) else ""
+        return printable(words.strip()) or "somebody"
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except OSError:
         return False

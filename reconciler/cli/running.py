@@ -28,6 +28,7 @@ from reconciler.policy.one_cluster import read_one_cluster
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.policy.validate import read_fleet_for_wakes, read_policies
 from reconciler.world import RealClock, World, open_world
+from reconciler.yaml.files import write_private
 
 
 @dataclass(frozen=True)
@@ -193,13 +194,13 @@ def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, 
 
 
 def save(made: Plan, file: str) -> None:
-    """Write `made` for a later `apply FILE`.
+    """Write `made` for a later `apply FILE`; only we may read it, because pod templates may hold what is private.
 
     Raises:
         ReconcilerError: the file cannot be written.
     """
     try:
-        Path(file).write_text(plan_to_json(made), encoding="utf-8")
+        write_private(file, plan_to_json(made))
     except OSError as error:
         raise ReconcilerError(f"--out: {file}: {error.strerror}, expected a file that can be written") from error
 
@@ -208,9 +209,11 @@ def check_out(file: str) -> None:
     """Refuse a file that `save` could not write, as far as can be seen before there is a plan.
 
     Raises:
-        UsageError: it is a folder, its folder is not there, or one of them may not be written.
+        UsageError: it is a folder or a link, its folder is not there, or one of them may not be written.
     """
     path = Path(file)
+    if path.is_symlink():
+        raise UsageError(f"--out: {file} is a symbolic link, expected a file")
     if path.is_dir():
         raise UsageError(f"--out: {file} is a folder, expected a file")
     if not path.parent.is_dir():

@@ -20,10 +20,12 @@ from reconciler.cli.running import Call
 from reconciler.cli.talk import say
 from reconciler.decide.selection import format_time
 from reconciler.errors import ExitCode, UsageError
+from reconciler.observe.clusters import placed_names
 from reconciler.observe.lists import Source
 from reconciler.pipeline import plan
 from reconciler.plan.actions import Plan
 from reconciler.world import open_world
+from reconciler.yaml.files import write_private
 
 
 @click.command(name="snapshot")
@@ -68,7 +70,8 @@ def _check(call: Call) -> None:
 def recorded(call: Call) -> tuple[Mapping[str, Recorder], Plan]:
     """Make a plan of live clusters as `plan` does; return what was read for it, by cluster, and the plan."""
     policies = call.policies()
-    recorders = {cluster.name: Recorder(cluster.name) for cluster in policies.fleet.clusters}
+    placed = placed_names(policies)
+    recorders = {cluster.name: Recorder(cluster.name, placed) for cluster in policies.fleet.clusters}
 
     def record(cluster: str, resource: Resource[Any], read: Sequence[Wire]) -> None:
         recorders[cluster].objects(resource, read)
@@ -106,6 +109,8 @@ def check_target(target: Path, overwrite: bool) -> None:
 def write_snapshot(target: Path, clusters: Mapping[str, Mapping[str, str]]) -> None:
     """Write the files of each cluster's folder: all beside first, then `target` is replaced by them in one step.
 
+    Only we may read them.
+
     Raises:
         OSError: they cannot be written; `target` is as it was.
     """
@@ -113,10 +118,11 @@ def write_snapshot(target: Path, clusters: Mapping[str, Mapping[str, str]]) -> N
     new = target.parent / f".{target.name}.new-{os.getpid()}"
     old = target.parent / f".{target.name}.old-{os.getpid()}"
     try:
+        new.mkdir(mode=0o700)
         for cluster, files in clusters.items():
-            (new / cluster).mkdir(parents=True)
+            (new / cluster).mkdir(mode=0o700)
             for name, text in files.items():
-                (new / cluster / name).write_text(text, encoding="utf-8")
+                write_private(str(new / cluster / name), text)
         if target.is_dir():
             target.rename(old)
         new.rename(target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -25,7 +25,15 @@ from reconciler.backends.base import (
 )
 from reconciler.decide.victims import VICTIM_LABEL
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, reason_of
-from reconciler.model import Namespace, ObservedCluster, ObservedState, QueryAnswer, QueryKey, unreadable_key
+from reconciler.model import (
+    Namespace,
+    ObservedCluster,
+    ObservedState,
+    QueryAnswer,
+    QueryKey,
+    Workload,
+    unreadable_key,
+)
 from reconciler.observe.lists import TOO_SLOW, Asked, Readers, Source
 from reconciler.observe.queries import ask, unanswered
 from reconciler.policy.types import PolicySet
@@ -76,6 +84,11 @@ METRICS = "metrics"
 """The lane of all metrics sources: many that hang occupy no more threads than one cluster."""
 
 
+def placed_names(policies: PolicySet) -> frozenset[tuple[str, str]]:
+    """Return namespace and name of the local ReplicaSets of `policies`: those whose pod templates are compared."""
+    return frozenset((one.namespace, one.target.name if one.target else one.name) for one in policies.federated)
+
+
 def observe(
     policies: PolicySet,
     sources: Mapping[str, Source],
@@ -104,7 +117,7 @@ class Reading:
         self._tell = tell
         self._given_up: set[str] = set()
         zones = any(policy.strategy == "zoneBalanced" for policy in policies.downscale)
-        wanted = _Wanted(policies.fleet.namespace, zones, scope)
+        wanted = _Wanted(policies.fleet.namespace, zones, scope, placed_names(policies))
         names = [cluster.name for cluster in policies.fleet.clusters]
         self._clusters: dict[str, Future[ObservedCluster | str]] = {}
         self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
@@ -153,6 +166,13 @@ class _Wanted:
     own_namespace: str
     nodes: bool
     scope: Scope
+    placed: frozenset[tuple[str, str]]
+
+    def reduced(self, workload: Workload) -> Workload:
+        """Return `workload` without its pod template where nothing compares that."""
+        if workload.template is None or (workload.ref.namespace, workload.ref.name) in self.placed:
+            return workload
+        return replace(workload, template=None)
 
 
 def _read(name: str, source: Source, wanted: _Wanted, tell: Tell, pool: WorkerPool) -> ObservedCluster | str:
@@ -208,7 +228,7 @@ class _Reader:
             name=self._name,
             identity=self._identity(),
             scale_kinds=kinds,
-            workloads=tuple(chain.from_iterable(map(of, scalables))),
+            workloads=tuple(map(wanted.reduced, chain.from_iterable(map(of, scalables)))),
             services=of(Asked(SERVICES)),
             endpoints=of(Asked(ENDPOINTS)),
             endpoint_slices=of(Asked(ENDPOINT_SLICES)),

@@ -140,6 +140,19 @@ def _content(path: str, root: str) -> bytes | str:
         return stream.read(found.st_size)
 
 
+def write_private(path: str, text: str) -> None:
+    """Write `text` to the file at `path`, which only we may read then; a link there is not followed.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as stream:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)
+        stream.write(text)
+
+
 def decoded(file: str, data: bytes) -> tuple[str, str, bytes] | Problem:
     """Return the text of `data`, the content of `file`, its encoding and its byte order mark, b"" for none."""
     mark, codec = next(((mark, codec) for mark, codec in _BOMS if data.startswith(mark)), (b"", "utf-8"))

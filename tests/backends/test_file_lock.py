@@ -41,6 +41,33 @@ def test_a_dead_process_frees_its_lock(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("make", ["link", "link to nothing", "pipe", "folder"])
+def test_r5_a_lock_is_never_taken_through_a_link_or_on_what_is_no_file(tmp_path: Path, make: str) -> None:
+    (tmp_path / "precious").write_text("s3cr3t")
+    folder = tmp_path / "east"
+    folder.mkdir()
+    if make == "pipe":
+        os.mkfifo(folder / LOCK_FILE)
+    elif make == "folder":
+        (folder / LOCK_FILE).mkdir()
+    else:
+        (folder / LOCK_FILE).symlink_to("../precious" if make == "link" else "../made")
+    with pytest.raises(ClusterError, match=r"\.reconciler\.lock: ") as raised:
+        FileLock(folder, "we", CountingClock()).acquire(0)
+    assert "s3cr3t" not in str(raised.value)
+    assert (tmp_path / "precious").read_text() == "s3cr3t"
+    assert sorted(os.listdir(tmp_path)) == ["east", "precious"]
+
+
+def test_r6_who_holds_a_lock_is_told_on_one_line(tmp_path: Path) -> None:
+    holder, other = FileLock(tmp_path, "we\x1b[2J\nnobody", CountingClock()), FileLock(tmp_path, "b", CountingClock())
+    holder.acquire(0)
+    with pytest.raises(LockHeldError) as raised:
+        other.acquire(0)
+    assert str(raised.value).isprintable()
+    holder.release()
+
+
 def test_waiting_takes_as_long_as_it_may(tmp_path: Path) -> None:
     first, clock = FileLock(tmp_path, "first", CountingClock()), CountingClock()
     first.acquire(0)

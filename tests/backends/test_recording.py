@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from reconciler.backends.base import BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
 from reconciler.backends.decode.instants import instant
 from reconciler.backends.decode.nouns import noun_of, shape_of
 from reconciler.backends.decode.shapes import decoded_value
+from reconciler.backends.decode.workloads import ReplicaSet
 from reconciler.backends.open import open_snapshot
 from reconciler.backends.snapshot.metrics import SnapshotMetrics, read_metrics, result_value
 from reconciler.backends.snapshot.recorded import instant_text, manifest_of
+from reconciler.backends.snapshot.recorder import Recorder
 from reconciler.backends.snapshot.recording import read_recording
+from reconciler.cli.snapshot import write_snapshot
 from reconciler.errors import ForbiddenError, MalformedAnswerError, SnapshotError, UnreachableError
 from reconciler.model import QueryAnswer, Sample, ScaleKind
 from reconciler.yaml.writer import block_text
@@ -26,6 +31,7 @@ CLONES = ScaleKind(
     "apps.kruise.io", "v1alpha1", "CloneSet", "clonesets", ("spec", "size", "wanted"), ("status", "size")
 )
 DEPLOYMENTS = workloads_of(BUILT_IN_SCALES[0])
+REPLICA_SETS = next(workloads_of(scale) for scale in BUILT_IN_SCALES if scale.kind == "ReplicaSet")
 
 
 def a_folder(tmp_path: Path, recording: str, **files: str) -> Any:
@@ -158,6 +164,28 @@ def test_of_managers_only_those_of_replicas_are_kept() -> None:
             "fieldsV1": {"f:spec": {"f:replicas": {}}},
         }
     ]
+
+
+ENVIRONMENT = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"env": [{"value": "s3cr3t"}]}]}}
+
+
+def test_r8_of_pod_templates_only_those_are_kept_whole_that_placement_compares() -> None:
+    recorder = Recorder("east", {("shop", "placed")})
+    read = [
+        decoded_value(ReplicaSet, {"metadata": {"name": name, "namespace": space}, "spec": {"template": ENVIRONMENT}})
+        for space, name in (("shop", "placed"), ("shop", "other"), ("dev", "placed"))
+    ]
+    recorder.objects(REPLICA_SETS, read)
+    written = list(yaml.safe_load_all(recorder.files("2026-11-20T22:00:00Z")["replicasets.apps.yaml"]))
+    templates = {(one["metadata"]["namespace"], one["metadata"]["name"]): one["spec"]["template"] for one in written}
+    labels = {"metadata": {"labels": {"app": "web"}}}
+    assert templates == {("shop", "placed"): ENVIRONMENT, ("shop", "other"): labels, ("dev", "placed"): labels}
+
+
+def test_r8_the_files_of_a_snapshot_are_for_us_alone(tmp_path: Path) -> None:
+    write_snapshot(tmp_path / "recorded", {"east": {"a.yaml": "a: 1\n"}})
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "recorded").rglob("*")}
+    assert (modes, stat.S_IMODE((tmp_path / "recorded").stat().st_mode)) == ({"east": 0o700, "a.yaml": 0o600}, 0o700)
 
 
 def test_of_a_custom_resource_only_its_scale_is_kept() -> None:

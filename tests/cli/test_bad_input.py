@@ -250,3 +250,62 @@ def test_one_cluster_that_is_named_twice_in_a_fleet(quickstart):
     assert said.code == 6
     assert "eu-west: kube-system has uid " in said.out
     assert "as us-east has, expected each cluster once" in said.out
+
+
+def interrupted(folder: Folder, steps: str) -> None:
+    """A change of several files that a crash interrupted, as whoever can add a file may also claim."""
+    folder.write(
+        "snapshot/eu-west/.new.yaml.reconciler-new", "{apiVersion: v1, kind: Namespace, metadata: {name: new}}"
+    )
+    folder.write("snapshot/eu-west/.reconciler-pending.json", steps)
+    folder.write("hook", "x")
+
+
+OURS = '[[".new.yaml.reconciler-new", "new.yaml"]]'
+TO_OUTSIDE = '[["../../hook", "../../.git/hooks/post-checkout"], [null, "../../policies/fleet.yaml"]]'
+MISSING = '[["x", "/missing/x"]]'
+
+
+@pytest.mark.parametrize("steps", [OURS, TO_OUTSIDE, MISSING], ids=["C1 ours", "C1 to outside", "C1 a missing file"])
+@pytest.mark.parametrize("verb", ["plan", "explain", "rank"])
+def test_c1_who_only_looks_leaves_an_interrupted_change_alone(quickstart, steps, verb):
+    interrupted(quickstart, steps)
+    before = contents(quickstart)
+    subject = {"plan": "policies", "explain": "eu-west/dev-a/Service/api", "rank": "eu-west/batch/Deployment/worker"}
+    said = quickstart.call(verb, subject[verb], *LOOK)
+    assert said.code == 3
+    assert "a change of several files was interrupted, expected none; the next `reconciler apply`" in said.err
+    assert contents(quickstart) == before
+
+
+def test_c1_an_apply_finishes_an_interrupted_change_and_then_applies(quickstart):
+    interrupted(quickstart, OURS)
+    said = quickstart.apply(NOW)
+    assert said.code == 0, said
+    assert ("eu-west", "", "Namespace", "new") in quickstart.objects()
+    assert quickstart.plan(NOW, "--detailed-exitcode").code == 0
+
+
+@pytest.mark.parametrize("steps", [TO_OUTSIDE, MISSING], ids=["C1 to outside", "C1 a missing file"])
+def test_c1_an_apply_carries_out_no_change_that_is_not_ours(quickstart, steps):
+    interrupted(quickstart, steps)
+    before = contents(quickstart)
+    said = quickstart.apply(NOW)
+    assert said.code == 3
+    assert "an interrupted change cannot be finished" in said.err
+    assert contents(quickstart) == before
+
+
+def test_r5_a_token_behind_a_link_is_never_shown(quickstart):
+    quickstart.write("token", "s3cr3t-token")
+    (quickstart.path / "policies" / "token.yaml").symlink_to("../token")
+    (quickstart.path / "snapshot" / "eu-west" / "token.yaml").symlink_to("../../token")
+    for said in (quickstart.call("validate", "policies"), quickstart.plan(NOW), quickstart.plan(NOW, "-o", "json")):
+        assert said.code == 3
+        assert "policies/token.yaml" in said.out + said.err
+        assert "s3cr3t" not in said.out + said.err
+    (quickstart.path / "policies" / "token.yaml").unlink()
+    said = quickstart.plan(NOW)
+    assert said.code == 3
+    assert "snapshot/eu-west/token.yaml:1:1: is a link that leads out of" in said.err
+    assert "s3cr3t" not in said.err

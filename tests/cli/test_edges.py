@@ -45,6 +45,15 @@ def test_where_no_plan_can_be_saved_is_seen_before_and_is_one_json_document(quic
     assert json.loads(said.out)["errors"] == [words]
 
 
+def test_r8_a_saved_plan_is_for_its_owner_alone_and_never_written_through_a_link(quickstart):
+    (quickstart.path / "precious").write_text("x")
+    (quickstart.path / "link.json").symlink_to("precious")
+    for file, code in (("plan.json", 0), ("link.json", 64)):
+        assert quickstart.plan(NOW, "--out", file).code == code
+    assert (quickstart.path / "plan.json").stat().st_mode & 0o777 == 0o600
+    assert (quickstart.path / "precious").read_text() == "x"
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_plan_that_turns_out_not_to_be_saved_is_printed_all_the_same(quickstart, form):
     said = quickstart.plan(NOW, "-o", form, "--out", "/dev/full")

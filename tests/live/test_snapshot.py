@@ -33,6 +33,7 @@ from tests.real.worlds import create, wait_until
 
 NOW = "2035-11-20T23:00:00Z"
 SECRET = "c2VjcmV0LW9mLXRoZS1zaG9w"  # in base64
+PIN = "pin-in-a-template"
 CLONES = ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
 POLICIES = """
 apiVersion: reconciler/v1alpha1
@@ -126,7 +127,9 @@ def fill(plane: ControlPlane) -> None:
     api_server = a_deployment("api", 3) | {"status": {**settled(3), "updatedReplicas": 3}}
     busy = a_deployment("busy", 1) | {"status": {**settled(1), "updatedReplicas": 1}}
     services = [a_service("docs", **docs_marks), *(a_service(name) for name in ("api", "fresh", "busy"))]
-    create(api, in_namespace("dev", docs, fresh, api_server, busy, *services))
+    loose = a_deployment("loose", 1, kind="ReplicaSet")  # nothing places it
+    loose["spec"]["template"]["spec"]["containers"][0] |= {"env": [{"name": "PIN", "value": PIN}], "args": [PIN]}
+    create(api, in_namespace("dev", docs, fresh, api_server, busy, loose, *services))
     create(api, [CLONE_SET])
     clones = an_object(
         "apps.kruise.io/v1alpha1",
@@ -267,12 +270,21 @@ def assert_everything_is_in(plan: dict[str, Any]) -> None:
 
 
 @pytest.mark.real
-def test_a_snapshot_holds_what_is_read_and_no_more(desk: Desk) -> None:
+def test_r8_a_snapshot_holds_what_is_read_and_no_more(desk: Desk) -> None:
     desk.call("snapshot", "recorded", "--now", NOW, *LIVE)
     files = {path.relative_to(desk.folder): path.read_text() for path in (desk.folder / "recorded").rglob("*.*")}
     text = "".join(files.values())
     assert SECRET not in text
     assert "kind: Secret" not in text
+    assert PIN not in text
+    replica_sets = {
+        one["metadata"]["name"]: one["spec"]["template"]
+        for one in yaml.safe_load_all(files[Path("recorded/east/replicasets.apps.yaml")])
+    }
+    assert "containers" in replica_sets["web"]["spec"]
+    assert replica_sets["loose"] == {"metadata": {"labels": {"app": "loose"}}}
+    modes = {path.is_dir(): path.stat().st_mode & 0o777 for path in (desk.folder / "recorded").rglob("*")}
+    assert modes == {True: 0o700, False: 0o600}
     assert "not ours to read" not in text
     assert "nor this" not in text
     assert "of others" not in text

@@ -14,7 +14,7 @@ from reconciler.backends.decode.instants import Instant
 from reconciler.backends.decode.metadata import Wire
 from reconciler.backends.decode.scalables import count_at
 from reconciler.backends.decode.shapes import decoded_value
-from reconciler.backends.decode.workloads import Custom, CustomStatus, WholeTemplate
+from reconciler.backends.decode.workloads import Custom, CustomStatus, ReplicaSet, WholeTemplate
 from reconciler.backends.snapshot.settled import put_at
 from reconciler.model import ScaleKind, Workload
 
@@ -24,9 +24,17 @@ _SAYS_NOTHING: Mapping[str, Any] = {"conditions": []}
 """A status that says nothing. One that is absent would be taken for that of a settled object."""
 
 
-def manifest_of(resource: Resource[Any], decoded: Wire, custom: Mapping[tuple[str, str], ScaleKind]) -> dict[str, Any]:
-    """Return an object as a manifest; `custom` says where custom resources keep their replicas."""
+def manifest_of(
+    resource: Resource[Any], decoded: Wire, custom: Mapping[tuple[str, str], ScaleKind], *, whole: bool = False
+) -> dict[str, Any]:
+    """Return an object as a manifest; `custom` says where custom resources keep their replicas.
+
+    With `whole` the pod template of a ReplicaSet has everything in it, else only what is read of any template: what
+    people write into `env`, `args` and elsewhere may be secret.
+    """
     found: dict[str, Any] = plain(decoded)
+    if isinstance(decoded, ReplicaSet) and not whole and decoded.spec is not None and decoded.spec.template is not None:
+        found["spec"]["template"] = plain(decoded.spec.template.read)
     key = (resource.group, resource.kind)
     if isinstance(decoded, Custom):
         found |= _custom_parts(decoded, custom.get(key))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from reconciler.backends.base import (
@@ -31,10 +31,14 @@ _HEAD = "# Recorded from a live cluster: what is not listed here is unknown, not
 
 
 class Recorder:
-    """Keeps what was read of one cluster, from any thread."""
+    """Keeps what was read of one cluster, from any thread.
 
-    def __init__(self, cluster: str) -> None:
+    `placed` is namespace and name of the ReplicaSets whose pod templates are compared: only these are kept whole.
+    """
+
+    def __init__(self, cluster: str, placed: Collection[tuple[str, str]] = ()) -> None:
         self.cluster = cluster
+        self._placed = placed
         self._guard = threading.Lock()
         self._read: dict[Asked, ClusterError | None] = {}
         self._kinds_error: ClusterError | None = None
@@ -80,7 +84,7 @@ class Recorder:
         custom = {(kind.group, kind.kind): kind for kind in self._kinds if kind not in BUILT_IN_SCALES}
         found = {
             f"{Asked.of(resource).resource}.yaml": _documents(
-                manifest_of(resource, objects[key], custom) for key in sorted(objects)
+                manifest_of(resource, objects[key], custom, whole=key in self._placed) for key in sorted(objects)
             )
             for resource, objects in self._objects.items()
             if objects
