@@ -123,7 +123,7 @@ def test_the_template_of_a_replica_set_is_kept_only_where_nobody_controls_it(
     decoded = decoded_json(shape_of(resource), json.dumps(value).encode())
     found = noun_of(resource, decoded, "east")
     assert (found.template, dict(found.template_labels)) == (template if is_kept else None, {"app": "web"})
-    manifest = manifest_of(resource, decoded, {})
+    manifest = manifest_of(resource, decoded, {}, whole=True)
     assert ("s3cret" in json.dumps(manifest)) is is_kept
     assert noun_of(resource, decoded_value(shape_of(resource), manifest), "east").template_labels == {"app": "web"}
 
