@@ -148,6 +148,7 @@ class Workload:
     starting_deadline: int | None = None  # CronJob only, seconds
     scale_target: tuple[str, str] | None = None  # ScaledObject only: (kind, name)
     template: Mapping[str, Any] | None = None  # ReplicaSet only
+    min_ready_seconds: int | None = None  # ReplicaSet only; None is 0
     has_annotations: bool = True  # False: metadata.annotations itself is absent
     has_labels: bool = True  # False: metadata.labels itself is absent
     terminating: bool = False

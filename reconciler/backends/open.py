@@ -106,7 +106,8 @@ def open_snapshot(
 
     Answers to queries that were recorded for the time `now` are as of now.
 
-    A cluster without a folder has an `error`; folders of others are left alone and told.
+    A cluster without a folder has an `error`, and so has one whose files hold no object: an export that failed is no
+    empty cluster; folders of others are left alone and told.
 
     Raises:
         SnapshotError: no such directory, no folder in it, or malformed files, all of them.
@@ -120,6 +121,10 @@ def open_snapshot(
             backends[name] = Backend(name, error=f"no folder {top / name} in the snapshot")
             continue
         cluster, found = _open_cluster(folders[name], top, victim_order)
+        if not found and cluster.is_emptied():
+            why = f"the files in {folders[name]} hold no object, expected what kubectl get prints"
+            backends[name] = Backend(name, error=why)
+            continue
         own, wrong = read_metrics(folders[name], name, top)
         backends[name] = _folder_backend(cluster, folders[name], SnapshotMetrics(name, recorded | own, now), namespace)
         problems += wrong + found

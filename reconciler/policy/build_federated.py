@@ -24,6 +24,17 @@ PREFERENCES = "federation.kubernetes.io/replica-set-preferences"
 _ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)
 _EVERYWHERE = {"*": ClusterPreference(weight=1)}
 _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+_BOOKKEEPING = (
+    "reconciler/",
+    "idling.kubernetes.io/",
+    "federation.kubernetes.io/",
+    "kubectl.kubernetes.io/",
+    "argocd.argoproj.io/",
+    "kustomize.toolkit.fluxcd.io/",
+    "helm.toolkit.fluxcd.io/",
+    "meta.helm.sh/",
+)
+"""Starts of annotations that must not be copied: a copy of them would be taken for the object they are about."""
 _NOT_OURS = ("status", "creationTimestamp", "resourceVersion", "uid", "generation", "managedFields")
 
 
@@ -49,7 +60,9 @@ def build_federated(reading: Reading) -> FederatedReplicaSet:
         selector=selector,
         template=template,
         target=_target(reading, (*spec, "targetRef")),
+        min_ready_seconds=reading.whole((*spec, "minReadySeconds"), 0),
         labels=reading.labels(("metadata", "labels")),
+        annotations=_carried_annotations(reading),
         pod_picker=build_picker(reading, (*spec, "downscalePodPicker")),
         digest=document_digest(reading.document.value),
     )
@@ -73,15 +86,25 @@ def build_replica_set(reading: Reading) -> FederatedReplicaSet:
         clusters=_preferences(preferences, ("clusters",)),
         selector=selector,
         template=template,
+        min_ready_seconds=reading.whole(("spec", "minReadySeconds"), 0),
         labels=reading.labels(("metadata", "labels")),
+        annotations=_carried_annotations(reading),
+        pod_picker=build_picker(reading, ("spec", "downscalePodPicker")),
         digest=document_digest({key: value for key, value in reading.document.value.items() if key not in _NOT_OURS}),
     )
     reading.problems += [_inside(problem) for problem in preferences.problems]
     reading.warnings += preferences.warnings
-    if reading.get(("spec", "minReadySeconds")):
-        reading.warn(("spec", "minReadySeconds"), "is not carried over to the local ReplicaSets")
     _check_form(reading, policy)
     return policy
+
+
+def _carried_annotations(reading: Reading) -> dict[str, str]:
+    """Return the annotations that local ReplicaSets get too: not those by which a tool knows what it made itself."""
+    return {
+        key: text
+        for key, text in reading.labels(("metadata", "annotations")).items()
+        if not key.startswith(_BOOKKEEPING)
+    }
 
 
 def document_digest(value: Any) -> str:

@@ -56,7 +56,11 @@ def _rule(kind: str, name: str, place: Place, spec: _Json) -> _Json:
 
 def _federated_rule(policy: FederatedReplicaSet) -> _Json:
     rule = _rule("FederatedReplicaSet", policy.name, policy.place, _federated(policy))
-    rule["metadata"] |= {"namespace": policy.namespace, "labels": dict(sorted(policy.labels.items()))}
+    rule["metadata"] |= {
+        "namespace": policy.namespace,
+        "labels": dict(sorted(policy.labels.items())),
+        "annotations": dict(sorted(policy.annotations.items())),
+    }
     return rule
 
 
@@ -202,6 +206,7 @@ def _federated(policy: FederatedReplicaSet) -> _Json:
     target = policy.target
     return {
         "replicas": policy.replicas,
+        "minReadySeconds": policy.min_ready_seconds,
         "preferences": {
             "rebalance": policy.rebalance,
             "clusters": {

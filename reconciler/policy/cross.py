@@ -21,6 +21,7 @@ _GLOB = frozenset("*?[")
 _ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)
 _PICKERS: dict[str, Path] = {
     "FederatedReplicaSet": ("spec", "downscalePodPicker"),
+    "ReplicaSet": ("spec", "downscalePodPicker"),
     "DownscalePolicy": ("spec", "podPicker"),
 }
 

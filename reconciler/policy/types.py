@@ -249,7 +249,9 @@ class FederatedReplicaSet:
     selector: Mapping[str, Any] | None = None
     template: Mapping[str, Any] | None = None
     target: TargetRef | None = None
+    min_ready_seconds: int = 0
     labels: Mapping[str, str] = NOTHING  # kept on the local ReplicaSets
+    annotations: Mapping[str, str] = NOTHING  # the same; those of other tools' bookkeeping and our own are left out
     pod_picker: PodPicker | None = None
     digest: str = ""  # first 12 hex digits of the SHA-256 of the validated document
 

@@ -6,9 +6,11 @@ from copy import deepcopy
 
 import pytest
 
-from reconciler.decide.placement.local_replica_sets import form_of, selector_differs, template_check
+from reconciler.decide.placement.local_replica_sets import form_of, mark_changes, selector_differs, template_check
 from reconciler.decide.placement.marks import config_map_name, label_of, owner_of
+from reconciler.decide.types import FieldChange
 from reconciler.model import LabelRequirement, LabelSelector
+from reconciler.policy.validate import read_policies
 from tests.builders import a_fleet
 
 from .placements import TEMPLATE, a_federated, a_local
@@ -142,3 +144,53 @@ def test_names_of_config_maps_are_unique_and_short_enough():
 )
 def test_owner_of(text, expected):
     assert owner_of({"reconciler/owner": text}) == expected
+
+
+SEED_FORM = """\
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  name: web
+  namespace: shop
+  annotations:
+    federation.kubernetes.io/replica-set-preferences: '{"clusters": {"*": {"weight": 1}}}'
+    kubectl.kubernetes.io/last-applied-configuration: "{}"
+    argocd.argoproj.io/tracking-id: shop:apps/ReplicaSet:shop/web
+    example.com/pager: team-shop
+spec:
+  replicas: 6
+  minReadySeconds: 5
+  downscalePodPicker: {http: {host: picker.shop.svc}}
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "registry.example/web:1"}]}}
+"""
+
+
+def test_defect_10_the_original_form_is_carried_over_whole(tmp_path):
+    (tmp_path / "fleet.yaml").write_text(
+        "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: production}\n"
+        "spec: {home: east, clusters: [{name: east}]}\n"
+    )
+    (tmp_path / "web.yaml").write_text(SEED_FORM)
+    policies = read_policies(str(tmp_path))
+    (federated,) = policies.federated
+    assert federated.pod_picker is not None
+    assert policies.warnings == ()
+    manifest = form_of(federated, policies.fleet).manifest(6)
+    assert manifest["spec"]["minReadySeconds"] == 5
+    assert {key for key in manifest["metadata"]["annotations"] if not key.startswith("reconciler/")} == {
+        "example.com/pager"
+    }
+
+
+def test_defect_10_what_is_carried_over_is_kept_as_the_policy_says():
+    form = a_form(min_ready_seconds=5, annotations={"example.com/pager": "team-shop"})
+    changes = mark_changes(a_local("east", 3, min_ready_seconds=2), form)
+    assert changes == (
+        FieldChange(("metadata", "annotations", "example.com/pager"), None, "team-shop"),
+        FieldChange(("spec", "minReadySeconds"), 2, 5),
+    )
+    assert mark_changes(a_local("east", 3, min_ready_seconds=0), a_form()) == ()
+    assert mark_changes(a_local("east", 3, min_ready_seconds=3), a_form()) == (
+        FieldChange(("spec", "minReadySeconds"), 3, None),
+    )

@@ -340,6 +340,14 @@ class TestLeftOut:
         assert numbers(desired) == {"east": "scale 2 -> 5"}
         assert desired.undecided[0].why == "replicasets cannot be read: forbidden"
 
+    def test_defect_10_a_cluster_that_left_the_fleet_keeps_its_replicas_and_a_notice_says_so(self):
+        east = a_cluster("east", workloads=(a_local("east", 5),), config_maps=(a_status(STATUS),))
+        desired = place(east, federated=a_federated(9))
+        assert numbers(desired) == {"east": "scale 5 -> 9"}
+        assert [(one.kind, one.subject, one.text) for one in desired.notices] == [
+            ("clusterLeft", "west", "left the Fleet; what it runs of shop/web stays there, 4 replicas at the last run")
+        ]
+
     def test_a_rollout_is_waited_for(self):
         rolling = {"updated_replicas": 1, "ready_replicas": 2}
         west = a_cluster("west", workloads=(a_deployment("west", 4, **rolling),))

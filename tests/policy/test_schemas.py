@@ -159,7 +159,20 @@ def test_no_field_takes_just_anything(kind):
 
 # Defaults
 
+_PICKER = {
+    "maxRetries": (PodPicker, "max_retries"),
+    "timeoutSeconds": (PodPicker, "timeout_seconds"),
+    "onError": (PodPicker, "on_error"),
+    "onTooFew": (PodPicker, "on_too_few"),
+    "http.port": (PodPicker, "port"),
+    "http.scheme": (PodPicker, "scheme"),
+    "http.path": (PodPicker, "path"),
+    "http.httpHeaders": (PodPicker, "headers"),
+    "http.allowInsecureAuth": (PodPicker, "allow_insecure_auth"),
+}
+
 DEFAULTS: dict[str, dict[str, tuple[type, str]]] = {
+    "ReplicaSet": {f"spec.downscalePodPicker.{field}": default for field, default in _PICKER.items()},
     "Fleet": {
         "spec.formerNames": (Fleet, "former_names"),
         "spec.namespace": (Fleet, "namespace"),

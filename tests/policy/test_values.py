@@ -342,13 +342,6 @@ def warnings(folder: Path, files: dict[str, str]) -> tuple[str, ...]:
             id="no weights",
         ),
         pytest.param(
-            "replicaset.yaml",
-            "  replicas: 6\n",
-            "  replicas: 6\n  minReadySeconds: 5\n",
-            "policies/replicaset.yaml:11: spec.minReadySeconds: is not carried over to the local ReplicaSets",
-            id="minReadySeconds",
-        ),
-        pytest.param(
             "downscale.yaml",
             "  podPicker:\n",
             "  strategy: zoneBalanced\n  podPicker:\n",

@@ -92,6 +92,7 @@ def _replica_set(decoded: workloads.ReplicaSet, _: ScaleKind | None) -> dict[str
         "replicas": spec.replicas,
         "selector": selector_of(spec.selector) or _default_selector(labels),
         "template_labels": labels,
+        "min_ready_seconds": spec.min_ready_seconds,
         "template": spec.template.raw if spec.template is not None else None,
     }
 

@@ -99,6 +99,7 @@ class WholeTemplate:
 
 class ReplicaSetSpec(Wire):
     replicas: Count | None = None
+    min_ready_seconds: Count | None = None
     selector: Selector | None = None
     template: WholeTemplate | None = None
 

@@ -59,6 +59,13 @@ class SnapshotCluster:
         with self._guard, self._held(exclusive=False):
             return self._store.refresh()
 
+    def is_emptied(self) -> bool:
+        """Return whether there are files and no object in any, where nothing says that just this was read."""
+        if self._recording is not None:
+            return False
+        with self._read() as index:
+            return self._store.has_files() and not index.entries
+
     def identity(self) -> str:
         """Return the uid of Namespace kube-system, or the name where there is no such manifest.
 

@@ -62,6 +62,10 @@ class Store:
         self._signatures: dict[str, Signature] | None = None
         self._problems: list[Problem] = []
 
+    def has_files(self) -> bool:
+        """Return whether the folder held manifest files when it was read last."""
+        return bool(self._signatures)
+
     def refresh(self, clean: bool = False) -> list[Problem]:
         """Read what changed since the last time, and return all that is wrong.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.decide.idling.marks import OWNER
@@ -75,7 +75,7 @@ def decide_one(federated: FederatedReplicaSet, around: Surroundings) -> DesiredS
         decisions=decisions,
         undecided=tuple(finding.undecided for finding in findings if finding.undecided is not None),
         overridden=_overridden(view, status, around),
-        notices=_notices(view, findings),
+        notices=(*_notices(view, findings), *_left_behind(federated, status, around)),
         considered=considered(view, flips=around.counterfactuals),
         placements=(placement_view(view),),
     )
@@ -167,6 +167,15 @@ def _notices(view: Outlook, findings: Sequence[Finding]) -> tuple[Notice, ...]:
             if local.cluster in keeping
         ),
     )
+
+
+def _left_behind(federated: FederatedReplicaSet, status: Status | None, around: Surroundings) -> Iterator[Notice]:
+    """Yield a notice for each cluster that left the Fleet and was asked to run replicas: nobody looks there again."""
+    for cluster in sorted((status.entries if status is not None else None) or {}):
+        asked = None if status is None else status.asked(cluster)
+        if asked and around.fleet.cluster(cluster) is None:
+            words = f"left the Fleet; what it runs of {federated.key} stays there, {asked} replicas at the last run"
+            yield Notice("clusterLeft", cluster, words, federated.name)
 
 
 def _status(

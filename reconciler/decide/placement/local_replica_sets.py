@@ -58,6 +58,7 @@ class Form:
             },
             "spec": {
                 "replicas": replicas,
+                **({"minReadySeconds": least} if (least := self.federated.min_ready_seconds) else {}),
                 "selector": self.federated.selector,
                 "template": self.federated.template,
             },
@@ -69,6 +70,7 @@ def form_of(federated: FederatedReplicaSet, fleet: Fleet) -> Form | None:
     if federated.selector is None or federated.template is None:
         return None
     annotations = {
+        **federated.annotations,
         OWNER: owner_text(fleet, federated.key),
         DIGEST: template_digest(federated),
         ON_DELETE: federated.on_delete,
@@ -78,12 +80,17 @@ def form_of(federated: FederatedReplicaSet, fleet: Fleet) -> Form | None:
 
 
 def mark_changes(workload: Workload, form: Form) -> tuple[FieldChange, ...]:
-    """Return the changes that put our marks on a local ReplicaSet, none where they are right."""
-    return annotation_changes(workload.annotations, form.annotations) + tuple(
+    """Return the changes that bring a local ReplicaSet to its form, replicas and template aside: our marks, what is
+    carried over of the policy's labels and annotations, and minReadySeconds.
+    """
+    known, wanted = workload.min_ready_seconds, form.federated.min_ready_seconds
+    labels = [
         FieldChange(("metadata", "labels", key), workload.labels.get(key), form.labels[key])
         for key in sorted(form.labels)
         if workload.labels.get(key) != form.labels[key]
-    )
+    ]
+    ready = [FieldChange(("spec", "minReadySeconds"), known, wanted or None)] if (known or 0) != wanted else []
+    return (*annotation_changes(workload.annotations, form.annotations), *labels, *ready)
 
 
 def found_manifest(workload: Workload) -> dict[str, Any]:
