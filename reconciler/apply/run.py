@@ -56,7 +56,7 @@ class Applying:
 class _Work:
     """The plan being carried out: its actions by id, what became of them so far, and the groups that are left alone.
 
-    `waits_since` says since when an action waits for others to be ready, `begun` which were tried.
+    `waits` says since when, and until when, an action waits for others to be ready; `begun` which were tried.
     """
 
     applying: Applying
@@ -64,7 +64,7 @@ class _Work:
     barred: Mapping[str, LeftOut]
     done: dict[int, Outcome] = field(default_factory=dict)
     begun: set[int] = field(default_factory=set)
-    waits_since: dict[int, float] = field(default_factory=dict)
+    waits: dict[int, tuple[float, float]] = field(default_factory=dict)
     readiness: Readiness = field(default_factory=Readiness)
 
 
@@ -124,12 +124,14 @@ class _Phase:
 
     def _end_one(self) -> None:
         """See what became of whoever ends next; those who wait look again from time to time."""
+        looks = time.monotonic() >= self._looks_at
         if self._running:
             with suppress(Empty):
                 self._end(self._ended.get(timeout=_STEP_SECONDS))
         elif self._waiting:
             self._work.applying.accesses[self._waiting[0][0].ref.cluster].clock.sleep(POLL_SECONDS)
-        if self._waiting and (not self._running or time.monotonic() >= self._looks_at):
+            looks = True
+        if self._waiting and looks:
             waiting, self._waiting = self._waiting, []
             self._looks_at = time.monotonic() + POLL_SECONDS
             for actions in waiting:
@@ -254,21 +256,27 @@ def _tell(action: Action, outcome: Outcome, applying: Applying) -> str:
 
 
 def _waits(action: Action, work: _Work) -> bool:
-    """Return whether the action still waits for others to be ready; after ten minutes it does not any more."""
+    """Return whether the action still waits for others to be ready.
+
+    It does for ten minutes at most, and for no more than half of what the run has left, so that the wake is done in it.
+    """
     waiting = [other for other in action.wait_ready if not _is_up(other, work)]
     if not waiting:
-        work.waits_since.pop(action.id, None)
+        work.waits.pop(action.id, None)
         return False
     now = work.applying.accesses[action.ref.cluster].clock.monotonic()
-    return now < work.waits_since.setdefault(action.id, now) + TIER_WAIT_SECONDS
+    until = now + min(TIER_WAIT_SECONDS, work.applying.stop.seconds_left() / 2)
+    return now < work.waits.setdefault(action.id, (now, until))[1]
 
 
 def _late(action: Action, work: _Work) -> str:
     """Return what to tell where the action went on although what it waited for was not ready."""
-    if action.id not in work.waits_since:
+    if action.id not in work.waits:
         return ""
+    since, until = work.waits[action.id]
     waiting = [other for other in action.wait_ready if not _is_up(other, work)]
-    return f"went on after 10 minutes, {len(waiting)} of the tier below not ready yet" if waiting else ""
+    waited = f"{(until - since) / 60:.3g} minutes"
+    return f"went on after {waited}, {len(waiting)} of the tier below not ready yet" if waiting else ""
 
 
 def _is_up(action: int, work: _Work) -> bool:

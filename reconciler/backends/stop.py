@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ class Stop:
 
     event: threading.Event = field(default_factory=threading.Event)
     why: str = ""
+    until: float | None = None  # time.monotonic() at which the run's time is over; None: it has no end
     _asked_at: float = 0.0
 
     def ask(self, why: str) -> None:
@@ -32,6 +34,10 @@ class Stop:
     @property
     def asked(self) -> bool:
         return self.event.is_set()
+
+    def seconds_left(self) -> float:
+        """Return how many seconds the run has left, inf where its time has no end."""
+        return math.inf if self.until is None else max(0.0, self.until - time.monotonic())
 
     def grace_left(self) -> float:
         """Return how many seconds are left for what is in flight; all of them while nobody asked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ def stopping(timeout_seconds: float | None, stop: Stopping) -> Iterator[Stopping
     if timeout_seconds is not None:
         timer = threading.Timer(timeout_seconds, stop.ask, [f"--timeout of {timeout_seconds:g} s reached"])
         timer.daemon = True
+        stop.until = time.monotonic() + timeout_seconds
         timer.start()
     former = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:

@@ -54,8 +54,13 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
 
 
 def in_order(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-    """Return `decisions` in the order of a plan: by phase, then group; wakes by tier; nothing before its needs."""
-    ordered = sorted(decisions, key=_position)
+    """Return `decisions` in the order of a plan: by phase, then group; nothing before its needs.
+
+    Wakes go by tier in each namespace, and the namespaces take turns: many wakes in one of them do not keep those of
+    the others waiting.
+    """
+    turns = _turns(decisions)
+    ordered = sorted(decisions, key=lambda decision: (decision.phase, turns.get(decision.key, 0), _position(decision)))
     known = {decision.key for decision in ordered}
     done: set[str] = set()
     result: list[Decision] = []
@@ -74,9 +79,27 @@ def in_order(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     return tuple(result)
 
 
-def _position(decision: Decision) -> tuple[int, tuple[int, ...], str, tuple[int, ...], str]:
+def _turns(decisions: Sequence[Decision]) -> dict[str, int]:
+    """Return the turn of its namespace at which each wake comes, by key: one turn for a group at one tier."""
+    units: dict[tuple[str, str], set[tuple[tuple[int, ...], str]]] = {}
+    wakes = [decision for decision in decisions if decision.phase is Phase.WAKE]
+    for decision in wakes:
+        units.setdefault(_home(decision), set()).add(_unit(decision))
+    turns = {home: {unit: turn for turn, unit in enumerate(sorted(inside))} for home, inside in units.items()}
+    return {decision.key: turns[_home(decision)][_unit(decision)] for decision in wakes}
+
+
+def _home(decision: Decision) -> tuple[str, str]:
+    return (decision.ref.cluster, decision.ref.namespace)
+
+
+def _unit(decision: Decision) -> tuple[tuple[int, ...], str]:
+    return (decision.order[:1], decision.group)
+
+
+def _position(decision: Decision) -> tuple[tuple[int, ...], str, tuple[int, ...], str]:
     tier = decision.order[:1] if decision.phase is Phase.WAKE else ()
-    return (int(decision.phase), tier, decision.group, decision.order, decision.key)
+    return (tier, decision.group, decision.order, decision.key)
 
 
 def number(decisions: Sequence[Decision]) -> tuple[Action, ...]:

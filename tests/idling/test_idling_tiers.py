@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from reconciler.apply.run import Applying, apply_actions
 from reconciler.backends.open import JOURNAL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.state import ConfigMapStore
+from reconciler.backends.stop import Stop
 from reconciler.decide.types import Phase, Verb
 from reconciler.plan.actions import Action
 from reconciler.plan.plan import number
@@ -41,6 +44,13 @@ class Asked:
     def get(self, resource: Any, inside: str, name: str) -> Any:
         self.looks[name] += 1
         return self._inside.get(resource, inside, name)
+
+
+class NeverReady(Asked):
+    """A cluster in which nothing gets ready."""
+
+    def get(self, resource: Any, inside: str, name: str) -> Any:
+        return replace(super().get(resource, inside, name), ready_replicas=0)
 
 
 def names(tier: str) -> list[str]:
@@ -87,6 +97,25 @@ def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> No
     actions = number([*wakes("db"), *wakes("api", waits_for=names("db"))])
     assert apply(actions, found) == {Status.APPLIED: 2 * MANY}
     assert cluster.looks == dict.fromkeys(names("db"), 1)
+
+
+@pytest.mark.parametrize(
+    ("left", "waited"),
+    [pytest.param(None, 600, id="no end of the run"), pytest.param(60, 30, id="H8 a minute left")],
+)
+def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
+    tmp_path: Path, left: float | None, waited: float
+) -> None:
+    write(tmp_path, replicas=0, ready=0)
+    clock = Clock()
+    cluster, found = access(tmp_path, clock)
+    stop = Stop(until=None if left is None else time.monotonic() + left)
+    found = replace(found, cluster=NeverReady(cluster), stop=stop)
+    actions = number([wakes("db")[0], wakes("api", waits_for=["db-0"])[0]])
+    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, pool=WorkerPool(0))
+    outcomes = apply_actions(actions, applying)
+    assert "of the tier below not ready yet" in outcomes[1].message
+    assert waited - 1 <= clock.at <= waited + POLL_SECONDS
 
 
 @pytest.mark.parametrize(

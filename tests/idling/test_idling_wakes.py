@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.decide.types import Phase, Verb
 from reconciler.model import Event, LabelSelector
-from reconciler.policy.types import AnyOf, WakeMetric, WakeOrder
+from reconciler.policy.types import AnyOf, NamespaceSelector, WakeMetric, WakeOrder
 from tests.builders import a_fleet, a_ref, a_service, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
@@ -436,6 +436,50 @@ class TestWakeOrder:
         world.now = MONDAY
         run_in(world, *policies)
         assert [world.replicas(a_ref(name)) for name in ("api-0", "db-0")] == [3, 3]
+
+    def test_h8_many_wakes_in_one_namespace_keep_no_other_one_waiting(self):
+        many = [a_workload(f"w-{number:02}", namespace="aa") for number in range(50)]
+        few = [a_workload(name, namespace=space) for space in ("mm", "zz") for name in ("a", "b")]
+        policy = a_policy(selector=workloads_selector(), wake_order=WakeOrder("shop", per_run=6))
+        world = a_world(*many, *few, now=NIGHT)
+        run_in(world, policy)
+        world.now = MONDAY
+        run_in(world, policy)
+        assert [world.replicas(one.ref) for one in few] == [3, 3, 3, 3]
+        assert sum(world.replicas(one.ref) > 0 for one in many) == 2
+
+    @pytest.mark.parametrize("per_run", [None, 3])
+    def test_h8_a_policy_that_names_the_group_of_another_does_not_slow_its_wakes_down(self, per_run):
+        world = self.world(count=3)
+        theirs, other = self.policies(per_run)
+        intruder = replace(other, wake_order=WakeOrder("shop", 0, 1))
+        run_in(world, theirs, intruder)
+        world.now = MONDAY
+        run_in(world, theirs, intruder)
+        assert [world.replicas(a_ref(f"api-{number}")) for number in range(3)] == [3, 3, 3]
+        assert sum(world.replicas(a_ref(f"db-{number}")) for number in range(3)) == 3
+
+    def test_h8_a_policy_that_another_wins_over_does_not_slow_its_wakes_down(self):
+        world = self.world(count=3)
+        slow = a_policy("slow", priority=-1, wake_order=WakeOrder("shop", per_run=1))
+        run_in(world, *self.policies(), slow)
+        world.now = MONDAY
+        run_in(world, *self.policies(), slow)
+        assert {one.wanted for one in world.objects.values() if one.ref.kind != "Service"} == {3}
+
+    def test_h8_no_namespace_waits_for_the_tiers_of_another(self):
+        policies = tuple(
+            a_policy(
+                name,
+                selector=replace(workloads_selector(), namespaces=NamespaceSelector((name,))),
+                wake_order=WakeOrder("shop", tier),
+            )
+            for name, tier in (("team-a", 20), ("team-b", 10))
+        )
+        world = a_world(*(a_workload(namespace=one.name) for one in policies), now=NIGHT)
+        run_in(world, *policies)
+        decisions = decided(world.state(), *policies, now=MONDAY).desired.decisions
+        assert [one.wait_ready for one in decisions if one.verb is Verb.WAKE] == [(), ()]
 
     def test_no_cluster_waits_for_another(self):
         services = [a_service(cluster=cluster) for cluster in ("east", "west")]

@@ -28,6 +28,16 @@ def test_wakes_go_tier_by_tier_over_all_groups():
     assert [decision.key for decision in in_order(decisions)] == ["b1", "b2", "a1", "a2"]
 
 
+def test_h8_the_wakes_of_namespaces_take_turns():
+    def wake(space, name, tier=10):
+        ref = a_ref(name, namespace=space)
+        return a_decision(name, ref=ref, phase=Phase.WAKE, order=(tier, 1), group=f"g/{space}/{name}", key=name)
+
+    many = [wake("aa", f"m{number}", tier=0) for number in range(4)]
+    few = [wake("zz", "z0"), wake("zz", "z1", tier=20)]
+    assert [decision.key for decision in in_order([*many, *few])] == ["m0", "z0", "m1", "z1", "m2", "m3"]
+
+
 def test_nothing_comes_before_what_it_needs():
     first = a_decision("z", key="first", order=(9,), group="g")
     second = a_decision("a", key="second", order=(1,), group="g", needs=("first",))

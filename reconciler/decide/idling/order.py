@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -9,19 +10,17 @@ from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import State
 from reconciler.decide.idling.table import Action, Choice, Flag
 from reconciler.model import ObjectRef
-from reconciler.policy.types import IdlingPolicy, WakeOrder
-
-Group = tuple[str, str]
-"""(cluster, wake group): no cluster waits for another one."""
+from reconciler.policy.types import WakeOrder
 
 _DEFAULT_TIER = WakeOrder("").tier
 
 
-def wake_group(ruling: Ruling) -> Group:
+def wake_group(ruling: Ruling) -> str:
     """Return the wake group of a scalable: that of the policy that wants it, else that of its record's policy."""
     policy = ruling.target.want.policy
-    name = policy.wake_order.group or policy.name if policy else ruling.record.policy if ruling.record else ""
-    return ruling.ref.cluster, name
+    if policy is not None:
+        return policy.wake_order.group or policy.name
+    return ruling.record.policy if ruling.record is not None else ""
 
 
 def tier(ruling: Ruling) -> int:
@@ -31,30 +30,41 @@ def tier(ruling: Ruling) -> int:
 
 
 def staggered(rulings: Mapping[ObjectRef, Ruling]) -> dict[ObjectRef, Ruling]:
-    """Return the rulings where a wake group's wakes above its `perRun` wait for the next run.
+    """Return the rulings where wakes above the `perRun` of their policy wait for the next run.
 
-    What was begun goes first, then by tier, then what somebody asked for, then by name.
+    A `perRun` binds the workloads of the policy that states it; policies of one wake group that state the same share
+    it. So nobody slows down the wakes of another policy by naming its group. The namespaces take turns, so that many
+    wakes in one of them do not keep those of the others waiting; in each, what was begun goes first, then by tier, then
+    what somebody asked for, then by name.
     """
     result = dict(rulings)
-    for (_, name), waking in sorted(_by_group(rulings.values()).items()):
-        limit = min((each for each in map(_per_run, waking) if each is not None), default=None)
-        for ruling in sorted(waking, key=_urgency)[limit:] if limit is not None else ():
+    for (_, name, limit), waking in sorted(_limited(rulings.values()).items()):
+        for ruling in _by_turns(waking)[limit:]:
             why = f"perRun {limit} of wake group {name}: the next run wakes it"
             result[ruling.ref] = replace(ruling, choice=Choice(Action.DEFER, why), flip=f"a perRun above {limit}")
     return result
 
 
-def _by_group(rulings: Iterable[Ruling]) -> dict[Group, list[Ruling]]:
-    found: dict[Group, list[Ruling]] = {}
+def _limited(rulings: Iterable[Ruling]) -> dict[tuple[str, str, int], list[Ruling]]:
+    """Return the wakes that a `perRun` binds, by (cluster, wake group, perRun): no cluster waits for another one."""
+    found: dict[tuple[str, str, int], list[Ruling]] = {}
     for ruling in rulings:
-        if ruling.action is Action.WAKE:
-            found.setdefault(wake_group(ruling), []).append(ruling)
+        policy = ruling.target.want.policy
+        limit = None if policy is None else policy.wake_order.per_run
+        if ruling.action is Action.WAKE and limit is not None:
+            found.setdefault((ruling.ref.cluster, wake_group(ruling), limit), []).append(ruling)
     return found
 
 
-def _per_run(ruling: Ruling) -> int | None:
-    policies: tuple[IdlingPolicy, ...] = ruling.target.want.policies
-    return min((p.wake_order.per_run for p in policies if p.wake_order.per_run is not None), default=None)
+def _by_turns(waking: Iterable[Ruling]) -> list[Ruling]:
+    """Return `waking` with the most urgent of each namespace first, then the second of each, and so on."""
+    inside: Counter[str] = Counter()
+    turns: list[tuple[int, int]] = []
+    ordered = sorted(waking, key=_urgency)
+    for position, ruling in enumerate(ordered):
+        turns.append((inside[ruling.ref.namespace], position))
+        inside[ruling.ref.namespace] += 1
+    return [ordered[position] for _, position in sorted(turns)]
 
 
 def _urgency(ruling: Ruling) -> tuple[bool, int, bool, ObjectRef]:
@@ -63,9 +73,16 @@ def _urgency(ruling: Ruling) -> tuple[bool, int, bool, ObjectRef]:
 
 
 def waits_for(rulings: Mapping[ObjectRef, Ruling]) -> dict[ObjectRef, tuple[ObjectRef, ...]]:
-    """Return for each scalable that is woken those of the next lower tier that are woken in the same run."""
+    """Return for each scalable that is woken those of the next lower tier that are woken in the same run.
+
+    Tiers are of one wake group in one namespace: no namespace waits for what runs in another one.
+    """
+    groups: dict[tuple[str, str, str], list[Ruling]] = {}
+    for ruling in rulings.values():
+        if ruling.action is Action.WAKE:
+            groups.setdefault((ruling.ref.cluster, ruling.ref.namespace, wake_group(ruling)), []).append(ruling)
     result: dict[ObjectRef, tuple[ObjectRef, ...]] = {}
-    for waking in _by_group(rulings.values()).values():
+    for waking in groups.values():
         tiers = sorted({tier(ruling) for ruling in waking})
         below = dict(zip(tiers[1:], tiers, strict=False))
         for ruling in waking:
