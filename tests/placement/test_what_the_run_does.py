@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.decide.placement.memory import rejection_after_failure, rejection_key
 from reconciler.decide.types import FieldChange, Phase, Verb
-from reconciler.model import Condition, ObjectRef, OwnerReference
+from reconciler.model import Condition, LabelSelector, ObjectRef, OwnerReference
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_namespace
 
@@ -229,6 +229,24 @@ class TestConflict:
             "Overwritten",
             "replaces the one that was deleted because its selector differs; weight 1 of 2",
         )
+
+    def test_what_is_overwritten_is_scaled_in_the_same_run_with_our_marks_there_already(self):
+        bare = {"labels": {}, "annotations": {}, "has_labels": False, "has_annotations": False}
+        desired = place(settled("east", 3), settled("west", 2, **bare, template=FOREIGN["template"]))
+        overwritten, scaled = about(desired, "west")
+        assert (overwritten.verb, overwritten.has_annotations, scaled.verb) == (Verb.OVERWRITE, False, Verb.SCALE)
+        assert (scaled.has_annotations, scaled.has_labels) == (True, True)
+        owner = "production/FederatedReplicaSet/shop/web"
+        assert FieldChange(("metadata", "annotations", "reconciler/owner"), owner, owner) in scaled.changes
+
+    def test_another_selector_without_our_label_is_marked_before_it_is_deleted(self):
+        foreign = {"labels": {}, "annotations": {}, "selector": LabelSelector(match_labels=(("app", "other"),))}
+        desired = place(settled("east", 3), settled("west", 3, **foreign))
+        journal, marked, deleted, created = (one for one in desired.decisions if one.ref.cluster == "west")
+        assert (marked.verb, marked.phase, marked.needs) == (Verb.REPAIR, Phase.REPAIR, (journal.key,))
+        assert FieldChange(("metadata", "labels", "reconciler/frs"), None, "web") in marked.changes
+        assert (deleted.verb, deleted.needs, deleted.uid) == (Verb.DELETE, (marked.key,), marked.uid)
+        assert (created.verb, created.needs) == (Verb.CREATE, (deleted.key,))
 
     def test_what_was_written_down_goes_once_the_new_one_is_there(self):
         kept = a_memory("west")

@@ -18,7 +18,7 @@ from reconciler.decide.placement.local_replica_sets import (
     selector_differs,
     template_check,
 )
-from reconciler.decide.placement.marks import CAPACITY, replaced_name
+from reconciler.decide.placement.marks import CAPACITY, LABEL, replaced_name
 from reconciler.decide.placement.outlook import Outlook
 from reconciler.decide.placement.reasons import cause
 from reconciler.decide.placement.sites import Surroundings
@@ -115,15 +115,28 @@ def _of_one(step: Step) -> Iterator[Decision]:
     if step.asked and selector_differs(workload, form):
         yield from _replaced(step, workload, form)
         return
-    marks = mark_changes(workload, form)
+    marks, adopts = mark_changes(workload, form), step.adopts
     different = step.setting.differences(workload)
     if different:
         words = f"template differs at {', '.join(different)}; its {step.local.current} pods keep the old one"
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)
         yield replace(step.decision(Verb.OVERWRITE, Phase.REPAIR, template, *marks, why=words), event="Overwritten")
-        marks = ()
-    yield from _scaled(step, workload, marks)
+        # What follows finds our marks there already, and no request adds a map that is there.
+        workload, marks = _marked(workload, form), ()
+        step = replace(step, local=replace(step.local, workload=workload))
+    yield from _scaled(step, workload, marks, adopts=adopts)
     yield from _journal_closed(step)
+
+
+def _marked(workload: Workload, form: Form) -> Workload:
+    """Return a local ReplicaSet as it is once our marks are on it."""
+    return replace(
+        workload,
+        labels={**workload.labels, **form.labels},
+        annotations={**workload.annotations, **form.annotations},
+        has_labels=True,
+        has_annotations=True,
+    )
 
 
 def _created(step: Step, form: Form, needs: tuple[str, ...] = ()) -> Decision:
@@ -143,7 +156,9 @@ def _created(step: Step, form: Form, needs: tuple[str, ...] = ()) -> Decision:
     )
 
 
-def _scaled(step: Step, workload: Workload, marks: tuple[FieldChange, ...]) -> Iterator[Decision]:
+def _scaled(
+    step: Step, workload: Workload, marks: tuple[FieldChange, ...], *, adopts: bool = False
+) -> Iterator[Decision]:
     memory = step.setting.view.memory[step.local.cluster]
     known = annotation_changes(workload.annotations, {CAPACITY: None if memory is None else memory.text})
     before, after = workload.wanted, step.asked
@@ -153,11 +168,11 @@ def _scaled(step: Step, workload: Workload, marks: tuple[FieldChange, ...]) -> I
         tests = _tests(workload, (*marks, *known))
         made = step.decision(Verb.SCALE, phase, change, *marks, *known, *tests)
         event = "Moved" if phase is Phase.MOVE else "Scaled"
-        if step.adopts:
+        if adopts:
             event = "Adopted"
             made = replace(made, cause=replace(made.cause, why=f"{_ADOPTED}; {made.cause.why}"))
         yield replace(made, replicas_before=before, replicas_after=after, event=event)
-    elif marks and step.adopts:
+    elif marks and adopts:
         made = step.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why=_ADOPTED)
         yield replace(made, event="Adopted")
     elif marks:
@@ -173,7 +188,10 @@ def _tests(workload: Workload, changes: tuple[FieldChange, ...]) -> tuple[FieldC
 
 
 def _replaced(step: Step, workload: Workload, form: Form) -> Iterator[Decision]:
-    """Delete and create: a selector cannot be changed. What was there is written down until the new one exists."""
+    """Delete and create: a selector cannot be changed. What was there is written down until the new one exists.
+
+    One without our label gets it first: what does not carry it is never deleted.
+    """
     words = f"selector differs; its {step.local.current} pods keep running"
     deleted = replace(step.decision(Verb.DELETE, Phase.REPAIR, why=words), orphan=True)
     wish = Wish(_journal_ref(step), data={"manifest": compact(found_manifest(workload))})
@@ -181,7 +199,12 @@ def _replaced(step: Step, workload: Workload, form: Form) -> Iterator[Decision]:
         replace(one, phase=Phase.REPAIR) for one in remember(wish, _journal(step), step.setting.group, deleted.cause)
     )
     yield from written
-    yield replace(deleted, needs=tuple(one.key for one in written))
+    first = [one.key for one in written]
+    if LABEL not in workload.labels:
+        marked = step.decision(Verb.REPAIR, Phase.REPAIR, *mark_changes(workload, form), why=words)
+        yield replace(marked, needs=tuple(first), event="Adopted" if step.adopts else "")
+        first = [marked.key]
+    yield replace(deleted, needs=tuple(first))
     yield _created(step, form, needs=(deleted.key,))
 
 
