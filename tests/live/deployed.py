@@ -7,21 +7,34 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
-from tests.real.api import Api, Object
-from tests.real.objects import manifests
+import yaml
+
+from reconciler.backends.json_patch import patched
+from reconciler.model import PatchOperation
+from tests.real.api import APPLY_PATCH, MERGE_PATCH, Api, ApiError, Object
+from tests.real.objects import a_deployment, manifests
 from tests.real.worlds import Paths, create_missing, wait_until
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 MEMBER = [DEPLOY / "member" / file for file in ("namespace.yaml", "service-accounts.yaml", "plan.yaml", "apply.yaml")]
 CLONE_SETS = DEPLOY / "components" / "clone-sets" / "rights.yaml"
 PICKER_SECRETS = DEPLOY / "components" / "picker-secrets" / "rights.yaml"
 CRON_JOB = DEPLOY / "base" / "cronjob.yaml"
+ADMISSION = ("admission", "admission-placement", "admission-clone-sets")
+"""The components whose policies narrow what the roles allow, in an order that works."""
 
 OWN = "reconciler"
 APPLY, PLAN = "reconciler", "reconciler-plan"
 """The ServiceAccounts."""
+
+OPEN = {"reconciler/placement": "enabled", "pod-security.kubernetes.io/enforce": "baseline"}
+"""The labels of a namespace in which placement may make ReplicaSets."""
 
 _ROLES = ("ClusterRole", "Role")
 
@@ -74,8 +87,83 @@ def every_grant() -> list[Grant]:
 
 
 def install(api: Api) -> None:
-    """Make what a member cluster gets, and the rights on CloneSets."""
+    """Make what a member cluster gets, the rights on CloneSets, and all admission policies; they are in force then."""
     create_missing(api, manifests(*MEMBER, CLONE_SETS))
+    admit(api, admission())
+
+
+def admission(*components: str) -> list[Object]:
+    """The policies and bindings of these components, each with the patches of those after it."""
+    found: list[Object] = []
+    for component in components or ADMISSION:
+        folder = DEPLOY / "components" / component
+        kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+        found += manifests(*(folder / file for file in kustomization["resources"]))
+        for patch in kustomization.get("patches", ()):
+            found = [_patched(one, patch) for one in found]
+    return found
+
+
+def _patched(one: Object, patch: Mapping[str, Any]) -> Object:
+    target = {"kind": one["kind"], "name": one["metadata"]["name"]}
+    if target != patch["target"]:
+        return one
+    operations = [PatchOperation(each["op"], each["path"], each["value"]) for each in yaml.safe_load(patch["patch"])]
+    return patched(one, operations, str(target))  # type: ignore[no-any-return]
+
+
+def admit(api: Api, objects: Iterable[Object]) -> None:
+    """Put these admission policies in force, in place of others of their names.
+
+    The API server needs a moment until it refuses what it must; it does when this returns.
+    """
+    paths = Paths(api)
+    ranked = sorted(objects, key=lambda one: str(one["kind"]))
+    for one in ranked:
+        api.request("PATCH", paths.of(one), one, APPLY_PATCH, fieldManager="tests", force="true")
+    thief = with_every_right(api, APPLY)
+    for name in {one["metadata"]["name"] for one in ranked}.intersection(_PROBES):
+        wait_until(lambda name=name: name in refusal(thief, *_PROBES[name]), f"{name} to be in force")  # type: ignore[misc]
+
+
+def with_every_right(api: Api, account: str) -> Api:
+    """A client as this account of ours, for whom RBAC forbids nothing."""
+    headers = {"Impersonate-User": f"system:serviceaccount:{OWN}:{account}", "Impersonate-Group": "system:masters"}
+    return api.with_headers(headers)
+
+
+def refusal(api: Api, method: str, path: str, body: Any = None, content_type: str = "application/json") -> str:
+    """What the server says against a request, "" where it would carry it out; `path` may have a query."""
+    path, _, query = path.partition("?")
+    try:
+        api.request(method, path, body, content_type, **dict(parse_qsl(query)))
+    except ApiError as error:
+        return f"{error.status} {error}"
+    return ""
+
+
+_NOBODY = {"metadata": {"name": "probe"}}
+_PROBES: Mapping[str, tuple[Any, ...]] = {
+    "reconciler-others": ("POST", "/api/v1/namespaces/default/secrets?dryRun=All", _NOBODY),
+    "reconciler-own": ("POST", "/api/v1/namespaces/default/configmaps?dryRun=All", _NOBODY),
+    "reconciler-placement": (
+        "POST",
+        "/apis/apps/v1/namespaces/default/replicasets?dryRun=All",
+        a_deployment("probe", kind="ReplicaSet"),
+    ),
+    "reconciler-scaled": (
+        "PATCH",
+        "/api/v1/namespaces/default/services/kubernetes?dryRun=All",
+        {"metadata": {"labels": {"probe": "here"}}},
+        MERGE_PATCH,
+    ),
+}
+"""What each policy must refuse."""
+
+
+def token(plane: ControlPlane, account: str = APPLY) -> str:
+    """A token of this account of ours for as long as tests take."""
+    return plane.service_account(OWN, account, seconds=24 * 3600)
 
 
 @contextmanager

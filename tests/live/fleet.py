@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.live import deployed
 from tests.real.api import Object
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import a_namespace
@@ -21,8 +22,6 @@ from tests.way.calls import Said
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
-
-OWN_NAMESPACE = "reconciler"
 
 _SERVER_FILLS_IN = ("uid", "creationTimestamp", "generation", "resourceVersion", "managedFields", "ownerReferences")
 
@@ -83,14 +82,17 @@ class LiveFleet:
 
 
 def fill(plane: ControlPlane, snapshot: Path) -> list[Object]:
-    """Create what stands in one cluster's folder of a snapshot, and our own namespace.
+    """Create what stands in one cluster's folder of a snapshot, and what a member cluster gets.
 
     What controllers make themselves is left to them: pods, and the ReplicaSets of Deployments. Nodes need room, so the
-    test makes them.
+    test makes them. Runs write under our admission policies.
     """
+    deployed.install(plane.api)
     objects = [_as_written(one) for one in _manifests(snapshot) if _is_written_by_people(one)]
     named = {one["metadata"]["namespace"] for one in objects if "namespace" in one["metadata"]}
-    return create(plane.api, [*(a_namespace(name) for name in sorted({*named, OWN_NAMESPACE})), *objects])
+    return create(
+        plane.api, [*(a_namespace(name, **deployed.OPEN) for name in sorted(named - {deployed.OWN})), *objects]
+    )
 
 
 def reset(plane: ControlPlane, namespaces: Iterable[str]) -> None:

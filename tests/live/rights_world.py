@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tests.live.deployed import OPEN, OWN
 from tests.real.api import Api, ApiError, Object
 from tests.real.objects import (
     CLONE_SET,
@@ -21,9 +22,8 @@ from tests.real.worlds import create, create_missing
 
 CLUSTER = "east"
 NOW = "2099-01-06T22:00:00Z"  # a Tuesday night, later than anything that a test makes
-OWN = "reconciler"
 NAMESPACES = ("batch", "dev", "floor", "shop", "targets")
-LASTING = (CLONE_SET, SCALED_OBJECT, *(a_namespace(name) for name in NAMESPACES), a_node("one"), a_node("two"))
+LASTING = (CLONE_SET, SCALED_OBJECT, *(a_namespace(name, **OPEN) for name in NAMESPACES), a_node("one"), a_node("two"))
 """What is made once and stays: nothing writes it."""
 
 _FLEET = """
@@ -137,8 +137,8 @@ def objects() -> Iterator[Object]:
     # idled by themselves; a ScaledObject is paused with its workload
     yield _in("dev", a_deployment("db", 2, kind="StatefulSet"))
     yield _in("dev", _controller("old", 2))
-    yield _in("dev", _cron_job("nightly"))
-    yield _in("dev", _clone_set("runner", 2))
+    yield _in("dev", a_cron_job("nightly"))
+    yield _in("dev", a_clone_set("runner", 2))
     yield _in("dev", a_deployment("queue", 2))
     yield _in("dev", _for_deployment("keda.sh/v1alpha1", "ScaledObject", "queue"))
     # woken
@@ -157,7 +157,7 @@ def objects() -> Iterator[Object]:
     yield _in("targets", a_deployment("store", 3, kind="StatefulSet"))
     yield _in("targets", a_deployment("alone", 3, kind="ReplicaSet"))
     yield _in("targets", _controller("old", 3))
-    yield _in("targets", _clone_set("runner", 3))
+    yield _in("targets", a_clone_set("runner", 3))
     # shrunk, and who goes is ours to choose
     yield _in("batch", a_deployment("worker", 4))
 
@@ -233,7 +233,8 @@ def _controller(name: str, replicas: int) -> Object:
     return an_object("v1", "ReplicationController", name, spec=spec)
 
 
-def _cron_job(name: str) -> Object:
+def a_cron_job(name: str) -> Object:
+    """One that runs every hour."""
     pod = a_pod_template(name)
     pod["spec"]["restartPolicy"] = "Never"
     return an_object(
@@ -241,7 +242,8 @@ def _cron_job(name: str) -> Object:
     )
 
 
-def _clone_set(name: str, replicas: int) -> Object:
+def a_clone_set(name: str, replicas: int) -> Object:
+    """One of OpenKruise, whose controller does not run."""
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": a_pod_template(name)}
     return an_object("apps.kruise.io/v1alpha1", "CloneSet", name, spec=spec)
 
@@ -276,7 +278,7 @@ def _local(name: str, replicas: int, **annotations: str) -> Object:
 
 
 def _status_of_gone() -> Object:
-    annotations = {"reconciler/owner": "rights/FederatedReplicaSet/shop/gone"}
+    annotations = {"reconciler/owner": "rights/FederatedReplicaSet/shop/gone", "reconciler/status": "{}"}
     metadata = {"namespace": OWN, "annotations": annotations}
     return an_object("v1", "ConfigMap", "reconciler-status-shop.gone", metadata=metadata)
 

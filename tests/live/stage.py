@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tests.live import everything
+from tests.live import deployed, everything
 from tests.live.children import called
-from tests.live.fleet import OWN_NAMESPACE
 from tests.real import faults
 from tests.real.api import JSON_PATCH, Api, Object
 from tests.real.kubeconfig import write_kubeconfig
@@ -96,12 +95,14 @@ class Stage:
 
     @classmethod
     def set_up(cls, planes: Mapping[str, ControlPlane], proxies: Mapping[str, Proxy], folder: Path) -> Stage:
-        """A stage whose clusters are reached through `proxies`."""
-        write_kubeconfig(folder / "kubeconfig.yaml", {name: proxy.access() for name, proxy in proxies.items()})
-        made = cls(planes, proxies, Folder(folder))
+        """A stage whose clusters are reached through `proxies`, as our ServiceAccount and under its policies."""
         for plane in planes.values():
-            create_missing(plane.api, [everything.RUNNERS, *(a_namespace(name) for name in everything.NAMESPACES)])
-        return made
+            deployed.install(plane.api)
+            spaces = (a_namespace(name, **deployed.OPEN) for name in everything.NAMESPACES)
+            create_missing(plane.api, [everything.RUNNERS, *spaces])
+        accesses = {name: proxy.access(deployed.token(planes[name])) for name, proxy in proxies.items()}
+        write_kubeconfig(folder / "kubeconfig.yaml", accesses)
+        return cls(planes, proxies, Folder(folder))
 
     def write_policies(self, text: str) -> None:
         """Make `text` the policies, with connections through the proxies."""
@@ -171,7 +172,7 @@ class Stage:
     def expire_leases(self) -> None:
         """Make the locks of runs that are dead look as old as if they had died long ago."""
         for plane in self.planes.values():
-            path = f"/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases/reconciler"
+            path = f"/apis/coordination.k8s.io/v1/namespaces/{deployed.OWN}/leases/reconciler"
             found = plane.api.find(path)
             if found and found["spec"].get("holderIdentity"):
                 change = {"op": "add", "path": "/spec/renewTime", "value": _EXPIRED}
@@ -181,7 +182,7 @@ class Stage:
         """Who holds the lock of each cluster, "" for nobody."""
         found = {}
         for name, plane in self.planes.items():
-            lease = plane.api.find(f"/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases/reconciler")
+            lease = plane.api.find(f"/apis/coordination.k8s.io/v1/namespaces/{deployed.OWN}/leases/reconciler")
             found[name] = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
         return found
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.live import deployed
 from tests.live.deployed import APPLY, OWN, PLAN, Grant
 from tests.real.objects import manifests
 
+DOCUMENT = deployed.DEPLOY.parent / "docs" / "deploy.md"
 CLONE_SET = ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
 
 
@@ -66,6 +69,92 @@ def test_the_roles_are_bound_to_these_accounts_and_no_others() -> None:
     }
 
 
+POLICIES = [one for one in deployed.admission() if one["kind"] == "ValidatingAdmissionPolicy"]
+by_policy = pytest.mark.parametrize("policy", POLICIES, ids=[one["metadata"]["name"] for one in POLICIES])
+
+
+@by_policy
+def test_an_admission_policy_is_about_our_accounts_and_answers_403(policy: Any) -> None:
+    accounts = [one["metadata"] for one in manifests(*deployed.MEMBER) if one["kind"] == "ServiceAccount"]
+    names = ", ".join(f"'system:serviceaccount:{one['namespace']}:{one['name']}'" for one in accounts)
+    who = f"has(request.userInfo.username) && request.userInfo.username in [ {names}]"
+
+    assert policy["spec"]["matchConditions"] == [{"name": "ours", "expression": who}]
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert {one.get("reason") for one in policy["spec"]["validations"]} == {"Forbidden"}
+
+
+def test_each_admission_policy_is_bound_and_denies() -> None:
+    bindings = {
+        one["metadata"]["name"]: one["spec"] for one in deployed.admission() if one["kind"].endswith("PolicyBinding")
+    }
+
+    assert bindings == {
+        one["metadata"]["name"]: {"policyName": one["metadata"]["name"], "validationActions": ["Deny"]}
+        for one in POLICIES
+    }
+
+
+def test_admission_policies_that_say_the_same_say_it_in_the_same_words() -> None:
+    """They cannot share anything, and a custom kind's is a copy; what differs is of that kind."""
+    said: dict[str, set[str]] = {}
+    for policy in POLICIES:
+        for variable in policy["spec"].get("variables", ()):
+            said.setdefault(variable["name"], set()).add(variable["expression"])
+    assert {name for name, texts in said.items() if len(texts) > 1} == {"allowed", "parts"}
+
+    scaled, clone_sets = (
+        next(one["spec"]["validations"] for one in POLICIES if one["metadata"]["name"] == f"reconciler-{name}")
+        for name in ("scaled", "clone-sets")
+    )
+    assert [one for one in clone_sets if one not in scaled] == clone_sets[-2:]
+    assert [one["message"] for one in clone_sets[-2:]] == [one["message"] for one in scaled[3:5]]
+
+
+def rules_of(rules: Iterable[Any]) -> set[tuple[str, str, str]]:
+    """(group, resource, operation) of rules of an admission policy."""
+    return {
+        (group, resource, operation)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for operation in (("CREATE", "UPDATE", "DELETE") if rule["operations"] == ["*"] else rule["operations"])
+    }
+
+
+_ASKING = {("authorization.k8s.io", name, "CREATE") for name in ("selfsubjectaccessreviews", "selfsubjectrulesreviews")}
+_OPERATIONS = {"create": "CREATE", "patch": "UPDATE", "delete": "DELETE"}
+
+
+@pytest.mark.parametrize("components", [deployed.ADMISSION[:1], deployed.ADMISSION[:2], deployed.ADMISSION])
+def test_what_one_policy_leaves_out_another_one_looks_at(components: tuple[str, ...]) -> None:
+    constraints = {
+        one["metadata"]["name"]: one["spec"]["matchConstraints"]
+        for one in deployed.admission(*components)
+        if one["kind"] == "ValidatingAdmissionPolicy"
+    }
+    assert [name for name, found in constraints.items() if "excludeResourceRules" in found] == ["reconciler-others"]
+    others = constraints.pop("reconciler-others")
+    looked_at = {one for found in constraints.values() for one in rules_of(found["resourceRules"])}
+
+    assert rules_of(others["excludeResourceRules"]) == looked_at | _ASKING
+    assert others["resourceRules"] == [
+        {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
+    ]
+
+
+def test_every_write_that_the_roles_allow_is_looked_at_by_its_own_policy() -> None:
+    constraints = [
+        one["spec"]["matchConstraints"] for one in POLICIES if one["metadata"]["name"] != "reconciler-others"
+    ]
+    looked_at = {one for found in constraints for one in rules_of(found["resourceRules"])}
+    granted = {
+        (one.group, one.resource, _OPERATIONS[one.verb]) for one in deployed.every_grant() if one.verb in _OPERATIONS
+    }
+
+    assert looked_at == granted
+
+
 def test_a_run_ends_with_its_report_before_its_job_is_ended() -> None:
     (cron_job,) = manifests(deployed.CRON_JOB)
     job = cron_job["spec"]["jobTemplate"]["spec"]
@@ -105,12 +194,58 @@ needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="ther
     ],
 )
 def test_a_kustomization_is_its_files(folder: str, files: list[Path]) -> None:
-    built = {(one["kind"], one["metadata"]["name"]): one for one in kustomized(folder)}
-    written = {(one["kind"], one["metadata"]["name"]): one for one in manifests(*files)}
+    assert_same(kustomized(folder), manifests(*files))
 
-    assert built.keys() == written.keys()
-    for key, one in written.items():
-        assert {name: built[key].get(name) for name in one if name != "metadata"} == {
+
+@needs_kubectl
+@pytest.mark.parametrize(
+    ("components", "names"),
+    [
+        (["admission"], ["admission"]),
+        (["admission-placement"], ["admission", "admission-placement"]),
+        (["admission-placement", "admission-clone-sets"], deployed.ADMISSION),
+    ],
+)
+def test_a_kustomization_patches_the_policies(tmp_path: Path, components: list[str], names: list[str]) -> None:
+    overlay = {"kind": "Kustomization", "components": [f"deploy/components/{name}" for name in components]}
+    shutil.copytree(deployed.DEPLOY, tmp_path / "deploy")
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+
+    assert_same(kustomized(tmp_path), deployed.admission(*names))
+
+
+@needs_kubectl
+def test_an_overlay_protects_more_namespaces_as_documented(tmp_path: Path) -> None:
+    (patches,) = [block for block in blocks_of_yaml() if "patches" in block]
+    components = [f"deploy/components/{name}" for name in deployed.ADMISSION[1:]]
+    shutil.copytree(deployed.DEPLOY, tmp_path / "deploy")
+    (tmp_path / "kustomization.yaml").write_text(
+        yaml.safe_dump({"kind": "Kustomization", "components": components} | patches)
+    )
+
+    said = [
+        variable["expression"]
+        for one in kustomized(tmp_path)
+        for variable in one["spec"].get("variables", ())
+        if variable["name"] == "protected"
+    ]
+
+    assert len(said) == 3
+    assert all("'payments'" in expression for expression in said)
+
+
+def blocks_of_yaml() -> list[Any]:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    return [yaml.safe_load(block) for block in blocks]
+
+
+def assert_same(built: Iterable[Any], written: Iterable[Any]) -> None:
+    """Check that they are the same objects; a kustomization adds labels."""
+    found = {(one["kind"], one["metadata"]["name"]): one for one in built}
+    wanted = {(one["kind"], one["metadata"]["name"]): one for one in written}
+    assert found.keys() == wanted.keys()
+    for key, one in wanted.items():
+        assert {name: found[key].get(name) for name in one if name != "metadata"} == {
             name: value for name, value in one.items() if name != "metadata"
         }
 
@@ -128,16 +263,14 @@ def test_the_example_mounts_its_policies_and_its_kubeconfig() -> None:
     assert volumes["kubeconfig"]["secret"]["secretName"] == "reconciler-kubeconfig"
     assert {"name": "KUBECONFIG", "value": "/etc/reconciler/kubeconfig"} in pod["containers"][0]["env"]
     assert pod["containers"][0]["image"] == "registry.example/platform/reconciler:0.1.0"
+    assert_same([one for one in built if "Admission" in one["kind"]], deployed.admission("admission"))
 
 
-def kustomized(folder: str) -> list[Any]:
-    command = ["kubectl", "kustomize", str(deployed.DEPLOY / folder)]
+def kustomized(folder: str | Path) -> list[Any]:
+    command = ["kubectl", "kustomize", str(deployed.DEPLOY / folder)]  # a path that is absolute stays as it is
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
-
-
-DOCUMENT = deployed.DEPLOY.parent / "docs" / "deploy.md"
 
 
 def test_the_documentation_tells_what_each_right_is_for() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.live import deployed
 from tests.live.fleet import LiveFleet, fill
 from tests.real.api import Api
 from tests.real.objects import a_node
@@ -70,6 +71,7 @@ def quickstart(
         create(plane.api, nodes[name])
         fill(plane, example / "snapshot" / name)
     fleet = LiveFleet(tmp_path, planes, example / "policies")
+    fleet.connect({name: plane.access(deployed.token(plane)) for name, plane in planes.items()})
     url = prometheus_server(requests_until_now()).url
     for name in planes:
         fleet.edit_fleet(name, prometheus={"url": url})

@@ -1,4 +1,4 @@
-"""Plan and apply under exactly the roles of deploy/, on a real API server; and with one right less at a time."""
+"""Plan and apply under exactly the roles and policies of deploy/, on a real API server; and with one right less."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     try:
         deployed.install(plane.api)
         with Proxy(plane.access(), folder.path / "proxy") as proxy:
-            tokens = {account: plane.service_account(deployed.OWN, account) for account in (APPLY, PLAN)}
+            tokens = {account: deployed.token(plane, account) for account in (APPLY, PLAN)}
             accesses = {account: proxy.access(token) for account, token in tokens.items()}
             yield Scene(plane, proxy, folder, {**accesses, "admin": proxy.access()})
     finally:
@@ -260,8 +260,9 @@ def test_the_commands_of_the_documentation_work(scene: Scene, tmp_path: Path) ->
         ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
     )
 
+    deployed.admit(scene.api, deployed.admission())
     assert done.returncode == 0, done.stderr
-    assert script.count("kubectl") > 12
+    assert script.count("kubectl") > 13
     said = scene.call(user_of(tmp_path / "us-east.kubeconfig", scene), "plan", "policies")
     assert (said.code, said.out) == (0, scene.plan(APPLY).out)
 

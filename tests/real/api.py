@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,12 +37,9 @@ class Api:
 
     def __init__(self, url: str, ca_file: Path, token: str, *, seconds: float = 60) -> None:
         self.url = url
+        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         self._pool = urllib3.PoolManager(
-            maxsize=32,
-            ca_certs=str(ca_file),
-            retries=False,
-            timeout=urllib3.Timeout(seconds),
-            headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
+            maxsize=32, ca_certs=str(ca_file), retries=False, timeout=urllib3.Timeout(seconds)
         )
 
     def request(
@@ -54,7 +52,7 @@ class Api:
         """
         target = f"{path}?{urlencode(query)}" if query else path
         content = None if body is None else json.dumps(body).encode()
-        headers = {**self._pool.headers, "Content-Type": content_type}
+        headers = {**self._headers, "Content-Type": content_type}
         answer = self._pool.request(method, self.url + target, body=content, headers=headers)
         if answer.status >= 300:
             raise ApiError(method, target, answer.status, _refusal(answer.data))
@@ -87,6 +85,12 @@ class Api:
 
     def delete(self, path: str, **query: Any) -> Object:
         return self.request("DELETE", path, **query)
+
+    def with_headers(self, headers: Mapping[str, str]) -> Api:
+        """A client that sends these headers too, such as those of impersonation; it shares the connections."""
+        made = copy.copy(self)
+        made._headers = {**self._headers, **headers}
+        return made
 
     def close(self) -> None:
         self._pool.clear()
