@@ -64,17 +64,19 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
     if saved and (call.words != FilterWords() or call.allow_exceed):
         raise UsageError(f"{path}: is a saved plan, expected no filters and no --allow-exceed; plan again with them")
     approval = Approval(output, call, ask=not auto_approve and not saved)
-    with watched("apply", call, flags) as run, stopping(flags["timeout"], call.stop) as stop:
-        control = Control(
-            choose=run.progress.counted(approval.choose),
-            approve=approval.approve,
-            progress=run.progress.writing,
-            stop=stop,
-            lock_timeout=flags["lock_timeout"],
-            wakes_early=not approval.ask,
-        )
-        code = _saved(run, control, output, flags) if saved else _fresh(run, control, output)
-        return run.measuring.ended(first_exit_code([code, *([stop.exit_code] if stop.exit_code else [])]))
+    with stopping(flags["timeout"], call.stop) as stop:
+        with watched("apply", call, flags) as run:
+            control = Control(
+                choose=run.progress.counted(approval.choose),
+                approve=approval.approve,
+                progress=run.progress.writing,
+                stop=stop,
+                lock_timeout=flags["lock_timeout"],
+                wakes_early=not approval.ask,
+            )
+            code = _saved(run, control, output, flags) if saved else _fresh(run, control, output)
+            run.measuring.ended(stop.ended(code))
+        return stop.ended(code)  # it may be asked to stop while it pushes its metrics, too
 
 
 def is_saved_plan(path: str) -> bool:

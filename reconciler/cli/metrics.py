@@ -53,10 +53,9 @@ class Measuring:
         """Keep what was planned and done."""
         self._measured = replace(self._measured, plan=plan, outcomes=outcomes)
 
-    def ended(self, code: ExitCode) -> ExitCode:
-        """Return `code`; the run ends with it."""
+    def ended(self, code: ExitCode) -> None:
+        """The run ends with `code`."""
         self.ended_well = code in _ENDED_WELL
-        return code
 
     def measured(self) -> Measured:
         """Return everything so far; the time of the last success aside."""

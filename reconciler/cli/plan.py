@@ -57,9 +57,11 @@ def command(path: str, output: str, base: str | None, **flags: Any) -> int:
         raise UsageError("--base: compares as Markdown only, expected -o markdown")
     if flags["out"] is not None:
         check_out(flags["out"])
-    with watched("plan", call, flags) as run, stopping(None, call.stop) as stop:
-        code = _planned(run, output, base, flags)
-        return run.measuring.ended(first_exit_code([code, *([stop.exit_code] if stop.exit_code else [])]))
+    with stopping(None, call.stop) as stop:
+        with watched("plan", call, flags) as run:
+            code = _planned(run, output, base, flags)
+            run.measuring.ended(stop.ended(code))
+        return stop.ended(code)
 
 
 def _planned(run: Watched, output: str, base: str | None, flags: dict[str, Any]) -> ExitCode:

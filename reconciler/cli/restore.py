@@ -26,7 +26,7 @@ from reconciler.cli.running import Call, fleet_for_wakes
 from reconciler.cli.stopping import stopping
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.types import DesiredState
-from reconciler.errors import UsageError, first_exit_code
+from reconciler.errors import UsageError
 from reconciler.model import ObservedState, Run
 from reconciler.pipeline import Control, apply
 from reconciler.policy.types import PolicySet
@@ -72,7 +72,7 @@ def command(subject: str | None, fleet: str, everything: bool, output: str, **fl
         control = Control(choose, shown.writing, approval.approve, stop, wakes_early=not approval.ask)
         applied = apply(PolicySet(found), call.world(found, writes=True), call.request(), control, decide)
     print_applied(applied, output, call)
-    return first_exit_code([exit_of_apply(applied), *([stop.exit_code] if stop.exit_code else [])])
+    return stop.ended(exit_of_apply(applied))
 
 
 def restoration_of(subject: str | None, call: Call, flags: dict[str, Any]) -> Restoration:

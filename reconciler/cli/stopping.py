@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from reconciler.backends.stop import Stop
-from reconciler.errors import ExitCode
+from reconciler.errors import ExitCode, first_exit_code
 
 _SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
 
@@ -21,6 +21,10 @@ class Stopping(Stop):
     """A stop with the exit code it leads to; None while nobody asked, and for --timeout (what was left counts then)."""
 
     exit_code: ExitCode | None = None
+
+    def ended(self, code: ExitCode) -> ExitCode:
+        """Return with what a call ends that came to `code`."""
+        return code if self.exit_code is None else first_exit_code([code, self.exit_code])
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def command(subject: str, awake_for: str | None, fleet: str, output: str, **flag
         applied = apply(PolicySet(found), world.without(state.unreachable), call.request(), control, decide)
     print_applied(applied, output, call)
     codes = [exit_of_apply(applied), *([ExitCode.PARTIAL] if failures else [])]
-    return first_exit_code([*codes, *([stop.exit_code] if stop.exit_code else [])])
+    return stop.ended(first_exit_code(codes))
 
 
 def check_looked(found: Sequence[Sleeper], state: ObservedState, name: ObjectName, subject: str) -> None:

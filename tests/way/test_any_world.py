@@ -1,0 +1,97 @@
+"""Any snapshot, policies, saved plan, annotations: a documented exit code in time, never a traceback."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.way.calls import Folder, Said
+from tests.way.mutants import Mutant, of_annotations, of_bytes, of_json, of_yaml
+
+NOW = "2026-11-20T22:00:00Z"
+DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 7, 64}
+LIMIT_SECONDS = 30
+"""A run on the quickstart takes a fraction of a second; the machine may be busy."""
+
+PARTS = 40
+BUG = re.compile(r"Traceback|a bug: |\w+\.py:\d")
+TARGETS: dict[str, tuple[str, Sequence[Mutant]]] = {
+    "snapshot": ("snapshot/*/*.yaml", (of_bytes, of_yaml, of_yaml)),
+    "annotations": ("snapshot/*/*.yaml", (of_annotations,)),
+    "policies": ("policies/*.yaml", (of_bytes, of_yaml, of_yaml)),
+    "saved plan": ("plan.json", (of_bytes, of_json, of_json)),
+}
+EACH = {"snapshot": 15_000, "annotations": 15_000, "policies": 10_000, "saved plan": 10_000}
+"""How many mutants of each there are in all parts together."""
+
+
+class World:
+    """The quickstart, one file of it changed at a time."""
+
+    def __init__(self, example: Path, target: Path) -> None:
+        self.folder = Folder.copied(example, target)
+        self.folder.plan(NOW, "--out", "plan.json")
+        self._kept = target.with_name("kept")
+        shutil.copytree(target, self._kept)
+
+    def files(self, pattern: str) -> list[Path]:
+        return sorted(self.folder.path.glob(pattern))
+
+    def put_back(self) -> None:
+        shutil.rmtree(self.folder.path)
+        shutil.copytree(self._kept, self.folder.path)
+
+
+def judge(said: Said, began: float, mutant: str) -> None:
+    assert said.code in DOCUMENTED, f"{mutant}: exit {said.code}\n{said.err}"
+    assert not BUG.search(said.err + said.out), f"{mutant}:\n{said.err}\n{said.out[:2000]}"
+    assert time.monotonic() - began < LIMIT_SECONDS, f"{mutant}: took {time.monotonic() - began:.0f} s"
+
+
+def calls(chance: random.Random, target: str) -> tuple[str, ...]:
+    """Return one call that reads `target`; half of them write."""
+    snapshot = ("--snapshot", "snapshot", "--now", NOW)
+    if target == "saved plan":
+        shows = ("show", "plan.json", "-o", chance.choice(("text", "json", "markdown", "html")))
+        return chance.choice((("apply", "plan.json", *snapshot, "--auto-approve"), shows))
+    output = ("-o", chance.choice(("text", "text", "json", "markdown", "html")))
+    plan = ("plan", "policies", *snapshot, *output)
+    explain = ("explain", "eu-west/dev-a/Deployment/api", *snapshot)
+    return chance.choice((plan, plan, ("apply", "policies", *snapshot, "--auto-approve", *output), explain))
+
+
+def mutants(world: World, target: str, part: int, count: int) -> None:
+    pattern, ways = TARGETS[target]
+    files = world.files(pattern)
+    for number in range(count):
+        chance = random.Random(f"{target} {part} {number}")
+        file, way = chance.choice(files), chance.choice(ways)
+        file.write_bytes(way(chance, file.read_bytes()))
+        words = calls(chance, target)
+        began = time.monotonic()
+        said = world.folder.call(*words)
+        judge(said, began, f"{target} {part} {number}: {way.__name__} of {file.name}, {' '.join(words)}")
+        world.put_back()
+
+
+@pytest.fixture
+def world(repository: Path, tmp_path: Path) -> World:
+    return World(repository / "examples" / "quickstart", tmp_path / "world")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_few_mutants_of_each(world: World, target: str) -> None:
+    mutants(world, target, -1, 40)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("target", TARGETS)
+def test_fifty_thousand_mutants(world: World, target: str, part: int) -> None:
+    mutants(world, target, part, EACH[target] // PARTS)
