@@ -1,0 +1,153 @@
+"""A cluster that is sick in whatever way: the wakes of the others are done, in time, and the run says what it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from reconciler.backends.kubernetes.read_budget import MOST_KINDS
+from tests.live.stage import Stage
+from tests.real import faults
+from tests.real.proxy import Exchange, Fault, Matching, Request, is_any
+
+DOCS = ("east", "dev", "Deployment", "docs")  # somebody wants it awake
+KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
+
+
+def changed(change: Callable[[dict[str, Any]], None]) -> Fault:
+    """Let the real server answer, without `continue`, and change what it says."""
+
+    def fault(exchange: Exchange) -> None:
+        handler = exchange._handler
+        handler.path = re.sub(r"[?&]continue=[^&]*", "", handler.path)
+        with exchange.forwarded() as answer:
+            body, status, kind = answer.read(), answer.status, answer.headers["Content-Type"]
+        if status != 200:
+            exchange.answer(status, body, {"Content-Type": kind})
+            return
+        said = json.loads(body)
+        change(said)
+        exchange.answer(status, json.dumps(said).encode(), {"Content-Type": kind})
+
+    return fault
+
+
+def pages_without_end() -> Fault:
+    numbers = count()
+    return changed(lambda said: said["metadata"].update({"continue": f"page-{next(numbers)}"}))
+
+
+def same_page_again() -> Fault:
+    return changed(lambda said: said["metadata"].update({"continue": "once-more"}))
+
+
+def many_kinds(groups: int, kinds: int) -> Fault:
+    """Aggregated discovery with that many more groups, each with so many custom kinds that have a scale."""
+
+    def change(said: dict[str, Any]) -> None:
+        said["items"] += [_group(f"g{number}.example", kinds) for number in range(groups)]
+
+    return changed(change)
+
+
+def _group(name: str, kinds: int) -> dict[str, Any]:
+    resources = [
+        {
+            "resource": f"k{number}s",
+            "responseKind": {"group": name, "version": "v1", "kind": f"K{number}"},
+            "scope": "Namespaced",
+            "verbs": ["get", "list"],
+            "subresources": [{"subresource": "scale", "verbs": ["get"]}],
+        }
+        for number in range(kinds)
+    ]
+    return {"metadata": {"name": name}, "versions": [{"version": "v1", "resources": resources}]}
+
+
+def is_list(request: Request) -> bool:
+    return request.method == "GET" and "limit" in request.query
+
+
+def is_lease(request: Request) -> bool:
+    return request.path.endswith("/leases/reconciler")
+
+
+def is_discovery(request: Request) -> bool:
+    return request.path == "/apis"
+
+
+def is_pod_list(request: Request) -> bool:
+    return is_list(request) and request.path.endswith("/pods")
+
+
+@pytest.mark.parametrize(
+    ("fault", "matching", "words", "asked"),
+    [
+        pytest.param(faults.drip_headers(), is_any, "west", 20, id="H1 everything drips"),
+        pytest.param(faults.drip_headers(), is_lease, "west", 100, id="H1 the Lease drips"),
+        pytest.param(faults.hang(), is_list, "west", 100, id="lists hang"),
+        pytest.param(pages_without_end(), is_list, "pages", 1100, id="H2 pages without end"),
+        pytest.param(same_page_again(), is_list, "goes on where it was already", 100, id="H2 the same page again"),
+        pytest.param(
+            many_kinds(1, 3000),
+            is_discovery,
+            f"custom kinds with a scale, expected at most {MOST_KINDS}; none is read",
+            100,
+            id="H2 3000 kinds of one group",
+        ),
+        pytest.param(
+            many_kinds(1500, 2),
+            is_discovery,
+            f"custom kinds with a scale, expected at most {MOST_KINDS}; none is read",
+            100,
+            id="H2 3000 kinds of 1500 groups",
+        ),
+    ],
+)
+def test_the_others_wake_in_time(stage: Stage, fault: Fault, matching: Matching, words: str, asked: int) -> None:
+    stage.proxies["west"].rule(fault, matching=matching, times=None)
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reconciler", *stage.apply_words("--timeout", "90", "--request-timeout", "8")],
+        cwd=stage.folder.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 6, said
+    assert words in said
+    assert "Traceback" not in said
+    assert "unexpected" not in said
+    assert time.monotonic() - began < 80
+    assert used.ru_maxrss < 300 << 10
+    assert stage.objects()[DOCS]["spec"]["replicas"] == 2
+    assert len(stage.proxies["west"].requests) < asked + 50
+
+
+def test_h3_a_clone_gets_no_more_than_its_due_wakes_and_neither_does_the_other(stage: Stage) -> None:
+    uids = {name: plane.api.get(KUBE_SYSTEM)["metadata"]["uid"] for name, plane in stage.planes.items()}
+    shown = faults.replaced(uids["west"].encode(), uids["east"].encode())
+    stage.proxies["west"].rule(shown, matching=lambda request: request.path == KUBE_SYSTEM, times=None)
+    before = stage.objects()
+    said = stage.apply()
+    assert said.code == 6, said
+    assert f"kube-system has uid {uids['east']}, as west has, expected each cluster once" in said.out
+    after = stage.objects()
+    replicas = {
+        key: one["spec"].get("replicas") for key, one in after.items() if key[2] in ("Deployment", "ReplicaSet")
+    }
+    assert replicas.pop(DOCS) == 2
+    assert replicas == {key: before[key]["spec"].get("replicas") for key in replicas}
