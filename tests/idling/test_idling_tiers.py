@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.apply.outcomes import Access, Status
+from reconciler.apply.outcomes import Access, Outcome, Status
 from reconciler.apply.readiness import POLL_SECONDS, Readiness
 from reconciler.apply.run import Applying, apply_actions
 from reconciler.backends.open import JOURNAL
@@ -60,7 +60,7 @@ def names(tier: str) -> list[str]:
 def write(folder: Path, replicas: int, ready: int) -> None:
     """Everything has `replicas`, and `ready` of them are."""
     documents = [namespace(name) for name in ("kube-system", "shop")]
-    for name in (*names("db"), *names("api")):
+    for name in (*names("db"), *names("api"), *names("free")):
         manifest = a_workload_manifest("Deployment", name, replicas)
         documents.append({**manifest, "status": {**manifest["status"], "readyReplicas": ready}})
     (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
@@ -86,8 +86,14 @@ def wakes(tier: str, waits_for: Iterable[str] = ()) -> list[Any]:
     ]
 
 
-def apply(actions: Sequence[Action], found: Access) -> Counter[Status]:
-    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, pool=WorkerPool(8))
+def apply(actions: Sequence[Action], found: Access, done: list[str] | None = None) -> Counter[Status]:
+    """Carry them out; `done` gets the names of what was, in that order."""
+
+    def told(action: Action, _: Outcome) -> None:
+        if done is not None:
+            done.append(action.ref.name)
+
+    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, told, pool=WorkerPool(8))
     return Counter(outcome.status for outcome in apply_actions(actions, applying))
 
 
@@ -97,6 +103,31 @@ def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> No
     actions = number([*wakes("db"), *wakes("api", waits_for=names("db"))])
     assert apply(actions, found) == {Status.APPLIED: 2 * MANY}
     assert cluster.looks == dict.fromkeys(names("db"), 1)
+
+
+class NotYet(Asked):
+    """A cluster where nothing gets ready before the clock says `at`."""
+
+    def __init__(self, inside: SnapshotCluster, clock: Clock, at: float) -> None:
+        super().__init__(inside)
+        self._clock = clock
+        self._at = at
+
+    def get(self, resource: Any, inside: str, name: str) -> Any:
+        found = super().get(resource, inside, name)
+        return found if self._clock.at >= self._at else replace(found, ready_replicas=0)
+
+
+def test_what_waits_for_its_tier_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    write(tmp_path, replicas=0, ready=0)
+    clock = Clock()
+    cluster, found = access(tmp_path, clock)
+    slow: Any = NotYet(cluster, clock, at=60)  # type: ignore[arg-type]
+    done: list[str] = []
+    actions = number([*wakes("db"), *wakes("api", waits_for=names("db")), *wakes("free")])
+    assert apply(actions, replace(found, cluster=slow), done) == {Status.APPLIED: 3 * MANY}
+    assert sorted(done[: 2 * MANY]) == sorted([*names("db"), *names("free")])
+    assert 60 <= clock.at < 70
 
 
 @pytest.mark.parametrize(
