@@ -7,18 +7,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from reconciler.whole_numbers import whole_number_in
+
 
 @dataclass(frozen=True, slots=True)
 class LabelRequirement:
     """One matchExpressions entry. Source: apimachinery meta/v1 LabelSelectorRequirement."""
 
     key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether `labels` meet this; NotIn also holds where the key is absent."""
+        """Return whether `labels` meet this; NotIn also holds where the key is absent.
+
+        Gt and Lt compare whole numbers; a label that is none meets neither.
+        """
         present = self.key in labels
+        if self.operator in ("Gt", "Lt"):
+            found, limit = whole_number_in(labels.get(self.key, "")), int(self.values[0])
+            return found is not None and (found > limit if self.operator == "Gt" else found < limit)
         if self.operator == "Exists":
             return present
         if self.operator == "DoesNotExist":
@@ -44,37 +52,53 @@ class LabelSelector:
         )
 
 
+_WORD = r"[^\s=!(),<>]+"
 _TERM = re.compile(
-    r"""\s*(?:
-        !\s*(?P<absent>[^\s,=!()]+)
-        | (?P<set_key>[^\s,=!()]+)\s+(?P<set_operator>in|notin)\s*\((?P<values>[^()]*)\)
-        | (?P<key>[^\s,=!()]+)\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s,=!()]*)
-        | (?P<present>[^\s,=!()]+)
-    )\s*(?:,|$)""",
+    rf"""\s*(?:
+        !\s*(?P<absent>{_WORD})
+        | (?P<set_key>{_WORD})\s+(?P<set_operator>in|notin)\s*\((?P<values>[^()=!<>]*)\)
+        | (?P<key>{_WORD})\s*(?P<operator>==|=|!=)\s*(?P<value>(?:{_WORD})?)
+        | (?P<number_key>{_WORD})\s*(?P<order>[<>])\s*(?P<number>[0-9]{{1,18}})
+        | (?P<present>{_WORD})
+    )\s*(?P<end>,|$)""",
     re.VERBOSE,
 )
+_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/", re.ASCII)
+_SYNTAX_WORDS = ("in", "notin")
 
 
 def parse_label_selector(text: str) -> LabelSelector:
-    """Return the selector that kubectl would read from `text` (`a=b,c!=d,e in (f,g),h notin (i),j,!k`).
+    """Return the selector that kubectl would read from `text` (`a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`).
 
     Raises:
         ValueError: it cannot be read; the message tells where.
 
-    Source: apimachinery pkg/labels, Parse.
+    Source: apimachinery pkg/labels, Parse and NewRequirement.
     """
     requirements: list[LabelRequirement] = []
     position = 0
-    while position < len(text):
+    while position < len(text.rstrip()) or (requirements and text[:position].endswith(",")):
         term = _TERM.match(text, position)
-        if term is None:
+        found = None if term is None else _requirement(term)
+        if term is None or found is None:
             raise ValueError(f'"{text[position:]}" is no label selector, expected key=value, key in (a,b), key or !key')
-        requirements.append(_requirement(term))
+        requirements.append(found)
         position = term.end()
     return LabelSelector(match_expressions=tuple(requirements))
 
 
-def _requirement(term: re.Match[str]) -> LabelRequirement:
+def _requirement(term: re.Match[str]) -> LabelRequirement | None:
+    """Return what one term asks for, None where its key or one of its values can be on no object."""
+    found = _asked(term)
+    prefix = _PREFIX.match(found.key)
+    name = found.key[prefix.end() :] if prefix is not None else found.key
+    if found.key in _SYNTAX_WORDS or _NAME.fullmatch(name) is None:
+        return None
+    return found if all(not value or _NAME.fullmatch(value) for value in found.values) else None
+
+
+def _asked(term: re.Match[str]) -> LabelRequirement:
     if term["absent"]:
         return LabelRequirement(term["absent"], "DoesNotExist")
     if term["set_key"]:
@@ -82,6 +106,8 @@ def _requirement(term: re.Match[str]) -> LabelRequirement:
         return LabelRequirement(term["set_key"], "In" if term["set_operator"] == "in" else "NotIn", values)
     if term["key"]:
         return LabelRequirement(term["key"], "NotIn" if term["operator"] == "!=" else "In", (term["value"],))
+    if term["number_key"]:
+        return LabelRequirement(term["number_key"], "Gt" if term["order"] == ">" else "Lt", (term["number"],))
     return LabelRequirement(term["present"], "Exists")
 
 
@@ -95,5 +121,7 @@ def _terms(selector: LabelSelector) -> Iterator[str]:
     for one in selector.match_expressions:
         if one.operator in ("Exists", "DoesNotExist"):
             yield one.key if one.operator == "Exists" else f"!{one.key}"
+        elif one.operator in ("Gt", "Lt"):
+            yield f"{one.key}{'>' if one.operator == 'Gt' else '<'}{one.values[0]}"
         else:
             yield f"{one.key} {'in' if one.operator == 'In' else 'notin'} ({','.join(one.values)})"

@@ -106,8 +106,15 @@ def _missing(error: Any, document: Document, path: Path) -> Iterator[Problem]:
 
 
 def _enum(error: Any, document: Document, path: Path) -> Iterator[Problem]:
-    near = nearest(error.instance, [str(option) for option in error.schema["enum"]])
+    negated = _is_negation(str(error.instance))
+    options = [str(option) for option in error.schema["enum"]]
+    near = nearest(error.instance, [option for option in options if _is_negation(option) == negated])
     yield document.problem(path, f"is {shown(error.instance)}, expected {expectation(error.schema)}{near}")
+
+
+def _is_negation(word: str) -> bool:
+    """Return whether `word` says that something does not hold: what is near in letters may be the opposite."""
+    return "not" in word.lower()
 
 
 def _type(error: Any, document: Document, path: Path) -> Iterator[Problem]:

@@ -478,6 +478,15 @@ CASES = [
     ),
     pytest.param(
         "idling.yaml",
+        "{matchLabels: {tier: web}}",
+        "{matchExpressions: [{key: tier, operator: NotExists}]}",
+        [
+            'policies/idling.yaml:9:57: spec.selector.services.matchExpressions[0].operator: is "NotExists", expected "In", "NotIn", "Exists" or "DoesNotExist", did you mean "DoesNotExist"?',
+        ],
+        id="row 22: an operator that is near its opposite",
+    ),
+    pytest.param(
+        "idling.yaml",
         "minAge: 1h",
         "minAge: 800000d",
         [

@@ -1,0 +1,45 @@
+"""Label selectors on the command line: what apimachinery takes, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.labels import parse_label_selector, selector_text
+
+LABELS = {"a": "3", "app": "web", "example.com/tier": "x", "empty": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", True),
+        ("app=web", True),
+        (" app == web , a!=4 ", True),
+        ("app in (web, api),!z", True),
+        ("app notin(web)", False),
+        ("example.com/tier", True),
+        ("empty=", True),
+        ("empty in ()", True),
+        pytest.param("a>2", True, id="row 22: greater"),
+        pytest.param("a>3", False, id="row 22: not greater"),
+        pytest.param("a < 10", True, id="row 22: numbers are no texts"),
+        pytest.param("app>1", False, id="row 22: no number"),
+        pytest.param("z<1", False, id="row 22: absent"),
+    ],
+)
+def test_what_kubectl_takes(text, expected):
+    selector = parse_label_selector(text)
+    assert selector.matches(LABELS) is expected
+    assert parse_label_selector(selector_text(selector)) == selector
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(",", "a=b,", "a=b,,c", "a in (x y)", "a in x", "a in (x", "-a=1", "a=-1", "a=b c", "a>b", "a>-1", "a>"),
+        *("in", "!in", "a/b/c", "A_/b", "/a", "a/", "a=x/y", "a" * 64, "a=" + "b" * 64, "!", "a=(b)"),
+    ],
+)
+def test_row_22_what_kubectl_refuses(text):
+    with pytest.raises(ValueError, match="is no label selector"):
+        parse_label_selector(text)
