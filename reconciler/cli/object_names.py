@@ -41,7 +41,7 @@ class ObjectName:
         return (
             self.cluster == ref.cluster
             and self.namespace in ("", ref.namespace)
-            and self.kind in ("", ref.kind.lower())
+            and self.kind in ("", *_forms(ref.kind.lower()))
             and self.name in ("", ref.name)
         )
 
@@ -102,6 +102,14 @@ def _refs(cluster: ObservedCluster) -> Iterator[ObjectRef]:
 
 
 def _kind(text: str) -> str:
+    """Return the kind that `text` names, in lower case; a custom kind may be in the plural still."""
     lower = text.lower().split(".")[0]
-    singular = lower.removesuffix("s") if lower not in ("endpoints", "sts", "rs") else lower
-    return _SHORT.get(lower, _SHORT.get(singular, singular))
+    return _KNOWN.get(lower, lower)
+
+
+def _forms(kind: str) -> tuple[str, ...]:
+    """Return how people write a kind: itself and its plurals. One that ends in "s", like Redis, is no plural."""
+    return (kind, f"{kind}s", f"{kind}es", f"{kind.removesuffix('y')}ies")
+
+
+_KNOWN = {form: kind for short, kind in _SHORT.items() for form in (*_forms(kind), short, f"{short}s")}

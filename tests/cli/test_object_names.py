@@ -1,0 +1,38 @@
+"""Objects as people name them."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.cli.object_names import object_name
+from reconciler.model import ObjectRef
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("Deployment", ("deploy", "deploys", "deployment", "Deployments", "deployments.apps")),
+        ("StatefulSet", ("sts", "statefulsets")),
+        ("ReplicaSet", ("rs", "ReplicaSet", "replicasets")),
+        ("Endpoints", ("ep", "endpoints")),
+        ("Service", ("svc", "services")),
+        pytest.param("Redis", ("redis", "Redis", "redises"), id="row 18: a kind that ends in s"),
+        pytest.param("Prometheus", ("prometheus", "prometheuses"), id="row 18: another one"),
+        ("Policy", ("policy", "policies")),
+    ],
+)
+def test_a_kind_is_named_as_kubectl_names_it(kind, texts):
+    ref = ObjectRef("dev-eu", "dev-x", kind, "cache")
+    for text in texts:
+        assert object_name(f"dev-eu/dev-x/{text}/cache").matches(ref)
+        assert not object_name(f"dev-eu/dev-x/{text}/cache").matches(ObjectRef("dev-eu", "dev-x", "Other", "cache"))
+
+
+@pytest.mark.parametrize("text", ["deploy", "deployments", "redi", "pod"])
+def test_another_kind_is_not_meant(text):
+    assert not object_name(f"dev-eu/dev-x/{text}/cache").matches(ObjectRef("dev-eu", "dev-x", "Redis", "cache"))
+
+
+@pytest.mark.parametrize("text", ["svc", "services", "Service"])
+def test_what_is_known_has_one_name(text):
+    assert object_name(f"dev-eu/dev-x/{text}/cache").kind == "service"
