@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
-from reconciler.model import ObservedCluster, Workload
+from reconciler.model import SCALABLE_KINDS, ObservedCluster, Workload
 from reconciler.policy.types import FleetCluster, NamespaceSelector, Selector, WorkloadSelector
 
 EXCLUDE = "reconciler/exclude"
@@ -29,11 +29,15 @@ def selects_namespace(selector: NamespaceSelector, name: str, labels: Mapping[st
 
 
 def selects_workload(selector: WorkloadSelector, workload: Workload) -> bool:
-    """Return whether kind and labels of `workload` are selected; one owned by another controller never is."""
+    """Return whether kind and labels of `workload` are selected; one owned by another controller never is.
+
+    Custom kinds are selected by name only: what a scale means there, Prometheus shards for instance, nobody knows.
+    """
     if workload.owner is not None:
         return False
     kinds = {kind.lower() for kind in selector.kinds}
-    return (not kinds or workload.ref.kind.lower() in kinds) and selector.labels.matches(workload.labels)
+    named = workload.ref.kind.lower() in kinds if kinds else (workload.ref.group, workload.ref.kind) in SCALABLE_KINDS
+    return named and selector.labels.matches(workload.labels)
 
 
 def namespace_labels(cluster: ObservedCluster) -> dict[str, Mapping[str, str]]:

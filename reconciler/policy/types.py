@@ -91,7 +91,7 @@ class NamespaceSelector:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSelector:
-    """`kinds` as people write them ("Deployment"); () means every scalable kind."""
+    """`kinds` as people write them ("Deployment"); () means every one that Kubernetes and KEDA bring, no custom one."""
 
     kinds: tuple[str, ...] = ()
     labels: LabelSelector = LabelSelector()

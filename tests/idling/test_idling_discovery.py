@@ -164,6 +164,21 @@ def test_workloads_selected_directly_need_no_service():
     assert decisions[0].group == "idling/east/shop/Deployment/web"
 
 
+@pytest.mark.parametrize(
+    ("kinds", "idled"),
+    [((), ["Deployment/web"]), (("Prometheus",), ["Prometheus/k8s"])],
+    ids=["no kind", "by name"],
+)
+def test_row_18_custom_kinds_are_selected_by_name_only(kinds, idled):
+    ref = ObjectRef("east", "shop", "Prometheus", "k8s", "monitoring.coreos.com")
+    shards = a_workload(replicas=1)
+    custom = replace(shards, ref=ref, uid="uid-k8s", replicas_path=("spec", "shards"))
+    kind = ScaleKind("monitoring.coreos.com", "v1", "Prometheus", "prometheuses", ("spec", "shards"))
+    state = a_state(a_cluster(workloads=(WEB, custom), scale_kinds=(kind,)))
+    decisions = decided(state, a_policy(selector=workloads_selector(*kinds))).desired.decisions
+    assert [f"{decision.ref.kind}/{decision.ref.name}" for decision in decisions] == idled
+
+
 def test_a_record_on_a_replica_set_of_a_deployment_is_ignored():
     copied = {"idling.kubernetes.io/idled-at": "2026-11-20T15:41:23Z", "idling.kubernetes.io/previous-scale": "3",
               "reconciler/owner": "production/IdlingPolicy/idle-dev"}  # fmt: skip
