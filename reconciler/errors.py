@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
+from typing import Self
 
 
 class ExitCode(IntEnum):
@@ -36,9 +37,10 @@ def first_exit_code(codes: Iterable[ExitCode]) -> ExitCode:
 
 
 class ReconcilerError(Exception):
-    """Something this program says no to, in one line a person can act on."""
+    """Something this program says no to, in one line a person can act on; or `problems`, a line for each."""
 
     exit_code = ExitCode.NOTHING_DONE
+    problems: tuple[Problem, ...] = ()
 
 
 class UsageError(ReconcilerError):
@@ -62,8 +64,8 @@ class Problem:
         return where + (f"{self.field}: {self.message}" if self.field else self.message)
 
 
-class PolicyError(ReconcilerError):
-    """Policies that cannot be used; `problems` holds all of them, sorted."""
+class _MalformedError(ReconcilerError):
+    """Files that cannot be used; `problems` holds all that is wrong in them, sorted."""
 
     exit_code = ExitCode.MALFORMED
 
@@ -72,21 +74,18 @@ class PolicyError(ReconcilerError):
         self.problems = problems
 
     @classmethod
-    def of(cls, problems: Iterable[Problem]) -> PolicyError:
+    def of(cls, problems: Iterable[Problem]) -> Self:
         """Return one error for all `problems`, a line each."""
-        found = tuple(sorted(problems))
+        found = tuple(sorted(set(problems)))
         return cls("\n".join(str(problem) for problem in found), found)
 
 
-class SnapshotError(ReconcilerError):
-    """A snapshot directory that cannot be read; one line for each problem."""
+class PolicyError(_MalformedError):
+    """Policies that cannot be used."""
 
-    exit_code = ExitCode.MALFORMED
 
-    @classmethod
-    def of(cls, problems: Iterable[Problem]) -> SnapshotError:
-        """Return one error for all `problems`, sorted, a line each."""
-        return cls("\n".join(str(problem) for problem in sorted(set(problems))))
+class SnapshotError(_MalformedError):
+    """A snapshot directory that cannot be read."""
 
 
 class PlanFileError(ReconcilerError):

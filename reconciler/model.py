@@ -444,14 +444,27 @@ class PrometheusConnection:
 
 
 @dataclass(frozen=True, slots=True)
+class CredentialSources:
+    """Where credentials may come from, which is not the Fleet's to say.
+
+    `folders`: a file that a Fleet names lies below one of them, links resolved; None: anywhere. `plugins`: a kubeconfig
+    may have a program run, or an auth provider asked.
+    """
+
+    folders: tuple[str, ...] | None = None
+    plugins: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterConnection:
-    """How one cluster is reached: what the Fleet says, without any secret."""
+    """How one cluster is reached: what the Fleet says, without any secret, and what whoever runs us lets it use."""
 
     name: str
     in_cluster: bool = False
     kubeconfig: str | None = None
     context: str | None = None
     prometheus: PrometheusConnection | None = None
+    sources: CredentialSources = CredentialSources()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,15 +25,17 @@ from reconciler.observe.clusters import EVERYTHING, Reading, Scope, Tell, nobody
 from reconciler.observe.pods import answer
 from reconciler.plan.actions import Action, Plan
 from reconciler.plan.clusters import identified
+from reconciler.plan.differences import Compared
 from reconciler.plan.digest import run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
-from reconciler.plan.plan import Inputs, in_order, make_plan, number
+from reconciler.plan.plan import Inputs, doable, in_order, make_plan, number
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World
 
 _ROUNDS = 8
 
 Decide = Callable[[PolicySet, ObservedState, Run], DesiredState]
+Compare = Callable[[], Compared]
 T = TypeVar("T")
 
 
@@ -80,6 +82,7 @@ class Control:
     """How an apply is steered.
 
     `approve` sees the plan made without locks; `choose` gets the one made under the locks and returns what may be done.
+    `compare` is called under the locks of a saved plan, and says how that differs from a fresh one.
     """
 
     choose: Callable[[Plan], tuple[Action, ...]]
@@ -88,6 +91,7 @@ class Control:
     stop: Stop = field(default_factory=Stop)
     lock_timeout: float = 30.0
     wakes_early: bool = True  # False: a person is asked before anything is written
+    compare: Compare = Compared
 
 
 @dataclass(frozen=True)
@@ -302,12 +306,37 @@ def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
 
 
 def apply_saved(saved: Plan, fleet: Fleet, world: World, control: Control, watch: Watch = Watch()) -> Applied:
-    """Carry out exactly what `saved` says."""
+    """Carry out exactly what `saved` says, but for what differs from a fresh plan: that is stale."""
     watch.stage(Stage.LOCK)
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, control.stop) as locks:
         locks.take({action.ref.cluster for action in saved.actions})
+        found = control.compare()
         watch.stage(Stage.APPLY)
-        return carry_out(saved, fleet, world, control, locks.left_out)
+
+        def same(made: Plan) -> tuple[Action, ...]:
+            chosen = [action for action in control.choose(made) if action.id not in found.differing]
+            return tuple(_explained(action, found) for action in doable(chosen))
+
+        return _with_stale(carry_out(saved, fleet, world, replace(control, choose=same), locks.left_out), found)
+
+
+def _explained(action: Action, found: Compared) -> Action:
+    """Return `action` with the reason that the fresh plan has for it: clusters are told of that."""
+    cause = found.causes.get(action.id)
+    return action if cause is None else replace(action, decision=replace(action.decision, cause=cause))
+
+
+def _with_stale(applied: Applied, found: Compared) -> Applied:
+    """Return `applied` with an outcome for what differs, and for what cannot be done without that."""
+    done = {outcome.action: outcome for outcome in applied.outcomes}
+    for action in applied.plan.actions:
+        needed = [need for need in action.needs if need in found.differing]
+        if action.id in found.differing:
+            done[action.id] = Outcome(action.id, Status.STALE, f"{action.ref}: {found.differing[action.id]}")
+        elif needed and action.id not in done:
+            done[action.id] = Outcome(action.id, Status.SKIPPED, f"needs action {needed[0]}, which was not applied")
+    outcomes = tuple(done[action.id] for action in applied.plan.actions if action.id in done)
+    return replace(applied, outcomes=outcomes, dropped=len(applied.plan.actions) - len(outcomes))
 
 
 def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, LeftOut]) -> Applied:

@@ -20,6 +20,7 @@ from reconciler.backends.base import (
     Traffic,
     VictimOrder,
 )
+from reconciler.backends.credential_sources import with_allowed_files
 from reconciler.backends.decode.metadata import Wire
 from reconciler.backends.file_lock import FileLock
 from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
@@ -34,8 +35,8 @@ from reconciler.backends.snapshot.folder import METRICS_FILES, finish, is_manife
 from reconciler.backends.snapshot.metrics import Answers, SnapshotMetrics, read_metrics
 from reconciler.backends.snapshot.recording import read_recording
 from reconciler.backends.state import ConfigMapStore
-from reconciler.errors import Problem, SnapshotError, UsageError
-from reconciler.model import ClusterConnection
+from reconciler.errors import Problem, SnapshotError, UnauthorisedError, UsageError
+from reconciler.model import ClusterConnection, QueryAnswer
 from reconciler.yaml.files import is_inside, leads_out, spelt
 
 JOURNAL = "reconciler-journal"
@@ -180,12 +181,26 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
 def _open_metrics(settings: ClusterConnection, live: Live) -> MetricsSource | None:
     if settings.prometheus is None:
         return None
+    try:
+        reached = with_allowed_files(settings, settings.prometheus)
+    except UnauthorisedError as error:
+        return _NotAsked(str(error))
     return PrometheusMetrics(
-        settings.prometheus,
+        reached,
         live.at,
         seconds_left=lambda: live.settings.seconds_left(live.clock),
         run_left=lambda: live.settings.undisturbed_seconds_left(live.clock),
     )
+
+
+@dataclass(frozen=True)
+class _NotAsked:
+    """A metrics source that is not asked anything, and why."""
+
+    why: str
+
+    def query(self, text: str) -> QueryAnswer:  # noqa: ARG002 - the same for all
+        return QueryAnswer(error=self.why)
 
 
 def _folders(top: Path) -> dict[str, Path]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli.approval import Approval
+from reconciler.cli.approval import Approval, Differences
 from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
 from reconciler.cli.failure import failure_lines
 from reconciler.cli.metrics import metrics_options
@@ -30,13 +30,15 @@ from reconciler.cli.options import (
 from reconciler.cli.progress import log_format_option
 from reconciler.cli.rendering import rendered
 from reconciler.cli.running import Call
-from reconciler.cli.saved import read_saved, still_allowed
+from reconciler.cli.saved import check_saved, check_world, policies_at_hand, read_saved, still_allowed
 from reconciler.cli.stopping import stopping
-from reconciler.cli.talk import say
+from reconciler.cli.talk import say, show
 from reconciler.cli.watching import Watched, watched
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
-from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due
-from reconciler.policy.validate import read_fleet, read_fleet_for_wakes
+from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
+from reconciler.plan.differences import Compared, check_templates, compared
+from reconciler.policy.types import PolicySet
+from reconciler.policy.validate import read_fleet_for_wakes
 
 
 @click.command(name="apply")
@@ -46,7 +48,9 @@ from reconciler.policy.validate import read_fleet, read_fleet_for_wakes
 @output_option("text", "json", "yaml", "markdown", "html")
 @option("--auto-approve", is_flag=True, help="Do not ask.")
 @option("--lock-timeout", type=seconds, default=30.0, help="Seconds to wait for each cluster's lock.")
-@option("--fleet", metavar="FILE", help="With a saved plan: where the Fleet document is (default: policies).")
+@option("--policies", metavar="PATH", help="With a saved plan: the policies to compare it with (default: policies).")
+@option("--fleet", metavar="FILE", help="With a saved plan: where the Fleet document is (default: with the policies).")
+@option("--approve-differences", is_flag=True, help="With a saved plan: also do what a fresh plan would not do.")
 @option("--max-plan-age", default="1h", help="With a saved plan: refuse it when it is older.")
 @option("--live", is_flag=True, help="With a saved plan made from a snapshot: apply it to live clusters.")
 @filter_options
@@ -61,8 +65,8 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
     call = Call.of(path, flags)
     saved = is_saved_plan(path)
     terminal_or(auto_approve or saved, "apply")
-    if saved and (call.words != FilterWords() or call.allow_exceed):
-        raise UsageError(f"{path}: is a saved plan, expected no filters and no --allow-exceed; plan again with them")
+    if saved and call.words != FilterWords():
+        raise UsageError(f"{path}: is a saved plan, expected no filters; plan again with them")
     approval = Approval(output, call, ask=not auto_approve and not saved)
     with stopping(flags["timeout"], call.stop) as stop:
         with watched("apply", call, flags) as run:
@@ -74,7 +78,11 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
                 lock_timeout=flags["lock_timeout"],
                 wakes_early=not approval.ask,
             )
-            code = _saved(run, control, output, flags) if saved else _fresh(run, control, output)
+            code = (
+                _saved(run, control, output, {**flags, "ask": not auto_approve})
+                if saved
+                else _fresh(run, control, output)
+            )
             run.measuring.ended(stop.ended(code))
         return stop.ended(code)  # it may be asked to stop while it pushes its metrics, too
 
@@ -127,12 +135,23 @@ def _due_only(run: Watched, control: Control, output: str, problem: Exception) -
 
 
 def _saved(run: Watched, control: Control, output: str, flags: dict[str, Any]) -> ExitCode:
-    call = run.call
-    fleet = read_fleet(flags["fleet"] or "policies")
-    world = run.measuring.opened(call.world(fleet, writes=True))
-    made = read_saved(call.path, fleet, world, call, max_age=flags["max_plan_age"], live=flags["live"])
-    choose = run.progress.counted(lambda plan: still_allowed(plan, fleet))
-    applied = apply_saved(made, fleet, world, replace(control, choose=choose), call.watch)
+    call, file = run.call, run.call.path
+    made = read_saved(file, call, flags["max_plan_age"])
+    policies, fleet = policies_at_hand(flags["policies"], flags["fleet"])
+    check_saved(made, fleet, file)
+    then = replace(call, now=made.made_at, run_id=made.run, revision=made.revision)
+    world = run.measuring.opened(then.world(fleet, writes=True))
+    check_world(made, world, file, live=flags["live"])
+
+    def compare() -> Compared:
+        return compared(made, None if policies is None else plan(policies, world, then.request()))
+
+    differences = Differences(made, file, everything=flags["approve_differences"])
+    differences.ask(compare, ask=flags["ask"], known=policies is not None)
+    check_templates(made, policies or PolicySet(fleet), file)
+    choose = run.progress.counted(lambda saved: still_allowed(saved, fleet))
+    steered = replace(control, choose=choose, compare=lambda: differences.left(compare()))
+    applied = apply_saved(made, fleet, world, steered, call.watch)
     _report(applied, output, run)
     return exit_of_saved(applied)
 
@@ -153,4 +172,5 @@ def print_applied(applied: Applied, output: str, call: Call) -> None:
         raise ReconcilerError("declined at the prompt; nothing was done")
     for lost in applied.lost:
         say(f"warning: {lost}")
-    click.echo(rendered(applied.plan, applied.outcomes, output, color=call.color, verbose=call.verbose), nl=False)
+    text = rendered(applied.plan, applied.outcomes, output, color=call.color, verbose=call.verbose)
+    show(text, output, color=call.color)

@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli.options import now_option, option, path_argument
 from reconciler.cli.running import Call
+from reconciler.cli.talk import show
 from reconciler.decide.schedule import open_periods
 from reconciler.policy.types import AllOf, AnyOf, Calendar, Criterion, PolicySet, ScheduleCriterion
 from reconciler.report.calendar import CalendarView, render_calendar
@@ -24,7 +25,7 @@ def command(path: str, days: int, **flags: Any) -> None:
     found = calendars_of(call.policies())
     end = call.now + timedelta(days=days)
     views = [CalendarView(name, one, open_periods(one, call.now, end)) for name, one in found]
-    click.echo(render_calendar(views, call.now, end), nl=False)
+    show(render_calendar(views, call.now, end))
 
 
 def calendars_of(policies: PolicySet) -> list[tuple[str, Calendar]]:

@@ -7,6 +7,7 @@ import json
 import click
 
 from reconciler.cli.options import output_option, path_argument
+from reconciler.cli.talk import show
 from reconciler.policy.compiled import compile_policies
 from reconciler.policy.validate import read_policies
 
@@ -17,13 +18,13 @@ from reconciler.policy.validate import read_policies
 def command(path: str, output: str) -> None:
     """Print the policies below PATH as rules with every default filled in. No cluster is asked."""
     rules = compile_policies(read_policies(path))
-    click.echo(as_text(rules, output), nl=False)
+    show(as_text(rules, output), output)
 
 
 def as_text(value: object, output: str) -> str:
     """Return JSON values as JSON or YAML text."""
     if output == "json":
         return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    import yaml
+    from reconciler.cli.yaml_text import yaml_text
 
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
+    return yaml_text(value)

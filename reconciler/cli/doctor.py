@@ -12,6 +12,7 @@ from reconciler.backends.open import Live, open_live
 from reconciler.cli.examining import Case, Examined, Finding, examined_clusters
 from reconciler.cli.options import context_option, option, output_option, path_argument, world_options
 from reconciler.cli.running import Call
+from reconciler.cli.talk import show, show_lines
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import observe
 from reconciler.observe.lists import Source
@@ -40,14 +41,17 @@ def command(path: str, output: str, verb: str, namespace: str | None, **flags: A
     if namespace is not None and call.context is None:
         raise UsageError("--namespace: a Fleet needs rights in all namespaces, expected it beside --context")
     found = examined_clusters(cases(call.policies(), call, applies=verb == "apply"))
-    click.echo(_json(found) if output == "json" else _text(found), nl=False)
+    if output == "json":
+        show(_json(found), output)
+    else:
+        show_lines(_lines(found))
     return exit_of(found)
 
 
 def cases(policies: PolicySet, call: Call, *, applies: bool) -> list[Case]:
     """Open the clusters of the Fleet and look at them as a plan does; return what there is to examine."""
     live = Live(call.now, policies.fleet.namespace, call.settings, RealClock())
-    opened = open_live((cluster.connection for cluster in policies.fleet.clusters), live)
+    opened = open_live((cluster.connection for cluster in call.bounded(policies.fleet).clusters), live)
     sources = {name: Source(found.cluster, None, found.error) for name, found in opened.backends.items()}
     state = observe(policies, sources, scope=call.scope)
     return [
@@ -63,17 +67,14 @@ def exit_of(found: Sequence[Examined]) -> ExitCode:
     return ExitCode.PARTIAL if bad else ExitCode.DONE
 
 
-def _text(found: Sequence[Examined]) -> str:
+def _lines(found: Sequence[Examined]) -> Iterator[str]:
     clusters = max(len(one.cluster) for one in found)
     checks = max(len(finding.check) for one in found for finding in one.findings)
-    lines = [
-        f"{_SIGNS[finding.state]}  {one.cluster:<{clusters}}  {finding.check:<{checks}}  {_said(finding)}"
-        for one in found
-        for finding in one.findings
-    ]
     for one in found:
-        lines += _roles(one)
-    return "\n".join(lines) + "\n"
+        for finding in one.findings:
+            yield f"{_SIGNS[finding.state]}  {one.cluster:<{clusters}}  {finding.check:<{checks}}  {_said(finding)}"
+    for one in found:
+        yield from _roles(one)
 
 
 def _said(finding: Finding) -> str:
@@ -91,7 +92,10 @@ def _roles(one: Examined) -> Iterator[str]:
             "kind": "Role" if rules.namespace else "ClusterRole",
             "metadata": metadata,
         }
-        yield f"---\n# missing in {one.cluster}; bind it to whom we are there\n{block_text(role).rstrip()}\nrules:"
+        yield "---"
+        yield f"# missing in {one.cluster}; bind it to whom we are there"
+        yield from block_text(role).rstrip().split("\n")
+        yield "rules:"
         yield from (f"  - {flow_text(dict(rule))}" for rule in rules.rules)
 
 

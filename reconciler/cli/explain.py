@@ -11,6 +11,7 @@ import click
 from reconciler.cli.object_names import ObjectName, check_there, known_cluster, object_name
 from reconciler.cli.options import context_option, now_option, option, world_options
 from reconciler.cli.running import Call
+from reconciler.cli.talk import show, show_lines
 from reconciler.decide.desired_state import decide
 from reconciler.decide.types import Considered, Decision
 from reconciler.errors import ReconcilerError, UsageError
@@ -33,7 +34,7 @@ def command(subject: str, policies: str, **flags: Any) -> None:
     For an object: which policies were considered, what each says and why, and the smallest change that would alter it.
     """
     if "/" not in subject:
-        click.echo(explain_field(subject), nl=False)
+        show(explain_field(subject))
         return
     call = Call.of(policies, flags)
     found = call.policies()
@@ -46,7 +47,7 @@ def command(subject: str, policies: str, **flags: Any) -> None:
         check_known(made, name, subject)
         check_there(observe(found, world.sources, scope=call.scope, readers=world.readers), name, subject)
         raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
-    click.echo("\n".join(lines))
+    show_lines(lines)
 
 
 def check_known(made: Plan, name: ObjectName, subject: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -14,8 +13,8 @@ from typing import Any
 
 import click
 
-from reconciler.cli.talk import say
-from reconciler.errors import ExitCode, PolicyError, ReconcilerError
+from reconciler.cli.talk import say, say_text, show
+from reconciler.errors import ExitCode, ReconcilerError
 
 
 def report_failure(error: Exception, arguments: Sequence[str]) -> int:
@@ -24,7 +23,7 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
     lines = failure_lines(error)
     if wants_json(arguments):
         with suppress(OSError):  # nobody may be listening any more; the code says it all the same
-            click.echo(json.dumps(_document(error, lines, code), indent=2, ensure_ascii=False))
+            show(json.dumps(_document(error, lines, code), indent=2, ensure_ascii=False) + "\n", "json")
     for line in lines:
         say(line)
     return code
@@ -60,11 +59,11 @@ def failure_lines(error: Exception) -> list[str]:
     if isinstance(error, click.ClickException):
         return [f"error: {error.format_message()}"]
     if isinstance(error, ReconcilerError):
-        return str(error).splitlines() or [type(error).__name__]
+        return [str(problem) for problem in error.problems] or [str(error) or type(error).__name__]
     if isinstance(error, OSError):
         return [f"{error.filename or 'operating system'}: {error.strerror or error}"]
     if os.environ.get("RECONCILER_TRACEBACK"):
-        traceback.print_exception(error, file=sys.stderr)
+        say_text("".join(traceback.format_exception(error)))
     return [
         f"a bug: {type(error).__name__}: {' '.join(str(error).split())}; "
         "please report it, with what RECONCILER_TRACEBACK=1 prints"
@@ -72,7 +71,7 @@ def failure_lines(error: Exception) -> list[str]:
 
 
 def _document(error: Exception, lines: Sequence[str], code: int) -> dict[str, Any]:
-    problems = error.problems if isinstance(error, PolicyError) else ()
+    problems = error.problems if isinstance(error, ReconcilerError) else ()
     return {
         "schemaVersion": "reconciler/v1alpha1",
         "kind": "Error",

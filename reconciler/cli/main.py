@@ -9,7 +9,7 @@ import click
 
 from reconciler.cli.failure import report_failure
 from reconciler.cli.streams import flush_streams, mend_streams
-from reconciler.cli.talk import say
+from reconciler.cli.talk import say, say_text
 from reconciler.cli.verbs import VERBS, help_text
 from reconciler.errors import ExitCode
 
@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     if not arguments:
-        say(help_text(), nl=False)
+        say_text(help_text())
         return ExitCode.USAGE
     try:
         return int(cli.main(args=list(arguments), prog_name="reconciler", standalone_mode=False) or 0)

@@ -89,6 +89,14 @@ def _number(text: str | float) -> float:
 
 
 world_options = together(
+    option("--no-exec", is_flag=True, help="Refuse kubeconfigs that have a program run for credentials."),
+    option(
+        "--credentials-dir",
+        multiple=True,
+        type=click.Path(),
+        metavar="DIR",
+        help="A Fleet may name files below these alone (default: /var/run/secrets, ~/.kube).",
+    ),
     option("--snapshot", metavar="DIR", help="Look at this snapshot instead of live clusters."),
     option("--request-timeout", type=seconds, default=30.0, help="Seconds for one request to a live cluster."),
     option("--qps", type=rate, default=50.0, help="Writes a second to each live cluster; 0: no limit."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -26,7 +27,7 @@ from reconciler.cli.progress import log_format_option
 from reconciler.cli.rendering import rendered_plan
 from reconciler.cli.running import Call, check_out, save
 from reconciler.cli.stopping import stopping
-from reconciler.cli.talk import say
+from reconciler.cli.talk import say, show
 from reconciler.cli.watching import Watched, watched
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import plan
@@ -41,6 +42,12 @@ from reconciler.plan.actions import Plan
 @output_option("text", "json", "yaml", "markdown", "html")
 @option("--out", metavar="FILE", help="Also save the plan there, for `apply FILE`.")
 @option("--base", metavar="PATH", help="With -o markdown: compare with these policies, same clusters, same time.")
+@option(
+    "--fleet-from",
+    type=click.Choice(["head", "base"]),
+    default="head",
+    help="With --base: whose Fleet says what is connected to, and how; base for policies of strangers.",
+)
 @option("--call-pickers", is_flag=True, help="Ask the pod pickers now; apply asks them again.")
 @option("--detailed-exitcode", is_flag=True, help="End with 2 where changes are pending.")
 @filter_options
@@ -55,6 +62,8 @@ def command(path: str, output: str, base: str | None, **flags: Any) -> int:
     call = Call.of(path, flags)
     if base is not None and output != "markdown":
         raise UsageError("--base: compares as Markdown only, expected -o markdown")
+    if base is None and call.fleet_from == "base":
+        raise UsageError("--fleet-from: there is no base to take the Fleet from, expected it beside --base")
     if flags["out"] is not None:
         check_out(flags["out"])
     with stopping(None, call.stop) as stop:
@@ -67,13 +76,15 @@ def command(path: str, output: str, base: str | None, **flags: Any) -> int:
 def _planned(run: Watched, output: str, base: str | None, flags: dict[str, Any]) -> ExitCode:
     call = run.call
     policies = call.policies()
-    world = run.measuring.opened(call.world(policies.fleet))
-    made = plan(policies, world, call.request())
+    before = None if base is None else call.read(base)
+    with_fleet = policies if before is None or call.fleet_from == "head" else replace(policies, fleet=before.fleet)
+    world = run.measuring.opened(call.world(with_fleet.fleet))
+    made = plan(with_fleet, world, call.request())
     run.measuring.decided(made)
-    text = rendered_plan(made, output, call) if base is None else compared(base, policies, made, call)
+    text = rendered_plan(made, output, call) if before is None else compared(before, policies, made, call)
     run.progress.close()
     saved = _saved(made, flags["out"])
-    click.echo(text, nl=False)
+    show(text, output, color=call.color)
     return first_exit_code([saved, exit_of_plan(made, detailed=flags["detailed_exitcode"])])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -15,7 +14,7 @@ import click
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.options import option
-from reconciler.cli.talk import say
+from reconciler.cli.talk import say, say_json
 from reconciler.observe.clusters import ReadStep
 from reconciler.pipeline import Stage
 from reconciler.plan.actions import Action, Plan
@@ -107,13 +106,13 @@ class JsonLines(Progress):
             return
         status = {"status": "unknown", "message": found.error} if found.error else {"status": "read"}
         counts = {"lists": found.lists, "objects": found.objects, "seconds": round(found.seconds, 3)}
-        say(json.dumps({"cluster": found.cluster, **status, **counts}, ensure_ascii=False))
+        say_json({"cluster": found.cluster, **status, **counts})
 
     def show_writing(self, action: Action, outcome: Outcome) -> None:
         line = {"action": action.id, "verb": action.verb, "object": str(action.ref), "status": str(outcome.status)}
         if outcome.message:
             line["message"] = outcome.message
-        say(json.dumps(line, ensure_ascii=False))
+        say_json(line)
 
 
 class TextLines(Progress):

@@ -13,6 +13,7 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.cli.progress import Progress, ReadSoFar
 from reconciler.pipeline import Stage
 from reconciler.plan.actions import Action
+from reconciler.plan.one_line import one_line
 
 
 class Bar(Progress):
@@ -47,7 +48,7 @@ class Bar(Progress):
 
     def _update(self, words: str) -> None:
         if self._drawing is not None:
-            self._drawing.update(self._drawing.task_ids[0], description=words, completed=self._written)
+            self._drawing.update(self._drawing.task_ids[0], description=one_line(words), completed=self._written)
 
     def _wipe(self) -> None:
         if self._drawing is not None:

@@ -10,6 +10,7 @@ import click
 from reconciler.cli.object_names import ObjectName, object_name
 from reconciler.cli.options import context_option, now_option, option, output_option, world_options
 from reconciler.cli.running import Call
+from reconciler.cli.talk import show, show_lines
 from reconciler.decide.rank_view import RankedPod, Ranking, questions_of, ranking_of
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
@@ -34,7 +35,10 @@ def command(subject: str, to: int | None, policies: str, output: str, **flags: A
     workload = workload_named(state, object_name(subject), subject)
     state = answer(state, questions_of(workload, state), world.sources)
     ranking = ranking_of(workload, found, state, Run(call.now), to)
-    click.echo(_json(ranking) if output == "json" else _text(ranking), nl=False)
+    if output == "json":
+        show(_json(ranking), output)
+    else:
+        show_lines(_lines(ranking))
 
 
 def workload_named(state: ObservedState, name: ObjectName, text: str) -> Workload:
@@ -54,7 +58,7 @@ def workload_named(state: ObservedState, name: ObjectName, text: str) -> Workloa
     return found[0]
 
 
-def _text(ranking: Ranking) -> str:
+def _lines(ranking: Ranking) -> list[str]:
     forecast = ranking.forecast
     certain = "chosen at apply" if forecast.chosen_at_apply else "certain" if forecast.certain else "not certain"
     lines = [
@@ -65,7 +69,7 @@ def _text(ranking: Ranking) -> str:
     lines += [_line(position, pod, width) for position, pod in enumerate(ranking.pods, start=1)]
     if forecast.note:
         lines.append(forecast.note)
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _line(position: int, pod: RankedPod, width: int) -> str:

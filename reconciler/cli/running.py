@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.open import finish_changes
 from reconciler.backends.stop import Stop
@@ -19,6 +20,7 @@ from reconciler.cli.options import DEFAULT_PATH, FilterWords, colored, moment, r
 from reconciler.cli.stopping import Stopping
 from reconciler.cli.talk import say
 from reconciler.errors import ReconcilerError, UsageError
+from reconciler.model import CredentialSources
 from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Request, Watch
 from reconciler.plan.actions import Plan
@@ -50,6 +52,8 @@ class Call:
     stop: Stopping = field(default_factory=Stopping)
     watch: Watch = Watch()
     context: str | None = None  # of a kubeconfig, in place of a Fleet
+    sources: CredentialSources = CredentialSources(DEFAULT_FOLDERS)
+    fleet_from: str = "head"  # or "base"
 
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> Call:
@@ -72,6 +76,10 @@ class Call:
             settings=settings_of(flags, stop),
             stop=stop,
             context=flags.get("context"),
+            fleet_from=flags.get("fleet_from", "head"),
+            sources=CredentialSources(
+                tuple(flags.get("credentials_dir", ())) or DEFAULT_FOLDERS, not flags.get("no_exec", False)
+            ),
         )
 
     def policies(self) -> PolicySet:
@@ -114,11 +122,17 @@ class Call:
         """
         if writes and self.snapshot is not None:
             finish_changes(self.snapshot)
-        world = open_world(fleet or self.read(self.path).fleet, self.snapshot, self.now, self.settings)
+        bounded = self.bounded(fleet or self.read(self.path).fleet)
+        world = open_world(bounded, self.snapshot, self.now, self.settings)
         context = click.get_current_context(silent=True)
         if context is not None and not self.quiet:
             context.call_on_close(lambda: _warn(world))
         return world
+
+    def bounded(self, fleet: Fleet) -> Fleet:
+        """Return `fleet` with what its connections may use of this machine; no cluster of another one is opened."""
+        clusters = (replace(one, connection=replace(one.connection, sources=self.sources)) for one in fleet.clusters)
+        return replace(fleet, clusters=tuple(clusters))
 
     def request(self) -> Request:
         return Request(

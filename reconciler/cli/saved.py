@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from reconciler.cli.options import duration_of
+from reconciler.cli.options import DEFAULT_PATH, duration_of
 from reconciler.cli.running import Call
 from reconciler.errors import ClusterError, PlanFileError
 from reconciler.plan.actions import Action, Plan
+from reconciler.plan.one_line import short
+from reconciler.plan.permitted import check_permitted, is_custom
 from reconciler.plan.plan import doable
 from reconciler.plan.serialise import plan_from_dict
-from reconciler.policy.types import Fleet
+from reconciler.policy.types import Fleet, PolicySet
+from reconciler.policy.validate import read_fleet, read_policies
 from reconciler.world import World
 
 
@@ -31,23 +35,78 @@ def read_json(file: str) -> Any:
         raise PlanFileError(f"{file}: is no JSON ({error}), expected a saved plan") from error
 
 
-def read_saved(file: str, fleet: Fleet, world: World, call: Call, *, max_age: str, live: bool) -> Plan:
-    """Return the saved plan in `file`, when it may be applied to `world` now.
+def read_saved(file: str, call: Call, max_age: str) -> Plan:
+    """Return the saved plan in `file`, when it is one that a run of ours may have made not long ago.
 
     Raises:
-        PlanFileError: it is unreadable, too old, of another schema version, or of other clusters.
+        PlanFileError: it is unreadable, too old, of another schema version, or changes what no plan changes.
     """
     made = plan_from_dict(read_json(file), where=file)
+    check_permitted(made, file)
     _check_age(made, file, call, max_age)
+    return made
+
+
+def policies_at_hand(policies: str | None, fleet: str | None) -> tuple[PolicySet | None, Fleet]:
+    """Return what a saved plan is compared with, None where there is nothing, and the Fleet.
+
+    `policies` and `fleet` are the flags of these names; the policies are in the usual place where neither says where.
+
+    Raises:
+        PolicyError: they, or the Fleet, cannot be used.
+    """
+    place = policies or (fleet if fleet is not None and Path(fleet).is_dir() else DEFAULT_PATH)
+    found = read_policies(place) if policies is not None or Path(place).exists() else None
+    if fleet is not None or found is None:
+        named = read_fleet(fleet or DEFAULT_PATH)
+        return (None if found is None else replace(found, fleet=named)), named
+    return found, found.fleet
+
+
+def check_saved(made: Plan, fleet: Fleet, file: str) -> None:
+    """Check that `made` is of the Fleet, and writes ConfigMaps nowhere but in its own namespace.
+
+    Raises:
+        PlanFileError: it is not.
+    """
+    if made.fleet not in (fleet.name, *fleet.former_names):
+        raise PlanFileError(f'{file}: is of Fleet "{short(made.fleet)}", expected "{fleet.name}"; plan again')
+    for action in made.actions:
+        if action.ref.kind == "ConfigMap" and action.ref.namespace != fleet.namespace:
+            raise PlanFileError(
+                f'{file}: action {action.id}: object.namespace is "{action.ref.namespace}", '
+                f'expected "{fleet.namespace}", where our ConfigMaps are; plan again'
+            )
+
+
+def check_world(made: Plan, world: World, file: str, *, live: bool) -> None:
+    """Check that the clusters of `world` are those that `made` is for.
+
+    Raises:
+        PlanFileError: they are not.
+    """
     if made.source == "snapshot" and world.origin == "live" and not live:
         raise PlanFileError(
             f"{file}: was made from a snapshot, expected a plan of live clusters; add --live to apply it all the same"
         )
-    if made.fleet not in (fleet.name, *fleet.former_names):
-        raise PlanFileError(f'{file}: is of Fleet "{made.fleet}", expected "{fleet.name}"; plan again')
     for name in sorted({action.ref.cluster for action in made.actions}):
         _check_identity(made, name, world, file)
-    return made
+    for action in made.actions:
+        if is_custom(action.ref.group, action.ref.kind) and not _is_served(action, world):
+            raise PlanFileError(
+                f"{file}: action {action.id} ({action.ref}): is of no kind that has its scale there; plan again"
+            )
+
+
+def _is_served(action: Action, world: World) -> bool:
+    """Return whether a custom kind has its replicas where `action` writes them; True where that cannot be asked."""
+    try:
+        kinds = world.accesses[action.ref.cluster].cluster.scale_kinds()
+    except ClusterError:
+        return True
+    places = {(kind.group, kind.kind, kind.replicas_path) for kind in kinds}
+    written = [change.path for change in action.decision.changes if change.path[0] == "spec"]
+    return all((action.ref.group, action.ref.kind, path) in places for path in written)
 
 
 def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:

@@ -6,6 +6,7 @@ import click
 
 from reconciler.cli.compile_ import as_text
 from reconciler.cli.options import output_option
+from reconciler.cli.talk import show
 from reconciler.policy.schemas import schema_of
 
 
@@ -14,4 +15,4 @@ from reconciler.policy.schemas import schema_of
 @output_option("json", "yaml")
 def command(kind: str, output: str) -> None:
     """Print the JSON Schema (draft 2020-12) of KIND: a policy kind, or plan or report."""
-    click.echo(as_text(schema_of(kind), output), nl=False)
+    show(as_text(schema_of(kind), output), output)

@@ -7,6 +7,8 @@ import click
 from reconciler.cli.options import color_option, colored, output_option, verbose_option
 from reconciler.cli.rendering import rendered
 from reconciler.cli.saved import read_json
+from reconciler.cli.talk import show
+from reconciler.plan.permitted import check_permitted
 from reconciler.report.saved import plan_and_outcomes
 
 
@@ -18,4 +20,6 @@ from reconciler.report.saved import plan_and_outcomes
 def command(file: str, output: str, color: str, verbose: bool) -> None:
     """Show the plan or report saved in FILE."""
     made, outcomes = plan_and_outcomes(read_json(file), where=file)
-    click.echo(rendered(made, outcomes, output, color=colored(color), verbose=verbose), nl=False)
+    check_permitted(made, file)
+    painted = colored(color)
+    show(rendered(made, outcomes, output, color=painted, verbose=verbose), output, color=painted)

@@ -17,7 +17,7 @@ from reconciler.backends.snapshot.folder import RECORDING_FILE
 from reconciler.backends.snapshot.recorder import NoMetrics, RecordedCluster, RecordedMetrics, Recorder
 from reconciler.cli.options import DEFAULT_PATH, context_option, now_option, option, quiet_option, world_options
 from reconciler.cli.running import Call
-from reconciler.cli.talk import say
+from reconciler.cli.talk import say, show_lines
 from reconciler.decide.selection import format_time
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import placed_names
@@ -56,7 +56,7 @@ def command(directory: str, policies: str, overwrite: bool, **flags: Any) -> int
     at = format_time(call.now)
     write_snapshot(target, {name: recorder.files(at) for name, recorder in recorders.items()})
     if not call.quiet:
-        click.echo("\n".join(_told(target, recorders, at)))
+        show_lines(_told(target, recorders, at))
     return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
 
 
@@ -76,7 +76,7 @@ def recorded(call: Call) -> tuple[Mapping[str, Recorder], Plan]:
     def record(cluster: str, resource: Resource[Any], read: Sequence[Wire]) -> None:
         recorders[cluster].objects(resource, read)
 
-    world = open_world(policies.fleet, None, call.now, call.settings, record)
+    world = open_world(call.bounded(policies.fleet), None, call.now, call.settings, record)
     sources = {name: _noted(source, recorders[name]) for name, source in world.sources.items()}
     return recorders, plan(policies, replace(world, sources=sources), call.request())
 

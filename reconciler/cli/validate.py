@@ -7,6 +7,7 @@ import json
 import click
 
 from reconciler.cli.options import output_option, path_argument
+from reconciler.cli.talk import say, show, show_command, show_lines
 from reconciler.errors import ExitCode, PolicyError
 from reconciler.policy.types import PolicySet
 from reconciler.policy.validate import check_policies
@@ -21,21 +22,20 @@ def command(path: str, output: str) -> int:
     if policies is None:
         if output == "github":
             for problem in problems:
-                click.echo(
-                    f"::error file={problem.file},line={problem.line},col={problem.column}::"
-                    f"{_escaped(f'{problem.field}: {problem.message}' if problem.field else problem.message)}"
+                place = {"file": problem.file, "line": problem.line, "col": problem.column}
+                show_command(
+                    "error", place, f"{problem.field}: {problem.message}" if problem.field else problem.message
                 )
             return ExitCode.MALFORMED
         raise PolicyError.of(problems)
     if output == "json":
-        click.echo(
-            json.dumps({"schemaVersion": "reconciler/v1alpha1", "kind": "Validation", **_counts(policies)}, indent=2)
-        )
+        value = {"schemaVersion": "reconciler/v1alpha1", "kind": "Validation", **_counts(policies)}
+        show(json.dumps(value, indent=2) + "\n", output)
         return ExitCode.DONE
     for warning in policies.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}")
     counts = ", ".join(f"{count} {name}" for name, count in _counts(policies)["policies"].items() if count)
-    click.echo(f"{path}: valid, {counts}")
+    show_lines([f"{path}: valid, {counts}"])
     return ExitCode.DONE
 
 
@@ -49,8 +49,3 @@ def _counts(policies: PolicySet) -> dict[str, dict[str, int]]:
             "DownscalePolicy": len(policies.downscale),
         }
     }
-
-
-def _escaped(text: str) -> str:
-    """Return `text` as a workflow command of GitHub takes it."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,13 +1,31 @@
-"""Text from outside, made safe to print."""
+"""Text from outside, made safe to print: no control character, no mark that turns a line round, no line of its own."""
 
 from __future__ import annotations
+
+LONGEST_VALUE = 1000
+"""How many characters of one text are shown where room is short; no name in Kubernetes is longer than 253."""
 
 
 def one_line(text: str) -> str:
     """Return `text` as one printable line: white space becomes single spaces, a control character its escape."""
     if text.isprintable():
         return text
-    return "".join(character if character.isprintable() else _escape(character) for character in " ".join(text.split()))
+    return escaped(" ".join(text.split()))
+
+
+def escaped(text: str) -> str:
+    """Return `text` as one line with its spaces as they are; what is not printable becomes its escape."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
+
+
+def short(text: str) -> str:
+    """Return `text` as one printable line; of one that is too long the beginning, and how long it is."""
+    line = one_line(text[: 4 * LONGEST_VALUE])
+    if len(line) <= LONGEST_VALUE and len(text) <= 4 * LONGEST_VALUE:
+        return line
+    return f"{line[:LONGEST_VALUE]}... ({len(text)} characters)"
 
 
 def _escape(character: str) -> str:

@@ -73,7 +73,7 @@ def plan_document(plan: Plan) -> PlanDocument:
         clusters={name: plan.clusters[name] for name in sorted(plan.clusters)},
         counts=_same(counts_of(plan), CountsDocument),
         limits=_each(plan.limits, LimitDocument),
-        actions=[_change(action) for action in plan.actions],
+        actions=[change_document(action) for action in plan.actions],
         held_back=[_held_back(held) for held in plan.held_back],
         observed=_changes(plan.observed),
         undecided=_each(plan.undecided, UndecidedDocument),
@@ -95,10 +95,11 @@ def _each(values: Sequence[object], document: type[D]) -> list[D]:
 
 
 def _changes(decisions: Sequence[Decision]) -> list[ChangeDocument]:
-    return [_change(action) for action in number(decisions)]
+    return [change_document(action) for action in number(decisions)]
 
 
-def _change(action: Action) -> ChangeDocument:
+def change_document(action: Action) -> ChangeDocument:
+    """Return one action of a plan as the document that describes it."""
     decision = action.decision
     return ChangeDocument(
         id=action.id,

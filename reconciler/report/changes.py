@@ -11,6 +11,7 @@ from reconciler.model import ObjectRef
 from reconciler.plan.counts import Effect, effect_of
 from reconciler.plan.json_values import json_value
 from reconciler.plan.one_line import one_line
+from reconciler.plan.permitted import OUR_ANNOTATIONS
 
 NAMES_SHOWN = 8
 
@@ -36,7 +37,6 @@ _PHRASES = {
     Verb.RELEASE: "our annotations taken off, nothing else changes",
     Verb.REMEMBER: "noted for the next run",
 }
-_OURS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
 _LIST = ("metadata", "annotations", "idling.kubernetes.io/unidle-targets")
 _LONGEST_WORD = 60
 
@@ -86,7 +86,7 @@ def _visible_fields(decision: Decision) -> str:
 def _acted_on(path: tuple[str, ...]) -> bool:
     if path[:1] == ("spec",):
         return True
-    return path[:2] == ("metadata", "annotations") and not path[-1].startswith(_OURS)
+    return path[:2] == ("metadata", "annotations") and not path[-1].startswith(OUR_ANNOTATIONS)
 
 
 def _word(value: Any) -> str:

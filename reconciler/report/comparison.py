@@ -23,7 +23,8 @@ class PolicyChange:
     """What a change of policies means beside the two plans.
 
     `windows_before` and `windows_after` are the open periods of the next seven days (UTC) by calendar or policy.
-    `unanswered` are the queries of head that the snapshot does not hold.
+    `unanswered` are the queries of head that the snapshot does not hold. `fleet_changes` are the fields of the Fleet
+    that differ; with `fleet_from_base` head was planned with the base's.
     """
 
     newly_selected: tuple[ObjectRef, ...] = ()
@@ -31,6 +32,8 @@ class PolicyChange:
     windows_before: Mapping[str, Periods] = field(default_factory=dict)
     windows_after: Mapping[str, Periods] = field(default_factory=dict)
     unanswered: tuple[QueryKey, ...] = ()
+    fleet_changes: tuple[str, ...] = ()
+    fleet_from_base: bool = False
 
 
 def render_markdown_comparison(base: Plan, head: Plan, change: PolicyChange) -> str:
@@ -41,6 +44,7 @@ def render_markdown_comparison(base: Plan, head: Plan, change: PolicyChange) -> 
         [
             ["## What this change of policies does"],
             summary_of(head),
+            _fleet(change),
             ["### Now"],
             *_now(base, head, known, wanted),
             *held_back_of(head),
@@ -56,6 +60,17 @@ def render_markdown_comparison(base: Plan, head: Plan, change: PolicyChange) -> 
             origin_of(head),
         ]
     )
+
+
+def _fleet(change: PolicyChange) -> list[str]:
+    if not change.fleet_changes:
+        return []
+    fields = ", ".join(map(code, change.fleet_changes))
+    if change.fleet_from_base:
+        return [
+            f"**The Fleet is changed** ({fields}). All of this is planned with that of the base: review it as text."
+        ]
+    return [f"**The Fleet is changed** ({fields})."]
 
 
 def _identity(decision: Decision) -> Hashable:

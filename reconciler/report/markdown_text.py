@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
-from reconciler.plan.one_line import one_line
+from reconciler.plan.one_line import short
 
 _NOTHING_WIDE = "\u200b"  # zero width space: ends a mention or reference before it starts
+_NOTHING_WRITTEN = "&#8203;"  # the same, as what can be seen in the text
 _MARKUP = {ord(character): f"&#{ord(character)};" for character in "\\`*_[]<>|~&"}
 _UNSAFE_IN_BACKTICKS = frozenset("`|\\")
 _MENTION = re.compile(r"@(?=\w)")
 _REFERENCE = re.compile(r"#(?=\d)")
 _WWW = re.compile(r"\bwww\.", re.IGNORECASE)
 ROWS = 100
-"""How many rows of a table are shown: a comment on a pull request holds 65,536 characters."""
+"""How many rows of a table or list are shown, where there is room for them."""
+
+LONGEST_TEXT = 60_000
+"""Characters; a comment on a pull request holds 65,536."""
+
+_FEWER_ROWS = (ROWS, 50, 25, 10, 5, 2, 1)
 
 
 def prose(text: str) -> str:
-    """Return `text` as Markdown that reads as exactly this text, on one line."""
-    line = _REFERENCE.sub(f"#{_NOTHING_WIDE}", _MENTION.sub(f"@{_NOTHING_WIDE}", one_line(text)))
-    quiet = line.translate(_MARKUP).replace("://", "&#58;//")
+    """Return `text` as Markdown that reads as exactly this text, on one line; one that is too long is cut."""
+    line = _REFERENCE.sub(f"#{_NOTHING_WIDE}", _MENTION.sub(f"@{_NOTHING_WIDE}", short(text)))
+    quiet = line.translate(_MARKUP).replace("://", "&#58;//").replace(_NOTHING_WIDE, _NOTHING_WRITTEN)
     return _WWW.sub(lambda found: found.group()[:3] + "&#46;", quiet)
 
 
 def code(text: str) -> str:
     """Return `text` as Markdown code, also inside a table; "" stays empty."""
-    line = one_line(text)
+    line = short(text)
     if not line.strip():
         return ""
     if _UNSAFE_IN_BACKTICKS.isdisjoint(line):
         return f"`{line}`"
-    return code_element(line)
+    return code_element(text)
 
 
 def code_element(text: str) -> str:
@@ -40,9 +47,8 @@ def code_element(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table over cells that are Markdown already, and how many rows are left out."""
-    lines = [_row(head), _row(["---"] * len(head)), *(_row(row) for row in rows[:ROWS])]
-    return lines if len(rows) <= ROWS else [*lines, "", f"and {len(rows) - ROWS} more; the JSON form has them all."]
+    """Return the lines of a table over cells that are Markdown already."""
+    return [_row(head), _row(["---"] * len(head)), *map(_row, rows)]
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -55,5 +61,49 @@ def details(summary: str, lines: Iterable[str]) -> list[str]:
 
 
 def joined(blocks: Iterable[Sequence[str]]) -> str:
-    """Return `blocks` of lines as one text, an empty line between them."""
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    """Return `blocks` of lines as one text of at most LONGEST_TEXT characters, an empty line between them.
+
+    Where that is too little, tables and lists end earlier, their worst rows being first, then the last blocks are left
+    out; what is left out is counted.
+    """
+    found = [block for block in blocks if block]
+    for rows in _FEWER_ROWS:
+        text = _text([list(_cut(block, rows)) for block in found])
+        if len(text) <= LONGEST_TEXT:
+            return text
+    return _text(_first_blocks([list(_cut(block, 1)) for block in found]))
+
+
+def _text(blocks: Iterable[Sequence[str]]) -> str:
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _cut(block: Sequence[str], rows: int) -> Iterator[str]:
+    """Yield the lines of `block` with at most so many rows of each table and list."""
+    for sign, run in groupby(block, key=_row_sign):
+        lines = list(run)
+        shown = rows + 2 if sign == "|" else rows  # a table has two lines above its rows
+        if not sign or len(lines) <= shown:
+            yield from lines
+        else:
+            yield from (*lines[:shown], "", f"and {len(lines) - shown} more; the JSON form has them all.")
+
+
+def _row_sign(line: str) -> str:
+    return line[0] if line.startswith(("| ", "- ")) else ""
+
+
+def _first_blocks(blocks: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """Return as many of `blocks` as there is room for, and how many are left out."""
+    room = LONGEST_TEXT - len(_left_out(len(blocks))) - 2
+    shown: list[Sequence[str]] = []
+    for block in blocks:
+        room -= len("\n".join(block)) + 2
+        if room < 0:
+            break
+        shown.append(block)
+    return [*shown, [_left_out(len(blocks) - len(shown))]]
+
+
+def _left_out(blocks: int) -> str:
+    return f"and {blocks} more parts; the JSON form has them all."

@@ -62,6 +62,18 @@ def test_a_plan_that_turns_out_not_to_be_saved_is_printed_all_the_same(quickstar
     assert said.out == quickstart.plan(NOW, "-o", form).out
 
 
+def test_r8_a_saved_plan_is_readable_by_nobody_else(quickstart):
+    former = os.umask(0o022)
+    try:
+        (quickstart.path / "there.json").write_text("")
+        for file in ("new.json", "there.json"):
+            assert quickstart.plan(NOW, "--out", file).code == 0
+            found = quickstart.path / file
+            assert (oct(found.stat().st_mode & 0o777), json.loads(found.read_text())["kind"]) == ("0o600", "Plan")
+    finally:
+        os.umask(former)
+
+
 def without_reader(folder: Path, closed: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process with no PYTHON* variable but `variables`; nobody reads its stream `closed`."""
     reading, writing = os.pipe()

@@ -63,7 +63,7 @@ def test_a_saved_plan_leaves_its_metrics(quickstart: Folder) -> None:
     arguments = ("apply", "plan.json", "--snapshot", "snapshot", "--now", NOW, "-q", "--metrics-file", "m.prom")
     assert quickstart.call(*arguments).code == 0
     text = (quickstart.path / "m.prom").read_text()
-    assert stages(text) == {"lock", "apply"}
+    assert stages(text) == {"lock", "observe", "decide", "plan", "apply"}
     assert values(text)[LAST_SUCCESS]
 
 

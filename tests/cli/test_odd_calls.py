@@ -54,9 +54,7 @@ def test_a_now_that_is_too_far_away_is_refused(quickstart, now):
     assert quickstart.plan(now).code == 64
 
 
-@pytest.mark.parametrize(
-    "flags", [["--cluster", "us-east"], ["--policy", "idle-dev"], ["-n", "dev-a"], ["--allow-exceed", "fleet"]]
-)
+@pytest.mark.parametrize("flags", [["--cluster", "us-east"], ["--policy", "idle-dev"], ["-n", "dev-a"]])
 def test_a_saved_plan_takes_no_filters(quickstart, flags):
     quickstart.plan(NOW, "--out", "plan.json")
     before = quickstart.objects()

@@ -33,6 +33,12 @@ spec:
 """
 
 
+@pytest.fixture(autouse=True)
+def kubeconfigs_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Fleets here name kubeconfigs beside their policies."""
+    monkeypatch.setenv("RECONCILER_CREDENTIALS_DIR", str(tmp_path))
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     """A Fleet of one cluster at a port where nobody listens."""

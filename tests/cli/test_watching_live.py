@@ -28,8 +28,9 @@ def closed() -> Iterator[str]:
 
 
 @pytest.fixture
-def folder(api_server: ControlPlane, closed: str, tmp_path: Path) -> Folder:
-    """A Fleet of a cluster that answers, east, and one that does not, west."""
+def folder(api_server: ControlPlane, closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """A Fleet of a cluster that answers, east, and one that does not, west; its kubeconfig lies beside its policies."""
+    monkeypatch.setenv("RECONCILER_CREDENTIALS_DIR", str(tmp_path))
     gone = Access(closed, api_server.access().authority, {"token": "none"})
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", {"east": api_server.access(), "west": gone})
     clusters = [

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from tests.live.stage import Stage
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kubeconfigs_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The Fleets here name kubeconfigs beside their policies."""
+    with pytest.MonkeyPatch.context() as variables:
+        variables.setenv("RECONCILER_CREDENTIALS_DIR", str(tmp_path_factory.getbasetemp()))
+        yield
+
+
 @pytest.fixture(scope="session")
 def empty_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """The clusters east and west behind two proxies: API servers only, shared by the fault tests of this worker."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -12,10 +14,10 @@ from reconciler.apply.outcomes import Outcome, Status
 from reconciler.decide.types import Cause, Notice, PlacementRow, PlacementView, Undecided
 from reconciler.model import QueryKey
 from reconciler.plan.actions import HeldBackActions
-from reconciler.plan.one_line import one_line
+from reconciler.plan.one_line import LONGEST_VALUE, one_line
 from reconciler.report.comparison import PolicyChange, render_markdown_comparison
 from reconciler.report.markdown import render_markdown
-from reconciler.report.markdown_text import ROWS, code, prose, table
+from reconciler.report.markdown_text import LONGEST_TEXT, ROWS, code, prose, table
 from tests.builders import a_ref
 from tests.report.plans import a_mark, a_plan, a_scale, a_wake, an_idle
 from tests.report.rendered import page_of_markdown
@@ -80,8 +82,8 @@ def check_cell(escaped, text):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("ask @team now", "ask @\u200bteam now", id="a mention"),
-        pytest.param("owner/repo#12", "owner/repo#\u200b12", id="a reference"),
+        pytest.param("ask @team now", "ask @&#8203;team now", id="a mention"),
+        pytest.param("owner/repo#12", "owner/repo#&#8203;12", id="a reference"),
         pytest.param("a # b @ c", "a # b @ c", id="signs alone"),
         pytest.param("see https://x.example", "see https&#58;//x.example", id="a link"),
         pytest.param("see WWW.x.example", "see WWW&#46;x.example", id="a link without scheme"),
@@ -155,7 +157,7 @@ def test_an_apply_puts_what_went_wrong_first():
     assert [line.split(" | ")[0] for line in lines if line.startswith("| ")] == [
         "| Outcome",
         "| ---",
-        "| failed<br>denied by @\u200bpolicy",
+        "| failed<br>denied by @&#8203;policy",
         "| applied",
     ]
 
@@ -174,7 +176,7 @@ def test_what_is_told_beside_the_changes():
         "Allow once: `--allow-exceed idle-dev`\n\n<details>\n<summary>1 change</summary>\n"
     ) in text
     assert (
-        "- **Attention:** eu-west/a/Deployment/c: scaled back by @\u200bargocd\n"
+        "- **Attention:** eu-west/a/Deployment/c: scaled back by @&#8203;argocd\n"
         "- **Undecided:** eu-west/a/Service/b: no answer\n"
     ) in text
     assert "<summary>1 change only observed, never applied (mode: observe)</summary>" in text
@@ -184,6 +186,72 @@ def test_a_long_table_says_what_is_left_out():
     plan = a_plan(*(an_idle(f"api-{n}") for n in range(ROWS + 7)))
     assert "\nand 7 more; the JSON form has them all.\n" in render_markdown(plan)
     assert len(render_markdown(plan)) < 65_536
+
+
+LONG = "x" * 200_000
+
+
+@pytest.mark.parametrize(
+    "text", [LONG, "`" * 200_000, "\x1b" * 200_000, " " * 200_000 + "x", "| - \n" * 50_000], ids=len
+)
+@pytest.mark.parametrize("escaped", [prose, code])
+def test_r7_a_long_value_is_cut_and_says_how_long_it_is(escaped, text):
+    cell = escaped(text)
+    assert len(cell) < 8_000
+    assert f"... ({len(text)} characters)" in cell
+
+
+def test_a_value_of_usual_length_is_whole():
+    assert prose("x" * LONGEST_VALUE) == "x" * LONGEST_VALUE
+
+
+def long_notices(count):
+    return tuple(
+        Notice("contested", f"eu-west/a/Deployment/c{n}", f"{n} {LONG}", "", partial=True) for n in range(count)
+    )
+
+
+@pytest.mark.parametrize(
+    ("plan", "left"),
+    [
+        pytest.param(a_plan(notices=long_notices(2)), 0, id="two annotations of 200 KB"),
+        pytest.param(a_plan(notices=long_notices(500)), 450, id="500 of them"),
+        pytest.param(
+            a_plan(*(an_idle(f"api-{n}", cause=Cause("p", "f:1", f"{n} {'|' * 5_000}")) for n in range(90))),
+            85,
+            id="reasons that are longer as markup",
+        ),
+    ],
+)
+def test_r7_a_comment_fits_and_says_what_is_left_out(plan, left):
+    text = render_markdown(plan)
+    assert len(text) <= LONGEST_TEXT
+    assert (f"and {left} more; the JSON form has them all." in text) is bool(left)
+
+
+def test_r7_the_worst_is_what_stays():
+    idles = (an_idle(f"api-{n}", replicas=n + 2, cause=Cause("p", "f:1", "|" * 5_000)) for n in range(90))
+    text = render_markdown(a_plan(*idles))
+    assert "replicas 91 → 0" in text
+    assert "replicas 2 → 0" not in text
+
+
+def test_r7_more_parts_than_there_is_room_for():
+    held = tuple(HeldBackActions(f"p{n}", "|" * 900, (an_idle(f"api-{n}"),)) for n in range(200))
+    plan = a_plan(an_idle("first"), held_back=held)
+    text = render_markdown(plan)
+    assert len(text) <= LONGEST_TEXT
+    assert "dev-a/Deployment/first" in text
+    assert re.search(r"\nand 1\d\d more parts; the JSON form has them all\.\n\Z", text)
+    compared_text = render_markdown_comparison(a_plan(), plan, PolicyChange())
+    assert len(compared_text) <= LONGEST_TEXT
+
+
+@given(plans(), st.integers(1, 50))
+@settings(max_examples=15, deadline=None)
+def test_r7_any_plan_fits(plan, times):
+    longer = replace(plan, undecided=plan.undecided * times, held_back=plan.held_back * times)
+    assert len(render_markdown(longer)) <= LONGEST_TEXT
 
 
 @given(st.data(), plans(), st.booleans())

@@ -10,10 +10,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reconciler.backends.base import Clock
+from reconciler.backends.credential_sources import allowed_file, check_plugins
 from reconciler.backends.http.client import ByteBudget, HttpClient
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import TimedOutError
@@ -178,9 +180,13 @@ def opened(settings: ClusterConnection, budget: ByteBudget, deadline: Deadline) 
 def _loaded(settings: ClusterConnection, configuration: Any, deadline: Deadline) -> Any:
     from reconciler.backends.kubernetes import kubeconfig
 
-    if settings.kubeconfig is not None and not Path(settings.kubeconfig).expanduser().is_file():
-        raise UnreachableError(f"{settings.name}: no file {settings.kubeconfig}, expected a kubeconfig")
-    return kubeconfig.load(settings.kubeconfig, settings.context or settings.name, configuration, deadline)
+    given = settings.kubeconfig
+    if given is not None:
+        given = allowed_file(settings, "kubeconfig", given)
+        if not Path(given).expanduser().is_file():
+            raise UnreachableError(f"{settings.name}: no file {settings.kubeconfig}, expected a kubeconfig")
+    name, check = settings.context or settings.name, partial(check_plugins, settings)
+    return kubeconfig.load(given, name, configuration, deadline, check)
 
 
 def _load_of_pod(configuration: Any) -> None:

@@ -11,7 +11,7 @@ import copy
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -41,6 +41,7 @@ _TOKEN = "!#$&'*+-.^_`|~"  # what names of headers may hold beside letters and d
 
 _Parts = dict[str, dict[Any, Any]]
 Impersonation = tuple[tuple[str, str], ...]
+CheckUsers = Callable[[Sequence[Any]], None]
 
 _FILES = ("client-key", "client-certificate", "certificate-authority", "tokenFile")
 _CONTENT = ("-----", "LS0t")  # how PEM begins, and how it does in base64
@@ -48,8 +49,12 @@ _CONTENT = ("-----", "LS0t")  # how PEM begins, and how it does in base64
 _reading = threading.Lock()
 
 
-def load(given: str | None, context: str, configuration: Any, deadline: Deadline) -> Loader:
+def load(
+    given: str | None, context: str, configuration: Any, deadline: Deadline, check: CheckUsers = lambda _: None
+) -> Loader:
     """Set in `configuration` what the kubeconfig says of `context`; `given` None: as KUBECONFIG says.
+
+    `check` sees the context's user before anything of it is used.
 
     Raises:
         CredentialError: it leads to no credentials. TimedOutError: not in time.
@@ -61,7 +66,9 @@ def load(given: str | None, context: str, configuration: Any, deadline: Deadline
         parsed = [(path, _parsed(path, *_stamp(path))) for path in found if Path(path).exists()]
     if not parsed:
         raise ConfigException("no configuration found")
-    loader = Loader(_narrowed(parsed, context), active_context=context, config_base_path=None)
+    narrowed = _narrowed(parsed, context)
+    check([node.value for node in narrowed.value["users"]])
+    loader = Loader(narrowed, active_context=context, config_base_path=None)
     loader.deadline = deadline
     loader.load_and_set(configuration)
     return loader

@@ -79,7 +79,8 @@ def _still_placed(one: _Marked, federated: Mapping[str, FederatedReplicaSet]) ->
 
 def _decision(one: _Marked) -> Decision:
     workload = one.workload
-    delete = owner_of(workload.annotations) is not None and workload.annotations.get(ON_DELETE) == "delete"
+    made_by_us = workload.ref.kind == "ReplicaSet" and owner_of(workload.annotations) is not None
+    delete = made_by_us and workload.annotations.get(ON_DELETE) == "delete"
     verb = Verb.DELETE if delete else Verb.RELEASE
     label = FieldChange(("metadata", "labels", LABEL), workload.labels.get(LABEL), None)
     marks = annotation_changes(workload.annotations, dict.fromkeys(_MARKS))

@@ -1,0 +1,81 @@
+"""What of this machine a Fleet may use: files below certain folders, and programs only where they may be run.
+
+A Fleet is a policy file: on a pull request its author is anybody. Without this, a live plan of it would run a program
+of theirs with our rights, and send them the content of any file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from reconciler.errors import UnauthorisedError
+from reconciler.model import ClusterConnection, PrometheusConnection
+
+DEFAULT_FOLDERS = ("/var/run/secrets", "~/.kube")
+"""Where Kubernetes mounts what a pod may know, and where kubectl keeps what a person may."""
+
+PROMETHEUS_FILES = {
+    "bearer_token_file": "bearerTokenFile",
+    "password_file": "basicAuth.passwordFile",
+    "ca_file": "caFile",
+    "certificate_file": "certFile",
+    "key_file": "keyFile",
+}
+"""The files that a Fleet may name of a Prometheus, as it calls them."""
+
+_PLUGINS = {"exec": "exec plugin", "auth-provider": "auth provider"}
+
+
+def allowed_file(connection: ClusterConnection, what: str, file: str) -> str:
+    """Return where `file`, which the Fleet names as `what` of a cluster, really is.
+
+    Raises:
+        UnauthorisedError: that is outside of all folders for credentials.
+    """
+    folders = connection.sources.folders
+    if folders is None:
+        return file
+    try:
+        found = Path(file).expanduser().resolve()
+        if any(found.is_relative_to(Path(folder).expanduser().resolve()) for folder in folders):
+            return str(found)
+    except (OSError, RuntimeError, ValueError):  # a circle of links; nobody's home; no path at all
+        pass
+    raise UnauthorisedError(
+        f"{connection.name}: {what} {file} of the Fleet is not looked at, expected a file below "
+        f"{' or '.join(folders)}; name its folder with --credentials-dir"
+    )
+
+
+def with_allowed_files(connection: ClusterConnection, reached: PrometheusConnection) -> PrometheusConnection:
+    """Return `reached`, the Prometheus of a cluster, with its files where they really are.
+
+    Raises:
+        UnauthorisedError: one of them is outside of all folders for credentials.
+    """
+    named = {field: getattr(reached, field) for field in PROMETHEUS_FILES}
+    found: dict[str, Any] = {
+        field: allowed_file(connection, PROMETHEUS_FILES[field], file)
+        for field, file in named.items()
+        if file is not None
+    }
+    return replace(reached, **found)
+
+
+def check_plugins(connection: ClusterConnection, users: Iterable[Mapping[str, Any]]) -> None:
+    """Check that none of `users`, entries of a kubeconfig, has a program run or a provider asked without leave.
+
+    Raises:
+        UnauthorisedError: one has, and plugins are off.
+    """
+    for entry in users:
+        user = entry.get("user")
+        for key, words in _PLUGINS.items():
+            if not connection.sources.plugins and isinstance(user, Mapping) and user.get(key) is not None:
+                raise UnauthorisedError(
+                    f'{connection.name}: context "{connection.context or connection.name}" has an {words}, '
+                    "expected none with --no-exec; give its user a token or a client certificate"
+                )

@@ -1,0 +1,131 @@
+"""A saved plan beside a fresh one of the same clusters for the same time: what of it would not be planned any more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import structs
+
+from reconciler.decide.idling.marks import CAUSE
+from reconciler.decide.placement.local_replica_sets import Form, form_of
+from reconciler.decide.placement.marks import LABEL
+from reconciler.decide.types import Cause, Decision, Verb
+from reconciler.errors import PlanFileError
+from reconciler.model import NOTHING
+from reconciler.plan.actions import Plan, pointer
+from reconciler.plan.documents import CauseDocument
+from reconciler.plan.json_values import json_value
+from reconciler.plan.one_line import short
+from reconciler.plan.serialise import change_document
+from reconciler.policy.types import PolicySet
+
+NO_POLICIES = "there are no policies to compare it with"
+NOT_PLANNED = "a fresh plan does not make this change; plan again"
+OTHERWISE = "a fresh plan makes another change of it; plan again"
+NOT_WHOLE = "a fresh plan makes changes together with it that are missing here; plan again"
+
+_CAUSE = pointer(("metadata", "annotations", CAUSE))
+_NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """`differing`: why actions of a saved plan are not those of a fresh one, by id. `causes`: those of the others, in
+    the fresh plan's words.
+    """
+
+    differing: Mapping[int, str] = NOTHING
+    causes: Mapping[int, Cause] = NOTHING
+
+
+def compared(saved: Plan, fresh: Plan | None) -> Compared:
+    """Return how the actions of `saved` differ from those of `fresh`; None: there is no fresh plan, so that all do.
+
+    Equal is what is written, what that rests on, and what must be done before. What goes together in `fresh` must be
+    whole in `saved`, records of our own aside.
+    """
+    if fresh is None:
+        return Compared({action.id: NO_POLICIES for action in saved.actions})
+    keys = frozenset(action.decision.key for action in saved.actions)
+    here, there = _contents(saved, keys), _contents(fresh, keys)
+    causes = {action.decision.key: action.decision.cause for action in fresh.actions}
+    broken = _broken(fresh, keys)
+    differing: dict[int, str] = {}
+    for action in saved.actions:
+        key = action.decision.key
+        if key not in there:
+            differing[action.id] = NOT_PLANNED
+        elif here[key] != there[key]:
+            differing[action.id] = OTHERWISE
+        elif action.decision.group in broken:
+            differing[action.id] = NOT_WHOLE
+    same = [action for action in saved.actions if action.id not in differing]
+    return Compared(differing, {action.id: causes[action.decision.key] for action in same})
+
+
+def _broken(fresh: Plan, keys: frozenset[str]) -> frozenset[str]:
+    """Return the groups of which something that is no mere record is not among `keys`."""
+    return frozenset(
+        action.decision.group
+        for action in fresh.actions
+        if action.decision.key not in keys and action.decision.verb is not Verb.REMEMBER
+    )
+
+
+def _contents(plan: Plan, keys: frozenset[str]) -> dict[str, Any]:
+    """Return what each action is by its key, whatever its number and the words for it; it waits for `keys` alone."""
+    names = {action.id: action.decision.key for action in plan.actions}
+    found = {}
+    for action in plan.actions:
+        document = change_document(action)
+        after = {path: _placeless(value) if path == _CAUSE else value for path, value in document.after.items()}
+        document = structs.replace(document, id=1, needs=[], wait_ready=[], cause=_NO_CAUSE, victims=None, after=after)
+        needs = sorted(names[other] for other in action.needs)
+        waits = sorted(names[other] for other in action.wait_ready if names[other] in keys)
+        found[action.decision.key] = (document, needs, waits)
+    return found
+
+
+def _placeless(text: Any) -> Any:
+    """Return what our annotation says of the cause, without the place in the files: they may lie elsewhere now."""
+    try:
+        said = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return text
+    return {**said, "at": ""} if isinstance(said, dict) else text
+
+
+def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
+    """Check that whatever `plan` makes, or writes labels or a pod template to, gets what `policies` say.
+
+    Raises:
+        PlanFileError: something does not; nobody can approve of that.
+    """
+    forms = {(one.namespace, one.name): form_of(one, policies.fleet) for one in policies.federated}
+    for action in plan.actions:
+        ref = action.ref
+        if ref.kind == "ReplicaSet" and not _is_as_stated(action.decision, forms.get((ref.namespace, ref.name))):
+            raise PlanFileError(
+                f"{where}: action {action.id} ({short(str(ref))}): its template or labels are not those of the "
+                "FederatedReplicaSet of its name in the policies; plan again"
+            )
+
+
+def _is_as_stated(decision: Decision, form: Form | None) -> bool:
+    written = {change.path: change.after for change in decision.changes if change.before != change.after}
+    labels = {path[-1]: after for path, after in written.items() if path[:2] == ("metadata", "labels")}
+    if labels.get(LABEL, "") is None:
+        del labels[LABEL]
+    stated = {} if form is None else form.labels
+    if any(stated.get(key) != text for key, text in labels.items()):
+        return False
+    template = written.get(("spec", "template"))
+    if template is not None and (form is None or json_value(template) != json_value(form.federated.template)):
+        return False
+    if decision.manifest is None:
+        return True
+    made = None if form is None or decision.replicas_after is None else form.manifest(decision.replicas_after)
+    return made is not None and json_value(made) == json_value(decision.manifest)

@@ -1,0 +1,233 @@
+"""What a plan may change: a closed list of kinds, and of the fields of each.
+
+A saved plan is a file that somebody else may have written to. What is not on this list no run ever plans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from reconciler.decide.downscale.journal import JOURNAL
+from reconciler.decide.idling.marks import PAUSED_REPLICAS
+from reconciler.decide.placement.marks import LABEL, REPLACED
+from reconciler.decide.placement.memory import MEMORY
+from reconciler.decide.placement.status import PREFIX as STATUS
+from reconciler.decide.types import Decision, Verb
+from reconciler.decide.victims import DELETION_COST, VICTIM_LABEL
+from reconciler.errors import PlanFileError
+from reconciler.plan.actions import Plan, pointer
+from reconciler.plan.one_line import short
+
+OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
+"""How the annotations begin that are ours to write."""
+
+_Path = tuple[str, ...]
+_Check = Callable[[Any], bool]
+
+_ANNOTATIONS: _Path = ("metadata", "annotations")
+_LABELS: _Path = ("metadata", "labels")
+_TEMPLATE: _Path = ("spec", "template")
+_LARGEST = 2**31 - 1  # spec.replicas is an int32
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+_VERSION = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_RUN = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?", re.ASCII)
+_CONFIG_MAPS = (JOURNAL, MEMORY)
+_CONFIG_MAP_PREFIXES = (REPLACED, STATUS)
+
+
+def _is_count(value: Any) -> bool:
+    return value is None or (type(value) is int and 0 <= value <= _LARGEST)
+
+
+def _is_flag(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_texts(value: Any) -> bool:
+    return value is None or (isinstance(value, Mapping) and all(isinstance(one, str) for one in value.values()))
+
+
+def _is_template(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+_REPLICAS: Mapping[_Path, _Check] = {("spec", "replicas"): _is_count, (*_LABELS, LABEL): _is_text}
+_FIELDS: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
+    ("", "Service"): {},
+    ("", "Endpoints"): {},
+    ("", "ConfigMap"): {("data",): _is_texts, ("data", "*"): _is_text},
+    ("", "Pod"): {
+        (*_ANNOTATIONS, DELETION_COST): _is_text,
+        (*_LABELS, VICTIM_LABEL): _is_text,
+    },
+    ("", "ReplicationController"): _REPLICAS,
+    ("apps", "Deployment"): _REPLICAS,
+    ("apps", "StatefulSet"): _REPLICAS,
+    ("apps", "ReplicaSet"): {**_REPLICAS, (*_LABELS, "*"): _is_text, _TEMPLATE: _is_template},
+    ("batch", "CronJob"): {("spec", "suspend"): _is_flag},
+    ("autoscaling", "HorizontalPodAutoscaler"): {
+        ("spec", "minReplicas"): _is_count,
+        ("spec", "maxReplicas"): _is_count,
+    },
+    ("keda.sh", "ScaledObject"): {(*_ANNOTATIONS, PAUSED_REPLICAS): _is_text},
+}
+_NO_ANNOTATIONS = frozenset({("", "Pod")})
+"""Kinds on which none of our annotations stand."""
+
+
+def check_permitted(plan: Plan, where: str) -> None:
+    """Check that every action of `plan` is one that a run may plan; `where` names the plan in errors.
+
+    Raises:
+        PlanFileError: one is not; it names the action and the path.
+    """
+    if not _RUN.fullmatch(plan.run):
+        raise PlanFileError(f'{where}: $.run is "{short(plan.run)}", expected the id of a run; plan again')
+    for action in plan.actions:
+        for path, what in _overreaches(action.decision):
+            raise PlanFileError(f"{where}: action {action.id} ({short(str(action.ref))}): {path}{what}; plan again")
+
+
+def is_custom(group: str, kind: str) -> bool:
+    """Return whether a kind is none that is known by name: what a CustomResourceDefinition may define, if anything."""
+    return (group, kind) not in _FIELDS and "." in group and not f".{group}".endswith(".k8s.io")
+
+
+def _overreaches(decision: Decision) -> Iterator[tuple[str, str]]:
+    """Yield what a run would never do, each as its path and what is wrong with it."""
+    ref = decision.ref
+    if (ref.group, ref.kind) not in _FIELDS and not is_custom(ref.group, ref.kind):
+        yield "object", f" is a {short(ref.kind)} of {short(ref.group) or 'the core group'}, which no plan changes"
+        return
+    yield from _names(decision)
+    if decision.verb is Verb.CREATE or decision.manifest is not None:
+        yield from _creation(decision)
+    elif decision.verb is Verb.DELETE:
+        yield from _deletion(decision)
+    else:
+        if decision.uid is None:
+            yield "object.uid", " is null, expected that of an object that is there"
+        yield from _changes(decision)
+    if decision.orphan and decision.verb is not Verb.DELETE:
+        yield "orphan", " is true, expected that of a deletion only"
+
+
+def _names(decision: Decision) -> Iterator[tuple[str, str]]:
+    ref = decision.ref
+    for path, name in (("object.namespace", ref.namespace), ("object.name", ref.name)):
+        if not _NAME.fullmatch(name):
+            yield path, f' is "{short(name)}", expected a name as Kubernetes takes it'
+    group, _, version = decision.api_version.rpartition("/")
+    if group != ref.group or not _VERSION.fullmatch(version):
+        yield "object.apiVersion", f' is "{short(decision.api_version)}", expected a version of its group'
+    if ref.kind == "ConfigMap" and not _is_our_config_map(ref.name):
+        yield "object.name", f' is "{short(ref.name)}", expected a ConfigMap that runs write'
+
+
+def _is_our_config_map(name: str) -> bool:
+    return name in _CONFIG_MAPS or name.startswith(_CONFIG_MAP_PREFIXES)
+
+
+def _changes(decision: Decision) -> Iterator[tuple[str, str]]:
+    for change in decision.changes:
+        check = _check_of(decision, change.path)
+        if check is None:
+            yield (
+                f"after {short(pointer(change.path))}",
+                f" is no field that a {decision.verb} of a {decision.ref.kind} changes",
+            )
+        elif change.before != change.after and not check(change.after):
+            yield (
+                f"after {short(pointer(change.path))}",
+                f" is {short(repr(change.after))}, expected what belongs there",
+            )
+    yield from _replicas(decision)
+
+
+def _check_of(decision: Decision, path: _Path) -> _Check | None:
+    """Return what the value at `path` must be, None where nothing is ever written there."""
+    ref = decision.ref
+    if is_custom(ref.group, ref.kind) and path[0] == "spec" and len(path) > 1:
+        return _is_count
+    if path == _TEMPLATE and decision.verb is not Verb.OVERWRITE:
+        return None
+    if path[:-1] == _ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
+        return None if (ref.group, ref.kind) in _NO_ANNOTATIONS else _is_text
+    fields = _FIELDS.get((ref.group, ref.kind), _REPLICAS)
+    return fields.get(path) or fields.get((*path[:-1], "*"))
+
+
+def _replicas(decision: Decision) -> Iterator[tuple[str, str]]:
+    """Yield where the number that is shown is not the one that is written."""
+    counts = [one for one in decision.changes if one.path[0] == "spec" and _check_of(decision, one.path) is _is_count]
+    if decision.ref.kind == "HorizontalPodAutoscaler":
+        return
+    for change in counts:
+        shown = (decision.replicas_before, decision.replicas_after)
+        written = (1 if change.before is None else change.before, change.after)
+        if change.before != change.after and shown != written:
+            yield "replicas", f" say {shown[0]} to {shown[1]}, expected {written[0]} to {written[1]} as in after"
+
+
+def _creation(decision: Decision) -> Iterator[tuple[str, str]]:
+    ref, manifest = decision.ref, decision.manifest or {}
+    creates = {("apps", "ReplicaSet"): Verb.CREATE, ("", "ConfigMap"): Verb.REMEMBER}
+    if creates.get((ref.group, ref.kind)) is not decision.verb or decision.uid is not None or decision.changes:
+        yield "manifest", f" makes a {ref.kind}, expected a local ReplicaSet or a ConfigMap that runs write"
+        return
+    if ref.kind == "ReplicaSet":
+        yield from _replica_set(decision, manifest)
+    else:
+        yield from _misfits(manifest, {"apiVersion": "v1", "kind": "ConfigMap"}, {"metadata", "data"}, "manifest")
+        if not _is_texts(manifest.get("data")):
+            yield "manifest.data", " holds other things than texts"
+    yield from _metadata(decision, manifest.get("metadata"))
+
+
+def _replica_set(decision: Decision, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _misfits(manifest, {"apiVersion": "apps/v1", "kind": "ReplicaSet"}, {"metadata", "spec"}, "manifest")
+    spec = manifest.get("spec")
+    yield from _misfits(spec, {"replicas": decision.replicas_after}, {"selector", "template"}, "manifest.spec")
+    if not _is_count(decision.replicas_after) or decision.replicas_before != 0:
+        yield "replicas", f" say {decision.replicas_before} to {decision.replicas_after}, expected 0 to a count"
+
+
+def _metadata(decision: Decision, metadata: Any) -> Iterator[tuple[str, str]]:
+    fixed = {"name": decision.ref.name, "namespace": decision.ref.namespace}
+    yield from _misfits(metadata, fixed, {"labels", "annotations"}, "manifest.metadata")
+    if isinstance(metadata, Mapping):
+        annotations = metadata.get("annotations")
+        if not _is_texts(annotations) or not _is_texts(metadata.get("labels")):
+            yield "manifest.metadata", " holds other things than texts"
+        elif not all(key.startswith(OUR_ANNOTATIONS) for key in annotations or ()):
+            yield "manifest.metadata.annotations", " holds some that are not ours"
+
+
+def _misfits(found: Any, fixed: Mapping[str, Any], free: set[str], path: str) -> Iterator[tuple[str, str]]:
+    """Yield where `found` is not an object with the values of `fixed` and nothing beside the keys of `free`."""
+    if not isinstance(found, Mapping):
+        yield path, " is no object"
+        return
+    for key, value in fixed.items():
+        if found.get(key) != value or type(found.get(key)) is not type(value):
+            yield f"{path}.{key}", f" is {short(repr(found.get(key)))}, expected {short(repr(value))}"
+    for key in found:
+        if key not in fixed and key not in free:
+            yield f"{path}.{short(str(key))}", " is no field that a plan states"
+
+
+def _deletion(decision: Decision) -> Iterator[tuple[str, str]]:
+    ref = decision.ref
+    done_with = (ref.group, ref.kind) == ("", "ConfigMap") and ref.name.startswith(_CONFIG_MAP_PREFIXES)
+    if (ref.group, ref.kind) != ("apps", "ReplicaSet") and not done_with:
+        yield "verb", f" deletes a {ref.kind}, expected a local ReplicaSet or a ConfigMap that is no longer needed"
+    if decision.uid is None:
+        yield "object.uid", " is null, expected that of the object to delete"
+    if decision.changes:
+        yield "after", " holds fields, expected none in a deletion"

@@ -1,0 +1,208 @@
+"""Names and texts from outside, through every verb and every form: no control character of theirs is printed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.way.calls import Folder, Said, inside
+
+NOW = "2026-11-20T22:00:00Z"
+LOOK = ("--snapshot", "snapshot", "--now", NOW)
+HOSTILE = "x\x1b[2J\x07\x7f\r\n::error::y\x85z\x9b31m\u202egnp\u200b\u2028##[add-mask]q\u2069"
+TELLING = ("\x1b", "\r", "\x07", "\x9b", "\u202e", "\u200b", "\u2028")
+
+
+def quickstart_of(repository: Path, tmp_path: Path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+@pytest.fixture
+def quickstart(repository, tmp_path) -> Folder:
+    return quickstart_of(repository, tmp_path)
+
+
+def with_hostile_names(folder: Folder) -> Folder:
+    """Give every pod, and one of each kind of object that is written to, a name with control characters."""
+    for file in sorted((folder.path / "snapshot").rglob("*.yaml")):
+        if file.name == "metrics.yaml":
+            continue
+        documents = [one for one in yaml.safe_load_all(file.read_text()) if one]
+        for one in (item for document in documents for item in document.get("items", [document])):
+            spoil(one)
+        file.write_text(yaml.safe_dump_all(documents))
+    return folder
+
+
+def spoil(one: dict) -> None:
+    metadata = one["metadata"]
+    if one["kind"] in ("Pod", "StatefulSet", "CronJob"):
+        metadata["name"] += HOSTILE
+    if one["kind"] in ("Deployment", "Service"):
+        metadata.setdefault("annotations", {})["reconciler/exclude-until"] = HOSTILE
+    if metadata["name"] == "reports":
+        metadata["annotations"]["idling.kubernetes.io/previous-scale"] = HOSTILE
+
+
+def check_clean(said: Said, *, commands: bool = False) -> None:
+    """Check that nothing but printable characters and ends of lines was printed, and no line is a command."""
+    for text in (said.out, said.err):
+        odd = sorted({character for character in text if not character.isprintable() and character != "\n"})
+        assert odd == [], text
+        assert "##[" not in text
+        assert commands or not any(line.lstrip().startswith("::") for line in text.split("\n")), text
+
+
+VERBS = [
+    *(("plan", "policies", *LOOK, "-o", form) for form in ("text", "json", "yaml", "markdown", "html")),
+    ("plan", "policies", *LOOK, "-v"),
+    ("plan", "policies", *LOOK, "--base", "policies", "-o", "markdown"),
+    *(
+        ("apply", "policies", *LOOK, "--auto-approve", "-o", form)
+        for form in ("text", "json", "yaml", "markdown", "html")
+    ),
+    ("apply", "policies", *LOOK, "--auto-approve", "-v", "--log-format", "text"),
+    ("apply", "policies", *LOOK, "--auto-approve", "--log-format", "json"),
+    ("explain", "eu-west/dev-a", *LOOK),
+    ("explain", "eu-west/ci", *LOOK),
+    ("explain", "us-east/dev-b", *LOOK),
+    *(("rank", "eu-west/batch/deploy/worker", "--to", "2", *LOOK, "-o", form) for form in ("text", "json")),
+    ("rank", "eu-west/ci", *LOOK),
+    ("wake", "us-east/dev-b", "--fleet", "policies", *LOOK),
+    ("restore", "--all", "--fleet", "policies", *LOOK, "--auto-approve"),
+    ("calendar", "policies", "--now", NOW),
+]
+
+
+@pytest.mark.parametrize("arguments", VERBS, ids=" ".join)
+def test_r6_names_with_control_characters_print_none(quickstart, arguments):
+    said = with_hostile_names(quickstart).call(*arguments)
+    check_clean(said)
+    assert said.code in (0, 4, 6, 64), said
+    if "json" in arguments and "--log-format" not in arguments:
+        json.loads(said.out)
+    if "yaml" in arguments:
+        yaml.safe_load(said.out)
+
+
+def test_r6_the_names_are_there_all_the_same(quickstart):
+    """Else the test above would pass with nothing printed."""
+    folder = with_hostile_names(quickstart)
+    text = folder.plan(NOW).out
+    assert "runnerx\\x1b[2J" in text
+    made = json.loads(folder.plan(NOW, "-o", "json").out)
+    assert {"runner" + HOSTILE, "nightly" + HOSTILE} <= {one["object"]["name"] for one in made["actions"]}
+    same = yaml.safe_load(folder.plan(NOW, "-o", "yaml").out)
+    assert {one["object"]["name"] for one in same["actions"]} == {one["object"]["name"] for one in made["actions"]}
+
+
+CALLS = [
+    ("plan", HOSTILE),
+    ("plan", "policies", "--snapshot", HOSTILE),
+    ("plan", "policies", *LOOK, "--policy", HOSTILE),
+    ("plan", "policies", *LOOK, "--cluster", HOSTILE),
+    ("plan", "policies", *LOOK, "-n", HOSTILE),
+    ("plan", "policies", *LOOK, "-l", HOSTILE),
+    ("plan", "policies", *LOOK, "--allow-exceed", HOSTILE),
+    ("plan", "policies", *LOOK, "--run-id", HOSTILE),
+    ("plan", "policies", *LOOK, "--source-revision", HOSTILE, "-v"),
+    ("plan", "policies", *LOOK, "--out", f"{HOSTILE}/plan.json"),
+    ("plan", "policies", *LOOK, "--base", HOSTILE, "-o", "markdown"),
+    ("plan", "policies", *LOOK, "--metrics-file", f"{HOSTILE}/metrics"),
+    ("plan", "policies", "--now", HOSTILE),
+    ("plan", f"--{HOSTILE}"),
+    (HOSTILE,),
+    ("show", HOSTILE),
+    ("explain", HOSTILE),
+    ("explain", f"IdlingPolicy.{HOSTILE}"),
+    ("explain", f"{HOSTILE}/dev-a", *LOOK),
+    ("explain", f"eu-west/{HOSTILE}", *LOOK),
+    ("rank", f"eu-west/batch/deploy/{HOSTILE}", *LOOK),
+    ("rank", f"{HOSTILE}/batch/deploy/x", *LOOK),
+    ("wake", f"eu-west/{HOSTILE}", "--fleet", "policies", *LOOK),
+    ("wake", "eu-west/dev-a", "--fleet", HOSTILE, *LOOK),
+    ("restore", f"eu-west/{HOSTILE}", "--fleet", "policies", *LOOK, "--auto-approve"),
+    ("schema", HOSTILE),
+    ("calendar", HOSTILE),
+    ("compile", HOSTILE),
+    ("doctor", HOSTILE),
+    ("doctor", "policies", "--context", HOSTILE, "--snapshot", HOSTILE),
+    ("snapshot", f"{HOSTILE}/x", "--policies", HOSTILE),
+    ("validate", HOSTILE),
+    ("validate", HOSTILE, "-o", "json"),
+    ("validate", HOSTILE, "-o", "github"),
+]
+
+
+@pytest.mark.parametrize("surrogate", ["", "\udc9b"], ids=["", "with a byte that is no UTF-8"])
+@pytest.mark.parametrize("number", range(len(CALLS)))
+def test_r6_arguments_with_control_characters_print_none(quickstart, number, surrogate):
+    arguments = [one.replace(HOSTILE, HOSTILE + surrogate) for one in CALLS[number]]
+    said = quickstart.call(*arguments)
+    check_clean(said)
+    assert "x\\x1b" in said.out + said.err, "what is not printed at all shows nothing"
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github"])
+def test_r6_a_file_named_like_a_command(quickstart, form):
+    with inside(quickstart.path):
+        Path("policies", f"a,b:c%{HOSTILE.replace('/', '')}.yaml").write_text("kind: IdlingPolicy\nx: [\n")
+    said = quickstart.call("validate", "policies", "-o", form)
+    assert said.code == 3
+    check_clean(said, commands=form == "github")
+    if form == "github":
+        lines = said.out.splitlines()
+        assert all(line.startswith("::error file=policies/a%2Cb%3Ac%25x\\x1b[2J") for line in lines), lines
+        assert "%0D%0A%3A%3Aerror%3A%3Ay" in lines[0]
+
+
+def test_r6_what_a_snapshot_calls_its_files_and_fields(quickstart):
+    quickstart.write(f"snapshot/eu-west/{HOSTILE}.yaml", f"kind: Deployment\nspec: {json.dumps(HOSTILE)}\n")
+    said = quickstart.plan(NOW)
+    assert said.code == 3
+    check_clean(said)
+    os.mkdir(quickstart.path / "snapshot" / HOSTILE)
+    (quickstart.path / "snapshot" / "eu-west" / f"{HOSTILE}.yaml").unlink()
+    said = quickstart.plan(NOW)
+    assert "no cluster of the Fleet" in said.err
+    check_clean(said)
+
+
+def test_r6_a_saved_plan_with_names_of_its_own(quickstart):
+    quickstart.plan(NOW, "--out", "plan.json")
+    file = quickstart.path / "plan.json"
+    made = json.loads(file.read_text())
+    made["revision"] = made["fleet"] = HOSTILE
+    made["notices"].append({"kind": HOSTILE, "subject": HOSTILE, "text": HOSTILE, "policy": HOSTILE, "partial": True})
+    made["unknown"][HOSTILE] = HOSTILE
+    file.write_text(json.dumps(made))
+    for form in ("text", "json", "yaml", "markdown", "html"):
+        said = quickstart.call("show", "plan.json", "-o", form, "-v")
+        assert said.code == 0
+        check_clean(said)
+    check_clean(quickstart.call("apply", "plan.json", *LOOK))
+
+
+def test_r6_colours_are_ours_alone(quickstart):
+    said = with_hostile_names(quickstart).plan(NOW, "--color", "always")
+    assert "\x1b[31m" in said.out
+    assert "\x1b[2J" not in said.out
+    assert not any(one in said.out for one in TELLING if one != "\x1b")
+
+
+def test_r6_nothing_prints_but_one_module(repository):
+    """A `print` or an `echo` elsewhere would not be escaped. The help, which holds nothing from outside, may."""
+    found = set()
+    for file in sorted((repository / "reconciler").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if called in ("print", "click.echo", "click.secho", "echo") or called.startswith("traceback.print"):
+                found.add(file.relative_to(repository).as_posix())
+            if called.endswith((".write", ".writelines")) and ("sys.stdout" in called or "sys.stderr" in called):
+                found.add(file.relative_to(repository).as_posix())
+    assert found == {"reconciler/__main__.py", "reconciler/cli/talk.py"}

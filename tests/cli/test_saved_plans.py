@@ -1,0 +1,421 @@
+"""Saved plans that somebody wrote to: nothing is done that no run plans, and nothing that this run would not plan."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.plan.permitted import check_permitted
+from reconciler.plan.serialise import plan_from_dict
+from tests.scenarios.running import HERE, Scenario
+from tests.way.calls import Folder, Said
+
+NOW = "2026-11-20T22:00:00Z"
+LOOK = ("--snapshot", "snapshot", "--now", NOW)
+USUAL, NOTHING = "idledWorkloads: {share: 50%, atLeast: 2}", "idledWorkloads: {share: 0%, atLeast: 0}"
+Edit = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture
+def quickstart(repository, tmp_path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def edited(folder: Folder, edit: Edit, *more: str) -> Said:
+    """Save a plan, let `edit` at it, and apply it."""
+    assert folder.plan(NOW, "--out", "plan.json").code in (0, 4)
+    file = folder.path / "plan.json"
+    made = json.loads(file.read_text())
+    edit(made)
+    file.write_text(json.dumps(made))
+    return folder.call("apply", "plan.json", *LOOK, "-q", *more)
+
+
+def action(made: dict[str, Any], kind: str, name: str) -> Any:
+    return next(one for one in made["actions"] if (one["object"]["kind"], one["object"]["name"]) == (kind, name))
+
+
+def setting(kind: str, name: str, value: Any, *path: str) -> Edit:
+    """Return what sets the value at `path` of one action."""
+
+    def edit(made: dict[str, Any]) -> None:
+        found = action(made, kind, name)
+        for key in path[:-1]:
+            found = found[key]
+        found[path[-1]] = value
+
+    return edit
+
+
+def creating(value: Any, *path: str) -> Edit:
+    """Return what sets the value at `path` of the one local ReplicaSet that is created."""
+
+    def edit(made: dict[str, Any]) -> None:
+        found = next(one["manifest"] for one in made["actions"] if one["verb"] == "create")
+        for key in path[:-1]:
+            found = found[key]
+        found[path[-1]] = value
+
+    return edit
+
+
+def field(kind: str, name: str, path: str, value: Any, before: Any = None) -> Edit:
+    """Return what writes one more field of an object, or another value to it."""
+
+    def edit(made: dict[str, Any]) -> None:
+        found = action(made, kind, name)
+        found["before"].setdefault(path, before)
+        found["after"][path] = value
+
+    return edit
+
+
+def added(**changes: Any) -> Edit:
+    """Return what puts one more action at the end: the status of a federated ReplicaSet, but for `changes`."""
+
+    def edit(made: dict[str, Any]) -> None:
+        new = json.loads(json.dumps(made["actions"][-1]))
+        new |= {"id": len(made["actions"]) + 1, "key": "new", "group": "new", "needs": []} | changes
+        new["object"] = made["actions"][-1]["object"] | changes.get("object", {})
+        made["actions"].append(new)
+
+    return edit
+
+
+def created(api_version: str, kind: str, name: str, namespace: str, **content: Any) -> Edit:
+    manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **content}
+    group = api_version.rpartition("/")[0]
+    ref = {"apiVersion": api_version, "group": group, "kind": kind, "name": name, "namespace": namespace, "uid": None}
+    return added(verb="create", phase="increase", object=ref, manifest=manifest)
+
+
+def both(*edits: Edit) -> Edit:
+    def edit(made: dict[str, Any]) -> None:
+        for one in edits:
+            one(made)
+
+    return edit
+
+
+BINDING = {
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+    "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "dev-a"}],
+}
+POD = {"spec": {"containers": [{"name": "x", "image": "evil", "securityContext": {"privileged": True}}]}}
+SET = {"selector": {"matchLabels": {"app": "x"}}, "template": {"metadata": {"labels": {"app": "x"}}, **POD}}
+RBAC = "rbac.authorization.k8s.io/v1"
+STATUS = "reconciler-status-shop.web"
+NEVER = [
+    pytest.param(created(RBAC, "ClusterRoleBinding", "x", "", **BINDING), "object is a ClusterRoleBinding", id="RBAC"),
+    pytest.param(created("v1", "Pod", "x", "dev-a", **POD), "manifest makes a Pod", id="a pod"),
+    pytest.param(created("v1", "Secret", "x", "dev-a", data={}), "object is a Secret", id="a Secret"),
+    pytest.param(created("batch/v1", "CronJob", "x", "dev-a"), "manifest makes a CronJob", id="a CronJob"),
+    pytest.param(
+        both(
+            created("apps/v1", "ReplicaSet", "x", "dev-a", spec={"replicas": 1, **SET}),
+            lambda made: made["actions"][-1].update(replicas={"before": 0, "after": 1}),
+        ),
+        "its template or labels are not those of the FederatedReplicaSet of its name",
+        id="a ReplicaSet of its own",
+    ),
+    *(
+        pytest.param(creating(value, *path), words, id=f"of a creation {path[-1]}")
+        for path, value, words in [
+            (("spec", "template", "spec"), POD["spec"], "its template or labels"),
+            (("spec", "replicas"), 50, "manifest.spec.replicas is 50, expected 5"),
+            (("spec", "minReadySeconds"), 9, "manifest.spec.minReadySeconds is no field that a plan states"),
+            (("metadata", "name"), "other", "manifest.metadata.name is 'other', expected 'web'"),
+            (("metadata", "namespace"), "kube-system", "manifest.metadata.namespace is 'kube-system'"),
+            (("metadata", "labels"), {"app": "other"}, "its template or labels"),
+            (("metadata", "annotations"), {"sidecar.istio.io/inject": "true"}, "holds some that are not ours"),
+            (("metadata", "ownerReferences"), [], "ownerReferences is no field that a plan states"),
+            (("kind",), "DaemonSet", "manifest.kind is 'DaemonSet', expected 'ReplicaSet'"),
+        ]
+    ),
+    pytest.param(
+        field("Deployment", "api", "/spec/template/spec/containers/0/image", "evil"),
+        "after /spec/template/spec/containers/0/image is no field that a idle of a Deployment changes",
+        id="an image",
+    ),
+    pytest.param(field("Deployment", "api", "/spec/template", {}), "is no field that", id="a template"),
+    pytest.param(field("Deployment", "api", "/spec/paused", True), "is no field that", id="another field"),
+    pytest.param(field("Deployment", "api", "/metadata/labels/app", "x"), "is no field that", id="a label"),
+    pytest.param(
+        field("Deployment", "api", "/metadata/annotations/deployment.kubernetes.io~1revision", "1"),
+        "is no field that",
+        id="an annotation of others",
+    ),
+    pytest.param(field("Deployment", "api", "/metadata/finalizers", None), "is no field that", id="finalizers"),
+    pytest.param(
+        field("Deployment", "api", "/metadata/annotations", {}), "is no field that", id="all annotations at once"
+    ),
+    pytest.param(field("Service", "api", "/spec/selector/app", "x"), "is no field that", id="a Service's selector"),
+    pytest.param(
+        setting("ReplicaSet", "cache", {"app": "evil"}, "after", "/metadata/annotations/reconciler~1policy-digest"),
+        "expected what belongs there",
+        id="an object for a text",
+    ),
+    *(
+        pytest.param(
+            both(
+                setting("Deployment", "api", value, "after", "/spec/replicas"),
+                setting("Deployment", "api", {"before": 3, "after": 0}, "replicas"),
+            ),
+            words,
+            id=f"replicas {value!r}",
+        )
+        for value, words in [
+            (-1, "expected what belongs there"),
+            (2**31, "expected what belongs there"),
+            ("50", "expected what belongs there"),
+            (True, "expected what belongs there"),
+            (50, "replicas say 3 to 0, expected 3 to 50 as in after"),
+        ]
+    ),
+    pytest.param(setting("Deployment", "api", None, "object", "uid"), "object.uid is null", id="no uid"),
+    pytest.param(setting("Deployment", "api", "../x", "object", "name"), "object.name is", id="a path for a name"),
+    pytest.param(setting("Deployment", "api", "", "object", "namespace"), "object.namespace is", id="no namespace"),
+    pytest.param(
+        setting("Deployment", "api", RBAC, "object", "apiVersion"), "object.apiVersion is", id="another group's version"
+    ),
+    pytest.param(setting("Deployment", "api", True, "orphan"), "orphan is true", id="orphan"),
+    pytest.param(setting("Deployment", "api", "delete", "verb"), "verb deletes a Deployment", id="a deletion"),
+    pytest.param(setting("ConfigMap", STATUS, "delete", "verb"), "manifest makes a ConfigMap", id="half a deletion"),
+    pytest.param(
+        added(verb="delete", manifest=None, object={"kind": "Namespace", "name": "dev-a", "uid": "x"}),
+        "object is a Namespace",
+        id="the deletion of a Namespace",
+    ),
+    pytest.param(
+        added(verb="delete", manifest=None, object={"name": "kube-root-ca.crt", "uid": "x"}),
+        "expected a ConfigMap that runs write",
+        id="the deletion of another ConfigMap",
+    ),
+    pytest.param(
+        created("v1", "ConfigMap", "coredns", "reconciler", data={}), "expected a ConfigMap that runs", id="a ConfigMap"
+    ),
+    pytest.param(
+        added(
+            object={"namespace": "kube-system"},
+            manifest={
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": STATUS, "namespace": "kube-system"},
+                "data": {},
+            },
+        ),
+        'object.namespace is "kube-system", expected "reconciler", where our ConfigMaps are',
+        id="a ConfigMap elsewhere",
+    ),
+    pytest.param(
+        setting("ConfigMap", STATUS, {"x": 1}, "manifest", "data"),
+        "holds other things than texts",
+        id="numbers in data",
+    ),
+    pytest.param(
+        both(
+            lambda made: action(made, "Deployment", "api")["object"].update(
+                apiVersion="apps.example.com/v1", group="apps.example.com", kind="Game"
+            )
+        ),
+        "is of no kind that has its scale there",
+        id="a custom kind that is not there",
+    ),
+    pytest.param(
+        both(
+            lambda made: action(made, "Deployment", "api")["object"].update(
+                apiVersion="networking.k8s.io/v1", group="networking.k8s.io", kind="NetworkPolicy"
+            )
+        ),
+        "object is a NetworkPolicy of networking.k8s.io, which no plan changes",
+        id="a kind of Kubernetes itself",
+    ),
+    pytest.param(lambda made: made.update(run="../../x"), '$.run is "../../x"', id="an id that is none"),
+]
+
+
+@pytest.mark.parametrize("flags", [[], ["--approve-differences"]], ids=["", "even if approved"])
+@pytest.mark.parametrize(("edit", "words"), NEVER)
+def test_r4_what_no_run_plans_is_refused_with_its_action_and_path(quickstart, edit, words, flags):
+    before = quickstart.objects()
+    said = edited(quickstart, edit, *flags)
+    assert (said.code, said.out) == (5, ""), said
+    assert words in said.err
+    assert quickstart.objects() == before
+
+
+def moved_in(made: dict[str, Any]) -> None:
+    """Let through what a limit holds back."""
+    held = made["heldBack"].pop()["changes"]
+    for one in held:
+        one["id"] += len(made["actions"])
+        one["needs"] = [need + len(made["actions"]) for need in one["needs"]]
+    made["actions"] += held
+
+
+def without(kind: str, name: str) -> Edit:
+    def edit(made: dict[str, Any]) -> None:
+        gone = action(made, kind, name)["id"]
+        made["actions"] = [one for one in made["actions"] if one["id"] != gone]
+        for one in made["actions"]:
+            one["needs"] = [need for need in one["needs"] if need != gone]
+
+    return edit
+
+
+def to_fifty(made: dict[str, Any]) -> None:
+    found = action(made, "Deployment", "reports")
+    found["after"]["/spec/replicas"] = found["replicas"]["after"] = 50
+
+
+PICKER = {
+    "host": "evil.example.svc",
+    "port": 443,
+    "scheme": "https",
+    "path": "/",
+    "headers": [{"name": "X", "value": None, "secret": {"name": "token", "key": "token"}}],
+    "caBundle": None,
+    "allowInsecureAuth": False,
+    "maxRetries": 0,
+    "timeoutSeconds": 1,
+    "onError": "skip",
+    "onTooFew": "fill",
+}
+RECORD = "/metadata/annotations/idling.kubernetes.io~1previous-scale"
+DIFFERENT = [
+    pytest.param(to_fifty, ("Deployment", "reports"), id="other replicas"),
+    pytest.param(setting("Deployment", "api", "2000000000", "after", RECORD), ("Deployment", "api"), id="a record"),
+    pytest.param(
+        setting("StatefulSet", "runner", "prod", "object", "namespace"), ("StatefulSet", "runner"), id="elsewhere"
+    ),
+    pytest.param(setting("StatefulSet", "runner", "uid", "object", "uid"), ("StatefulSet", "runner"), id="a uid"),
+    pytest.param(
+        setting("Deployment", "worker", PICKER, "downscale", "picker"), ("Deployment", "worker"), id="a pod picker"
+    ),
+    pytest.param(setting("StatefulSet", "runner", "x", "event"), ("StatefulSet", "runner"), id="an Event's reason"),
+    pytest.param(setting("StatefulSet", "runner", "wake", "phase"), ("StatefulSet", "runner"), id="a phase"),
+    pytest.param(without("Service", "api"), ("Deployment", "api"), id="what must be done before is gone"),
+    pytest.param(without("ReplicaSet", "web"), ("ReplicaSet", "web"), id="a part of a move is gone"),
+]
+
+
+@pytest.mark.parametrize(("edit", "about"), DIFFERENT)
+def test_r4_what_this_run_would_not_plan_is_left_undone(quickstart, edit, about):
+    before = {key: one for key, one in quickstart.objects().items() if key[2:] == about}
+    said = edited(quickstart, edit)
+    assert said.code in (5, 6), said
+    assert "a fresh plan" in said.out
+    after = {key: one for key, one in quickstart.objects().items() if key[2:] == about}
+    assert after == before
+    assert "applied" in said.out, "everything else is done"
+
+
+def test_r4_what_a_limit_holds_back_is_not_let_through(quickstart):
+    file = quickstart.path / "policies" / "fleet.yaml"
+    file.write_text(file.read_text().replace(USUAL, NOTHING))
+    said = edited(quickstart, moved_in)
+    assert said.code == 6, said
+    assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 2
+    edited(quickstart, lambda _: None, "--allow-exceed", "fleet")
+    assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 2, "it is not in the plan"
+
+
+def test_a_limit_that_was_lifted_for_the_plan_is_lifted_for_its_apply(quickstart):
+    file = quickstart.path / "policies" / "fleet.yaml"
+    file.write_text(file.read_text().replace(USUAL, NOTHING))
+    assert quickstart.plan(NOW, "--allow-exceed", "fleet", "--out", "plan.json").code == 0
+    assert quickstart.call("apply", "plan.json", *LOOK, "-q", "--allow-exceed", "fleet").code == 0
+    assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 0
+
+
+def test_r4_the_words_of_an_event_are_those_of_the_fresh_plan(quickstart):
+    said = edited(quickstart, setting("StatefulSet", "runner", "forged", "cause", "why"))
+    assert said.code == 0
+    written = "".join(file.read_text() for file in (quickstart.path / "snapshot").rglob("*") if file.is_file())
+    assert "reason: Idled" in written
+    assert "forged" not in written
+
+
+def test_differences_are_done_when_somebody_says_so(quickstart):
+    said = edited(quickstart, to_fifty, "--approve-differences")
+    assert said.code == 0, said
+    assert "action 1 (us-east/dev-b/Deployment/reports replicas 0 → 50): a fresh plan makes another change" in said.err
+    assert quickstart.replicas("us-east", "dev-b", "Deployment", "reports") == 50
+
+
+def on_a_terminal(monkeypatch, answer):
+    class Terminal:
+        def isatty(self):
+            return True
+
+        def readline(self):
+            return answer
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+
+
+@pytest.mark.parametrize(("answer", "code", "replicas"), [("yes\n", 0, 50), ("y\n", 1, 0), ("", 1, 0)])
+def test_differences_are_asked_about_on_a_terminal(quickstart, monkeypatch, answer, code, replicas):
+    on_a_terminal(monkeypatch, answer)
+    said = edited(quickstart, to_fifty)
+    assert (said.code, "Do these too?" in said.err) == (code, True), said
+    assert quickstart.replicas("us-east", "dev-b", "Deployment", "reports") == replicas
+
+
+def test_what_was_not_planned_any_more_meanwhile_is_stale(quickstart):
+    def scale(made):
+        file = quickstart.path / "snapshot" / "eu-west" / "ci.yaml"
+        assert "replicas: 2" in file.read_text()
+        file.write_text(file.read_text().replace("replicas: 2", "replicas: 4"))
+
+    said = edited(quickstart, scale, "-o", "json")
+    report = json.loads(said.out)
+    stale = {one["action"]: one["message"] for one in report["outcomes"] if one["status"] == "stale"}
+    runner = action(report["plan"], "StatefulSet", "runner")["id"]
+    assert (said.code, list(stale)) == (6, [runner])
+    assert stale[runner].endswith("a fresh plan makes another change of it; plan again")
+
+
+def test_r4_without_policies_nothing_is_compared_and_nothing_done(quickstart, tmp_path):
+    assert quickstart.plan(NOW, "--out", "plan.json").code == 0
+    shutil.move(quickstart.path / "policies", quickstart.path / "elsewhere")
+    before = quickstart.objects()
+    call = ("apply", "plan.json", *LOOK, "-q", "--fleet", "elsewhere/fleet.yaml")
+    said = quickstart.call(*call)
+    assert (said.code, quickstart.objects()) == (5, before)
+    assert "there are no policies to compare it with, expected --policies PATH" in said.err
+    made = json.loads((quickstart.path / "plan.json").read_text())
+    refused = quickstart.call(*call, "--approve-differences")
+    assert (refused.code, quickstart.objects()) == (5, before), "a pod template is never taken on trust"
+    made["actions"] = [one for one in made["actions"] if one["job"] == "idling"]
+    (quickstart.path / "plan.json").write_text(json.dumps(made))
+    assert quickstart.call(*call, "--approve-differences").code == 0
+    assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 0
+
+
+def test_the_policies_may_lie_elsewhere_by_now(quickstart):
+    assert quickstart.plan(NOW, "--out", "plan.json").code == 0
+    shutil.move(quickstart.path / "policies", quickstart.path / "elsewhere")
+    assert quickstart.call("apply", "plan.json", *LOOK, "-q", "--policies", "elsewhere").code == 0
+
+
+def plan_of(folder: Path, now: str) -> Any:
+    folder_of = Folder(folder)
+    assert folder_of.plan(now, "--out", "plan.json").code in (0, 4, 6)
+    return plan_from_dict(json.loads((folder / "plan.json").read_text()))
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in HERE.iterdir() if (path / "before").is_dir()))
+def test_what_a_run_plans_is_permitted_and_the_same_the_second_time(name, tmp_path):
+    scenario = Scenario(HERE / name)
+    shutil.copytree(scenario.path / "policies", tmp_path / "policies")
+    shutil.copytree(scenario.path / "before", tmp_path / "snapshot")
+    now = str(scenario.settings["now"])
+    check_permitted(plan_of(tmp_path, now), "plan")
+    said = Folder(tmp_path).call("apply", "plan.json", "--snapshot", "snapshot", "--now", now, "-o", "json")
+    assert {one["status"] for one in json.loads(said.out)["outcomes"]} <= {"applied"}, said
