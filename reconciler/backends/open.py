@@ -26,8 +26,8 @@ from reconciler.backends.file_lock import FileLock
 from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
 from reconciler.backends.kubernetes.client import Requests, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.examination import Examination
 from reconciler.backends.kubernetes.lease import LeaseLock
+from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.read_budget import ReadBudget
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.snapshot.cluster import SnapshotCluster
@@ -56,7 +56,7 @@ class Backend:
     store: StateStore | None = None
     make_lock: Callable[[str, Clock], Lock] | None = None
     traffic: Callable[[], Traffic] | None = None  # None: nothing is exchanged, it lies in files
-    examination: Examination | None = None  # None: there is no server
+    preflight: Preflight | None = None  # None: there is no server
     error: str = ""
     give_up: Callable[[str], None] = lambda _: None
 
@@ -173,7 +173,7 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
         store=ConfigMapStore(cluster, live.namespace, JOURNAL),
         make_lock=lambda holder, clock: LeaseLock(requests, settings.name, live.namespace, holder, clock),
         traffic=requests.traffic,
-        examination=Examination(settings.name, requests, connection),
+        preflight=Preflight(settings.name, requests, connection),
         give_up=budget.give_up,
     )
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from reconciler.backends.base import NAMESPACES, Cluster, MetricsSource
 from reconciler.backends.kubernetes.auth import WEAKNESSES
-from reconciler.backends.kubernetes.examination import Examination
 from reconciler.backends.kubernetes.lease import NAME as LEASE
+from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of
 from reconciler.backends.open import Backend
 from reconciler.decide.desired_state import decide
@@ -81,9 +81,9 @@ class Case:
     applies: bool
 
     @property
-    def examination(self) -> Examination:
-        assert self.backend.examination is not None
-        return self.backend.examination
+    def preflight(self) -> Preflight:
+        assert self.backend.preflight is not None
+        return self.backend.preflight
 
     @property
     def cluster(self) -> Cluster:
@@ -105,13 +105,13 @@ def examined_clusters(cases: Sequence[Case]) -> list[Examined]:
 def examined(case: Case) -> Examined:
     """Return what is found of one cluster; where nothing answers only its metrics source is asked too."""
     try:
-        server = case.examination.server()
+        server = case.preflight.server()
     except ClusterError as error:
         words = str(error).removeprefix(f"{case.name}: ")
-        todo = f"check {case.examination.context}, and the way to its server"
+        todo = f"check {case.preflight.context}, and the way to its server"
         unreachable = Finding("server", "bad", words, todo)
         return Examined(case.name, (unreachable, *_metrics(case)), answers=False)
-    version = Finding("server", "ok", f"{server.version or 'of no version that it tells'}, {case.examination.context}")
+    version = Finding("server", "ok", f"{server.version or 'of no version that it tells'}, {case.preflight.context}")
     identity, uid = _identity(case)
     missing = _missing_rights(case)
     findings = (
@@ -144,7 +144,7 @@ def _with_twins(one: Examined, all_of_them: Sequence[Examined]) -> Examined:
 
 
 def _tls(case: Case) -> Iterator[Finding]:
-    weakness = case.examination.weakness
+    weakness = case.preflight.weakness
     if weakness:
         yield Finding("tls", "bad", WEAKNESSES[weakness], _SAFE[weakness])
 
@@ -175,7 +175,7 @@ def clock_finding(ahead: timedelta | None) -> Finding:
 
 def _missing_rights(case: Case) -> list[tuple[Right, str]] | ClusterError:
     try:
-        return case.examination.missing(list(wanted_rights(case)))
+        return case.preflight.missing(list(wanted_rights(case)))
     except ClusterError as error:
         return error
 
@@ -191,7 +191,7 @@ def wanted_rights(case: Case) -> Iterator[tuple[Right, str]]:
     uses = {
         "": True,
         "custom": bool(custom),
-        "keda": case.examination.serves("keda.sh"),
+        "keda": case.preflight.serves("keda.sh"),
         "zoneBalanced": any(policy.strategy == "zoneBalanced" for policy in case.policies.downscale),
         "podPicker": _has_secrets(case.policies),
     }
@@ -261,7 +261,7 @@ def _own_namespace(case: Case) -> Iterator[Finding]:
 def _lock(case: Case) -> Iterator[Finding]:
     namespace = case.policies.fleet.namespace
     try:
-        holder = case.examination.lock_holder(namespace)
+        holder = case.preflight.lock_holder(namespace)
     except ClusterError as error:
         yield Finding("lock", "note", _words(case, error), "")
         return

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 from pytest_httpserver import HTTPServer
 
 from reconciler.backends.http.client import HttpRequest
@@ -90,14 +91,14 @@ def test_a_token(tmp_path: Path) -> None:
 def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str, Any], words: str) -> None:
     settings = ClusterConnection("east", kubeconfig=a_kubeconfig(tmp_path / "config", {"token": "t"}, cluster))
     opened = open_live([settings], Live(NOON, "reconciler", RequestSettings(timeout=1), CountingClock()))
-    examination = opened.backends["east"].examination
-    assert examination is not None
+    preflight = opened.backends["east"].preflight
+    assert preflight is not None
     with contextlib.suppress(ClusterError):
-        examination.server()  # nobody listens there; the kubeconfig was read
+        preflight.server()  # nobody listens there; the kubeconfig was read
     assert [warning.removeprefix("east: its kubeconfig ").partition(",")[0] for warning in opened.warnings()] == (
         [words] if words else []
     )
-    assert bool(examination.weakness) is bool(words)
+    assert bool(preflight.weakness) is bool(words)
 
 
 def test_a_token_file_that_was_rotated_is_read_again_once_the_old_one_is_refused(tmp_path: Path) -> None:
@@ -166,6 +167,23 @@ def test_a_refused_certificate_that_is_still_the_same_is_not_tried_again(tmp_pat
     }
     connection = a_connection(a_kubeconfig(tmp_path / "config", user))
     assert connection.renew(connection.header(soon()), soon()) is False
+
+
+def test_a_key_that_is_encrypted_asks_nobody_for_its_password(tmp_path: Path) -> None:
+    """OpenSSL would ask on the terminal, and wait for an answer."""
+    made = trustme.CA().issue_cert("us")
+    key = serialization.load_pem_private_key(made.private_key_pem.bytes(), None)
+    encrypted = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"password"),
+    )
+    user = {
+        "client-certificate-data": base64.b64encode(made.cert_chain_pems[0].bytes()).decode(),
+        "client-key-data": base64.b64encode(encrypted).decode(),
+    }
+    with pytest.raises(UnreachableError, match=r"its certificates cannot be used .* with its key, unencrypted"):
+        a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon())
 
 
 @pytest.mark.parametrize(

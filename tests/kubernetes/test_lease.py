@@ -13,8 +13,8 @@ from reconciler.backends.kubernetes import lease
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import Requests, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.examination import Examination
 from reconciler.backends.kubernetes.lease import NAME, SECONDS, LeaseLock
+from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.errors import LockHeldError, LockLostError, NotFoundError
 from reconciler.model import ClusterConnection, ObjectRef, PatchOperation, Write
 from tests.backends.clocks import PatientClock
@@ -167,7 +167,7 @@ def test_a_server_that_does_not_know_the_time(
         assert str(a_lease(api_server, api_namespace)["renewTime"])[:4] == str(datetime.now(UTC).year)
         assert holder.lock.held()
         holder.lock.release()
-        assert Examination("east", holder.requests, holder.connection).server().version
+        assert Preflight("east", holder.requests, holder.connection).server().version
 
 
 def test_a_holder_that_may_live_is_waited_for(api_server: ControlPlane, api_namespace: str) -> None:

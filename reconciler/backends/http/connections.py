@@ -72,7 +72,7 @@ def tls_context(
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if certificate is not None:
-        context.load_cert_chain(*certificate)
+        context.load_cert_chain(*certificate, password="")  # without one OpenSSL asks on the terminal, and waits
     return context
 
 

@@ -242,7 +242,7 @@ def _in_our_words(settings: ClusterConnection) -> Iterator[None]:
         raise UnreachableError(f"{where}: {_place(error)}, expected a kubeconfig in YAML") from error
     except ssl.SSLError as error:
         words = f"{where}: its certificates cannot be used ({error.reason or _one_line(error)})"
-        raise UnreachableError(f"{words}, expected an authority and a client certificate with its key") from error
+        raise UnreachableError(f"{words}, expected an authority and a certificate with its key, unencrypted") from error
     except OSError as error:
         of_file = error.filename or where
         raise UnreachableError(f"{settings.name}: {of_file}: {error.strerror}, expected a file to read") from error

@@ -1,4 +1,5 @@
-"""What a plan and an apply ask of an API server: the one table of rights, and rules of roles made of it.
+"""What a plan and an apply ask of an API server: the one table of rights, and rules of roles made of it,
+and whether we have a right, as the API server itself says.
 
 What every authenticated user may do anyway is not in it (roles system:discovery and system:basic-user): ask what is
 served, ask what one may do.
@@ -6,12 +7,19 @@ served, ask what one may do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+
 from reconciler.backends.base import BUILT_IN_SCALES
+from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.kubernetes.pages import decoded
 from reconciler.model import EVERY_KIND, ScaleKind
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 Use = Literal["", "keda", "custom", "zoneBalanced", "podPicker"]
 
@@ -104,3 +112,29 @@ def rules_of(rights: Iterable[Right]) -> list[dict[str, Any]]:
         }
         for (group, name, found), names in sorted(resources.items())
     ]
+
+
+class _Verdict(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    """Source: kubernetes/api authorization/v1 types.go, SelfSubjectAccessReview."""
+
+    status: _Verdict
+
+
+def is_allowed(requests: Requests, cluster: str, attributes: Mapping[str, str]) -> bool:
+    """Return whether we may do what `attributes` (resourceAttributes: verb, group, resource, ...) say.
+
+    Raises:
+        ClusterError: the server does not tell.
+    """
+    operation = Operation(cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = requests.send(Request("POST", _REVIEWS, operation, body=msgspec.json.encode(review)))
+    return decoded(answer, _Review, operation).status.allowed

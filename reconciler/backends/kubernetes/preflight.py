@@ -8,14 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from reconciler.backends.kubernetes.access_review import is_allowed
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import Request, Requests
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.lease import NAME, Lease
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.kubernetes.paths import one
-from reconciler.backends.kubernetes.rights import Right
+from reconciler.backends.kubernetes.rights import Right, is_allowed
 from reconciler.errors import NotFoundError
 from reconciler.worker_pool import WorkerPool
 
@@ -43,7 +42,7 @@ class Holder:
     renewed_at: datetime | None
 
 
-class Examination:
+class Preflight:
     """Asks the API server of `cluster` about itself and about us; it changes nothing."""
 
     def __init__(self, cluster: str, requests: Requests, connection: Connection) -> None:
