@@ -219,6 +219,18 @@ def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) ->
         assert len(asked) == 2
 
 
+@pytest.mark.parametrize(("until", "delay"), [pytest.param(-1, 0.3, id="over"), pytest.param(30, 1.5, id="going on")])
+def test_a_lock_is_given_back_whether_or_not_the_run_is_over(tmp_path: Path, until: float, delay: float) -> None:
+    def late(client: socket.socket) -> None:
+        time.sleep(delay)
+        client.sendall(HELLO)
+
+    with a_server(late) as (url, _):
+        settings = RequestSettings(until=PatientClock().monotonic() + until)
+        last = Request("PATCH", "/lease", Operation("east", "patch", "leases"), body=b"[]", seconds=3.0, last=True)
+        assert requests_to(url, tmp_path, settings).send(last).status == 200
+
+
 def test_nothing_is_written_once_the_lock_is_lost(tmp_path: Path) -> None:
     with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
         requests = requests_to(url, tmp_path, RequestSettings())

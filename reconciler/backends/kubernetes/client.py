@@ -25,6 +25,9 @@ from reconciler.errors import LockLostError, StoppedError
 _RETRIES = RetryPolicy()
 _ONCE = RetryPolicy(attempts=1)
 _LONGEST_PAUSE = 60.0
+_LAST_SECONDS = 0.8
+"""What a run ends with has so long even when its time is over."""
+
 _STEP_SECONDS = 0.2
 
 
@@ -154,7 +157,10 @@ class Requests:
 
     def seconds(self, request: Request) -> float:
         """Return how long `request` may take with all its attempts, while none is answered."""
-        return self._settings.timeout if request.seconds is None else min(self._settings.timeout, request.seconds)
+        seconds = self._settings.timeout if request.seconds is None else min(self._settings.timeout, request.seconds)
+        if request.last:
+            return max(_LAST_SECONDS, min(seconds, self._settings.run_seconds_left(self._clock)))
+        return seconds
 
     def waiting_left(self) -> float:
         """Return for how many seconds something may be waited for that is not sent yet."""

@@ -45,7 +45,6 @@ _POLL_SECONDS = 0.5
 _ANSWER_SECONDS = 3.0
 """How long a request about the lease may take: while it hangs the lease runs out."""
 
-_LAST_SECONDS = 0.8
 _GROUP, _VERSION, _PLURAL = "coordination.k8s.io", "v1", "leases"
 _FASTER = "somebody who was faster"
 _LABELS = {"app.kubernetes.io/managed-by": "reconciler"}
@@ -266,7 +265,7 @@ class LeaseLock:
             self._question("patch"),
             body=msgspec.json.encode(patch),
             content_type="application/json-patch+json",
-            seconds=_LAST_SECONDS if last else _ANSWER_SECONDS,
+            seconds=_ANSWER_SECONDS,
             last=last,
         )
         return self._requests.send(request)
