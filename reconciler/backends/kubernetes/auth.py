@@ -142,6 +142,16 @@ class Connection:
         self._asked_at = self._clock.monotonic()
 
 
+def load_libraries() -> None:
+    """Import what credentials and connections need: the first time it takes longer than a short request may."""
+    import kubernetes.config
+
+    import reconciler.backends.http.connections
+    import reconciler.backends.kubernetes.kubeconfig  # noqa: F401
+
+    assert kubernetes.config
+
+
 def opened(settings: ClusterConnection, budget: ByteBudget, deadline: Deadline) -> Endpoint:
     """Return the endpoint that the kubeconfig, or the pod's service account, describes; no request is sent to it."""
     from kubernetes.client.configuration import Configuration

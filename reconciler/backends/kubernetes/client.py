@@ -17,7 +17,7 @@ from reconciler.backends.http.client import HttpRequest, HttpResponse
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError
 from reconciler.backends.http.retry import RetryPolicy, with_retries
-from reconciler.backends.kubernetes.auth import Connection, Endpoint
+from reconciler.backends.kubernetes.auth import Connection, Endpoint, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.stop import Stop
 from reconciler.errors import LockLostError, StoppedError
@@ -171,6 +171,7 @@ class Requests:
         with self._turn(request):
             if self.run_left(request) <= 0:
                 raise self._stopped(request)
+            load_libraries()
             deadline = patience.deadline()
             header = self._connection.header(deadline)
             answer = self._once(request, header, deadline)
