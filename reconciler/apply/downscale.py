@@ -19,16 +19,18 @@ from reconciler.decide.downscale.cut import (
     Cut,
     balanced,
     cut_of,
+    first_of,
     foreign_costs,
     picked,
-    picker_rules,
     question_of,
+    rules_of,
+    without_domains,
 )
 from reconciler.decide.downscale.groups import in_rollout, nanoseconds_at
 from reconciler.decide.downscale.journal import Entry, Marked
 from reconciler.decide.downscale.settled import why_unsettled
 from reconciler.decide.types import Decision
-from reconciler.decide.victims import RankingRules, is_active
+from reconciler.decide.victims import is_active
 from reconciler.errors import (
     ClusterError,
     LockHeldError,
@@ -93,9 +95,7 @@ def shrink(action: int, decision: Decision, access: Access, run: Run, namespace:
 
 def _shrunk(task: Task) -> Outcome:
     live = _looked(task)
-    base = task.settings.logarithm_base
-    rules = RankingRules(base=base) if task.settings.picker is None else picker_rules(base)
-    cut = cut_of(live.group, task.after, now_ns=nanoseconds_at(task.run), rules=rules)
+    cut = cut_of(live.group, task.after, now_ns=nanoseconds_at(task.run), rules=rules_of(task.settings))
     if not cut.open:
         return _left_to_the_controller(task, "")
     choice = _chosen(task, cut)
@@ -123,7 +123,7 @@ def _chosen(task: Task, cut: Cut) -> Choice:
     """Return the victims; none where the choice is left to the controller, and the note says why."""
     picker = task.settings.picker
     if picker is None:
-        return balanced(cut, domains(task))
+        return _by_strategy(task, cut)
     try:
         answer = task.access.picker.pick(question_of(cut, picker, task.ref.namespace))
         return picked(cut, answer, picker) or Choice((), "the picker has no opinion, the controller chose")
@@ -131,6 +131,14 @@ def _chosen(task: Task, cut: Cut) -> Choice:
         if picker.on_error == "skip":
             raise _Postponed(f"{error}; left to the next run (onError: skip)") from error
         return Choice((), f"{error}; the controller chose (onError: fallback)")
+
+
+def _by_strategy(task: Task, cut: Cut) -> Choice:
+    if task.settings.strategy != "zoneBalanced":
+        return first_of(cut)
+    found = domains(task)
+    why = without_domains(cut, found, task.settings.topology_key)
+    return Choice((), f"{why}; the controller chose") if why else balanced(cut, found)
 
 
 def _left_to_the_controller(task: Task, note: str) -> Outcome:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.apply.outcomes import Access
+from reconciler.decide.desired_state import without_postponed
 from reconciler.decide.downscale.forecast import picker_requests, with_victims
 from reconciler.decide.types import DesiredState, Notice
 from reconciler.errors import PickerError, reason_of
@@ -27,4 +28,4 @@ def asked_pickers(
         except Exception as error:  # noqa: BLE001 - the one place where a picker fails unexpectedly: it alone is unknown
             notices.append(Notice("picker", str(ref), reason_of(error), partial=True))
     decisions, _, _ = with_victims(desired.decisions, policies, state, run, answers)
-    return replace(desired, decisions=decisions, notices=(*desired.notices, *notices))
+    return without_postponed(replace(desired, decisions=decisions, notices=(*desired.notices, *notices)))

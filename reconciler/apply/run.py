@@ -17,7 +17,7 @@ from reconciler.apply.locks import LeftOut
 from reconciler.apply.outcomes import Access, Outcome, Status
 from reconciler.apply.readiness import POLL_SECONDS, Readiness
 from reconciler.backends.stop import Stop
-from reconciler.decide.types import DownscaleSettings, Verb
+from reconciler.decide.types import Verb
 from reconciler.errors import (
     AlreadyExistsError,
     LockLostError,
@@ -227,15 +227,10 @@ def _has_no_namespace(action: Action, error: ReconcilerError) -> bool:
 
 def _carry_out(action: Action, applying: Applying) -> Outcome:
     access = applying.accesses[action.ref.cluster]
-    if must_mark(action.decision.downscale):
+    if action.decision.downscale is not None:
         return shrink(action.id, action.decision, access, applying.run, applying.namespace)
     access.cluster.write(write_of(action.decision))
     return Outcome(action.id, Status.APPLIED)
-
-
-def must_mark(settings: DownscaleSettings | None) -> bool:
-    """Return whether the victims are ours to choose, so that they are marked before the scale."""
-    return settings is not None and settings.strategy in ("zoneBalanced", "podPicker")
 
 
 def _tell(action: Action, outcome: Outcome, applying: Applying) -> str:

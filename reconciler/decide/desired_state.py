@@ -12,7 +12,7 @@ from reconciler.decide.idling.decide import IdlingOutcome, decide_idling, decide
 from reconciler.decide.idling.marks import PREVIOUS_SCALE
 from reconciler.decide.membership import local_key
 from reconciler.decide.placement.decide import decide_placement
-from reconciler.decide.types import Decision, DesiredState, Phase, Verb
+from reconciler.decide.types import Decision, DesiredState, Phase, Undecided, Verb
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
 
@@ -108,9 +108,25 @@ def placed_workloads(policies: PolicySet) -> dict[ObjectRef, str]:
 
 def _with_forecasts(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     decisions, questions, notices = with_victims(desired.decisions, policies, state, run)
-    return replace(
-        desired,
-        decisions=decisions,
-        questions=tuple(sorted({*desired.questions, *questions})),
-        notices=desired.notices + notices,
+    return without_postponed(
+        replace(
+            desired,
+            decisions=decisions,
+            questions=tuple(sorted({*desired.questions, *questions})),
+            notices=desired.notices + notices,
+        )
     )
+
+
+def without_postponed(desired: DesiredState) -> DesiredState:
+    """Return `desired` without the downscales that apply would leave to a later run: they are undecided.
+
+    What another job decides stays in the plan, with a note: its other decisions rest on it.
+    """
+    told = {
+        one.key: Undecided(str(one.ref), "downscale", one.cause.policy, one.victims.note)
+        for one in desired.decisions
+        if one.job == "downscale" and one.victims is not None and one.victims.postponed
+    }
+    kept = tuple(one for one in desired.decisions if one.key not in told)
+    return replace(desired, decisions=kept, undecided=(*desired.undecided, *told.values()))

@@ -102,13 +102,16 @@ class VictimForecast:
     count: int = 0  # how many pods go in all
     requested: int = 0  # of them: how many a picker is asked for (N)
     candidates: int = 0  # among how many
-    age_ratio: float | None = None  # sorting_deletion_age_ratio (KEP-2185), None where age did not decide
+    age_ratios: tuple[
+        float | None, ...
+    ] = ()  # for each pod its sorting_deletion_age_ratio (KEP-2185), None: not by age
     note: str = ""
+    postponed: bool = False  # apply would do nothing of it, as `note` says
 
 
 @dataclass(frozen=True, slots=True)
 class DownscaleSettings:
-    """Everything apply needs to shrink a workload by marking victims; secret references, never values."""
+    """Everything apply needs to shrink a workload whose victims are ours to choose; secret references, never values."""
 
     policy: str
     strategy: Literal["logarithmic", "newestFirst", "zoneBalanced", "podPicker"]

@@ -37,7 +37,7 @@ class VictimRanking:
 
     `certain`: every order in which the controller may compare the pods gives the same set of victims. `rules` and
     `age_ratios` have an entry for each victim: what puts it before the first pod that stays, and its age over that of
-    the youngest Ready pod (None where age did not put it there).
+    the youngest Ready pod that is left when its turn comes (None where age did not put it there).
     """
 
     victims: tuple[Pod, ...]
@@ -45,11 +45,6 @@ class VictimRanking:
     certain: bool
     rules: tuple[Rule, ...]
     age_ratios: tuple[float | None, ...]
-
-    @property
-    def sorting_deletion_age_ratio(self) -> float | None:
-        """The highest of `age_ratios`; None where age put no victim there. Source: seed KEP-2185, Monitoring."""
-        return max((ratio for ratio in self.age_ratios if ratio is not None), default=None)
 
 
 def rank_victims(
@@ -211,10 +206,19 @@ def _apart_by_later_rules(last: Sequence[Pod], first: Sequence[Pod], measure: Me
 
 
 def _age_ratios(order: Sequence[Pod], why: Sequence[Rule], now_ns: int) -> tuple[float | None, ...]:
-    youngest = max((pod.created_ns for pod in order if pod.ready and pod.created_ns is not None), default=now_ns)
+    """Return for each victim its age over that of the youngest Ready pod among itself and those after it.
+
+    Source: seed kep-2185-random-pod-selection.md, Monitoring Requirements, sorting_deletion_age_ratio: "the current
+    youngest pod", so that each of several victims is measured when its turn comes.
+    """
+    youngest: list[int] = []
+    for pod in reversed(order):
+        born = pod.created_ns if pod.ready and pod.created_ns is not None else 0
+        youngest.append(max(born, youngest[-1] if youngest else 0))
+    youngest.reverse()
     return tuple(
-        (now_ns - pod.created_ns) / (now_ns - youngest)
-        if rule in AGE_RULES and pod.ready and pod.created_ns is not None and youngest < now_ns
+        (now_ns - pod.created_ns) / (now_ns - born)
+        if rule in AGE_RULES and pod.ready and pod.created_ns is not None and born < now_ns
         else None
-        for pod, rule in zip(order, why, strict=False)
+        for pod, rule, born in zip(order, why, youngest, strict=False)
     )

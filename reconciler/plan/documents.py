@@ -69,11 +69,15 @@ class VictimsDocument(Document, frozen=True):
     chosen_at_apply: Annotated[bool, Meta(description="A pod picker is asked right before they are marked.")]
     requested: Annotated[Number, Meta(description="How many the pod picker is asked for.")]
     candidates: Annotated[Number, Meta(description="Among how many pods.")]
-    age_ratio: Annotated[
-        float | None,
-        Meta(description="The metric sorting_deletion_age_ratio of KEP-2185; null where age did not decide."),
+    age_ratios: Annotated[
+        list[float | None],
+        Meta(
+            description="For each of the pods, where the controller chooses, the metric sorting_deletion_age_ratio of "
+            "KEP-2185; null where age did not decide."
+        ),
     ]
     note: Annotated[str, Meta(description="What else a person should know about the choice.")]
+    postponed: Annotated[bool, Meta(description="An apply would leave the decrease to a later run; the note says why.")]
 
 
 class SecretKeyDocument(Document, frozen=True):

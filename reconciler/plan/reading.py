@@ -196,7 +196,8 @@ def _path(text: str) -> tuple[str, ...]:
 
 
 def _victims(document: VictimsDocument) -> VictimForecast:
-    return VictimForecast(**(_fields(document) | {"pods": tuple(document.pods), "rules": tuple(document.rules)}))
+    lists = {name: tuple(getattr(document, name)) for name in ("pods", "rules", "age_ratios")}
+    return VictimForecast(**(_fields(document) | lists))
 
 
 def _downscale(document: DownscaleDocument) -> DownscaleSettings:

@@ -162,9 +162,8 @@ def _cause(decision: Decision) -> CauseDocument:
 
 
 def _victims(forecast: VictimForecast) -> VictimsDocument:
-    ratio = forecast.age_ratio
-    finite = ratio if ratio is not None and math.isfinite(ratio) else None
-    return _same(replace(forecast, age_ratio=finite), VictimsDocument)
+    finite = tuple(ratio if ratio is not None and math.isfinite(ratio) else None for ratio in forecast.age_ratios)
+    return _same(replace(forecast, age_ratios=finite), VictimsDocument)
 
 
 def _downscale(settings: DownscaleSettings) -> DownscaleDocument:

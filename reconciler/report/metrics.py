@@ -103,12 +103,13 @@ def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Gauge | Histogra
         list(_unknown(plan)),
         unit="seconds",
     )
-    ratios = [action.decision.victims.age_ratio for action in applied if action.decision.victims is not None]
+    victims = [action.decision.victims for action in applied if action.decision.victims is not None]
+    ratios = [ratio for forecast in victims for ratio in forecast.age_ratios if ratio is not None]
     yield Histogram(
         "sorting_deletion_age_ratio",
-        "Of each shrink: the age of the oldest victim chosen by age over that of the youngest Ready pod.",
+        "Of each victim that the controller chooses by age: its age over that of the youngest Ready pod left then.",
         AGE_RATIOS,
-        [distributed((ratio for ratio in ratios if ratio is not None), AGE_RATIOS, {})],
+        [distributed(ratios, AGE_RATIOS, {})],
     )
 
 

@@ -15,7 +15,6 @@ from reconciler.decide.downscale.cut import (
     cut_of,
     foreign_costs,
     picked,
-    picker_rules,
     question_of,
 )
 from reconciler.decide.downscale.groups import Group, group_of, in_rollout
@@ -107,7 +106,7 @@ def test_too_few_can_be_rejected() -> None:
 def test_a_tie_is_broken_without_the_cost() -> None:
     """Rules 5 to 8: more pods on the node first, although the other has the lower cost."""
     pods = (a_pod("a", node="n"), a_pod("b", node="n"), a_pod("c", node="m", deletion_cost="-5"))
-    cut = cut_of(Group(pods, ()), 2, now_ns=NOW_NS, rules=picker_rules(2))
+    cut = cut_of(Group(pods, ()), 2, now_ns=NOW_NS, rules=RankingRules(deletion_cost=False))
     choice = picked(cut, PickerAnswer((), ("b", "c")), PICKER)
     assert choice is not None
     assert choice.pods == (pods[1],)

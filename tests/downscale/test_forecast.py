@@ -101,24 +101,70 @@ def test_the_default_is_the_controllers_order() -> None:
         strategy="logarithmic",
         rules=("shorter time Ready", "shorter time Ready"),
         count=2,
-        age_ratio=5.0,
+        age_ratios=(1.0, 1.0),
     )
     assert (decision.downscale, questions, notices) == (None, (), ())
 
 
+CLOSE = (pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"), pod("w", 13, uid="4"))
+
+
 @pytest.mark.parametrize(
-    ("policy", "pods", "certain"),
+    ("policy", "pods", "rule"),
     [
-        pytest.param(by("logarithmic"), ("x", "y"), True, id="one scale: by uid"),
-        pytest.param(by("newestFirst"), ("z", "y"), True, id="newest first"),
-        pytest.param(by("logarithmic", logarithm_base=1.05), ("z", "y"), True, id="a finer base"),
+        pytest.param(by("newestFirst"), ("z", "y"), "newest first", id="23 newest first"),
+        pytest.param(by("logarithmic", logarithm_base=1.05), ("z", "y"), "age to base 1.05", id="23 a finer base"),
+        pytest.param(by("logarithmic", logarithm_base=100), ("x", "y"), "age to base 100", id="23 a coarser base"),
     ],
 )
-def test_predictions(policy: DownscalePolicy, pods: tuple[str, ...], certain: bool) -> None:
-    found = victims_of(
-        policy, pods=(pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"), pod("w", 13, uid="4"))
-    )
-    assert (found.pods, found.certain, found.strategy) == (pods, certain, policy.strategy)
+def test_defect_23_what_the_controller_does_not_do_is_done_by_marks(
+    policy: DownscalePolicy, pods: tuple[str, ...], rule: str
+) -> None:
+    decision, _, _ = forecast(policy, pods=CLOSE)
+    assert decision.victims is not None
+    assert (decision.victims.pods, decision.victims.certain) == (pods, True)
+    assert (decision.victims.strategy, decision.victims.rules) == (policy.strategy, (rule, rule))
+    assert decision.downscale is not None
+    assert (decision.downscale.strategy, decision.downscale.logarithm_base) == (policy.strategy, policy.logarithm_base)
+
+
+def test_defect_23_the_controllers_own_way_needs_no_marks() -> None:
+    decision, _, _ = forecast(by("logarithmic"), pods=CLOSE)
+    assert decision.victims is not None
+    assert (decision.victims.pods, decision.victims.certain, decision.downscale) == (("x", "y"), True, None)
+
+
+@pytest.mark.parametrize("policy", [by("newestFirst"), by("logarithmic", logarithm_base=10)])
+def test_defect_23_where_an_autoscaler_shrinks_the_prediction_is_of_the_controller(policy: DownscalePolicy) -> None:
+    decision, _, [notice] = forecast(policy, pods=CLOSE, autoscalers=(an_hpa(),))
+    assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("x", "y"))
+    assert "the controller chooses" in notice.text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "certain"),
+    [
+        pytest.param(60, False, id="23 it grows into the scale of the others a minute later"),
+        pytest.param(2 * 3_600, True, id="23 not before the plan is too old to be applied"),
+        pytest.param(-5, False, id="23 it has just done so, and the controller's clock may be behind"),
+    ],
+)
+def test_defect_23_what_changes_before_it_can_be_applied_is_not_certain(seconds: int, certain: bool) -> None:
+    border = NOW_NS - (1 << 47) + seconds * 10**9
+    young = replace(pod("young", uid="z"), ready_since_ns=border, created_ns=border)
+    old = tuple(pod(name, days, uid=name) for name, days in (("a", 2), ("b", 3), ("c", 4)))
+    found = victims_of(pods=(young, *old), to=3)
+    assert (found.pods, found.certain) == (("young",) if seconds > 0 else ("a",), certain)
+
+
+def test_defect_23_more_than_the_controller_deletes_at_once_is_not_certain() -> None:
+    web = a_workload(replicas=1_002)
+    pods = tuple(pod(f"p{number:04}", 1 if number < 501 else 40) for number in range(1_002))
+    for there, count in ((pods, 501), (pods[1:], 500)):
+        state = a_state(a_cluster(workloads=(web,), pods={web.ref: there}))
+        [decision], _, _ = with_victims([shrinking(web, 501)], a_policy_set(a_fleet()), state, a_run())
+        assert decision.victims is not None
+        assert (decision.victims.count, decision.victims.certain) == (count, count <= 500)
 
 
 def test_a_tie_is_not_certain() -> None:
@@ -230,6 +276,43 @@ def test_zones_that_could_not_be_read() -> None:
     assert found.note == "the nodes could not be read, so no zones are known"
 
 
+@pytest.mark.parametrize("nodes", [(), tuple(replace(node, labels={}) for node in ZONES)], ids=["none", "no label"])
+def test_defect_25_without_zone_labels_nothing_is_balanced(nodes: tuple[Node, ...]) -> None:
+    found = victims_of(by("zoneBalanced"), nodes=nodes)
+    assert (found.pods, found.certain, found.strategy) == (("d", "c"), False, "logarithmic")
+    assert found.note == (
+        "none of its nodes has the label topology.kubernetes.io/zone, so there is nothing to balance; "
+        "the controller chooses"
+    )
+
+
+COSTLY = (replace(PODS[0], deletion_cost="5"), *PODS[1:3], replace(PODS[3], deletion_cost="-7"))
+
+
+@pytest.mark.parametrize(("strategy", "costly"), [("newestFirst", "d"), ("zoneBalanced", "c")])
+def test_defect_24_what_apply_refuses_is_not_promised(strategy: str, costly: str) -> None:
+    pods = tuple(replace(one, deletion_cost="-7") if one.name == costly else one for one in PODS)
+    found = victims_of(by(strategy), pods=pods, nodes=ZONES)
+    assert (found.pods, found.certain, found.count, found.postponed) == ((), False, 0, True)
+    assert found.note == (
+        f"left to a later run: foreign deletion costs on {costly} (-7), expected none (onForeignCost: skip)"
+    )
+    overriding = victims_of(by(strategy, on_foreign_cost="override"), pods=pods, nodes=ZONES)
+    assert (len(overriding.pods), overriding.postponed) == (2, False)
+
+
+def test_defect_24_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> None:
+    policy = by("logarithmic", pod_picker=PICKER)
+    found = victims_of(policy, pods=COSTLY)
+    assert found.chosen_at_apply
+    assert found.note == (
+        "nothing is done if it chooses any of d (-7), a (5) with a foreign deletion cost (onForeignCost: skip)"
+    )
+    lowest = (*PODS[:3], replace(PODS[3], deletion_cost="-2147483648"))
+    assert victims_of(policy, pods=lowest).postponed
+    assert not victims_of(by("logarithmic", pod_picker=PICKER, on_foreign_cost="override"), pods=lowest).postponed
+
+
 def test_a_picker_is_asked_at_apply() -> None:
     policy = by("logarithmic", pod_picker=PICKER, on_foreign_cost="override", settle_seconds=5, verify_seconds=60)
     decision, _, _ = forecast(policy, pods=(*PODS, pod("x", ready=False)))
@@ -294,6 +377,7 @@ def test_nothing_is_asked_where_those_that_go_first_suffice() -> None:
     pods = (*PODS[:2], pod("x", ready=False), pod("y", phase="Pending", ready=False))
     found = victims_of(by("logarithmic", pod_picker=PICKER), pods=pods)
     assert (found.pods, found.chosen_at_apply) == (("y", "x"), False)
+    assert found.strategy == "logarithmic", "27: the controller chooses, no picker is asked"
 
 
 @pytest.mark.parametrize(("kind", "to"), [("Deployment", 0), ("StatefulSet", 2), ("Other", 2)])

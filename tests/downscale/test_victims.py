@@ -429,18 +429,24 @@ def test_certain_is_every_victim_before_every_survivor(pods: list[Pod], count: i
 
 
 @given(st.lists(st.integers(1, 400 * DAY), min_size=2, max_size=30, unique=True), st.data())
-def test_no_ratio_above_two_when_age_decides(ages: list[int], data: st.DataObject) -> None:
+def test_defect_26_no_ratio_above_two_when_age_decides(ages: list[int], data: st.DataObject) -> None:
     pods = [
         a_pod(f"p{index}", node=f"n{index}", ready_since_ns=ago(age), created_ns=ago(age))
         for index, age in enumerate(ages)
     ]
     count = data.draw(st.integers(1, len(pods) - 1))
-    first = rank_victims(pods, 1, now_ns=NOW_NS)
-    assert first.sorting_deletion_age_ratio is not None
-    assert 1 <= first.sorting_deletion_age_ratio <= 2
     ranking = rank_victims(pods, count, now_ns=NOW_NS)
-    youngest = min(ages)
-    assert ranking.age_ratios == tuple((NOW_NS - pod.created_ns) / youngest for pod in ranking.victims)
+    for place, (victim, ratio) in enumerate(zip(ranking.victims, ranking.age_ratios, strict=True)):
+        youngest = max(pod.created_ns for pod in ranking.order[place:] if pod.created_ns is not None)
+        assert victim.created_ns is not None
+        assert ratio == (NOW_NS - victim.created_ns) / (NOW_NS - youngest)
+        assert 1 <= ratio <= 2
+
+
+def test_defect_26_each_victim_is_measured_when_its_turn_comes() -> None:
+    ages = (DAY // 24, DAY, 10 * DAY)
+    pods = [a_pod(f"p{age}", node=str(age), ready_since_ns=ago(age), created_ns=ago(age)) for age in ages]
+    assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (1.0, 1.0)
 
 
 def test_ratio_is_only_of_victims_that_age_chose() -> None:
@@ -453,7 +459,7 @@ def test_ratio_is_only_of_victims_that_age_chose() -> None:
     ranking = rank_victims(pods, 3, now_ns=NOW_NS)
     assert ranking.rules == (Rule.NOT_READY, Rule.COST, Rule.READY_TIME)
     assert ranking.age_ratios == (None, None, 1.0)
-    assert rank_victims(pods, 2, now_ns=NOW_NS).sorting_deletion_age_ratio is None
+    assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (None, None)
 
 
 def test_ratio_without_any_age_to_divide_by() -> None:

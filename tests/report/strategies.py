@@ -82,8 +82,9 @@ def forecasts(draw):
         count=draw(numbers),
         requested=draw(numbers),
         candidates=draw(numbers),
-        age_ratio=draw(st.none() | seconds),
+        age_ratios=tuple(draw(st.none() | seconds) for _ in pods),
         note=draw(texts),
+        postponed=draw(st.booleans()),
     )
 
 

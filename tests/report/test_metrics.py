@@ -146,9 +146,12 @@ def test_how_long_clusters_have_been_unknown() -> None:
     assert of(text, "reconciler_cluster_unknown_seconds") == {("east",): 0, ("gone",): 7200, ("just-now",): 1}
 
 
-def test_the_age_ratio_counts_only_shrinks_that_were_applied_and_that_age_decided() -> None:
-    shrinks = [a_scale(5, 2, f"web-{ratio}", victims=VictimForecast(age_ratio=ratio)) for ratio in (1.5, None, 9.0)]
-    plan = a_plan(*shrinks, a_scale(5, 2, "failed", victims=VictimForecast(age_ratio=1.0)))
+def test_defect_26_the_age_ratio_counts_each_victim_that_went_and_that_age_decided() -> None:
+    ratios = ((1.5, 9.0), (None,), ())
+    shrinks = [
+        a_scale(5, 2, f"web-{number}", victims=VictimForecast(age_ratios=one)) for number, one in enumerate(ratios)
+    ]
+    plan = a_plan(*shrinks, a_scale(5, 2, "failed", victims=VictimForecast(age_ratios=(1.0,))))
     outcomes = [
         Outcome(action.id, Status.FAILED if action.ref.name == "failed" else Status.APPLIED) for action in plan.actions
     ]

@@ -95,8 +95,8 @@ def test_a_field_that_is_changed_and_tested_keeps_its_change():
 
 @pytest.mark.parametrize("ratio", [math.nan, math.inf])
 def test_an_age_ratio_that_json_cannot_hold_is_left_out(ratio):
-    plan = a_plan(a_scale(6, 2, victims=VictimForecast(("a",), age_ratio=ratio)))
-    assert plan_to_dict(plan)["actions"][0]["victims"]["ageRatio"] is None
+    plan = a_plan(a_scale(6, 2, victims=VictimForecast(("a", "b"), age_ratios=(ratio, 1.5))))
+    assert plan_to_dict(plan)["actions"][0]["victims"]["ageRatios"] == [None, 1.5]
 
 
 def test_secrets_are_references():

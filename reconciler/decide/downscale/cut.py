@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 
 from reconciler.decide.downscale.groups import Group
+from reconciler.decide.types import DownscaleSettings
 from reconciler.decide.victim_rules import RankingRules, deletion_cost
 from reconciler.decide.victims import goes_first, rank_victims
 from reconciler.errors import PickerError
@@ -52,9 +53,13 @@ def cut_of(group: Group, target: int, *, now_ns: int, rules: RankingRules) -> Cu
     )
 
 
-def picker_rules(base: float) -> RankingRules:
-    """Return the rules that break a picker's ties: those after the cost, which its ranks stand in for."""
-    return RankingRules(base=base, deletion_cost=False)
+def rules_of(settings: DownscaleSettings) -> RankingRules:
+    """Return the rules by which we put pods in order; a picker's ranks stand in for the cost and what is before it."""
+    return RankingRules(
+        logarithmic=settings.strategy != "newestFirst",
+        base=settings.logarithm_base,
+        deletion_cost=settings.picker is None,
+    )
 
 
 def question_of(cut: Cut, picker: PodPicker, namespace: str) -> PickerRequest:
@@ -112,6 +117,18 @@ def balanced(cut: Cut, domains: Mapping[str, str]) -> Choice:
         taken.append(queue.popleft()[1])
         heapreplace(heap, (-len(queue), queue[0][0] if queue else 0, heap[0][2]))
     return Choice(tuple(taken))
+
+
+def without_domains(cut: Cut, domains: Mapping[str, str], key: str) -> str:
+    """Return why there is nothing to balance, "" where at least one candidate's node has a domain."""
+    if any(pod.node in domains for pod in cut.candidates):
+        return ""
+    return f"none of its nodes has the label {key}, so there is nothing to balance"
+
+
+def first_of(cut: Cut) -> Choice:
+    """Return the candidates that are first in the order of the cut."""
+    return Choice(cut.candidates[: cut.requested])
 
 
 def foreign_costs(cut: Cut, victims: Sequence[Pod]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:

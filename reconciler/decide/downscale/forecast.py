@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from reconciler.decide.downscale.cut import Cut, balanced, cut_of, picked, picker_rules, question_of, without_cost
+from reconciler.decide.downscale.cut import (
+    Choice,
+    Cut,
+    balanced,
+    cut_of,
+    first_of,
+    foreign_costs,
+    picked,
+    question_of,
+    rules_of,
+    without_cost,
+    without_domains,
+)
 from reconciler.decide.downscale.groups import (
     OWN_PODS,
     THROUGH_REPLICA_SETS,
@@ -16,10 +28,11 @@ from reconciler.decide.downscale.groups import (
     relatives_in,
     siblings_in,
 )
-from reconciler.decide.downscale.orders import Order, Orders, orders_in
+from reconciler.decide.downscale.orders import DEFAULT, Order, Orders, orders_in
 from reconciler.decide.downscale.recovery import former_costs
-from reconciler.decide.types import Decision, DownscaleSettings, Notice, VictimForecast
-from reconciler.decide.victims import RankingRules, VictimRanking, is_active, rank_victims
+from reconciler.decide.downscale.steadiness import is_steady
+from reconciler.decide.types import Decision, Notice, VictimForecast
+from reconciler.decide.victims import RankingRules, VictimRanking, rank_victims
 from reconciler.errors import PickerError
 from reconciler.model import (
     NOTHING,
@@ -30,6 +43,7 @@ from reconciler.model import (
     PickerAnswer,
     PickerRequest,
     Pod,
+    PodPicker,
     PodsQuestion,
     Run,
 )
@@ -37,6 +51,7 @@ from reconciler.policy.types import PolicySet
 
 Forecast = VictimForecast | PodsQuestion
 
+_AT_ONCE = 500  # more are deleted in several steps, and ranked anew in each: replica_set.go, BurstReplicas
 _WITHOUT_PODS = ("CronJob", "ScaledObject")
 _MARKABLE = ("Deployment", "Rollout", "ReplicaSet", "ReplicationController", "CloneSet")
 
@@ -121,7 +136,7 @@ def _forecast(shrinking: _Shrinking) -> Forecast:
     if kind == "StatefulSet":
         return shrinking.told("the highest ordinals go first", strategy="ordinals", certain=True)
     if shrinking.target == 0:
-        return shrinking.told("all pods go", strategy=shrinking.order.settings.strategy, certain=True)
+        return shrinking.told("all pods go", strategy=DEFAULT.strategy, certain=True)
     if kind not in OWN_PODS + THROUGH_REPLICA_SETS:
         return shrinking.told(f"the controller of {kind} chooses")
     ref = shrinking.ref
@@ -156,70 +171,80 @@ def picker_requests(
 
 
 def _cut(shrinking: _Shrinking, group: Group) -> Cut:
-    settings = shrinking.order.settings
-    rules = picker_rules(settings.logarithm_base) if settings.picker else RankingRules(base=settings.logarithm_base)
+    rules = rules_of(shrinking.order.settings)
     return cut_of(group, shrinking.target, now_ns=nanoseconds_at(shrinking.run), rules=rules)
 
 
 def _of_group(shrinking: _Shrinking, group: Group) -> VictimForecast:
-    if not shrinking.order.chooses:
-        return _predicted(shrinking, group)
     cut = _cut(shrinking, group)
-    if not cut.open:
+    if not shrinking.order.chooses or not cut.open:
         return _predicted(shrinking, group)
-    if shrinking.order.settings.picker is None:
+    settings = shrinking.order.settings
+    if settings.picker is not None:
+        return _asked(cut, group, shrinking, settings.picker)
+    if settings.strategy == "zoneBalanced":
         return _balanced(cut, group, shrinking)
+    word = "newest first" if settings.strategy == "newestFirst" else f"age to base {settings.logarithm_base:g}"
+    return _chosen(cut, group, shrinking, first_of(cut), word)
+
+
+def _asked(cut: Cut, group: Group, shrinking: _Shrinking, picker: PodPicker) -> VictimForecast:
+    """Return the victims as the picker chooses them now, as far as it was asked; it is asked again at apply."""
     if shrinking.answer is None:
-        return VictimForecast(
-            certain=False,
-            strategy="podPicker",
-            chosen_at_apply=True,
-            count=cut.count,
-            requested=cut.requested,
-            candidates=len(cut.candidates),
-        )
-    return _answered(cut, group, shrinking, shrinking.answer)
-
-
-def _answered(cut: Cut, group: Group, shrinking: _Shrinking, answer: PickerAnswer) -> VictimForecast:
-    """Return the victims as the picker chooses them now; it is asked again at apply."""
-    picker = shrinking.order.settings.picker
+        return _not_asked(cut, shrinking)
     try:
-        choice = None if picker is None else picked(cut, answer, picker)
+        choice = picked(cut, shrinking.answer, picker)
     except PickerError as error:
         return replace(_predicted(shrinking, group), certain=False, note=str(error))
     if choice is None:
-        return replace(_predicted(shrinking, group), note="the picker has no opinion, the controller chooses")
-    return replace(_chosen(cut, group, shrinking, choice.pods, "chosen by the picker"), certain=False, note=choice.note)
+        note = "the picker has no opinion, the controller chooses"
+        return replace(_predicted(shrinking, group), certain=False, note=note)
+    return replace(_chosen(cut, group, shrinking, choice, "chosen by the picker"), certain=False)
+
+
+def _not_asked(cut: Cut, shrinking: _Shrinking) -> VictimForecast:
+    """Return a forecast before the picker is asked. A cost that is not above our mark is in its way in any case."""
+    foreign, always = foreign_costs(cut, cut.candidates)[0], foreign_costs(cut, ())[1]
+    if always and _heeds_costs(shrinking):
+        return _postponed(shrinking, always)
+    note = f"nothing is done if it chooses any of {_costs(foreign)} with a foreign deletion cost (onForeignCost: skip)"
+    return VictimForecast(
+        certain=False,
+        strategy="podPicker",
+        chosen_at_apply=True,
+        count=cut.count,
+        requested=cut.requested,
+        candidates=len(cut.candidates),
+        note=note if foreign and _heeds_costs(shrinking) else "",
+    )
 
 
 def _predicted(shrinking: _Shrinking, group: Group) -> VictimForecast:
-    """Return the victims as the controller will choose them."""
-    settings = shrinking.order.settings
+    """Return the victims as the controller will choose them, whatever the policy's strategy is."""
     own_order = shrinking.ref.kind == "CloneSet"
-    logarithmic = settings.strategy != "newestFirst" and not own_order
-    active = sum(is_active(pod) for pod in group.pods)
-    ranking = rank_victims(
-        group.pods,
-        max(0, active - shrinking.target),
-        now_ns=nanoseconds_at(shrinking.run),
-        siblings=group.siblings,
-        rules=RankingRules(logarithmic=logarithmic, base=settings.logarithm_base),
-    )
+    rules = RankingRules(logarithmic=not own_order)
+    count = max(0, len(group.active) - shrinking.target)
+
+    def ranking_at(now_ns: int) -> VictimRanking:
+        return rank_victims(group.pods, count, now_ns=now_ns, siblings=group.siblings, rules=rules)
+
+    def sure_at(now_ns: int) -> frozenset[str] | None:
+        found = ranking_at(now_ns)
+        return frozenset(pod.uid for pod in found.victims) if found.certain else None
+
+    now_ns = nanoseconds_at(shrinking.run)
+    ranking = ranking_at(now_ns)
     note = shrinking.order.note
     if own_order:
         note = note or "the CloneSet's own controller may put its spread and its revisions first"
-    return _named(ranking, settings, note, certain=ranking.certain and not own_order)
-
-
-def _named(ranking: VictimRanking, settings: DownscaleSettings, note: str, *, certain: bool) -> VictimForecast:
+    certain = not own_order and count <= _AT_ONCE and is_steady(group.active, now_ns, rules, sure_at)
     return VictimForecast(
         pods=tuple(pod.name for pod in ranking.victims),
         certain=certain,
-        strategy=settings.strategy,
+        strategy=DEFAULT.strategy,
         rules=tuple(str(rule) for rule in ranking.rules),
         count=len(ranking.victims),
-        age_ratio=ranking.sorting_deletion_age_ratio,
+        age_ratios=ranking.age_ratios,
         note=note,
     )
 
@@ -228,22 +253,47 @@ def _balanced(cut: Cut, group: Group, shrinking: _Shrinking) -> VictimForecast:
     key = shrinking.order.settings.topology_key
     if "nodes" in shrinking.observed.unreadable:
         return shrinking.told("the nodes could not be read, so no zones are known", strategy="zoneBalanced")
-    chosen = balanced(cut, domains_of(shrinking.observed.nodes, key)).pods
-    return _chosen(cut, group, shrinking, chosen, f"balance of {key}")
+    domains = domains_of(shrinking.observed.nodes, key)
+    why = without_domains(cut, domains, key)
+    if why:
+        return replace(_predicted(shrinking, group), certain=False, note=f"{why}; the controller chooses")
+    return _chosen(cut, group, shrinking, balanced(cut, domains), f"balance of {key}")
 
 
-def _chosen(cut: Cut, group: Group, shrinking: _Shrinking, pods: Sequence[Pod], rule: str) -> VictimForecast:
-    """Return a forecast of those that go before all others, then of `pods`, by `rule`."""
+def _chosen(cut: Cut, group: Group, shrinking: _Shrinking, choice: Choice, rule: str) -> VictimForecast:
+    """Return a forecast of those that go before all others, then of the `choice`, by `rule`.
+
+    It is certain, as a plan is applied with the time at which it was made, and just these are marked.
+    """
+    foreign = [pod for pods in foreign_costs(cut, choice.pods) for pod in pods]
+    if foreign and _heeds_costs(shrinking):
+        return _postponed(shrinking, foreign)
     now_ns = nanoseconds_at(shrinking.run)
     first = rank_victims(group.pods, len(cut.first), now_ns=now_ns, siblings=group.siblings)
     return VictimForecast(
-        pods=tuple(pod.name for pod in (*first.victims, *pods)),
+        pods=tuple(pod.name for pod in (*first.victims, *choice.pods)),
         strategy=shrinking.order.settings.strategy,
-        rules=(*map(str, first.rules), *(rule for _ in pods)),
+        rules=(*map(str, first.rules), *(rule for _ in choice.pods)),
         count=cut.count,
         requested=cut.requested,
         candidates=len(cut.candidates),
+        note=choice.note,
     )
+
+
+def _heeds_costs(shrinking: _Shrinking) -> bool:
+    return shrinking.order.settings.on_foreign_cost == "skip" and shrinking.ref.kind != "CloneSet"
+
+
+def _postponed(shrinking: _Shrinking, foreign: Sequence[Pod]) -> VictimForecast:
+    why = f"foreign deletion costs on {_costs(foreign)}, expected none (onForeignCost: skip)"
+    return VictimForecast(
+        certain=False, strategy=shrinking.order.settings.strategy, note=f"left to a later run: {why}", postponed=True
+    )
+
+
+def _costs(pods: Sequence[Pod]) -> str:
+    return ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in pods[:5])
 
 
 def domains_of(nodes: Sequence[Node], key: str) -> dict[str, str]:

@@ -11,10 +11,13 @@ from reconciler.decide.types import DownscaleSettings
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, PolicySet
 
-CHOOSING = ("zoneBalanced", "podPicker")
-"""Strategies by which the victims are ours to choose, so that they are marked."""
-
 DEFAULT = DownscaleSettings(policy="", strategy="logarithmic")
+"""What the controller does by itself."""
+
+
+def ours_to_choose(settings: DownscaleSettings) -> bool:
+    """Return whether the controller would choose other victims, so that ours are marked."""
+    return (settings.strategy, settings.logarithm_base) != (DEFAULT.strategy, DEFAULT.logarithm_base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class Order:
 
     @property
     def chooses(self) -> bool:
-        return self.settings.strategy in CHOOSING
+        return ours_to_choose(self.settings)
 
 
 @dataclass(frozen=True, slots=True)
