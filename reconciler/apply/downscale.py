@@ -53,6 +53,10 @@ class _Postponed(ReconcilerError):
     """Nothing was done; the next run decides afresh."""
 
 
+class _PickerFailed(_Postponed):
+    """The pod picker gave no usable answer, and the policy says to wait for one."""
+
+
 class _Unsure(ReconcilerError):
     """It is not known whether the scale was done; the marks stay for the next run."""
 
@@ -84,7 +88,7 @@ def shrink(action: int, decision: Decision, access: Access, run: Run, namespace:
     try:
         return replace(_shrunk(task), action=action)
     except _Postponed as error:
-        return Outcome(action, Status.POSTPONED, str(error))
+        return Outcome(action, Status.POSTPONED, str(error), picker_failed=isinstance(error, _PickerFailed))
     except (LockHeldError, LockLostError, StoppedError) as error:
         return Outcome(action, Status.SKIPPED, str(error))
     except (StaleError, NotFoundError) as error:
@@ -100,7 +104,7 @@ def _shrunk(task: Task) -> Outcome:
         return _left_to_the_controller(task, "")
     choice = _chosen(task, cut)
     if not choice.pods:
-        return _left_to_the_controller(task, choice.note)
+        return replace(_left_to_the_controller(task, choice.note), picker_failed=choice.picker_failed)
     chosen = _Shrink(task, live, cut, choice.pods, choice.note)
     return _by_name(chosen) if task.ref.kind == "CloneSet" else _by_marks(chosen)
 
@@ -129,8 +133,8 @@ def _chosen(task: Task, cut: Cut) -> Choice:
         return picked(cut, answer, picker) or Choice((), "the picker has no opinion, the controller chose")
     except PickerError as error:
         if picker.on_error == "skip":
-            raise _Postponed(f"{error}; left to the next run (onError: skip)") from error
-        return Choice((), f"{error}; the controller chose (onError: fallback)")
+            raise _PickerFailed(f"{error}; left to the next run (onError: skip)") from error
+        return Choice((), f"{error}; the controller chose (onError: fallback)", picker_failed=True)
 
 
 def _by_strategy(task: Task, cut: Cut) -> Choice:

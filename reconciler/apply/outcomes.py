@@ -30,6 +30,7 @@ class Outcome:
     substituted: int = 0  # pods that went instead
     locked: bool = False  # skipped because another run holds the lock of a cluster
     refused: bool = False  # the server said no in its own words
+    picker_failed: bool = False  # downscale: the pod picker gave no usable answer
 
 
 @dataclass(frozen=True, slots=True)

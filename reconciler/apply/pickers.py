@@ -24,7 +24,7 @@ def asked_pickers(
         try:
             answers[ref] = accesses[ref.cluster].picker.pick(request)
         except PickerError as error:
-            notices.append(Notice("picker", str(ref), str(error)))
+            notices.append(Notice("picker", str(ref), str(error), partial=request.picker.on_error == "skip"))
         except Exception as error:  # noqa: BLE001 - the one place where a picker fails unexpectedly: it alone is unknown
             notices.append(Notice("picker", str(ref), reason_of(error), partial=True))
     decisions, _, _ = with_victims(desired.decisions, policies, state, run, answers)

@@ -159,6 +159,9 @@ def _saved(run: Watched, control: Control, output: str, flags: dict[str, Any]) -
 def _report(applied: Applied, output: str, run: Watched) -> None:
     run.measuring.decided(applied.plan, applied.outcomes)
     run.progress.close()
+    for outcome in applied.outcomes:
+        if outcome.picker_failed and not run.call.quiet:
+            say(f"warning: {outcome.message}")
     print_applied(applied, output, run.call)
 
 

@@ -28,6 +28,7 @@ class OutcomeDocument(Document, frozen=True):
     missed: Annotated[Number, Meta(description="Of the pods that were to go: how many are still there.")]
     substituted: Annotated[Number, Meta(description="How many other pods went instead.")]
     locked: Annotated[bool, Meta(description="It was skipped because another run holds the lock of a cluster.")]
+    picker_failed: Annotated[bool, Meta(description="The pod picker gave no usable answer; the message says why.")]
 
 
 class OutcomeCountsDocument(Document, frozen=True):

@@ -70,7 +70,18 @@ def _families(measured: Measured) -> Iterator[Gauge | Histogram]:
         unit="seconds",
     )
     if measured.plan is not None:
+        yield _picker_failures(measured.plan, measured.outcomes)
         yield from _of_plan(measured.plan, _applied(measured.plan, measured.outcomes))
+
+
+def _picker_failures(plan: Plan, outcomes: Iterable[Outcome]) -> Gauge:
+    refs = {action.id: action.ref for action in plan.actions}
+    failed = {str(refs[outcome.action]) for outcome in outcomes if outcome.picker_failed and outcome.action in refs}
+    return Gauge(
+        "reconciler_picker_failures",
+        "Workloads whose pod picker gave no usable answer in the last run.",
+        _by_cluster(plan, failed | _subjects(plan, "picker")),
+    )
 
 
 def _applied(plan: Plan, outcomes: Iterable[Outcome]) -> list[Action]:
@@ -149,8 +160,16 @@ def _idled(plan: Plan, applied: Iterable[Action]) -> list[tuple[dict[str, str], 
 
 def _told(plan: Plan, *kinds: str) -> list[tuple[dict[str, str], float]]:
     """Return how many objects the notices of `kinds` are about, by cluster."""
-    about = {notice.subject for notice in plan.notices if notice.kind in kinds}
-    counts = Counter(subject.partition("/")[0] for subject in about)
+    return _by_cluster(plan, _subjects(plan, *kinds))
+
+
+def _subjects(plan: Plan, *kinds: str) -> set[str]:
+    return {notice.subject for notice in plan.notices if notice.kind in kinds}
+
+
+def _by_cluster(plan: Plan, objects: Iterable[str]) -> list[tuple[dict[str, str], float]]:
+    """Return how many of `objects` there are, by cluster; 0 for one with none."""
+    counts = Counter(subject.partition("/")[0] for subject in objects)
     return [({"cluster": cluster}, counts[cluster]) for cluster in sorted({*plan.clusters, *counts})]
 
 

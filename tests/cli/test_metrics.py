@@ -228,3 +228,42 @@ def test_a_fault_in_an_object_is_told_and_counted_and_the_run_ends_well(quicksta
     assert found[LAST_SUCCESS]
     assert sum(found["reconciler_overdue_wakes"]) == 0
     assert sum(found["reconciler_object_faults"]) == ("previous-scale: many" in annotations)
+
+
+PICKER = """
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {{name: workers}}
+spec:
+  selector: {{namespaces: {{include: [batch]}}, workloads: {{kinds: [Deployment], matchLabels: {{app: worker}}}}}}
+  target: {{replicas: 4}}
+  podPicker:
+    http: {{scheme: http, host: 127.0.0.1, port: 9, path: /pick{headers}}}
+    maxRetries: 0
+    onError: {on_error}
+"""
+SECRET = ", httpHeaders: [{name: x-key, valueFrom: {secretKeyRef: {name: nowhere, key: k}}}], allowInsecureAuth: true"
+
+
+@pytest.mark.parametrize("headers", ["", SECRET], ids=["nobody listens", "a Secret that is not there"])
+@pytest.mark.parametrize(("on_error", "code", "left"), [("fallback", 0, 4), ("skip", 6, 7)])
+def test_defect_27_a_picker_that_fails_is_told(quickstart: Folder, headers, on_error, code, left) -> None:
+    quickstart.write("policies/downscale.yaml", PICKER.format(headers=headers, on_error=on_error))
+    fleet = (quickstart.path / "policies/fleet.yaml").read_text()
+    quickstart.write("policies/fleet.yaml", fleet + '  podPickers: {allowedHosts: ["127.0.0.1"]}\n')
+    arguments = ("apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve")
+    said = quickstart.call(*arguments, "--log-format", "text", "--metrics-file", "m.prom")
+    assert said.code == code, said.err
+    assert "warning: " in said.err
+    assert "pod picker http://127.0.0.1:9: " in said.err
+    text = (quickstart.path / "m.prom").read_text()
+    assert 'reconciler_picker_failures{cluster="eu-west"} 1' in text.splitlines()
+    assert quickstart.replicas("eu-west", "batch", "Deployment", "worker") == left
+
+
+def test_defect_27_a_plan_that_asks_a_picker_which_fails_ends_as_an_apply_would(quickstart: Folder) -> None:
+    quickstart.write("policies/downscale.yaml", PICKER.format(headers="", on_error="skip"))
+    fleet = (quickstart.path / "policies/fleet.yaml").read_text()
+    quickstart.write("policies/fleet.yaml", fleet + '  podPickers: {allowedHosts: ["127.0.0.1"]}\n')
+    assert quickstart.plan(NOW).code == 0
+    assert quickstart.plan(NOW, "--call-pickers").code == 6

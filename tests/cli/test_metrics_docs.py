@@ -54,6 +54,16 @@ def test_the_alerts_fire(repository: Path, tmp_path: Path, promtool: Path) -> No
             "2 workloads on east should be awake.",
         ),
         a_test(
+            "ReconcilerPickerFailing",
+            {
+                'reconciler_picker_failures{cluster="east"}': "1x20",
+                'reconciler_picker_failures{cluster="west"}': "0x20",
+            },
+            16,
+            east,
+            "Pod pickers of 1 workloads on east give no usable answer.",
+        ),
+        a_test(
             "ReconcilerClusterUnknown",
             {'reconciler_cluster_unknown_seconds{cluster="east"}': "1+60x40"},
             31,
@@ -70,5 +80,5 @@ def test_the_alerts_fire(repository: Path, tmp_path: Path, promtool: Path) -> No
 def test_every_metric_is_described(repository: Path) -> None:
     source = (repository / "reconciler" / "report" / "metrics.py").read_text()
     names = set(re.findall(r'"(reconciler_[a-z_]+|sorting_[a-z_]+)"', source))
-    assert len(names) == 10
+    assert len(names) == 11
     assert set(re.findall(r"^\| `([a-z_]+)` \|", described(repository), re.MULTILINE)) == names

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from reconciler.decide.desired_state import decide
 from reconciler.decide.rank_view import questions_of, ranking_of
 from reconciler.model import OwnerReference, PodsQuestion, Workload
+from reconciler.policy.types import DownscaleTarget
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
+from tests.downscale.world import a_downscale_policy
 
 DEPLOYMENT = OwnerReference("apps/v1", "Deployment", "web", "u-web")
 OTHER = OwnerReference("apps/v1", "Deployment", "api", "u-api")
@@ -60,3 +65,26 @@ def test_a_replica_set_of_a_deployment_counts_its_own_pods_alone():
     ranking = ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
     assert [pod.rule for pod in ranking.pods if pod.goes] == ["order of the controller's cache"]
     assert not ranking.forecast.certain
+
+
+def test_defect_24_rank_promises_nothing_that_apply_refuses():
+    web = a_workload("web", replicas=2)
+    costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))
+    state = a_state(a_cluster(workloads=(web,), pods={web.ref: costly}))
+    policy = a_downscale_policy("Deployment", target=None, strategy="newestFirst")
+    ranking = ranking_of(web, a_policy_set(a_fleet(), downscale=(policy,)), state, a_run(), None)
+    assert [pod.goes for pod in ranking.pods] == [False, False]
+    assert (ranking.forecast.count, ranking.forecast.certain) == (0, False)
+    assert "foreign deletion costs on a (7), expected none" in ranking.forecast.note
+
+
+def test_defect_24_a_downscale_that_apply_refuses_is_undecided():
+    web = a_workload("web", replicas=2)
+    costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))
+    state = a_state(a_cluster(workloads=(web,), pods={web.ref: costly}))
+    policy = a_downscale_policy("Deployment", target=DownscaleTarget(replicas=1), strategy="newestFirst")
+    desired = decide(a_policy_set(a_fleet(), downscale=(policy,)), state, a_run())
+    assert desired.decisions == ()
+    [undecided] = desired.undecided
+    assert (undecided.subject, undecided.policy) == (str(web.ref), policy.name)
+    assert undecided.why.startswith("left to a later run: foreign deletion costs on a (7)")

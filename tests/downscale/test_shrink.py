@@ -82,22 +82,24 @@ def test_no_call_where_there_is_nothing_to_choose(tmp_path: Path, kind: str, unr
     assert_clean(world)
 
 
-def test_a_failed_call_falls_back_to_the_controller(tmp_path: Path) -> None:
+def test_defect_27_a_failed_call_falls_back_to_the_controller(tmp_path: Path) -> None:
     picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
     world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=PICKER, picker=picker)
     outcome = outcome_of(world)
     assert outcome.status is Status.APPLIED
     assert outcome.message.endswith("tried 1 times; the controller chose (onError: fallback)")
+    assert outcome.picker_failed
     assert world.names() == ["web-3", "web-4", "web-5"]
     assert_clean(world)
 
 
-def test_a_failed_call_can_leave_the_workload_alone(tmp_path: Path) -> None:
+def test_defect_27_a_failed_call_can_leave_the_workload_alone(tmp_path: Path) -> None:
     picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
     world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=replace(PICKER, on_error="skip"), picker=picker)
     outcome = outcome_of(world)
     assert outcome.status is Status.POSTPONED
     assert "left to the next run (onError: skip)" in outcome.message
+    assert outcome.picker_failed
     assert len(world.names()) == 6
 
 

@@ -212,6 +212,7 @@ def outcomes_of(draw, plan):
             missed=draw(st.integers(0, 9)),
             substituted=draw(st.integers(0, 9)),
             locked=draw(st.booleans()),
+            picker_failed=draw(st.booleans()),
         )
         for action in done
     )

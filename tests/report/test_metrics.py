@@ -161,6 +161,15 @@ def test_defect_26_the_age_ratio_counts_each_victim_that_went_and_that_age_decid
     assert of(text, "sorting_deletion_age_ratio_sum") == {(): 10.5}
 
 
+def test_defect_27_pickers_that_fail_are_counted_by_cluster() -> None:
+    plan = a_plan(a_scale(5, 2, "web"), a_scale(5, 2, "db"), clusters={"eu-west": "1", "west": "2"})
+    outcomes = [Outcome(action.id, Status.APPLIED, picker_failed=action.ref.name == "web") for action in plan.actions]
+    text = render_metrics(Measured(plan, outcomes))
+    cluster = plan.actions[0].ref.cluster
+    found = of(text, "reconciler_picker_failures")
+    assert found == {**dict.fromkeys([("eu-west",), ("west",)], 0), (cluster,): 1}
+
+
 def test_label_values_are_escaped() -> None:
     odd = 'a"b\\c\nd'
     text = open_metrics_text([Gauge("x", 'says "y"\nand \\', [({"label": odd}, 1.0)])])

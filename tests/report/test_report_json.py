@@ -72,6 +72,7 @@ def test_totals_count_what_was_applied():
                         "missed": 0,
                         "substituted": 0,
                         "locked": False,
+                        "pickerFailed": False,
                     }
                 ]
             },

@@ -73,6 +73,7 @@ class Choice:
 
     pods: tuple[Pod, ...]
     note: str = ""
+    picker_failed: bool = False
 
 
 def picked(cut: Cut, answer: PickerAnswer, picker: PodPicker) -> Choice | None:
