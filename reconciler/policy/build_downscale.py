@@ -30,13 +30,22 @@ def build_downscale(reading: Reading) -> DownscalePolicy:
         verify_seconds=reading.get((*spec, "verifySeconds"), 30),
     )
     check_own_name(reading)
-    chooser = "podPicker" if picker is not None else policy.strategy
-    if chooser in ("podPicker", "zoneBalanced") and selector.workloads is not None:
+    chooser = _chooser(policy)
+    if chooser and selector.workloads is not None:
         for position, kind in enumerate(selector.workloads.kinds):
             check_pickable(reading, (*spec, "selector", "workloads", "kinds", position), kind, chooser)
     if picker is not None and policy.strategy != "logarithmic":
         reading.warn((*spec, "strategy"), "counts for nothing beside podPicker")
     return policy
+
+
+def _chooser(policy: DownscalePolicy) -> str:
+    """Return what of `policy` chooses other victims than the controller would, "" where nothing does."""
+    if policy.pod_picker is not None:
+        return "podPicker"
+    if policy.strategy != "logarithmic":
+        return policy.strategy
+    return "" if policy.logarithm_base == 2 else "logarithm.base"
 
 
 def _target(reading: Reading, path: Path) -> DownscaleTarget | None:

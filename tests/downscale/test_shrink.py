@@ -47,6 +47,39 @@ def test_zone_balanced_takes_what_the_zones_say(tmp_path: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("fields", "left"),
+    [
+        pytest.param({"strategy": "newestFirst"}, ["web-0", "web-1", "web-2"], id="23 the newest"),
+        pytest.param({"strategy": "logarithmic", "logarithm_base": 10}, ["web-0", "web-4", "web-5"], id="23 base 10"),
+    ],
+)
+def test_defect_23_what_the_controller_has_no_setting_for_is_done_by_marks(
+    tmp_path: Path, kind: str, fields: dict[str, Any], left: list[str]
+) -> None:
+    """To base 2 all six have one scale, and the controller would take web-0, web-1 and web-2 by their uids."""
+    world = a_world(tmp_path, kind, pods=[{"days": days} for days in (12, 11, 10, 9, 8, 7)], to=3, **fields)
+    decisions, [outcome] = world.run()
+    assert decisions[0].victims is not None
+    assert decisions[0].victims.certain
+    assert set(decisions[0].victims.pods).isdisjoint(left)
+    assert (outcome.hit, outcome.missed, outcome.substituted) == (3, 0, 0)
+    assert world.names() == left
+    assert_clean(world)
+
+
+@pytest.mark.parametrize("kind", MARKED_KINDS)
+def test_defect_25_without_zones_nothing_is_marked(tmp_path: Path, kind: str) -> None:
+    world = a_world(tmp_path, kind, pods=ZONED, to=3, topology_key="rack")
+    decisions, [outcome] = world.run()
+    assert decisions[0].victims is not None
+    assert not decisions[0].victims.certain
+    assert "none of its nodes has the label rack" in outcome.message
+    assert world.names() == ["web-3", "web-4", "web-5"]
+    assert dict(world.journal()) == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_picker_decides(tmp_path: Path, kind: str) -> None:
     picker = Picker(PickerAnswer(("web-5",), ("web-4", "web-0")))
     world = a_world(tmp_path, kind, pods=[*ZONED, {"ready": False}], to=4, pod_picker=PICKER, picker=picker)

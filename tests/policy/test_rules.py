@@ -455,3 +455,23 @@ def test_criteria_nested_to_any_depth_are_told_or_refused(tmp_path, levels):
     where = f"policies/idling.yaml:15:{7 + 9 * levels + 1}: spec.idleWhen[1]{'.anyOf[0]' * levels}.schedul"
     too_deep = "policies/idling.yaml:15:285: is nested deeper than 64 levels, expected fewer"
     assert found == (f'{where}: unknown field, did you mean "schedule"?' if levels < 30 else too_deep)
+
+
+@pytest.mark.parametrize(
+    ("settings", "chooser"),
+    [("strategy: newestFirst", "newestFirst"), ("logarithm: {base: 10}", "logarithm.base")],
+)
+def test_defect_23_a_strategy_that_cannot_be_carried_out_is_refused(tmp_path, settings, chooser):
+    policy = f"""\
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {{name: workers}}
+spec:
+  selector: {{namespaces: {{include: [batch]}}, workloads: {{kinds: [StatefulSet]}}}}
+  {settings}
+"""
+    found = problems_in(tmp_path, {"downscale.yaml": policy})
+    assert [one for one in found if "StatefulSet" in one] == [
+        'policies/downscale.yaml:5:66: spec.selector.workloads.kinds[0]: is "StatefulSet" with '
+        f"{chooser}, expected a kind whose victims can be chosen, like Deployment"
+    ]

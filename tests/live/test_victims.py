@@ -1,0 +1,136 @@
+"""The pods that a plan says will go, against those that a real ReplicaSet controller deletes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.live.fleet import LiveFleet
+from tests.real.api import Api, Object
+from tests.real.objects import a_deployment, a_namespace
+from tests.real.worlds import create, create_missing, pods_of, wait_for_ready, wait_until
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "controller": {"strategy": "logarithmic"},
+    "newest": {"strategy": "newestFirst"},
+    "decimal": {"strategy": "logarithmic", "logarithm": {"base": 10}},
+    "balanced": {"strategy": "zoneBalanced", "zoneBalanced": {"topologyKey": "kubernetes.io/hostname"}},
+}
+OURS = ("newest", "decimal", "balanced")
+TARGET = 2
+AT_ONCE = 12
+AGES = [60, 61, 900, 7_200, 20_000, 70_000, 140_000, 141_000, 172_800, 500_000, 900_000, 5_000_000]
+"""Seconds for which pods have been Ready; some share a scale, some are near the border of one."""
+
+
+@dataclass(frozen=True)
+class Shrink:
+    """One workload: what the plan says of its victims, and what became of it."""
+
+    strategy: str
+    count: int
+    certain: bool
+    said: frozenset[str]
+    went: frozenset[str]
+
+
+def policies(namespace: str) -> Iterator[Object]:
+    limits = {"removedReplicas": {"share": "100%", "atLeast": 1_000}}
+    yield {
+        "apiVersion": "reconciler/v1alpha1",
+        "kind": "Fleet",
+        "metadata": {"name": "victims"},
+        "spec": {"home": "east", "clusters": [{"name": "east"}], "limits": limits},
+    }
+    for name, settings in STRATEGIES.items():
+        chosen = {"kinds": ["Deployment", "ReplicaSet"], "matchLabels": {"order": name}}
+        selector = {"namespaces": {"include": [namespace]}, "workloads": chosen}
+        yield {
+            "apiVersion": "reconciler/v1alpha1",
+            "kind": "DownscalePolicy",
+            "metadata": {"name": name},
+            "spec": {"selector": selector, "target": {"replicas": TARGET}, "settleSeconds": 0, **settings},
+        }
+
+
+def aged(draw: random.Random, pod: Object, now: datetime) -> Object:
+    """A status of `pod` in which it has been Ready for some time, and has been restarted."""
+    since = (now - timedelta(seconds=draw.choice(AGES))).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ready = "True" if draw.random() < 0.9 else "False"
+    conditions = [
+        {**one, "lastTransitionTime": since, "status": ready if one["type"] == "Ready" else one["status"]}
+        for one in pod["status"]["conditions"]
+    ]
+    containers = [{**one, "restartCount": draw.choice((0, 0, 3))} for one in pod["status"]["containerStatuses"]]
+    return {"status": {"conditions": conditions, "containerStatuses": containers}}
+
+
+def populate(draw: random.Random, api: Api, namespace: str, round_: int) -> dict[str, str]:
+    """Create workloads of all strategies, with pods of all ages; the strategy of each."""
+    names = {f"w{round_}-{number}": list(STRATEGIES)[number % len(STRATEGIES)] for number in range(AT_ONCE)}
+    sizes = {name: draw.randint(TARGET + 1, 8) for name in names}
+    for name, strategy in names.items():
+        kind = draw.choice(("Deployment", "ReplicaSet"))
+        made = a_deployment(name, sizes[name], kind=kind)
+        made["metadata"]["labels"] = {"order": strategy}
+        create(api, [made], namespace)
+        wait_for_ready(api, namespace, name, sizes[name], f"{kind.lower()}s")
+    now = datetime.now(UTC)
+    for name in names:
+        for pod in pods_of(api, namespace, name):
+            path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
+            api.patch(f"{path}/status", aged(draw, pod, now))
+    return names
+
+
+def shrinks(fleet: LiveFleet, api: Api, namespace: str, names: dict[str, str]) -> Iterator[Shrink]:
+    """Apply once, and tell what the plan in the report said of each workload, and which pods are gone."""
+    before = {name: {pod["metadata"]["name"] for pod in pods_of(api, namespace, name)} for name in names}
+    wait = fleet.call("apply", "policies", "--auto-approve", "-o", "json")
+    report = json.loads(wait.out)
+    assert wait.code == 0, report["outcomes"]
+    actions = {one["object"]["name"]: one for one in report["plan"]["actions"] if one.get("victims")}
+    assert set(actions) == set(names)
+    for name, strategy in names.items():
+        wait_until(lambda name=name: len(pods_of(api, namespace, name)) == TARGET, f"{TARGET} pods of {name}")
+        left = {pod["metadata"]["name"] for pod in pods_of(api, namespace, name)}
+        said = actions[name]["victims"]
+        yield Shrink(
+            strategy, len(before[name]), said["certain"], frozenset(said["pods"]), frozenset(before[name] - left)
+        )
+
+
+@pytest.fixture
+def fleet(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> LiveFleet:
+    create_missing(control_plane.api, [a_namespace("reconciler")])
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "all.yaml").write_text(yaml.safe_dump_all(policies(namespace)))
+    return LiveFleet(tmp_path, {"east": control_plane}, source)
+
+
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(1, id="23"), pytest.param(17, id="23 two hundred", marks=pytest.mark.soak)]
+)
+def test_defect_23_what_is_certain_is_what_goes(fleet, control_plane, namespace, rounds):
+    found: list[Shrink] = []
+    for round_ in range(rounds):
+        names = populate(random.Random(round_), control_plane.api, namespace, round_)
+        found += shrinks(fleet, control_plane.api, namespace, names)
+    assert [one for one in found if one.certain and one.said != one.went] == []
+    assert all(one.certain for one in found if one.strategy in OURS)
+    certain = Counter(one.strategy for one in found if one.certain)
+    print(f"certain: {dict(certain)} of {dict(Counter(one.strategy for one in found))}")
+    assert sum(certain.values()) > len(found) // 2, "it says so often enough to be of use"
