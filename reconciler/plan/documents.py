@@ -226,8 +226,8 @@ class LimitDocument(Document, frozen=True):
     used: Annotated[Number, Meta(description="How many the decisions of this run take away.")]
     allowed: Annotated[Number, Meta(description="How many one run may take away.")]
     base: Annotated[Number, Meta(description="How many there are; of replicas, how many run.")]
-    cluster: Annotated[str, Meta(description='The cluster that a limit of the Fleet holds for; "": all of them.')] = ""
-    policy: Annotated[str, Meta(description='The policy whose use is told, the highest there; "": none.')] = ""
+    cluster: Annotated[str, Meta(description='The cluster that a limit of the Fleet holds for; "": all of them.')]
+    policy: Annotated[str, Meta(description='The policy whose use is told, the highest there; "": none.')]
 
 
 class PlacementRowDocument(Document, frozen=True):
