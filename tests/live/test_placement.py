@@ -1,0 +1,208 @@
+"""Federated ReplicaSets on three real control planes; what runs is counted by their API servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.live.fleet import OWN_NAMESPACE, LiveFleet
+from tests.real.api import Api, Object
+from tests.real.objects import a_deployment, a_namespace, a_node, a_pod_template, a_quota
+from tests.real.worlds import create, pods_of, replicas_of, wait_until
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+
+NAMES = ("east", "north", "west")
+NOW = datetime.now(UTC).replace(microsecond=0)
+NIGHT = (NOW + timedelta(days=7 + (4 - NOW.weekday()) % 7)).replace(hour=22, minute=0, second=0)  # a Friday
+MONDAY = NIGHT + timedelta(days=2, hours=11)
+
+
+class Fleet(LiveFleet):
+    """The three clusters, each with one large node, and policies that a test writes."""
+
+    def write(self, *policies: Object, **states: str) -> None:
+        """Make `policies` those of the Fleet, whose clusters are in the `states` given."""
+        clusters = [{"name": name, "state": states.get(name, "active")} for name in NAMES]
+        limits = {part: {"share": "100%", "atLeast": 1000} for part in ("idledWorkloads", "removedReplicas")}
+        fleet = a_policy("Fleet", "three", home="east", clusters=clusters, limits=limits)
+        self.folder.joinpath("policies", "all.yaml").write_text(yaml.safe_dump_all([fleet, *policies]))
+
+    def api(self, name: str) -> Api:
+        return self.planes[name].api
+
+    def run(self, after: timedelta, since: datetime = NOW) -> int:
+        """Apply as if it were `after` that time; return the exit code. What follows in the clusters is waited for."""
+        said = self.apply((since + after).strftime("%Y-%m-%dT%H:%M:%SZ"), "--request-timeout", "5s")
+        assert said.code in (0, 6), said.out + said.err
+        return said.code
+
+    def asked(self, namespace: str, kind: str = "replicasets") -> dict[str, int]:
+        return {name: replicas_of(self.api(name), namespace, "web", kind) for name in NAMES}
+
+    def wait_for_pods(self, namespace: str, **counts: int) -> None:
+        """Return when just so many pods of web are Running in each cluster named."""
+        for name, count in counts.items():
+            has_so_many = partial(has_pods, self.api(name), namespace, count, running=True)
+            wait_until(has_so_many, f"{count} running pods of web in {name}")
+
+
+def has_pods(api: Api, namespace: str, count: int, *, running: bool) -> bool:
+    return len(pods_of(api, namespace, "web", running=running)) == count
+
+
+def a_policy(policy_kind: str, name: str, namespace: str = "", **spec: Any) -> Object:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": "reconciler/v1alpha1", "kind": policy_kind, "metadata": metadata, "spec": spec}
+
+
+def a_federated(namespace: str, replicas: int, pool: str = "large", **spec: Any) -> Object:
+    """web, spread evenly over all clusters, on the nodes of a pool."""
+    template = a_pod_template("web")
+    template["spec"]["nodeSelector"] = {"pool": pool}
+    made = {
+        "replicas": replicas,
+        "preferences": {"rebalance": True, "clusters": {"*": {"weight": 1}}},
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": template,
+    }
+    return a_policy("FederatedReplicaSet", "web", namespace, **(made | spec))
+
+
+@pytest.fixture
+def fleet(control_planes: Callable[..., list[ControlPlane]], tmp_path: Path) -> Fleet:
+    (tmp_path / "none").mkdir()
+    made = Fleet(tmp_path, dict(zip(NAMES, control_planes(3), strict=True)), tmp_path / "none")
+    for plane in made.planes.values():
+        create(plane.api, [a_namespace(OWN_NAMESPACE), a_namespace("shop"), a_node("large", pool="large")])
+    return made
+
+
+def a_sick(kind: str) -> tuple[dict[str, Any], list[Object]]:
+    """What is different about a Deployment of ten pods of that kind, and what must be there beside it."""
+    pool: dict[str, Any] = {"spec": {"nodeSelector": {"pool": "large"}}}
+    return {
+        "unschedulable": ({"spec": {"nodeSelector": {"pool": "six"}}}, []),
+        "not created": (pool, [a_quota(pods="6")]),
+        "crashing": (pool | {"labels": {"reconciler.test/crashing": "true"}}, []),
+        "pending": (pool | {"labels": {"reconciler.test/unready": "true"}}, []),
+    }[kind]
+
+
+def backdate(api: Api, pods: Iterable[Object], to: datetime) -> None:
+    """Let pods be unschedulable since another time."""
+    at = to.strftime("%Y-%m-%dT%H:%M:%SZ")
+    for pod in pods:
+        conditions = [{**one, "lastTransitionTime": at} for one in pod["status"]["conditions"]]
+        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}/status"
+        api.patch(path, {"status": {"conditions": conditions}})
+
+
+def test_defect_5_nothing_is_moved_to_a_cluster_whose_pods_do_not_run(fleet: Fleet) -> None:
+    kinds = ("unschedulable", "not created", "crashing", "pending")
+    spaces = {kind: kind.replace(" ", "-") for kind in kinds}
+    create(fleet.api("west"), [a_node("six", pods=6, pool="six")])
+    create(fleet.api("north"), [a_node(f"two-{space}", pods=2, pool=space) for space in spaces.values()])
+    target = {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
+    evenly = {"rebalance": True, "clusters": {"*": {"weight": 1}}}
+    fleet.write(
+        *(
+            a_policy("FederatedReplicaSet", "web", space, replicas=30, preferences=evenly, **target)
+            for space in spaces.values()
+        )
+    )
+    for kind, space in spaces.items():
+        sick, beside = a_sick(kind)
+        selectors = {"east": "large", "north": space}
+        for name in NAMES:
+            more = sick if name == "west" else {"spec": {"nodeSelector": {"pool": selectors[name]}}}
+            create(fleet.api(name), [a_namespace(space)])
+            create(fleet.api(name), [*(beside if name == "west" else []), a_deployment("web", 10, **more)], space)
+    made = {"unschedulable": 10, "not created": 6, "crashing": 10, "pending": 10}
+    for kind, space in spaces.items():
+        fleet.wait_for_pods(space, east=10, north=2)
+        wait_until(partial(has_pods, fleet.api("west"), space, made[kind], running=False), f"pods that are {kind}")
+        waiting = [pod for pod in pods_of(fleet.api("north"), space) if not pod["spec"].get("nodeName")]
+        assert len(waiting) == 8
+        backdate(fleet.api("north"), waiting, NOW - timedelta(minutes=30))
+    fleet.run(timedelta(minutes=4))
+    for space in spaces.values():
+        assert fleet.asked(space, "deployments") == {"east": 18, "north": 4, "west": 10}
+        fleet.wait_for_pods(space, east=18, north=2)
+    assert {kind: len(pods_of(fleet.api("west"), space)) for kind, space in spaces.items()} == made
+
+
+def test_defect_7_what_waits_goes_on_waiting_and_a_raised_total_goes_where_there_is_room(fleet: Fleet) -> None:
+    for name, room in {"east": 100, "north": 6, "west": 1}.items():
+        create(fleet.api(name), [a_node("own", pods=room, pool="own")])
+    preferences = {"rebalance": False, "clusters": {"east": {"weight": 1}, "north": {"weight": 1}}}
+
+    def asked() -> dict[str, int]:
+        return {name: replicas_of(fleet.api(name), "shop", "web", "replicasets") for name in ("east", "north")}
+
+    fleet.write(a_federated("shop", 20, "own", preferences=preferences))
+    fleet.run(timedelta())
+    fleet.wait_for_pods("shop", east=10, north=6)
+    for minutes in (6, 12, 18):
+        fleet.run(timedelta(minutes=minutes))
+        fleet.wait_for_pods("shop", east=14, north=6)
+        assert asked() == {"east": 14, "north": 8}
+    fleet.write(a_federated("shop", 25, "own", preferences=preferences))
+    for minutes in (19, 25):
+        fleet.run(timedelta(minutes=minutes))
+        fleet.wait_for_pods("shop", east=19, north=6)
+        assert asked() == {"east": 19, "north": 8}
+
+
+def test_defect_8_a_lost_home_is_replaced_and_gets_its_part_back(fleet: Fleet) -> None:
+    fleet.write(a_federated("shop", 12))
+    fleet.run(timedelta())
+    fleet.wait_for_pods("shop", east=4, north=4, west=4)
+    fleet.planes["east"].stop_api_server()
+    for minutes in (1, 9):
+        fleet.run(timedelta(minutes=minutes))
+        fleet.wait_for_pods("shop", north=4, west=4)
+    fleet.run(timedelta(minutes=31))
+    fleet.wait_for_pods("shop", north=6, west=6)
+    fleet.planes["east"].start_api_server()
+    for minutes in (32, 33, 34):
+        fleet.run(timedelta(minutes=minutes))
+    fleet.wait_for_pods("shop", east=4, north=4, west=4)
+    path = f"/api/v1/namespaces/{OWN_NAMESPACE}/configmaps"
+    ours = {
+        name: [one["metadata"]["name"] for one in fleet.api(name).items(path) if "kube-root" not in str(one)]
+        for name in NAMES
+    }
+    assert ours == {"east": ["reconciler-memory", "reconciler-status-shop.web"], "north": [], "west": []}
+    assert fleet.actions((NOW + timedelta(minutes=40)).strftime("%Y-%m-%dT%H:%M:%SZ")) == []
+
+
+def test_defect_4_frozen_at_night_and_thawed_on_monday(fleet: Fleet) -> None:
+    night = a_policy(
+        "IdlingPolicy",
+        "nights",
+        selector={"namespaces": {"include": ["shop"]}, "workloads": {"kinds": ["ReplicaSet"]}},
+        idleWhen=[{"schedule": {"timeZone": "UTC", "windows": ["Fri 20:00-Mon 07:00"]}}],
+    )
+    two = {"rebalance": True, "clusters": {"east": {"weight": 1}, "west": {"weight": 1}}}
+    fleet.write(a_federated("shop", 6, preferences=two), night)
+    fleet.run(timedelta(hours=-10), NIGHT)
+    fleet.wait_for_pods("shop", east=3, north=0, west=3)
+    fleet.run(timedelta(), NIGHT)
+    fleet.wait_for_pods("shop", east=0, north=0, west=0)
+    fleet.write(a_federated("shop", 6), night, west="frozen")
+    for minutes in (5, 30):
+        fleet.run(timedelta(minutes=minutes), NIGHT)
+        fleet.wait_for_pods("shop", east=0, north=0, west=0)
+        assert fleet.api("north").find("/apis/apps/v1/namespaces/shop/replicasets/web") is None
+    fleet.write(a_federated("shop", 6), night)
+    for minutes in (0, 5, 10):
+        fleet.run(timedelta(minutes=minutes), MONDAY)
+    fleet.wait_for_pods("shop", east=2, north=2, west=2)
