@@ -25,6 +25,7 @@ class Median:
     beside: str = ""
     budget: float | None = None
     figures: str = ""
+    growth: float | None = None
 
 
 def medians_of(document: Mapping[str, Any]) -> list[Median]:
@@ -37,6 +38,7 @@ def medians_of(document: Mapping[str, Any]) -> list[Median]:
             beside=benchmark["extra_info"].get("beside", ""),
             budget=benchmark["extra_info"].get("budget"),
             figures=benchmark["extra_info"].get("figures", ""),
+            growth=benchmark["extra_info"].get("growth"),
         )
         for benchmark in document["benchmarks"]
         if "work" in benchmark.get("extra_info", {})
@@ -64,7 +66,9 @@ def lines_of(medians: Iterable[Median]) -> Iterator[str]:
 def _block(sizes: list[Median]) -> Iterator[str]:
     yield f"{_line(sizes[0])}{_figures(sizes[0])}"
     for smaller, larger in pairwise(sizes):
-        yield f"{_line(larger)}   exponent {exponent(smaller, larger):5.2f}{_figures(larger)}"
+        power = exponent(smaller, larger)
+        limit = "" if larger.growth is None else f" (at most {larger.growth:g}: {_held(power, larger.growth)})"
+        yield f"{_line(larger)}   exponent {power:5.2f}{limit}{_figures(larger)}"
 
 
 def _figures(median: Median) -> str:

@@ -11,16 +11,21 @@ SHARES = (100, 10, 1)
 
 @dataclass(frozen=True)
 class Work:
-    """`size` None: it has none. `beside` is what it is measured against, `budget` how many times as long it may be."""
+    """`size` None: it has none. `beside` is what it is measured against, `budget` how many times as long it may be;
+    `growth` is the largest exponent with which its time may grow, None for any.
+    """
 
     name: str
     size: int | None = None
     beside: str = ""
     budget: float | None = None
     rounds: int = 5
+    growth: float | None = None
 
 
 def measured(benchmark, work: Work, function: Callable[[], object]) -> object:
     """Measure `function` after one run that does not count, and return what it returned."""
-    benchmark.extra_info.update(work=work.name, size=work.size, beside=work.beside, budget=work.budget)
+    benchmark.extra_info.update(
+        work=work.name, size=work.size, beside=work.beside, budget=work.budget, growth=work.growth
+    )
     return benchmark.pedantic(function, rounds=work.rounds, iterations=1, warmup_rounds=1)

@@ -52,6 +52,13 @@ def test_the_table():
     ]
 
 
+def test_an_exponent_says_when_its_limit_is_not_kept():
+    medians = [Median("sort", size, time, growth=1.05) for size, time in ((10, 1.0), (100, 10.0), (1000, 1000.0))]
+    _, _, kept, broken, *_ = lines_of(medians)
+    assert kept.endswith("exponent  1.00 (at most 1.05: kept)")
+    assert broken.endswith("exponent  2.00 (at most 1.05: NOT KEPT)")
+
+
 def test_ratios_are_those_of_the_same_size_and_say_when_a_budget_is_not_kept():
     medians = [Median("copy", 10, 1.0), Median("copy", 100, 2.0), Median("sort", 100, 9.0, "copy", 3)]
     assert list(lines_of(medians))[-1] == "sort takes 4.50 times as long as copy (at most 3: NOT KEPT)"

@@ -40,7 +40,7 @@ class Fleet(LiveFleet):
 
     def run(self, after: timedelta, since: datetime = NOW) -> int:
         """Apply as if it were `after` that time; return the exit code. What follows in the clusters is waited for."""
-        said = self.apply((since + after).strftime("%Y-%m-%dT%H:%M:%SZ"), "--request-timeout", "5s")
+        said = self.apply((since + after).strftime("%Y-%m-%dT%H:%M:%SZ"), "--request-timeout", "10")
         assert said.code in (0, 6), said.out + said.err
         return said.code
 
