@@ -275,8 +275,10 @@ def _on_replica_sets() -> Iterator[Attempt]:
     yield _create("a ReplicaSet in kube-system", PLACEMENT, "kube-system/replicasets", _local("evil"))
     yield _create("a ReplicaSet without our label", PLACEMENT, shop, _plain("evil"))
     yield _create("a ReplicaSet with an owner", PLACEMENT, shop, _owned(_local("evil")))
-    noted = _with(_local("evil"), annotations={"example.com/owner": "evil"})
-    yield _create("a ReplicaSet with annotations of others", PLACEMENT, shop, noted)
+    noted = _with(_local("evil"), annotations={"argocd.argoproj.io/tracking-id": "evil"})
+    yield _create("a ReplicaSet with the annotation of another tool", PLACEMENT, shop, noted)
+    tracked = _annotated("argocd.argoproj.io/tracking-id", "evil")
+    yield _patch("the annotation of another tool on a local ReplicaSet", PLACEMENT, ours, tracked)
     for field in ("serviceAccountName", "serviceAccount"):
         yield _create(f"a ReplicaSet with another {field}", PLACEMENT, shop, _local("evil", spec={field: "admin"}))
     yield _patch("another ServiceAccount of a local ReplicaSet", PLACEMENT, ours, _ACCOUNT)

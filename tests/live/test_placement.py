@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.live.fleet import OWN_NAMESPACE, LiveFleet
+from tests.live.fleet import LiveFleet
 from tests.real.api import Api, Object
 from tests.real.objects import a_deployment, a_namespace, a_node, a_pod_template, a_quota
 from tests.real.worlds import create, pods_of, replicas_of, wait_until
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
 
 NAMES = ("east", "north", "west")
+OWN_NAMESPACE = "reconciler"
 NOW = datetime.now(UTC).replace(microsecond=0)
 NIGHT = (NOW + timedelta(days=7 + (4 - NOW.weekday()) % 7)).replace(hour=22, minute=0, second=0)  # a Friday
 MONDAY = NIGHT + timedelta(days=2, hours=11)
