@@ -29,7 +29,7 @@ TOKEN = "s3cr3t.T0ken"
 QUERY = "/api/v1/query"
 
 
-def a_source(url: str, *, seconds: float = 5.0, **settings: Any) -> PrometheusMetrics:
+def a_source(url: str, *, seconds: float = 20.0, **settings: Any) -> PrometheusMetrics:
     return PrometheusMetrics(PrometheusConnection(url, **settings), AT, seconds_left=lambda: seconds)
 
 
@@ -59,7 +59,7 @@ def test_the_request_is_the_query_its_time_and_the_token(httpserver: HTTPServer,
     assert request.form.to_dict() == {
         "query": 'sum(increase(x{a="ä&b"}[5m]))',
         "time": "1795189283.000",
-        "timeout": "4500ms",
+        "timeout": "18000ms",
     }
     assert not request.args
 

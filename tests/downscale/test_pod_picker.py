@@ -53,7 +53,7 @@ def secrets(namespace: str, name: str, key: str) -> str:
 
 def a_picker(server: PickerServer, **fields: Any) -> PodPicker:
     defaults = {"host": "127.0.0.1", "port": server.port, "scheme": "http", "path": "/pick", "max_retries": 0}
-    return PodPicker(**(defaults | {"timeout_seconds": 2} | fields))
+    return PodPicker(**(defaults | {"timeout_seconds": 20} | fields))
 
 
 def ask(
