@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from reconciler.backends.base import CONFIG_MAPS, PODS
 from reconciler.backends.open import finish_changes, open_snapshot
@@ -36,6 +38,16 @@ FILES = {
         spec: {{replicas: 3}}
         """,
     **{f"pods/{n}.yaml": POD % (n, OWNER % ("ReplicaSet", "web-1", "u-2")) for n in "123"},
+}
+
+
+def a_list(*manifests: str) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(one) for one in manifests]})
+
+
+LISTS = {
+    "web.yaml": a_list(FILES["web.yaml"], FILES["pods/3.yaml"]),
+    "sets/web.yaml": a_list(FILES["sets/web.yaml"], FILES["pods/1.yaml"], FILES["pods/2.yaml"]),
 }
 
 
@@ -68,15 +80,18 @@ def die(directory: Path, step: int, write: str) -> bool:
     return code == DIED
 
 
-@pytest.mark.parametrize("write", sorted(WRITES))
-def test_killed_at_every_step(tmp_path: Path, write: str) -> None:
-    old = seen(a_folder(tmp_path / "old", FILES))
+@pytest.mark.parametrize(
+    ("files", "write"),
+    [*(pytest.param(FILES, write, id=write) for write in sorted(WRITES)), pytest.param(LISTS, "scale", id="Lists")],
+)
+def test_killed_at_every_step(tmp_path: Path, files: dict[str, str], write: str) -> None:
+    old = seen(a_folder(tmp_path / "old", files))
     opened(tmp_path / "old").write(WRITES[write])
     new = seen(tmp_path / "old")
     assert old != new
     outcomes = []
     step = 1
-    while die(a_folder(tmp_path / f"{step:02}", FILES), step, write):
+    while die(a_folder(tmp_path / f"{step:02}", files), step, write):
         found = seen(tmp_path / f"{step:02}")
         assert found in (old, new)
         outcomes.append(found == new)

@@ -1,9 +1,10 @@
-"""What a write leaves of a file: every document but the one in which an object changed."""
+"""What a write leaves of a file: every document but the one in which an object changed; of a List its objects."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.backends.base import CONFIG_MAPS, SERVICES
+from reconciler.backends.snapshot import files
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import ClusterError, RefusedError
 from reconciler.model import ObjectRef, Write
@@ -61,11 +63,8 @@ def a_list(*items: str) -> str:
 
 
 def written(name: str) -> str:
-    """A service of a list that is written whole."""
-    return f"- apiVersion: v1\n  kind: Service\n  metadata:\n    name: {name}\n    namespace: shop\n"
-
-
-LISTED = "- " + ANNOTATED.replace("\n", "\n  ").rstrip(" ")
+    """A service of a List in which another object changed."""
+    return f"apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  namespace: shop\n"
 
 
 @pytest.mark.parametrize(
@@ -87,8 +86,19 @@ LISTED = "- " + ANNOTATED.replace("\n", "\n  ").rstrip(" ")
         pytest.param("  " + in_list("web"), ANNOTATED, id="indented"),
         pytest.param(
             a_service("a") + "---\n" + a_list(in_list("b"), in_list("web"), in_list("c")),
-            a_service("a") + "---\nkind: List\nitems:\n" + written("b") + LISTED + written("c") + "apiVersion: v1\n",
+            "---\n".join((a_service("a"), written("b"), ANNOTATED, written("c"))),
             id="in a list",
+        ),
+        pytest.param(
+            "# c\n" + a_list(in_list("web"), in_list("b")) + "---\n" + a_service("c"),
+            "# c\n" + "---\n".join((ANNOTATED, written("b"), a_service("c"))),
+            id="in a list above others",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: ServiceList\nitems:\n"
+            "- metadata: {name: web, namespace: shop}\n- metadata: {name: b, namespace: shop}\n",
+            "---\n".join((ANNOTATED, written("b"))),
+            id="in a list of one kind",
         ),
         pytest.param(
             a_service("web") + "---\n# nothing\n--- # b\n" + a_service("b"),
@@ -127,7 +137,7 @@ KUSTOMIZATION = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomizatio
         pytest.param(a_service("a") + "---\n" + a_service("web"), a_service("a"), id="the last document"),
         pytest.param(
             a_list(in_list("a"), in_list("web")),
-            "kind: List\nitems:\n" + written("a") + "apiVersion: v1\n",
+            written("a"),
             id="a list",
         ),
         pytest.param(
@@ -199,6 +209,58 @@ def test_json_stays_json_in_its_own_layout(tmp_path: Path, indent: int | str | N
         delete(cluster, name)
         assert len(a_snapshot_cluster(tmp_path, {}).list(SERVICES)) == len(cluster.list(SERVICES))
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.json"])
+def test_what_is_encoded_and_read_grows_with_the_changes_to_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """After the first change of a List of 1,000 objects, 100 more cost ten times what 10 cost, not the List each."""
+    whole = {"apiVersion": "v1", "kind": "List", "items": [a_manifest(f"w{n:04}") for n in range(1000)]}
+    cluster = a_snapshot_cluster(tmp_path, {name: json.dumps(whole, indent=4)})
+    handled = 0
+
+    def counted(call: Callable[..., Any], size: Callable[..., int]) -> Callable[..., Any]:
+        def counting(*args: Any) -> Any:
+            nonlocal handled
+            result = call(*args)
+            handled += size(args, result)
+            return result
+
+        return counting
+
+    for call, size in (
+        ("block_text", lambda _, text: len(text)),
+        ("_json_text", lambda _, text: len(text)),
+        ("_documents", lambda args, _: len(args[1])),
+    ):
+        monkeypatch.setattr(files, call, counted(getattr(files, call), size))
+
+    def handled_for(numbers: Iterable[int]) -> int:
+        nonlocal handled
+        handled = 0
+        for number in numbers:
+            scale = ("replace", "/spec/replicas", 2)
+            cluster.write(patch(ref(f"w{number:04}", "Deployment", group="apps"), scale))
+        return handled
+
+    first, ten, hundred = handled_for([0]), handled_for(range(1, 11)), handled_for(range(11, 111))
+    assert first > 1000 * 100
+    assert 0 < ten < first / 10
+    assert hundred == 10 * ten
+    replicas = [found.wanted for found in a_snapshot_cluster(tmp_path, {}).list(BUILT_IN["Deployment"])]
+    assert replicas == [2] * 111 + [3] * 889
+
+
+def test_a_json_list_of_one_kind_stays_one(tmp_path: Path) -> None:
+    items: list[dict[str, Any]] = [{"metadata": {"name": name, "namespace": "shop"}} for name in "ab"]
+    whole = {"apiVersion": "v1", "items": items, "kind": "ServiceList", "metadata": {"resourceVersion": ""}}
+    cluster = a_snapshot_cluster(tmp_path, {"a.json": json.dumps(whole, indent=2) + "\n"})
+    for name in "ab":
+        annotate(cluster, name)
+    own = {"apiVersion": "v1", "kind": "Service"}
+    changed = [{**own, "metadata": {**item["metadata"], "annotations": ANNOTATE[2]}} for item in items]
+    assert (tmp_path / "a.json").read_text() == json.dumps({**whole, "items": changed}, indent=2) + "\n"
 
 
 @pytest.mark.parametrize(

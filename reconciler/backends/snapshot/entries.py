@@ -139,8 +139,7 @@ def entry_of(found: Found) -> Entry | list[tuple[Path, str]] | None:
     """Return the object as an entry; the paths and words of all that is wrong with it; None: nothing for a cluster."""
     if not isinstance(found.value, dict):
         return [((), "is no mapping, expected a manifest with apiVersion, kind and metadata")]
-    inherited = {"apiVersion": found.api_version, "kind": found.kind} if found.kind else {}
-    header = inherited | found.value
+    header = with_type_meta(found)
     faults = [(one.path, one.words()) for one in mismatches(header, Header)]
     if faults:
         return faults
@@ -154,6 +153,13 @@ def entry_of(found: Found) -> Entry | list[tuple[Path, str]] | None:
         wrong = mismatches(found.value, shape)
         return [(one.path, one.words(secret=kind == "Secret")) for one in wrong] or [((), f"is malformed: {error}")]
     return Entry(Found(found.value, version, kind), decoded)
+
+
+def with_type_meta(found: Found) -> dict[str, Any]:
+    """Return the manifest with the apiVersion and kind that its list states, where it has none of its own."""
+    inherited = {"apiVersion": found.api_version, "kind": found.kind} if found.kind else {}
+    manifest: dict[str, Any] = inherited | found.value
+    return manifest
 
 
 def problem_at(document: Document, outer: Path, path: Path, words: str) -> Problem:

@@ -1,7 +1,8 @@
 """A manifest file as it was read, and its documents as they are written when an object in them changes.
 
 A file is split into documents at `---`. A document that does not change keeps its bytes; one that does is written
-whole, and its comments are lost. A List is one document, and so is a JSON file.
+whole, and its comments are lost. A List is one document until an object in it changes. Then each object becomes a
+document of its own: in YAML on disk as well, in JSON in memory, while the file stays one List.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 
 from reconciler.backends.json_patch import equal
-from reconciler.backends.snapshot.entries import Entry, Found, entry_of, objects_in, problem_at
+from reconciler.backends.snapshot.entries import Entry, Found, entry_of, is_list, objects_in, problem_at
 from reconciler.errors import Problem, RefusedError
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import decoded
@@ -26,11 +27,35 @@ _COMMENTS = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*")
 _NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[^][{}"]+')
 _EMPTY_BRACKETS = re.compile(r"\[\]|\{\}")
 _JSON_INDENT = re.compile(r'\n([ \t]+)"')
+_HOLE = "\ud800"
+"""In the place of the objects while a layout is taken: half a character, which no text that was read can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLayout:
+    """How a JSON file is written: what stands `before` and `after` its object or, in a List, its objects.
+
+    `indent` is that of one level, None where all is on one line; `margin` what each further line of an object has.
+    """
+
+    indent: str | None
+    margin: str
+    before: str
+    after: str
+
+    def text_of(self, value: Any) -> str:
+        """Return one object as it stands in the file."""
+        return _json_text(value, self.indent).replace("\n", f"\n{self.margin}")
+
+    def joined(self, texts: Sequence[str]) -> str:
+        """Return the text of the file that holds the objects with `texts`."""
+        between = "," if self.indent is None else f",\n{self.margin}"
+        return self.before + between.join(texts) + self.after
 
 
 @dataclass(slots=True)
 class ManifestFile:
-    """What stood in a file when it was read. The texts of `documents` joined are its text."""
+    """What stood in a file when it was read. The texts of `documents` joined, in JSON by `layout`, are its text."""
 
     path: str
     data: bytes = b""
@@ -39,6 +64,7 @@ class ManifestFile:
     problems: list[Problem] = field(default_factory=list)
     encoding: str = "utf-8"
     byte_order_mark: bytes = b""
+    layout: JsonLayout | None = None
 
     def value_of(self, entry: Entry) -> Any:
         """Return the whole manifest of `entry`."""
@@ -51,31 +77,37 @@ class ManifestFile:
         """Return what `document` holds: a manifest, or a list of them. Kept in memory only once it was written."""
         return document.value if document.value is not None else _documents(self.path, document.text).found[0].value
 
-    def written(self, value: Any, old: Document | None) -> Document:
-        """Return `value` as a document in the place of `old`; None: as one behind all others.
+    def written(self, values: Sequence[dict[str, Any]], old: Document | None) -> list[Document]:
+        """Return each of `values` as a document, all in the place of `old`; None: behind all others.
 
         Raises:
             RefusedError: what is written would not be read as what was meant.
         """
-        text = _json_text(value, old.text) if old and _is_json(self.path) else self._yaml_text(value, old)
-        read = _documents(self.path, text)
-        if read.problems or len(read.found) != 1 or not equal(read.found[0].value, value):
+        if not values:
+            return []
+        texts = [self.layout.text_of(value) for value in values] if self.layout else []
+        read = _documents(self.path, self.layout.joined(texts) if self.layout else self._yaml_text(values, old))
+        objects = [value for document in read.found for value, _, _ in objects_in(document.value)]
+        if read.problems or not equal(objects, values):
             raise RefusedError(f"{self.path}: cannot be written as it should be; nothing was changed")
-        return read.found[0]
+        if self.layout is None:
+            return read.found
+        return [Document(self.path, value, 1, 1, text, mark=marked) for value, text in zip(objects, texts, strict=True)]
 
-    def _yaml_text(self, value: Any, old: Document | None) -> str:
+    def _yaml_text(self, values: Sequence[dict[str, Any]], old: Document | None) -> str:
         """The comments above the first `---` of a file stay."""
         if any(one.text.startswith("%", _end_of_comments(one.text)) for one in self.documents):
             raise RefusedError(f"{self.path}: cannot be changed because of its YAML directives, expected none")
         head = "" if old is None else old.text[: _end_of_comments(old.text)]
         separated = bool(self.documents) if old is None else old.text.startswith("---", len(head))
-        text = ("---\n" if separated else "") + block_text(value)
+        text = ("---\n" if separated else "") + "---\n".join(map(block_text, values))
         return head + (text.replace("\n", "\r\n") if self.documents and "\r\n" in self.documents[0].text else text)
 
     def encoded(self, documents: Sequence[Document]) -> bytes:
         """Return the bytes of the file with `documents`, in its own encoding and with its byte order mark."""
-        texts = [one.text if one.text.endswith(("\n", "\r")) else f"{one.text}\n" for one in documents[:-1]]
-        return self.byte_order_mark + "".join([*texts, documents[-1].text]).encode(self.encoding)
+        texts = [one.text for one in documents]
+        text = self.layout.joined(texts) if self.layout else _yaml_joined(texts)
+        return self.byte_order_mark + text.encode(self.encoding)
 
 
 def read_file(path: str, data: bytes) -> ManifestFile:
@@ -88,6 +120,8 @@ def read_file(path: str, data: bytes) -> ManifestFile:
     for document in file.documents:
         if document.whole:
             _enter(file, document)
+        if _is_json(path):
+            file.layout = _json_layout(document)
         document.value = None
     if not file.documents and text[0].strip():
         file.documents.append(Document(path, None, 1, 1, text[0]))  # nothing but comments
@@ -124,6 +158,10 @@ def _is_json(path: str) -> bool:
     return path.lower().endswith(".json")
 
 
+def _yaml_joined(texts: Sequence[str]) -> str:
+    return "".join([*(text if text.endswith(("\n", "\r")) else f"{text}\n" for text in texts[:-1]), texts[-1]])
+
+
 def _end_of_comments(text: str) -> int:
     found = _COMMENTS.match(text)
     return found.end() if found is not None else 0
@@ -156,12 +194,19 @@ def _is_too_deep(text: str) -> bool:
     return bool(left)
 
 
-def _json_text(value: Any, old: str) -> str:
-    """Return JSON in the layout of the old text, judged by its first indented key."""
-    indent = _JSON_INDENT.search(old)
-    layout: dict[str, Any] = {"separators": (",", ":")} if indent is None else {"indent": indent[1]}
-    end = "\n" if old.endswith("\n") else ""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, **layout) + end
+def _json_layout(document: Document) -> JsonLayout:
+    """Return the layout of the file with `document` alone. Its first indented key says how it is indented."""
+    found = _JSON_INDENT.search(document.text)
+    indent = None if found is None else found[1]
+    listed = is_list(document.value)
+    before, after = _json_text({**document.value, "items": [_HOLE]} if listed else _HOLE, indent).split(f'"{_HOLE}"')
+    end = "\n" if document.text.endswith("\n") else ""
+    return JsonLayout(indent, 2 * (indent or "") if listed else "", before, after + end)
+
+
+def _json_text(value: Any, indent: str | None) -> str:
+    layout: dict[str, Any] = {"separators": (",", ":")} if indent is None else {"indent": indent}
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, **layout)
 
 
 def _json_problem(path: str, text: str, words: str) -> Problem:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from reconciler.backends.decode.mismatches import Path as FieldPath
-from reconciler.backends.snapshot.entries import Entry, objects_in
+from reconciler.backends.snapshot.entries import Entry, Found, objects_in, with_type_meta
 from reconciler.backends.snapshot.files import ManifestFile, entries_of, read_file
 from reconciler.backends.snapshot.folder import (
     Signature,
@@ -152,54 +152,37 @@ class _Edit:
         self.file = file
         self.documents: list[Document] = []
         self.fresh: list[Entry] = []
-        values = _new_values(file, changes)
-        self.gone = [entry for entry in file.entries if id(entry.document) in values]
+        changed: dict[int, dict[FieldPath, Any]] = {}
+        for entry, value in changes.changed.values():
+            if entry.file is file:
+                changed.setdefault(id(entry.document), {})[entry.path] = value
         for document in file.documents:
-            value = values.get(id(document), document)
-            if value is document:
+            if id(document) in changed:
+                self._take(file.written(_objects_after(file.value(document), changed[id(document)]), document))
+            else:
                 self.documents.append(document)
-            elif value is not REMOVED and next(objects_in(value), None) is not None:
-                self._take(file.written(value, document))
         for path, value in changes.created:
             if path == file.path:
-                self._take(file.written(value, None))
-        self.entries = [entry for entry in file.entries if id(entry.document) not in values] + self.fresh
+                self._take(file.written([value], None))
+        self.gone = [entry for entry in file.entries if id(entry.document) in changed]
+        self.entries = [entry for entry in file.entries if id(entry.document) not in changed] + self.fresh
         self.content = file.encoded(self.documents) if self.documents else None
 
-    def _take(self, document: Document) -> None:
-        entries, problems = entries_of(document)
-        if problems:
-            raise RefusedError("\n".join(map(str, problems)))
-        for entry in entries:
-            entry.file = self.file
-        self.documents.append(document)
-        self.fresh += entries
+    def _take(self, documents: Iterable[Document]) -> None:
+        for document in documents:
+            entries, problems = entries_of(document)
+            if problems:
+                raise RefusedError("\n".join(map(str, problems)))
+            for entry in entries:
+                entry.file = self.file
+            self.documents.append(document)
+            self.fresh += entries
 
 
-def _new_values(file: ManifestFile, changes: Changes) -> dict[int, Any]:
-    """Return id of a document -> its value after the changes, the last of a list first; REMOVED where it goes."""
-    mine = [one for one in changes.changed.values() if one[0].file is file]
-    values: dict[int, Any] = {}
-    for entry, changed in sorted(mine, key=lambda one: _order(one[0].path), reverse=True):
-        key = id(entry.document)
-        values[key] = _with(values[key] if key in values else file.value(entry.document), entry.path, changed)
-    return values
-
-
-def _order(path: FieldPath) -> tuple[int, ...]:
-    return tuple(key for key in path if isinstance(key, int))
-
-
-def _with(value: Any, path: FieldPath, changed: Any) -> Any:
-    """Return `value` with `changed` at `path` of dictionaries and lists."""
-    if not path:
-        return changed
-    key, rest = path[0], path[1:]
-    inside = _with(value[key], rest, changed)
-    if isinstance(value, dict):
-        return {**value, key: inside}
-    assert isinstance(key, int)
-    return [*value[:key], *([] if inside is REMOVED else [inside]), *value[key + 1 :]]
+def _objects_after(value: Any, changed: Mapping[FieldPath, Any]) -> list[dict[str, Any]]:
+    """Return the objects of a document as the changes, by path, leave them; those of a List as they stand alone."""
+    after = ((changed.get(path, inside), inherited) for inside, path, inherited in objects_in(value))
+    return [with_type_meta(Found(inside, *inherited)) for inside, inherited in after if inside is not REMOVED]
 
 
 def file_of(directory: Path, namespace: str, kind: str, name: str) -> str:
