@@ -155,7 +155,8 @@ class _Planner:
 
     def wakes(self, state: ObservedState) -> Plan:
         """Return the plan of only the wakes that are due or requested on the clusters of `state`."""
-        run = _run(self.policies, state_digest(state), self.request)
+        state, digest = _isolated(state, state_digest)
+        run = _run(self.policies, digest, self.request)
         inputs = Inputs("", self.world.origin, self.request.filters)
 
         def made(state: ObservedState) -> Plan:
@@ -254,8 +255,8 @@ class _EarlyWakes:
             return
         try:
             made = self.planner.wakes(state)
-        except ReconcilerError:
-            return  # whoever plans everything is told the same
+        except Exception:  # noqa: BLE001 - the plan of everything fails in the same way, and says why
+            return
         wanted = {action.ref.cluster for action in made.actions} & fresh
         self._locks.take(wanted, briefly=True)
         barred = self._locks.left_out

@@ -16,11 +16,17 @@ SHARE = 16
 
 _IDLE_SECONDS = 2.0
 
+_Lane = tuple[bool, str]
+"""Whether its work is urgent, and its name."""
+
 
 class WorkerPool:
     """At most `size` threads, at most `share` of them busy in one lane at a time; a lane is a cluster's name.
 
-    Lanes take turns, so that a cluster that hangs delays the others by what it occupies, never by its whole queue.
+    Lanes take turns, and only a quarter of the threads are ever the second or a later one of a lane, so that clusters
+    that hang leave threads to the others. Another quarter is kept for urgent work, locks and writes: it goes on,
+    however many clusters hang while they are read.
+
     The threads are daemons and nobody joins them: what hangs does not keep the process. With a `size` of 0 there are
     none, and whoever asks for work does it.
     """
@@ -29,13 +35,13 @@ class WorkerPool:
         self._size = size
         self._share = share
         self._changed = threading.Condition()
-        self._lanes: dict[str, deque[Callable[[], None]]] = {}
-        self._busy: Counter[str] = Counter()
+        self._lanes: dict[_Lane, deque[Callable[[], None]]] = {}
+        self._busy: Counter[_Lane] = Counter()
         self._queued = 0
         self._threads = 0
         self._idle = 0
 
-    def submit(self, lane: str, work: Callable[[], T]) -> Future[T]:
+    def submit(self, lane: str, work: Callable[[], T], *, urgent: bool = False) -> Future[T]:
         """Return the future result of `work`, which waits for its turn in `lane`.
 
         Work must not wait for the future of other work: every thread may be taken by those who wait (see `each`).
@@ -54,7 +60,7 @@ class WorkerPool:
             run()
             return future
         with self._changed:
-            self._lanes.setdefault(lane, deque()).append(run)
+            self._lanes.setdefault((urgent, lane), deque()).append(run)
             self._queued += 1
             if self._queued > self._idle and self._threads < self._size:
                 self._threads += 1
@@ -113,15 +119,27 @@ class WorkerPool:
                 if self._queued:
                     self._changed.notify()
 
-    def _next(self) -> tuple[str, Callable[[], None]] | None:
-        """Take the work of the lane whose turn it is, None where every lane with work has its share."""
-        for lane, queue in self._lanes.items():
-            if self._busy[lane] < self._share:
-                run = queue.popleft()
-                del self._lanes[lane]
-                if queue:
-                    self._lanes[lane] = queue  # behind the others
-                self._queued -= 1
-                self._busy[lane] += 1
-                return lane, run
+    def _next(self) -> tuple[_Lane, Callable[[], None]] | None:
+        """Take the work of the lane whose turn it is, None where none may begin more now."""
+        for lane in [*self._free(first=True), *self._free(first=False)]:
+            queue = self._lanes.pop(lane)
+            run = queue.popleft()
+            if queue:
+                self._lanes[lane] = queue  # behind the others
+            self._queued -= 1
+            self._busy[lane] += 1
+            return lane, run
         return None
+
+    def _free(self, *, first: bool) -> list[_Lane]:
+        """Return the lanes with work that may begin some, those that have no thread (`first`) or those that have."""
+        ordinary = [busy for (urgent, _), busy in self._busy.items() if busy and not urgent]
+        is_full = sum(ordinary) >= self._size - self._size // 4
+        is_crowded = sum(ordinary) - len(ordinary) >= self._size // 4
+        return [
+            (urgent, name)
+            for urgent, name in self._lanes
+            if (self._busy[urgent, name] == 0) is first
+            and self._busy[urgent, name] < self._share
+            and (urgent or not (is_full or (is_crowded and not first)))
+        ]

@@ -63,7 +63,7 @@ class Locks:
         with self._guard:
             self._over = True
             given = sorted(self._taken)
-        released = [self._pool.submit(name, self._accesses[name].lock.release) for name in given]
+        released = [self._pool.submit(name, self._accesses[name].lock.release, urgent=True) for name in given]
         left = max(1.0, self._stop.grace_left()) if self._stop.asked else _RELEASE_SECONDS
         wait(released, min(left, _RELEASE_SECONDS))
 
@@ -78,7 +78,7 @@ class Locks:
         for name in sorted(names):
             before = self._attempts.get(name)
             if before is None or (before.done() and before.result() is not None):
-                self._attempts[name] = self._pool.submit(name, partial(self._attempt, name))
+                self._attempts[name] = self._pool.submit(name, partial(self._attempt, name), urgent=True)
         began = time.monotonic()
         limit = DELAY_SECONDS if briefly else self._timeout + _LATE_SECONDS
         told = briefly

@@ -119,7 +119,8 @@ class _Phase:
 
     def _go_on(self, actions: Sequence[Action]) -> None:
         self._running += 1
-        future = self._work.applying.pool.submit(actions[0].ref.cluster, partial(_advanced, actions, self._work))
+        work = partial(_advanced, actions, self._work)
+        future = self._work.applying.pool.submit(actions[0].ref.cluster, work, urgent=True)
         future.add_done_callback(self._ended.put)
 
     def _end_one(self) -> None:

@@ -49,6 +49,20 @@ def test_a_lane_that_hangs_keeps_its_share_and_no_more() -> None:
     assert all(future.result(60) for future in hanging)
 
 
+def test_h1_clusters_that_hang_leave_threads_for_others_and_for_what_is_urgent() -> None:
+    """However many lanes hang, and however much they have queued."""
+    pool = WorkerPool(size=16, share=8)
+    ends = threading.Event()
+    hanging = [pool.submit(f"sick-{number}", lambda: ends.wait(60)) for number in range(4) for _ in range(10)]
+    well = [pool.submit(f"well-{number}", threading.get_ident) for number in range(20)]
+    assert not wait(well, 30).not_done
+    hanging += [pool.submit(f"more-{number}", lambda: ends.wait(60)) for number in range(50)]
+    urgent = [pool.submit("sick-0", threading.get_ident, urgent=True) for _ in range(20)]
+    assert not wait(urgent, 30).not_done
+    ends.set()
+    assert not wait(hanging, 60).not_done
+
+
 def test_lanes_take_turns() -> None:
     pool = WorkerPool(size=1, share=1)
     begins = threading.Event()
