@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from reconciler.backends.decode.decoders import decoder_of
+from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse
 from reconciler.backends.http.deadline import Deadline, endless
 from reconciler.backends.http.errors import CertificateError, HttpError, TimedOutError, TooLargeError
@@ -272,7 +272,7 @@ def _number(text: str) -> float:
 
 def _decoded(shape: type[S], body: bytes | bytearray | msgspec.Raw) -> S:
     try:
-        return decoder_of(shape).decode(body)
+        return decoded_json(shape, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise _Wrong("the answer is not what the query API gives, expected its JSON; is it a Prometheus?") from None
 

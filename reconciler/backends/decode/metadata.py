@@ -1,4 +1,4 @@
-"""What every object on the wire has in common, as msgspec structs.
+"""What every object on the wire has in common, as msgspec structs; what many objects say alike is kept once.
 
 A struct names the fields that are read; the others are skipped. `null` counts as absent, as the API server has it.
 Names are the API's own, in snake case.
@@ -8,18 +8,36 @@ Source: apimachinery meta/v1 types.go.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from sys import intern
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from reconciler.backends.decode.instants import Instant
-from reconciler.backends.decode.sharing import shared, shared_text
 
 Name = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Labels = dict[str, str]
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_MOST_ENTRIES = 8
+_REMEMBERED = 512
+
+
+def shared(mapping: Labels) -> Labels:
+    """Return labels or annotations equal to `mapping`, the same object for several; nobody may change it."""
+    return _remembered(tuple(mapping.items())) if len(mapping) <= _MOST_ENTRIES else mapping
+
+
+@lru_cache(_REMEMBERED)
+def _remembered(entries: tuple[tuple[str, str], ...]) -> Labels:
+    return {intern(key): intern(value) for key, value in entries}
+
+
+def shared_text(text: str | None) -> str | None:
+    """Return a text equal to `text`, the same object wherever it is alive."""
+    return None if text is None else intern(text)
 
 
 class Wire(Struct, rename="camel", gc=False):

@@ -1,7 +1,9 @@
-"""Decoded objects -> the nouns of model.py."""
+"""Decoded objects -> the nouns of model.py, and the values of Secrets."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
@@ -12,6 +14,7 @@ from reconciler.backends.decode.instants import datetime_of
 from reconciler.backends.decode.metadata import Metadata, Object, Wire, controller_of
 from reconciler.backends.decode.scalables import workload_of
 from reconciler.backends.decode.shapes import SHAPES
+from reconciler.errors import MalformedAnswerError, NotFoundError
 from reconciler.model import NOTHING, ObjectRef, ScaleKind
 
 T = TypeVar("T")
@@ -44,6 +47,24 @@ def noun_of(resource: Resource[T], decoded: Wire, cluster: str, scale: ScaleKind
 def is_listed(decoded: Wire) -> bool:
     """Return whether a list of its kind shows this object: of Events only those with reason NeedPods are read."""
     return not isinstance(decoded, objects.Event) or decoded.reason == NEED_PODS
+
+
+def secret_value(secret: objects.Secret | None, key: str, where: str) -> str:
+    """Return one value as text, one trailing line break stripped; `where` names the Secret in errors.
+
+    Raises:
+        NotFoundError: no such Secret or key. MalformedAnswerError: the value is no base64 of a text.
+    """
+    if secret is None:
+        raise NotFoundError(f"{where}: is not there, expected a Secret")
+    if secret.string_data and key in secret.string_data:
+        return secret.string_data[key].removesuffix("\n")
+    if not secret.data or key not in secret.data:
+        raise NotFoundError(f'{where}: has no key "{key}", expected it')
+    try:
+        return base64.b64decode(secret.data[key], validate=True).decode().removesuffix("\n")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise MalformedAnswerError(f'{where}: the value of "{key}" is no text in base64, expected one') from error
 
 
 def _service(ref: ObjectRef, metadata: Metadata, decoded: objects.Service) -> model.Service:

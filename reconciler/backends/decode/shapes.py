@@ -1,17 +1,17 @@
-"""Which struct each kind decodes to, from JSON bytes and from values alike."""
+"""Which struct each kind decodes to, and decoding to it, from JSON bytes and from values alike."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any, TypeVar
 
 import msgspec
 
 from reconciler.backends.decode import objects, workloads
-from reconciler.backends.decode.decoders import decoder_of
 from reconciler.backends.decode.instants import Instant, instant
 from reconciler.backends.decode.metadata import Object, Wire
 
-W = TypeVar("W", bound=msgspec.Struct)
+T = TypeVar("T")
 
 SHAPES: dict[tuple[str, str], type[Wire]] = {
     ("apps", "Deployment"): workloads.AppsWorkload,
@@ -48,20 +48,37 @@ def read_custom(kind: type, value: Any) -> Any:
     raise ValueError(f"no {kind.__name__}")
 
 
-def decoded_value(shape: type[W], value: Any) -> W:
+def decoded_value(shape: type[T], value: Any) -> T:
     """Return parsed JSON or YAML as `shape`.
 
     Raises:
         msgspec.ValidationError: it is not of that shape.
     """
-    decoder_of(shape, read_custom)  # so that msgspec knows the type
+    _decoder_of(shape)  # so that msgspec knows the type
     return msgspec.convert(value, shape, dec_hook=read_custom)
 
 
-def decoded_json(shape: type[W], data: bytes | bytearray | msgspec.Raw) -> W:
+def decoded_json(shape: type[T], data: bytes | bytearray | msgspec.Raw) -> T:
     """Return JSON bytes as `shape`.
 
     Raises:
         msgspec.DecodeError: they are not JSON, or not of that shape (msgspec.ValidationError).
     """
-    return decoder_of(shape, read_custom).decode(data)
+    return _decoder_of(shape).decode(data)
+
+
+_making = threading.Lock()
+_made: dict[Any, Any] = {}
+
+
+def _decoder_of(shape: type[T]) -> msgspec.json.Decoder[T]:
+    """Return the one decoder of `shape`, made by one thread at a time.
+
+    msgspec looks at a type when it first meets it, and notes on the type, unguarded, what it found: threads that meet
+    one at the same time end the process (seen with msgspec 0.22). After this it knows `shape` and all that is in it.
+    """
+    with _making:
+        if shape not in _made:
+            _made[shape] = msgspec.json.Decoder(shape, dec_hook=read_custom)
+        made: msgspec.json.Decoder[T] = _made[shape]
+        return made

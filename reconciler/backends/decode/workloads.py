@@ -17,8 +17,9 @@ from reconciler.backends.decode.metadata import (
     ScalableMetadata,
     Wire,
     controller_of,
+    shared,
+    shared_text,
 )
-from reconciler.backends.decode.sharing import shared, shared_text
 
 
 class Requirement(Wire):

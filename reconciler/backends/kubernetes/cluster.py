@@ -19,11 +19,11 @@ from reconciler.backends.base import (
     SCALED_OBJECT,
     SERVICES,
     Resource,
+    workloads_of,
 )
 from reconciler.backends.decode.metadata import Object, Wire
-from reconciler.backends.decode.nouns import NEED_PODS, is_listed, noun_of, shape_of
+from reconciler.backends.decode.nouns import NEED_PODS, is_listed, noun_of, secret_value, shape_of
 from reconciler.backends.decode.objects import Secret
-from reconciler.backends.decode.secrets import secret_value
 from reconciler.backends.kubernetes.client import Request, Requests
 from reconciler.backends.kubernetes.discovery import Discovery, discover
 from reconciler.backends.kubernetes.errors import Operation
@@ -50,13 +50,10 @@ _KNOWN: tuple[Resource[Any], ...] = (
     CONFIG_MAPS,
     AUTOSCALERS,
 )
-_PLURALS = {
-    **{(found.group, found.kind): found.plural for found in _KNOWN},
-    **{(found.group, found.kind): found.plural for found in (*BUILT_IN_SCALES, SCALED_OBJECT)},
-}
+_SCALES = (*BUILT_IN_SCALES, SCALED_OBJECT)
+_PLURALS = {(found.group, found.kind): found.plural for found in (*_KNOWN, *map(workloads_of, _SCALES))}
 _BUILT_IN = _PLURALS.keys() - {(SCALED_OBJECT.group, SCALED_OBJECT.kind)}
 _CLUSTER_WIDE = frozenset((found.group, found.kind) for found in (NAMESPACES, NODES))
-_IDENTITY = "kube-system"
 
 
 class KubernetesCluster:
@@ -78,7 +75,7 @@ class KubernetesCluster:
 
     def identity(self) -> str:
         """Return the uid of Namespace kube-system."""
-        return self.get(NAMESPACES, "", _IDENTITY).uid
+        return self.get(NAMESPACES, "", "kube-system").uid
 
     def scale_kinds(self) -> tuple[ScaleKind, ...]:
         """Return the built-in kinds, and every other served kind with /scale."""
@@ -126,7 +123,7 @@ class KubernetesCluster:
     def write(self, write: Write) -> None:
         """Carry out `write`, whole or not at all; see `Writing.write` for what it raises."""
         key = (write.ref.group, write.ref.kind)
-        scale = self._scale(*key) if key in _BUILT_IN else self._custom_scale(*key)
+        scale = self._scale(*key)
         plural = _PLURALS.get(key) or (scale.plural if scale is not None else self._plural(*key))
         Writing(self._requests, plural, scale).write(write)
 
@@ -137,12 +134,7 @@ class KubernetesCluster:
             return self._discovery
 
     def _scale(self, group: str, kind: str) -> ScaleKind | None:
-        if (group, kind) in _BUILT_IN:
-            return next((found for found in BUILT_IN_SCALES if (found.group, found.kind) == (group, kind)), None)
-        return self._custom_scale(group, kind)
-
-    def _custom_scale(self, group: str, kind: str) -> ScaleKind | None:
-        kinds = self._discovered().scale_kinds
+        kinds = BUILT_IN_SCALES if (group, kind) in _BUILT_IN else self._discovered().scale_kinds
         return next((found for found in kinds if (found.group, found.kind) == (group, kind)), None)
 
     def _plural(self, group: str, kind: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.backends.decode.decoders import decoder_of
+from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.http.errors import HttpError, TooLargeError
 from reconciler.errors import (
@@ -68,7 +68,7 @@ class Operation:
 def status_of(answer: HttpResponse) -> Status:
     """Return the Status object that a refusal carries; what is none has no reason, and its text is the message."""
     try:
-        return decoder_of(Status).decode(answer.body)
+        return decoded_json(Status, answer.body)
     except NOT_JSON:
         return Status(message=bytes(answer.body[:_MAX_WORDS]).decode("utf-8", "replace"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from reconciler.backends.base import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
-from reconciler.backends.decode.secrets import secret_value
+from reconciler.backends.decode.nouns import secret_value
 from reconciler.backends.snapshot.entries import Key
 from reconciler.backends.snapshot.folder import check_finished, finish, locked
 from reconciler.backends.snapshot.index import Index
