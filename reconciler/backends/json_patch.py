@@ -91,52 +91,27 @@ def _at(value: Any, token: str) -> Any:
     return _ABSENT
 
 
-def _changed(value: Any, tokens: tuple[str, ...], operation: PatchOperation, where: str) -> Any:
+def _changed(value: Any, tokens: Sequence[str], operation: PatchOperation, where: str) -> Any:
     """Return `value` changed below `tokens`; what is not on the way there is shared with the old value."""
     if not tokens:
         if operation.op == "remove":
             raise RefusedError(f"{where}: the whole object is removed by a patch, expected a path below it")
         return operation.value
-    if len(tokens) > 1:
-        inside = _at(value, tokens[0])
-        if inside is _ABSENT:
-            raise _misfit(operation, where)
-        return _with(value, tokens[0], _changed(inside, tokens[1:], operation, where))
+    token, *below = tokens
+    inside = _at(value, token)
+    adds = operation.op == "add" and not below
+    if not _has_place(value, token) if adds else inside is _ABSENT:
+        words = f"{operation.op} {operation.path} does not fit the object, expected a path that is there"
+        raise RefusedError(f"{where}: {words}")
+    instead = [] if operation.op == "remove" and not below else [_changed(inside, below, operation, where)]
     if isinstance(value, Mapping):
-        return _in_mapping(value, tokens[0], operation, where)
+        return {**value, token: instead[0]} if instead else {key: value[key] for key in value if key != token}
+    index = len(value) if token == "-" else int(token)
+    return [*value[:index], *instead, *value[index + (not adds) :]]
+
+
+def _has_place(value: Any, token: str) -> bool:
+    """Return whether `token` can be added to `value`: any key to a mapping, and to a list up to behind its end."""
     if isinstance(value, list):
-        return _in_list(value, tokens[0], operation, where)
-    raise _misfit(operation, where)
-
-
-def _with(value: Any, token: str, inside: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {**value, token: inside}
-    return [*value[: int(token)], inside, *value[int(token) + 1 :]]
-
-
-def _in_mapping(value: Mapping[str, Any], key: str, operation: PatchOperation, where: str) -> dict[str, Any]:
-    if operation.op == "add":
-        return {**value, key: operation.value}
-    if key not in value:
-        raise _misfit(operation, where)
-    if operation.op == "replace":
-        return {**value, key: operation.value}
-    return {one: inside for one, inside in value.items() if one != key}
-
-
-def _in_list(value: list[Any], token: str, operation: PatchOperation, where: str) -> list[Any]:
-    adds = operation.op == "add"
-    if adds and token == "-":
-        return [*value, operation.value]
-    if not _INDEX.fullmatch(token) or int(token) > len(value) - (0 if adds else 1):
-        raise _misfit(operation, where)
-    index = int(token)
-    instead = [] if operation.op == "remove" else [operation.value]
-    return [*value[:index], *instead, *value[index + (0 if adds else 1) :]]
-
-
-def _misfit(operation: PatchOperation, where: str) -> RefusedError:
-    return RefusedError(
-        f"{where}: {operation.op} {operation.path} does not fit the object, expected a path that is there"
-    )
+        return token == "-" or (_INDEX.fullmatch(token) is not None and int(token) <= len(value))
+    return isinstance(value, Mapping)
