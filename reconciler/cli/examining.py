@@ -108,10 +108,11 @@ def examined(case: Case) -> Examined:
         server = case.preflight.server()
     except ClusterError as error:
         words = str(error).removeprefix(f"{case.name}: ")
-        todo = f"check {case.preflight.context}, and the way to its server"
+        todo = f"check {case.preflight.connection.context}, and the way to its server"
         unreachable = Finding("server", "bad", words, todo)
         return Examined(case.name, (unreachable, *_metrics(case)), answers=False)
-    version = Finding("server", "ok", f"{server.version or 'of no version that it tells'}, {case.preflight.context}")
+    told = server.version or "of no version that it tells"
+    version = Finding("server", "ok", f"{told}, {case.preflight.connection.context}")
     identity, uid = _identity(case)
     missing = _missing_rights(case)
     findings = (
@@ -144,7 +145,7 @@ def _with_twins(one: Examined, all_of_them: Sequence[Examined]) -> Examined:
 
 
 def _tls(case: Case) -> Iterator[Finding]:
-    weakness = case.preflight.weakness
+    weakness = case.preflight.connection.weakness
     if weakness:
         yield Finding("tls", "bad", WEAKNESSES[weakness], _SAFE[weakness])
 

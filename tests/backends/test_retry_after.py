@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backends.http.retry import retry_after_seconds
+from reconciler.backends.http.client import HttpResponse
 
 DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
 
@@ -31,4 +31,6 @@ DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
     ],
 )
 def test_seconds_to_wait(header, date, expected):
-    assert retry_after_seconds(header, date) == expected
+    given = {"retry-after": header, "date": date}
+    headers = {name: value for name, value in given.items() if value is not None}
+    assert HttpResponse(503, headers, b"").retry_after == expected

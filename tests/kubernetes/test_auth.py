@@ -98,7 +98,7 @@ def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str,
     assert [warning.removeprefix("east: its kubeconfig ").partition(",")[0] for warning in opened.warnings()] == (
         [words] if words else []
     )
-    assert bool(preflight.weakness) is bool(words)
+    assert bool(preflight.connection.weakness) is bool(words)
 
 
 def test_a_token_file_that_was_rotated_is_read_again_once_the_old_one_is_refused(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError, TooLargeError, http_error
-from reconciler.backends.http.retry import RetryPolicy, retry_after_seconds, with_retries
 
 if TYPE_CHECKING:
     import urllib3
     from urllib3.response import BaseHTTPResponse
 
 _CHUNK = 1 << 17
+_MOST_DIGITS = 9
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
@@ -47,8 +47,20 @@ class HttpResponse:
 
     @property
     def retry_after(self) -> float | None:
-        """Return the seconds after which the server wants to be asked again, None where it does not say."""
-        return retry_after_seconds(self.headers.get("retry-after"), self.headers.get("date"))
+        """Return the seconds after which the server wants to be asked again, None where it does not say.
+
+        Where it says a time, it counts from the answer's own Date, so that our clock does not matter.
+
+        Source: RFC 9110, section 10.2.3.
+        """
+        text = self.headers.get("retry-after", "").strip()
+        if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS:
+            return float(text)
+        try:
+            wait = parsedate_to_datetime(text) - parsedate_to_datetime(self.headers.get("date", ""))
+        except (TypeError, ValueError, OverflowError):  # one of them is no time, or only one has a time zone
+            return None
+        return max(0.0, wait.total_seconds())
 
     @property
     def date(self) -> datetime | None:
@@ -91,14 +103,6 @@ class HttpClient:
         self._connections = connections
         self._largest = largest
         self._budget = budget
-
-    def send(self, request: HttpRequest, deadline: Deadline, policy: RetryPolicy) -> HttpResponse:
-        """Do as `exchange`, as often as `policy` says and `deadline` lets it.
-
-        Raises:
-            HttpError: the last attempt had no whole answer.
-        """
-        return with_retries(lambda: self.exchange(request, deadline), policy, deadline.wait)
 
     def exchange(self, request: HttpRequest, deadline: Deadline) -> HttpResponse:
         """Return the answer to one request, whatever its status; redirects are not followed.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
@@ -14,8 +13,6 @@ from reconciler.backends.http.errors import HttpError, TimedOutError
 
 if TYPE_CHECKING:
     from reconciler.backends.http.client import HttpResponse
-
-_MOST_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +28,6 @@ class RetryPolicy:
     after_timeout: bool = False
     first_pause: float = 0.1
     longest_pause: float = inf
-
-    def is_worth_it(self, error: HttpError) -> bool:
-        return error.passes or (self.after_timeout and isinstance(error, TimedOutError))
 
     def pause(self, tried: int, retry_after: float | None = None) -> float:
         """Return the seconds to wait after the attempt `tried`, the first is 1."""
@@ -58,26 +52,10 @@ def with_retries(
         try:
             response = attempt()
         except HttpError as error:
-            if is_last or not policy.is_worth_it(error) or not wait(policy.pause(tried)):
+            is_worth_it = error.passes or (policy.after_timeout and isinstance(error, TimedOutError))
+            if is_last or not is_worth_it or not wait(policy.pause(tried)):
                 raise
             continue
         if is_last or response.status not in policy.statuses or not wait(policy.pause(tried, response.retry_after)):
             return response
     raise AssertionError("the last attempt returns or raises")
-
-
-def retry_after_seconds(retry_after: str | None, date: str | None) -> float | None:
-    """Return the seconds that a Retry-After header says, None where it says nothing that can be read.
-
-    Where it is a time, it counts from `date`, the answer's own Date header, so that our clock does not matter.
-
-    Source: RFC 9110, section 10.2.3.
-    """
-    text = (retry_after or "").strip()
-    if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS:
-        return float(text)
-    try:
-        wait = parsedate_to_datetime(text) - parsedate_to_datetime(date or "")
-    except (TypeError, ValueError, OverflowError):  # one of them is no time, or only one has a time zone
-        return None
-    return max(0.0, wait.total_seconds())

@@ -48,16 +48,7 @@ class Preflight:
     def __init__(self, cluster: str, requests: Requests, connection: Connection) -> None:
         self._cluster = cluster
         self._requests = requests
-        self._connection = connection
-
-    @property
-    def weakness(self) -> str:
-        """The key of WEAKNESSES that the kubeconfig has, "" for none."""
-        return self._connection.weakness
-
-    @property
-    def context(self) -> str:
-        return self._connection.context
+        self.connection = connection
 
     def server(self) -> Server:
         """Return what the server says of itself.
