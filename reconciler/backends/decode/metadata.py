@@ -94,26 +94,25 @@ class OwnedFields(Struct, gc=False):
     spec: OwnedScaleFields | None = field(default=None, name="f:spec")
 
 
-class ManagedFields(Wire):
+class ManagedFieldsEntry(Wire):
     manager: str | None = None
     operation: str | None = None
     time: Instant | None = None
     subresource: str | None = None
-    fields_v1: OwnedFields | None = field(default=None, name="fieldsV1")
 
     def __post_init__(self) -> None:
         self.manager = shared_text(self.manager)
+
+
+class ManagedFields(ManagedFieldsEntry):
+    fields_v1: OwnedFields | None = field(default=None, name="fieldsV1")
 
 
 class ScalableMetadata(Metadata):
     managed_fields: list[ManagedFields] | None = None
 
 
-class CustomManagedFields(Wire):
-    manager: str | None = None
-    operation: str | None = None
-    time: Instant | None = None
-    subresource: str | None = None
+class CustomManagedFields(ManagedFieldsEntry):
     fields_v1: dict[str, Any] | None = field(default=None, name="fieldsV1")
 
 

@@ -8,13 +8,23 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.backends.decode import workloads
-from reconciler.backends.decode.instants import datetime_of
-from reconciler.backends.decode.metadata import CustomMetadata, Metadata, ScalableMetadata, Wire, controller_of
+from reconciler.backends.decode.instants import Instant, datetime_of
+from reconciler.backends.decode.metadata import (
+    CustomManagedFields,
+    CustomMetadata,
+    ManagedFields,
+    Metadata,
+    OwnedFields,
+    OwnedScaleFields,
+    ScalableMetadata,
+    Wire,
+    controller_of,
+)
 from reconciler.backends.decode.shapes import decoded_value
-from reconciler.backends.decode.writers import replicas_writer
 from reconciler.model import (
     NOTHING,
     Condition,
+    FieldWriter,
     LabelRequirement,
     LabelSelector,
     ObjectRef,
@@ -27,6 +37,7 @@ W = TypeVar("W", bound=Wire)
 
 _LONGEST_COUNT = 10  # digits: counts have 31 bits
 _LARGEST_COUNT = 2**31 - 1
+_BEFORE_ALL = Instant(-(2**63))
 
 
 def workload_of(ref: ObjectRef, decoded: Any, api_version: str, scale: ScaleKind | None) -> Workload:
@@ -211,6 +222,35 @@ def selector_of(selector: workloads.Selector | None) -> LabelSelector | None:
             LabelRequirement(one.key, one.operator, tuple(one.values or ())) for one in selector.match_expressions or ()
         ),
     )
+
+
+def replicas_writer(
+    entries: Sequence[ManagedFields | CustomManagedFields], path: tuple[str, ...]
+) -> FieldWriter | None:
+    """Return the manager that owns the field at `path`, None where nobody is recorded.
+
+    Several own it when they applied the same value: the one that wrote last counts. The time is that of the manager's
+    last write to anything, so an upper bound; entries written through /scale have none.
+
+    Source: structured-merge-diff fieldpath; apimachinery meta/v1 ManagedFieldsEntry; seed idling-and-unidling.md,
+    scale-reason.
+    """
+    owners = [entry for entry in entries if path and entry.subresource != "status" and _owns(entry.fields_v1, path)]
+    if not owners:
+        return None
+    last = max(owners, key=lambda entry: (_BEFORE_ALL if entry.time is None else entry.time, entry.manager or ""))
+    at = None if last.time is None else last.time.as_datetime()
+    return FieldWriter(last.manager or "", at, last.subresource or "")
+
+
+def _owns(fields: OwnedFields | Mapping[str, Any] | None, path: tuple[str, ...]) -> bool:
+    if isinstance(fields, OwnedFields):
+        spec = fields.spec or OwnedScaleFields()
+        return (spec.suspend if path[-1] == "suspend" else spec.replicas) is not msgspec.UNSET
+    node: Any = fields
+    for key in path:
+        node = node.get(f"f:{key}") if isinstance(node, Mapping) else None
+    return node is not None
 
 
 _SPECIFIC: dict[type[Wire], Callable[[Any, ScaleKind | None], dict[str, Any]]] = {

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import re
 
-from reconciler.backends.decode.objects import (
-    CustomResourceDefinition,
-    CustomResourceDefinitionSpec,
-    CustomVersion,
-    ScaleSubresource,
-    Subresources,
-)
+from reconciler.backends.decode.objects import CustomResourceDefinition, CustomVersion, Subresources
 from reconciler.model import ScaleKind
 
 _VERSION = re.compile(r"v(\d{1,18})(?:(alpha|beta)(\d{1,18}))?", re.ASCII)
@@ -21,17 +15,18 @@ def scale_kind_of(definition: CustomResourceDefinition) -> ScaleKind | None:
     """Return the kind with its paths of replicas, None where no served version has a scale.
 
     Of several versions with a scale the stored one counts, then the one the API server prefers (v2, v1, v1beta1, ...).
+    In v1beta1 one version, and subresources for all of them, may stand at the top.
 
     Source: apiextensions/v1 types.go, CustomResourceSubresourceScale; apimachinery pkg/version,
     CompareKubeAwareVersionStrings.
     """
     spec = definition.spec
-    found = [version for version in _versions(spec) if version.served is not False and _scale(version) is not None]
+    versions = spec.versions or ([CustomVersion(spec.version)] if spec.version else [])
+    scales = [(one, (one.subresources or spec.subresources or Subresources()).scale) for one in versions]
+    found = [(one, scale) for one, scale in scales if one.served is not False and scale is not None]
     if not found:
         return None
-    version = max(found, key=lambda one: (one.storage is True, _priority(one.name)))
-    scale = _scale(version)
-    assert scale is not None
+    version, scale = max(found, key=lambda pair: (pair[0].storage is True, _priority(pair[0].name)))
     return ScaleKind(
         group=spec.group,
         version=version.name,
@@ -40,16 +35,6 @@ def scale_kind_of(definition: CustomResourceDefinition) -> ScaleKind | None:
         replicas_path=_path(scale.spec_replicas_path),
         status_path=_path(scale.status_replicas_path),
     )
-
-
-def _versions(spec: CustomResourceDefinitionSpec) -> list[CustomVersion]:
-    """v1beta1 may name one version, and subresources for all of them, at the top."""
-    versions = spec.versions or ([CustomVersion(spec.version)] if spec.version else [])
-    return [CustomVersion(one.name, one.served, one.storage, one.subresources or spec.subresources) for one in versions]
-
-
-def _scale(version: CustomVersion) -> ScaleSubresource | None:
-    return (version.subresources or Subresources()).scale
 
 
 def _path(text: str) -> tuple[str, ...]:
