@@ -27,8 +27,8 @@ from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
 from reconciler.backends.kubernetes.client import Requests, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import LeaseLock
+from reconciler.backends.kubernetes.pages import ReadBudget
 from reconciler.backends.kubernetes.preflight import Preflight
-from reconciler.backends.kubernetes.read_budget import ReadBudget
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import METRICS_FILES, finish, is_manifest_name, locked

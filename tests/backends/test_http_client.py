@@ -23,11 +23,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.http import resolver
-from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse
+from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.connections import connections, tls_context
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import CertificateError, HttpError, TimedOutError, TooLargeError
-from reconciler.backends.http.retry import RetryPolicy, with_retries
 
 Answer = Callable[[socket.socket], None]
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

@@ -15,7 +15,7 @@ from werkzeug import Request, Response
 
 from reconciler.backends.base import BUILT_IN_SCALES, SERVICES, workloads_of
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.read_budget import MOST_KINDS, ReadBudget
+from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget
 from reconciler.errors import MalformedAnswerError, ReadLimitError
 from reconciler.model import EVERY_KIND
 from tests.kubernetes.live import requests_to

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.kubernetes.read_budget import MOST_KINDS
+from reconciler.backends.kubernetes.pages import MOST_KINDS
 from tests.live.stage import Stage
 from tests.real import faults
 from tests.real.proxy import Exchange, Fault, Matching, Request, is_any

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from math import inf
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from reconciler.backends.base import REQUEST_SECONDS, Clock, Traffic
-from reconciler.backends.http.client import HttpRequest, HttpResponse
+from reconciler.backends.http.client import HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError
-from reconciler.backends.http.retry import RetryPolicy, with_retries
 from reconciler.backends.kubernetes.auth import Connection, Endpoint, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.stop import Stop
@@ -61,6 +60,22 @@ class RequestSettings:
 
 
 DEFAULTS = RequestSettings()
+
+
+def collection(group: str, version: str, plural: str, namespace: str = "") -> str:
+    """Return the path of all objects of a resource, in one namespace where one is given."""
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    return f"{root}/namespaces/{quote(namespace, safe='')}/{plural}" if namespace else f"{root}/{plural}"
+
+
+def one(group: str, version: str, plural: str, namespace: str, name: str) -> str:
+    """Return the path of one object; names may hold what paths may not."""
+    return f"{collection(group, version, plural, namespace)}/{quote(name, safe='')}"
+
+
+def resource_name(group: str, plural: str) -> str:
+    """Return a resource as roles and messages name it: deployments.apps, pods."""
+    return f"{plural}.{group}" if group else plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,10 @@ from reconciler.backends.base import (
 from reconciler.backends.decode.metadata import Object, Wire
 from reconciler.backends.decode.nouns import NEED_PODS, is_listed, noun_of, secret_value, shape_of
 from reconciler.backends.decode.objects import Secret
-from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.client import Request, Requests, collection, one, resource_name
 from reconciler.backends.kubernetes.discovery import Discovery, discover
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import METADATA_ONLY, decoded, listed
-from reconciler.backends.kubernetes.paths import collection, one, resource_name
-from reconciler.backends.kubernetes.read_budget import ReadBudget
+from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, decoded, listed
 from reconciler.backends.kubernetes.writing import Writing
 from reconciler.errors import MalformedAnswerError, NotFoundError, RefusedError, UnreachableError
 from reconciler.model import ScaleKind, Write

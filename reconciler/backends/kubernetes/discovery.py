@@ -10,11 +10,9 @@ import msgspec
 from reconciler.backends.base import AUTOSCALERS, BUILT_IN_SCALES, ENDPOINT_SLICES
 from reconciler.backends.decode.objects import CustomResourceDefinition
 from reconciler.backends.decode.scale_kinds import scale_kind_of
-from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.client import Request, Requests, resource_name
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import decoded
-from reconciler.backends.kubernetes.paths import resource_name
-from reconciler.backends.kubernetes.read_budget import MOST_KINDS, ReadBudget
+from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget, decoded
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, UnreachableError
 from reconciler.model import EVERY_KIND, ScaleKind
 

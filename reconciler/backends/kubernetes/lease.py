@@ -12,10 +12,9 @@ from reconciler.backends.base import Clock
 from reconciler.backends.decode.instants import Instant
 from reconciler.backends.decode.metadata import Wire
 from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.client import Request, Requests, collection, one
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
-from reconciler.backends.kubernetes.paths import collection, one
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,

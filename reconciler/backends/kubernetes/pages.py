@@ -1,7 +1,10 @@
-"""Lists in pages, decoded to the few fields that are read."""
+"""Lists in pages, decoded to the few fields that are read; how much of one cluster is read in one run, so that no
+cluster takes the time and the memory of the others.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
@@ -12,8 +15,7 @@ from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import Request, Requests
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
-from reconciler.backends.kubernetes.read_budget import ReadBudget
-from reconciler.errors import GoneError, MalformedAnswerError
+from reconciler.errors import GoneError, MalformedAnswerError, ReadLimitError
 
 T = TypeVar("T")
 W = TypeVar("W", bound=msgspec.Struct)
@@ -22,7 +24,52 @@ PAGE = 500
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """The `accept` of lists of which only the metadata is read: the server leaves out the rest."""
 
+MOST_PAGES = 1000
+"""Of all lists of one cluster together, in one run."""
+
+MOST_PAGES_OF_A_LIST = 400
+
+MOST_KINDS = 200
+"""Custom kinds with a scale. With more of them none is read, and what has no custom kind is read all the same."""
+
 _ATTEMPTS = 3
+
+
+class ReadBudget:
+    """What may still be read of one cluster; any thread may take from it."""
+
+    def __init__(self, pages: int = MOST_PAGES) -> None:
+        self._pages = pages
+        self._left = pages
+        self._over = ""
+        self._guard = threading.Lock()
+
+    def give_up(self, why: str) -> None:
+        """Let nothing more be read: nobody waits for it."""
+        self._over = why
+
+    def check(self, operation: Operation) -> None:
+        """Check that something may still be read.
+
+        Raises:
+            ReadLimitError: nobody waits for it any more.
+        """
+        if self._over:
+            raise ReadLimitError(f"{operation}: not asked, {self._over}")
+
+    def take_page(self, operation: Operation, number: int) -> None:
+        """Count the page `number` of a list, the first is 1.
+
+        Raises:
+            MalformedAnswerError: the list has more pages than one may have. ReadLimitError: the cluster has.
+        """
+        self.check(operation)
+        if number > MOST_PAGES_OF_A_LIST:
+            raise MalformedAnswerError(f"{operation}: has more than {MOST_PAGES_OF_A_LIST} pages, expected its end")
+        with self._guard:
+            self._left -= 1
+            if self._left < 0:
+                raise ReadLimitError(f"{operation}: more than {self._pages} pages were read of this cluster")
 
 
 class _PageMetadata(msgspec.Struct):

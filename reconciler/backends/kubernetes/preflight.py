@@ -9,11 +9,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from reconciler.backends.kubernetes.auth import Connection
-from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.client import Request, Requests, one
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.lease import NAME, Lease
 from reconciler.backends.kubernetes.pages import decoded
-from reconciler.backends.kubernetes.paths import one
 from reconciler.backends.kubernetes.rights import Right, is_allowed
 from reconciler.errors import NotFoundError
 from reconciler.worker_pool import WorkerPool

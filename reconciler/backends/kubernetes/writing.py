@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 
 from reconciler.backends.json_patch import equal, patched, value_at
-from reconciler.backends.kubernetes.client import Attempts, Request, Requests
+from reconciler.backends.kubernetes.client import Attempts, Request, Requests, collection, one, resource_name
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded, decoded_object
-from reconciler.backends.kubernetes.paths import collection, one, resource_name
 from reconciler.backends.kubernetes.rights import is_allowed
 from reconciler.errors import (
     AlreadyExistsError,
