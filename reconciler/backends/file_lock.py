@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 import stat
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from reconciler.backends.base import Clock
@@ -73,23 +73,21 @@ class FileLock:
 
     def _try(self) -> bool:
         """A file that was removed before we got it locked is not the one that others see: try again."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _CAREFULLY, 0o600)
-        try:
+        with ExitStack() as opened:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _CAREFULLY, 0o600)
+            opened.callback(os.close, descriptor)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "is no regular file")
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return False
-        except OSError:
-            os.close(descriptor)
-            raise
-        if not _is_at(descriptor, self._path):
-            os.close(descriptor)
-            return False
-        self.release()
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{self._holder}\n".encode(), 0)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            if not _is_at(descriptor, self._path):
+                return False
+            self.release()
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{self._holder}\n".encode(), 0)
+            opened.pop_all()
         self._descriptor = descriptor
         return True
 

@@ -66,7 +66,9 @@ class HttpPodPicker:
         picker = request.picker
         try:
             self._check_host(picker)
-            sent = HttpRequest("POST", _url(picker), self._headers(request), _body_of(request))
+            asked = {"number_of_pods_requested": request.count, "candidate_pods": list(request.candidates)}
+            body = json.dumps(asked, separators=(",", ":")).encode()
+            sent = HttpRequest("POST", _url(picker), self._headers(request), body)
             return answer_in(self._body(picker, sent), request.candidates)
         except Refused as error:
             where = f"pod picker {picker.scheme}://{picker.host}:{picker.port}"
@@ -159,11 +161,6 @@ def _url(picker: PodPicker) -> str:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
-
-
-def _body_of(request: PickerRequest) -> bytes:
-    value = {"number_of_pods_requested": request.count, "candidate_pods": list(request.candidates)}
-    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def answer_in(body: bytes | bytearray, candidates: Sequence[str]) -> PickerAnswer:

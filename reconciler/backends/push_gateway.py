@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from reconciler.backends.http.client import HttpClient, HttpRequest
 from reconciler.backends.http.deadline import Deadline, endless
@@ -35,9 +35,13 @@ def push(url: str, verb: str, text: str, *, whole: bool, run_left: Callable[[], 
     `whole` takes the place of everything pushed earlier; otherwise only metrics of the same names are replaced. The
     group is `job="reconciler"` with the verb, unless `url` names one.
     """
-    request = HttpRequest("PUT" if whole else "POST", _address(url, verb), _headers(url), text.encode())
+    parts = urlsplit(url)
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without user and password
+    group = "" if _JOB in parts.path else f"{_JOB}reconciler/verb/{verb}"
+    method = "PUT" if whole else "POST"
+    request = HttpRequest(method, f"{address.rstrip('/')}{group}", _headers(parts), text.encode())
     words = _pushed(request, Deadline(_SECONDS, run_left))
-    return words and f"{_shown(url)}: {words}"
+    return words and f"{address}: {words}"
 
 
 def _pushed(request: HttpRequest, deadline: Deadline) -> str:
@@ -55,23 +59,9 @@ def _pushed(request: HttpRequest, deadline: Deadline) -> str:
     return f"status {response.status} ({line}), expected 200; is it a push gateway?"
 
 
-def _headers(url: str) -> dict[str, str]:
-    parts = urlsplit(url)
+def _headers(parts: SplitResult) -> dict[str, str]:
     headers = {"Content-Type": _TEXT, "User-Agent": "reconciler", "Connection": "close"}
     if parts.username is None:
         return headers
     login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return headers | {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
-
-
-def _address(url: str, verb: str) -> str:
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    group = "" if _JOB in parts.path else f"{_JOB}reconciler/verb/{verb}"
-    return f"{parts.scheme}://{host}{parts.path.rstrip('/')}{group}"
-
-
-def _shown(url: str) -> str:
-    """Return the address without user and password."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives import serialization
 from pytest_httpserver import HTTPServer
 
 from reconciler.backends.http.client import HttpRequest
+from reconciler.backends.http.connections import environment_proxy
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError
-from reconciler.backends.http.proxies import environment_proxy
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import RequestSettings
 from reconciler.backends.open import Live, open_live

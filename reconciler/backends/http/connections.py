@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from math import inf
 from typing import Any, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -28,7 +28,7 @@ from urllib3.util import Url, make_headers, parse_url, wait_for_write
 
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError, connection_error
-from reconciler.backends.http.resolver import RESOLVER, Address
+from reconciler.backends.http.resolver import RESOLVER, Address, address_of
 
 T = TypeVar("T")
 
@@ -109,6 +109,43 @@ def connections(
         )
     manager.pool_classes_by_scheme = _pool_classes(through, check_address)
     return manager
+
+
+def environment_proxy(url: str) -> str | None:
+    """Return the proxy for `url` by HTTPS_PROXY, HTTP_PROXY and NO_PROXY, None where it is reached directly.
+
+    Source: golang.org/x/net http/httpproxy/proxy.go, FromEnvironment, proxyForURL, useProxy.
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    port = str(parts.port or (443 if parts.scheme == "https" else 80))
+    proxy = _variable("HTTPS_PROXY" if parts.scheme == "https" else "HTTP_PROXY")
+    address = address_of(host)
+    if not proxy or host == "localhost" or (address is not None and address.is_loopback):
+        return None
+    if any(_matches(entry.strip().lower(), host, port) for entry in _variable("NO_PROXY").split(",")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name) or os.environ.get(name.lower()) or ""
+
+
+def _matches(entry: str, host: str, port: str) -> bool:
+    if entry == "*":
+        return True
+    try:
+        return ip_address(host) in ip_network(entry, strict=False)
+    except ValueError:
+        pass  # one of them is a name, or the entry has a port
+    name, colon, of_port = entry.rpartition(":")
+    if not colon or not of_port.isdecimal():
+        name, of_port = entry, port
+    name = name.strip("[]").removeprefix("*")
+    if not name or of_port != port:
+        return False
+    return host.endswith(name) if name.startswith(".") else host == name or host.endswith(f".{name}")
 
 
 @cache
@@ -246,9 +283,8 @@ def _ask_socks(opened: socket.socket, proxy: Url, host: str, port: int) -> None:
 
 
 def _socks_address(host: str) -> bytes:
-    try:
-        address = ip_address(host)
-    except ValueError:
+    address = address_of(host)
+    if address is None:
         return b"\x03" + _counted(host.encode("idna"))
     return (b"\x01" if address.version == 4 else b"\x04") + address.packed
 

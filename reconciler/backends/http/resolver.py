@@ -10,7 +10,7 @@ import socket
 import threading
 from collections import deque
 from concurrent.futures import Future, wait
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 from reconciler.backends.http.deadline import Deadline
@@ -38,7 +38,7 @@ class Resolver:
             HttpError: it has none, or nobody knows in time.
         """
         try:
-            if _is_address(host):
+            if address_of(host) is not None:
                 return _looked_up(host, port)
             found = self._begun((host, port))
             while not wait([found], timeout=deadline.step("its host name was not looked up in time")).done:
@@ -79,12 +79,12 @@ class Resolver:
 RESOLVER = Resolver()
 
 
-def _is_address(host: str) -> bool:
+def address_of(host: str) -> IPv4Address | IPv6Address | None:
+    """Return the address that `host` is, None where it is a name."""
     try:
-        ip_address(host)
+        return ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _looked_up(host: str, port: int) -> list[Address]:

@@ -19,7 +19,6 @@ from reconciler.backends.credential_sources import allowed_file, check_plugins
 from reconciler.backends.http.client import ByteBudget, HttpClient
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import TimedOutError
-from reconciler.backends.http.proxies import environment_proxy
 from reconciler.errors import UnauthorisedError, UnreachableError
 from reconciler.model import ClusterConnection
 
@@ -154,14 +153,16 @@ def load_libraries() -> None:
 
 def opened(settings: ClusterConnection, budget: ByteBudget, deadline: Deadline) -> Endpoint:
     """Return the endpoint that the kubeconfig, or the pod's service account, describes; no request is sent to it."""
+    import kubernetes.config as package
     from kubernetes.client.configuration import Configuration
 
-    from reconciler.backends.http.connections import connections
+    from reconciler.backends.http.connections import connections, environment_proxy
 
+    untyped: Any = package
     configuration = Configuration()
     loader = None if settings.in_cluster else _loaded(settings, configuration, deadline)
     if loader is None:
-        _load_of_pod(configuration)
+        untyped.load_incluster_config(client_configuration=configuration)
     url = configuration.host.rstrip("/")
     pool = connections(
         tls=_tls(configuration),
@@ -197,13 +198,6 @@ def _loaded(settings: ClusterConnection, configuration: Any, deadline: Deadline)
             raise UnreachableError(f"{settings.name}: no file {settings.kubeconfig}, expected a kubeconfig")
     name, check = settings.context or settings.name, partial(check_plugins, settings)
     return kubeconfig.load(given, name, configuration, deadline, check)
-
-
-def _load_of_pod(configuration: Any) -> None:
-    import kubernetes.config as package
-
-    untyped: Any = package
-    untyped.load_incluster_config(client_configuration=configuration)
 
 
 def _tls(configuration: Any) -> Any:

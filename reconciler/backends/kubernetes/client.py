@@ -73,9 +73,10 @@ def one(group: str, version: str, plural: str, namespace: str, name: str) -> str
     return f"{collection(group, version, plural, namespace)}/{quote(name, safe='')}"
 
 
-def resource_name(group: str, plural: str) -> str:
-    """Return a resource as roles and messages name it: deployments.apps, pods."""
-    return f"{plural}.{group}" if group else plural
+def resource_name(group: str, resource: str) -> str:
+    """Return a resource, "deployments/scale", as roles and messages name it: deployments.apps/scale, pods."""
+    plural, slash, subresource = resource.partition("/")
+    return f"{plural}.{group}{slash}{subresource}" if group else resource
 
 
 @dataclass(frozen=True, slots=True)

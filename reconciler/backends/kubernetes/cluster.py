@@ -96,11 +96,7 @@ class KubernetesCluster:
         return tuple(noun for *_, noun, shown in sorted(found, key=lambda item: item[:2]) if shown)
 
     def get(self, resource: Resource[T], namespace: str, name: str) -> T:
-        """Return one object as it is now.
-
-        Raises:
-            NotFoundError: there is none.
-        """
+        """Return one object as it is now; see `Cluster.get` for what it raises."""
         operation = self._question("get", resource, namespace, name)
         path = one(resource.group, resource.version, resource.plural, namespace, name)
         read: Any = decoded(self._requests.send(Request("GET", path, operation)), shape_of(resource), operation)
@@ -109,11 +105,7 @@ class KubernetesCluster:
         return noun_of(resource, read, self._name, self._scale(resource.group, resource.kind))
 
     def secret(self, namespace: str, name: str, key: str) -> str:
-        """Return one value of a Secret, decoded, one trailing newline stripped.
-
-        Raises:
-            NotFoundError: no such Secret or key.
-        """
+        """Return one value of a Secret; see `secret_value`."""
         operation = Operation(self._name, "get", "secrets", namespace, name)
         answer = self._requests.send(Request("GET", one("", "v1", "secrets", namespace, name), operation))
         return secret_value(decoded(answer, Secret, operation), key, f"{self._name}/{namespace}/Secret/{name}")

@@ -26,7 +26,6 @@ from kubernetes.config.kube_config import ENV_KUBECONFIG_PATH_SEPARATOR, ConfigN
 from reconciler.backends.http.client import HttpClient, HttpRequest
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError, TimedOutError
-from reconciler.backends.http.proxies import environment_proxy
 from reconciler.backends.kubernetes.exec_plugin import CredentialError, ExecPlugin
 
 _Node: Any = ConfigNode
@@ -217,7 +216,7 @@ def id_token(config: Mapping[str, str], deadline: Deadline) -> str:
 
     Source: RFC 6749, section 6; OpenID Connect Discovery 1.0, section 4.
     """
-    from reconciler.backends.http.connections import connections, tls_context
+    from reconciler.backends.http.connections import connections, environment_proxy, tls_context
 
     data = config.get("idp-certificate-authority-data")
     tls = tls_context(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -131,19 +132,11 @@ class LeaseLock:
         self._renewing.join()
         self._renewing = None
         held = self.held()
-        with self._guard:
-            self._sure_until = 0.0
+        self._lose()
         self._requests.fence = None
         if held:
-            self._give_back()
-
-    def _give_back(self) -> None:
-        """One that cannot be given back runs out by itself."""
-        changes = {"holderIdentity": "", "leaseDurationSeconds": 1}
-        try:
-            self._change(self._version, changes, last=True)
-        except ClusterError:
-            return
+            with suppress(ClusterError):  # one that cannot be given back runs out by itself
+                self._change(self._version, {"holderIdentity": "", "leaseDurationSeconds": 1}, last=True)
 
     def _begin(self) -> None:
         self._done.clear()
@@ -169,7 +162,7 @@ class LeaseLock:
         """Look who has it after a renewal that did not fit; one whose answer was lost may have been done."""
         began = self._clock.monotonic()
         try:
-            lease = decoded(self._requests.send(self._read_request()), Lease, self._question("get"))
+            lease = decoded(self._read(), Lease, self._question("get"))
         except ClusterError:
             return False
         if lease.spec.holder_identity != self._holder:
@@ -186,10 +179,10 @@ class LeaseLock:
         """Try to take it once; return who has it, "" where we do."""
         began = self._clock.monotonic()
         try:
-            answer = self._requests.send(self._read_request())
+            answer = self._read()
         except NotFoundError:
             self._create()
-            answer = self._requests.send(self._read_request())
+            answer = self._read()
         lease = decoded(answer, Lease, self._question("get"))
         self._set_time(answer)
         is_ours = lease.spec.holder_identity == self._holder and lease.spec.acquire_time == self._acquired_at
@@ -269,9 +262,9 @@ class LeaseLock:
         )
         return self._requests.send(request)
 
-    def _read_request(self) -> Request:
+    def _read(self) -> HttpResponse:
         path = one(_GROUP, _VERSION, _PLURAL, self._namespace, NAME)
-        return Request("GET", path, self._question("get"), seconds=_ANSWER_SECONDS)
+        return self._requests.send(Request("GET", path, self._question("get"), seconds=_ANSWER_SECONDS))
 
     def _question(self, verb: str) -> Operation:
         return Operation(self._cluster, verb, f"{_PLURAL}.{_GROUP}", self._namespace, NAME)

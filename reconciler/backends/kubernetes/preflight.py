@@ -81,7 +81,11 @@ class Preflight:
         Raises:
             ClusterError: the server does not say.
         """
-        allowed = WorkerPool(_AT_ONCE).each(self._cluster, lambda one: self._may(*one), asked, _AT_ONCE)
+
+        def may(one: tuple[Right, str]) -> bool:
+            return is_allowed(self._requests, self._cluster, *one)
+
+        allowed = WorkerPool(_AT_ONCE).each(self._cluster, may, asked, _AT_ONCE)
         return [one for one, may in zip(asked, allowed, strict=True) if not may]
 
     def lock_holder(self, namespace: str) -> Holder | None:
@@ -99,15 +103,3 @@ class Preflight:
         if not spec.holder_identity:
             return None
         return Holder(spec.holder_identity, None if spec.renew_time is None else spec.renew_time.as_datetime())
-
-    def _may(self, right: Right, namespace: str) -> bool:
-        resource, _, subresource = right.resource.partition("/")
-        attributes = {
-            "group": right.group,
-            "resource": resource,
-            "subresource": subresource,
-            "verb": right.verb,
-            "namespace": namespace,
-            "name": right.name,
-        }
-        return is_allowed(self._requests, self._cluster, attributes)

@@ -7,14 +7,14 @@ served, ask what one may do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
 from reconciler.backends.base import BUILT_IN_SCALES
-from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.client import Request, Requests, resource_name
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.model import EVERY_KIND, ScaleKind
@@ -43,13 +43,7 @@ class Right:
 
     def __str__(self) -> str:
         name = f" {self.name}" if self.name else ""
-        return f"{self.verb} {full_name(self.group, self.resource)}{name}"
-
-
-def full_name(group: str, resource: str) -> str:
-    """Return a resource with its group and subresource: "deployments.apps/scale", "pods"."""
-    plural, slash, subresource = resource.partition("/")
-    return f"{plural}.{group}{slash}{subresource}" if group else resource
+        return f"{self.verb} {resource_name(self.group, self.resource)}{name}"
 
 
 def _rights(group: str, resources: str, verbs: str, **more: Any) -> Iterator[Right]:
@@ -124,12 +118,22 @@ class _Review(msgspec.Struct):
     status: _Verdict
 
 
-def is_allowed(requests: Requests, cluster: str, attributes: Mapping[str, str]) -> bool:
-    """Return whether we may do what `attributes` (resourceAttributes: verb, group, resource, ...) say.
+def is_allowed(requests: Requests, cluster: str, right: Right, namespace: str, version: str = "") -> bool:
+    """Return whether we have `right` in `namespace`, "" for all; `version` is that of the API, "" for any.
 
     Raises:
         ClusterError: the server does not tell.
     """
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "version": version,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": namespace,
+        "name": right.name,
+    }
     operation = Operation(cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
     review = {
         "apiVersion": "authorization.k8s.io/v1",

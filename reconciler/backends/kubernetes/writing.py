@@ -12,7 +12,7 @@ from reconciler.backends.json_patch import equal, patched, value_at
 from reconciler.backends.kubernetes.client import Attempts, Request, Requests, collection, one, resource_name
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded, decoded_object
-from reconciler.backends.kubernetes.rights import is_allowed
+from reconciler.backends.kubernetes.rights import Right, is_allowed
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -205,18 +205,11 @@ class Writing:
                     raise
 
     def _may(self, operation: Operation, write: Write) -> bool:
-        subresource = operation.resource.partition("/")[2]
-        attributes = {
-            "verb": operation.verb,
-            "group": write.ref.group,
-            "version": _version(write),
-            "resource": self._plural,
-            "subresource": subresource,
-            "namespace": write.ref.namespace,
-            "name": "" if operation.verb == "create" else write.ref.name,
-        }
+        _, slash, subresource = operation.resource.partition("/")
+        name = "" if operation.verb == "create" else write.ref.name
+        right = Right(write.ref.group, f"{self._plural}{slash}{subresource}", operation.verb, name=name)
         try:
-            return is_allowed(self._requests, operation.cluster, attributes)
+            return is_allowed(self._requests, operation.cluster, right, write.ref.namespace, _version(write))
         except ClusterError:
             return False
 
@@ -229,7 +222,7 @@ class Writing:
         return one(write.ref.group, _version(write), self._plural, write.ref.namespace, write.ref.name)
 
     def _question(self, verb: str, write: Write, subresource: str = "") -> Operation:
-        resource = resource_name(write.ref.group, self._plural) + subresource
+        resource = resource_name(write.ref.group, self._plural + subresource)
         return Operation(write.ref.cluster, verb, resource, write.ref.namespace, write.ref.name)
 
 
