@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from reconciler.model import (
     ConfigMap,
@@ -60,6 +60,17 @@ OUR_CONFIG_MAPS = ("reconciler-journal", "reconciler-memory", "reconciler-replac
 """How the names of the ConfigMaps begin that runs write; what else lies in our own namespace is not ours to read."""
 AUTOSCALERS = Resource(
     "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", HorizontalPodAutoscaler
+)
+RESOURCES: tuple[Resource[Any], ...] = (
+    SERVICES,
+    ENDPOINTS,
+    ENDPOINT_SLICES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    EVENTS,
+    CONFIG_MAPS,
+    AUTOSCALERS,
 )
 BUILT_IN_SCALES: tuple[ScaleKind, ...] = (
     ScaleKind("apps", "v1", "Deployment", "deployments"),

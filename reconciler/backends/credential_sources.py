@@ -56,11 +56,10 @@ def with_allowed_files(connection: ClusterConnection, reached: PrometheusConnect
     Raises:
         UnauthorisedError: one of them is outside of all folders for credentials.
     """
-    named = {field: getattr(reached, field) for field in PROMETHEUS_FILES}
     found: dict[str, Any] = {
-        field: allowed_file(connection, PROMETHEUS_FILES[field], file)
-        for field, file in named.items()
-        if file is not None
+        field: allowed_file(connection, what, file)
+        for field, what in PROMETHEUS_FILES.items()
+        if (file := getattr(reached, field)) is not None
     }
     return replace(reached, **found)
 

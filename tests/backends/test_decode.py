@@ -19,7 +19,7 @@ from reconciler.backends.decode.instants import instant
 from reconciler.backends.decode.mismatches import dotted, mismatches
 from reconciler.backends.decode.nouns import noun_of, shape_of
 from reconciler.backends.decode.objects import CustomResourceDefinition
-from reconciler.backends.decode.scale_kinds import scale_kind_of
+from reconciler.backends.decode.scalables import scale_kind_of
 from reconciler.backends.decode.shapes import SHAPES, decoded_json, decoded_value
 from reconciler.backends.decode.workloads import Custom
 from reconciler.backends.snapshot.recorded import manifest_of

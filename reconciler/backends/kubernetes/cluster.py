@@ -7,17 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from reconciler.backends.base import (
-    AUTOSCALERS,
     BUILT_IN_SCALES,
-    CONFIG_MAPS,
-    ENDPOINT_SLICES,
-    ENDPOINTS,
     EVENTS,
     NAMESPACES,
     NODES,
-    PODS,
+    RESOURCES,
     SCALED_OBJECT,
-    SERVICES,
     Resource,
     workloads_of,
 )
@@ -37,19 +32,8 @@ T = TypeVar("T")
 Recorder = Callable[[Resource[Any], Sequence[Wire]], None]
 """Told of every list and object that was read, as decoded: what a snapshot is made of."""
 
-_KNOWN: tuple[Resource[Any], ...] = (
-    SERVICES,
-    ENDPOINTS,
-    ENDPOINT_SLICES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    EVENTS,
-    CONFIG_MAPS,
-    AUTOSCALERS,
-)
 _SCALES = (*BUILT_IN_SCALES, SCALED_OBJECT)
-_PLURALS = {(found.group, found.kind): found.plural for found in (*_KNOWN, *map(workloads_of, _SCALES))}
+_PLURALS = {(found.group, found.kind): found.plural for found in (*RESOURCES, *map(workloads_of, _SCALES))}
 _BUILT_IN = _PLURALS.keys() - {(SCALED_OBJECT.group, SCALED_OBJECT.kind)}
 _CLUSTER_WIDE = frozenset((found.group, found.kind) for found in (NAMESPACES, NODES))
 

@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.backends.base import AUTOSCALERS, BUILT_IN_SCALES, ENDPOINT_SLICES
 from reconciler.backends.decode.objects import CustomResourceDefinition
-from reconciler.backends.decode.scale_kinds import scale_kind_of
+from reconciler.backends.decode.scalables import scale_kind_of
 from reconciler.backends.kubernetes.client import Request, Requests, resource_name
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget, decoded
@@ -32,9 +32,7 @@ _NO_SCALE_OF_OURS = frozenset(
 )
 
 
-class _ResponseKind(msgspec.Struct, rename="camel"):
-    group: str | None = None
-    version: str | None = None
+class _ResponseKind(msgspec.Struct):
     kind: str | None = None
 
 

@@ -12,7 +12,7 @@ from reconciler.backends.base import BUILT_IN_SCALES, NAMESPACES, Resource
 from reconciler.backends.decode.metadata import Metadata, Object, Owner, controller_of
 from reconciler.backends.decode.mismatches import Path, mismatches, shown
 from reconciler.backends.decode.nouns import is_listed, noun_of
-from reconciler.backends.decode.scale_kinds import scale_kind_of
+from reconciler.backends.decode.scalables import scale_kind_of
 from reconciler.backends.decode.shapes import SHAPES, decoded_value
 from reconciler.backends.decode.workloads import Custom
 from reconciler.backends.snapshot.entries import Entry, Key, Named, group_of, problem_at
