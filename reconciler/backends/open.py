@@ -10,16 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.base import (
-    Clock,
-    Cluster,
-    Lock,
-    MetricsSource,
-    Resource,
-    StateStore,
-    Traffic,
-    VictimOrder,
-)
+from reconciler.backends.base import Clock, Cluster, Lock, MetricsSource, Resource, StateStore, Traffic, VictimOrder
 from reconciler.backends.credential_sources import with_allowed_files
 from reconciler.backends.decode.metadata import Wire
 from reconciler.backends.file_lock import FileLock

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from reconciler.backends.base import CONFIG_MAPS, Cluster
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
-from reconciler.model import ConfigMap, ObjectRef, PatchOperation, Write
+from reconciler.model import NOTHING, ConfigMap, ObjectRef, PatchOperation, Write
 
 _ATTEMPTS = 5
 _MOST_BYTES = 1_000_000
@@ -46,36 +47,33 @@ class ConfigMapStore:
 
     def _try(self, entry: str, value: str | None, expected: str | None) -> None:
         found = self._config_map()
-        if (None if found is None else found.data.get(entry)) != expected:
+        data = NOTHING if found is None else found.data
+        if data.get(entry) != expected:
             raise StaleError(f"{self._ref}: {entry} is something else")
         if value == expected:
             return
-        self._check_size(found, entry, value or "")
+        self._check_size(data, entry, value or "")
         if found is None:
-            self._cluster.write(self._creation(entry, value))
+            manifest = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": self._ref.name, "namespace": self._ref.namespace, "labels": _LABELS},
+                "data": {entry: value},
+            }
+            self._cluster.write(Write("create", self._ref, "v1", manifest=manifest))
         else:
             patch = _patch(found, entry, value, expected)
             self._cluster.write(Write("patch", self._ref, "v1", uid=found.uid, patch=patch))
 
-    def _check_size(self, found: ConfigMap | None, entry: str, value: str) -> None:
+    def _check_size(self, data: Mapping[str, str], entry: str, value: str) -> None:
         """What makes it smaller is never refused."""
-        kept = {} if found is None else {key: text for key, text in found.data.items() if key != entry}
-        before = 0 if found is None else len(found.data.get(entry, "").encode())
-        size = sum(len(key.encode()) + len(text.encode()) for key, text in kept.items()) + len(value.encode())
-        if size > _MOST_BYTES and len(value.encode()) > before:
+        kept = "".join(key + text for key, text in data.items() if key != entry)
+        size = len((kept + value).encode())
+        if size > _MOST_BYTES and len(value.encode()) > len(data.get(entry, "").encode()):
             raise RefusedError(
                 f"{self._ref}: would hold {size} bytes, expected at most {_MOST_BYTES}; "
                 "remove entries that no policy needs any more"
             )
-
-    def _creation(self, entry: str, value: str | None) -> Write:
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": self._ref.name, "namespace": self._ref.namespace, "labels": _LABELS},
-            "data": {entry: value},
-        }
-        return Write("create", self._ref, "v1", manifest=manifest)
 
     def _config_map(self) -> ConfigMap | None:
         try:

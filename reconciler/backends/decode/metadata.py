@@ -25,9 +25,9 @@ _MOST_ENTRIES = 8
 _REMEMBERED = 512
 
 
-def shared(mapping: Labels) -> Labels:
+def shared(mapping: Labels | None) -> Labels | None:
     """Return labels or annotations equal to `mapping`, the same object for several; nobody may change it."""
-    return _remembered(tuple(mapping.items())) if len(mapping) <= _MOST_ENTRIES else mapping
+    return _remembered(tuple(mapping.items())) if mapping and len(mapping) <= _MOST_ENTRIES else mapping
 
 
 @lru_cache(_REMEMBERED)
@@ -70,8 +70,7 @@ class Metadata(Wire):
 
     def __post_init__(self) -> None:
         self.namespace = shared_text(self.namespace)
-        if self.labels:
-            self.labels = shared(self.labels)
+        self.labels = shared(self.labels)
         if self.annotations:
             self.annotations.pop(_LAST_APPLIED, None)
             self.annotations = shared(self.annotations)
@@ -80,7 +79,7 @@ class Metadata(Wire):
 
 
 class Object(Wire):
-    """What every object has. `metadata` comes first in every shape below."""
+    """What every object has."""
 
     metadata: Metadata
 

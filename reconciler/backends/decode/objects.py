@@ -6,7 +6,7 @@ Source: kubernetes/api core/v1, autoscaling/v2, discovery/v1, events/v1, apiexte
 from __future__ import annotations
 
 from reconciler.backends.decode.instants import Instant
-from reconciler.backends.decode.metadata import Count, Labels, Metadata, Name, Wire
+from reconciler.backends.decode.metadata import Count, Labels, Name, Object, Wire
 from reconciler.backends.decode.workloads import ScaleTarget, StatusCondition
 
 
@@ -25,8 +25,7 @@ class AutoscalerSpec(Wire):
     behavior: ScalingBehavior | None = None
 
 
-class HorizontalPodAutoscaler(Wire):
-    metadata: Metadata
+class HorizontalPodAutoscaler(Object):
     spec: AutoscalerSpec
 
 
@@ -35,8 +34,7 @@ class ServiceSpec(Wire):
     type: str | None = None
 
 
-class Service(Wire):
-    metadata: Metadata
+class Service(Object):
     spec: ServiceSpec | None = None
 
 
@@ -51,8 +49,7 @@ class Endpoint(Wire):
     target_ref: ObjectReference | None = None
 
 
-class EndpointSlice(Wire):
-    metadata: Metadata
+class EndpointSlice(Object):
     endpoints: list[Endpoint] | None = None
 
 
@@ -60,10 +57,9 @@ class EventSeries(Wire):
     last_observed_time: Instant | None = None
 
 
-class Event(Wire):
+class Event(Object):
     """Core and events.k8s.io: the latter calls the involved object `regarding`."""
 
-    metadata: Metadata
     reason: str | None = None
     involved_object: ObjectReference | None = None
     regarding: ObjectReference | None = None
@@ -75,13 +71,11 @@ class Event(Wire):
     series: EventSeries | None = None
 
 
-class ConfigMap(Wire):
-    metadata: Metadata
+class ConfigMap(Object):
     data: Labels | None = None
 
 
-class Secret(Wire):
-    metadata: Metadata
+class Secret(Object):
     data: Labels | None = None
     string_data: Labels | None = None
 
@@ -108,8 +102,7 @@ class PodStatus(Wire):
     init_container_statuses: list[ContainerStatus] | None = None
 
 
-class Pod(Wire):
-    metadata: Metadata
+class Pod(Object):
     spec: PodSpec | None = None
     status: PodStatus | None = None
 
@@ -146,6 +139,5 @@ class CustomResourceDefinitionSpec(Wire):
     subresources: Subresources | None = None
 
 
-class CustomResourceDefinition(Wire):
-    metadata: Metadata
+class CustomResourceDefinition(Object):
     spec: CustomResourceDefinitionSpec

@@ -33,16 +33,14 @@ class Selector(Wire):
     match_expressions: list[Requirement] | None = None
 
     def __post_init__(self) -> None:
-        if self.match_labels:
-            self.match_labels = shared(self.match_labels)
+        self.match_labels = shared(self.match_labels)
 
 
 class TemplateMetadata(Wire):
     labels: Labels | None = None
 
     def __post_init__(self) -> None:
-        if self.labels:
-            self.labels = shared(self.labels)
+        self.labels = shared(self.labels)
 
 
 class PodTemplate(Wire):

@@ -46,6 +46,7 @@ _ANSWER_SECONDS = 3.0
 """How long a request about the lease may take: while it hangs the lease runs out."""
 
 _GROUP, _VERSION, _PLURAL = "coordination.k8s.io", "v1", "leases"
+_METHODS = {"get": "GET", "create": "POST", "patch": "PATCH"}
 _FASTER = "somebody who was faster"
 _LABELS = {"app.kubernetes.io/managed-by": "reconciler"}
 
@@ -162,7 +163,7 @@ class LeaseLock:
         """Look who has it after a renewal that did not fit; one whose answer was lost may have been done."""
         began = self._clock.monotonic()
         try:
-            lease = decoded(self._read(), Lease, self._question("get"))
+            lease = decoded(self._ask("get"), Lease, self._question("get"))
         except ClusterError:
             return False
         if lease.spec.holder_identity != self._holder:
@@ -179,10 +180,10 @@ class LeaseLock:
         """Try to take it once; return who has it, "" where we do."""
         began = self._clock.monotonic()
         try:
-            answer = self._read()
+            answer = self._ask("get")
         except NotFoundError:
             self._create()
-            answer = self._read()
+            answer = self._ask("get")
         lease = decoded(answer, Lease, self._question("get"))
         self._set_time(answer)
         is_ours = lease.spec.holder_identity == self._holder and lease.spec.acquire_time == self._acquired_at
@@ -223,10 +224,8 @@ class LeaseLock:
             "metadata": {"name": NAME, "namespace": self._namespace, "labels": _LABELS},
             "spec": {"leaseTransitions": 0},
         }
-        path = collection(_GROUP, _VERSION, _PLURAL, self._namespace)
         try:
-            body = msgspec.json.encode(manifest)
-            self._requests.send(Request("POST", path, self._question("create"), body=body, seconds=_ANSWER_SECONDS))
+            self._ask("create", manifest)
         except AlreadyExistsError:
             return  # somebody made it a moment before
         except NotFoundError as error:
@@ -251,20 +250,15 @@ class LeaseLock:
             {"op": "test", "path": "/metadata/resourceVersion", "value": version},
             *({"op": "add", "path": f"/spec/{key}", "value": value} for key, value in changes.items()),
         ]
-        request = Request(
-            "PATCH",
-            one(_GROUP, _VERSION, _PLURAL, self._namespace, NAME),
-            self._question("patch"),
-            body=msgspec.json.encode(patch),
-            content_type="application/json-patch+json",
-            seconds=_ANSWER_SECONDS,
-            last=last,
-        )
-        return self._requests.send(request)
+        return self._ask("patch", patch, content_type="application/json-patch+json", last=last)
 
-    def _read(self) -> HttpResponse:
+    def _ask(self, verb: str, body: Any = None, **how: Any) -> HttpResponse:
         path = one(_GROUP, _VERSION, _PLURAL, self._namespace, NAME)
-        return self._requests.send(Request("GET", path, self._question("get"), seconds=_ANSWER_SECONDS))
+        if verb == "create":
+            path = collection(_GROUP, _VERSION, _PLURAL, self._namespace)
+        encoded = None if body is None else msgspec.json.encode(body)
+        request = Request(_METHODS[verb], path, self._question(verb), body=encoded, seconds=_ANSWER_SECONDS, **how)
+        return self._requests.send(request)
 
     def _question(self, verb: str) -> Operation:
         return Operation(self._cluster, verb, f"{_PLURAL}.{_GROUP}", self._namespace, NAME)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,7 @@ FIELD_MANAGER = "reconciler"
 _JSON_PATCH = "application/json-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
 _MANAGED = {"fieldManager": FIELD_MANAGER}
+_METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
 
 
 class _Written(msgspec.Struct):
@@ -73,21 +75,14 @@ class Writing:
 
     def _patch_request(self, write: Write) -> Request:
         operations = [*_tests(write), *write.patch]
-        path, subresource = self._path(write), ""
+        subresource = ""
         if self._scale is not None and self._is_scale_only(write):
-            path, subresource = f"{path}/scale", "/scale"
+            subresource = "/scale"
             operations = [
                 one if one.path == "/metadata/uid" else replace(one, path="/spec/replicas") for one in operations
             ]
-        return Request(
-            "PATCH",
-            path,
-            self._question("patch", write, subresource),
-            query=_MANAGED,
-            body=msgspec.json.encode([_wire(operation) for operation in operations]),
-            content_type=_JSON_PATCH,
-            writes=True,
-        )
+        body = [_wire(operation) for operation in operations]
+        return self._request("patch", write, body, subresource, query=_MANAGED, content_type=_JSON_PATCH)
 
     def _is_scale_only(self, write: Write) -> bool:
         """Whether only replicas change that were given: of absent ones /scale says 0 or 1, as the kind likes."""
@@ -113,16 +108,8 @@ class Writing:
             self._apply(write)
             return
         attempts = Attempts()
-        request = Request(
-            "POST",
-            collection(write.ref.group, _version(write), self._plural, write.ref.namespace),
-            self._question("create", write),
-            query=_MANAGED,
-            body=msgspec.json.encode(write.manifest),
-            writes=True,
-        )
         try:
-            self._send(request, write, attempts)
+            self._send(self._request("create", write, write.manifest, query=_MANAGED), write, attempts)
         except AlreadyExistsError:
             if not attempts.unsure or not _holds(self._read(write), write.manifest):
                 raise
@@ -131,17 +118,9 @@ class Writing:
         """Apply the whole object over the one with the expected uid; a gone one is not made anew."""
         manifest = dict(write.manifest or {})
         manifest["metadata"] = {**manifest.get("metadata", {}), "uid": write.uid}
-        request = Request(
-            "PATCH",
-            self._path(write),
-            self._question("patch", write),
-            query={**_MANAGED, "force": "true"},
-            body=msgspec.json.encode(manifest),
-            content_type=_APPLY_PATCH,
-            writes=True,
-        )
+        query = {**_MANAGED, "force": "true"}
         try:
-            self._send(request, write)
+            self._send(self._request("patch", write, manifest, query=query, content_type=_APPLY_PATCH), write)
         except ConflictError as error:
             raise _stale(write, error) from error
 
@@ -154,15 +133,8 @@ class Writing:
         if write.uid is not None:
             options["preconditions"] = {"uid": write.uid}
         attempts = Attempts()
-        request = Request(
-            "DELETE",
-            self._path(write),
-            self._question("delete", write),
-            body=msgspec.json.encode(options),
-            writes=True,
-        )
         try:
-            self._send(request, write, attempts)
+            self._send(self._request("delete", write, options), write, attempts)
         except ConflictError as error:
             raise _stale(write, error) from error
         except NotFoundError:
@@ -170,12 +142,16 @@ class Writing:
                 raise
 
     def _event(self, write: Write) -> None:
-        path = collection(write.ref.group, _version(write), self._plural, write.ref.namespace)
-        body = msgspec.json.encode(write.manifest)
-        try:
-            self._requests.send(Request("POST", path, self._question("create", write), body=body, writes=True))
-        except AlreadyExistsError:
-            return
+        with suppress(AlreadyExistsError):
+            self._requests.send(self._request("create", write, write.manifest))
+
+    def _request(self, verb: str, write: Write, body: Any, subresource: str = "", **how: Any) -> Request:
+        """Return what asks for `verb` on the object that is written, or on a subresource of it."""
+        path = self._path(write) + subresource
+        if verb == "create":
+            path = collection(write.ref.group, _version(write), self._plural, write.ref.namespace)
+        operation = self._question(verb, write, subresource)
+        return Request(_METHODS[verb], path, operation, body=msgspec.json.encode(body), writes=True, **how)
 
     def _send(self, request: Request, write: Write, attempts: Attempts | None = None) -> None:
         """Send a write; what is forbidden although we have the right to was refused by admission or a quota."""
@@ -235,9 +211,8 @@ def _tests(write: Write) -> list[PatchOperation]:
 
 
 def _wire(operation: PatchOperation) -> dict[str, Any]:
-    if operation.op == "remove":
-        return {"op": operation.op, "path": operation.path}
-    return {"op": operation.op, "path": operation.path, "value": operation.value}
+    value = {} if operation.op == "remove" else {"value": operation.value}
+    return {"op": operation.op, "path": operation.path, **value}
 
 
 def _stale(write: Write, error: ClusterError) -> StaleError:
