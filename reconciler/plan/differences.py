@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from reconciler.decide.placement.marks import LABEL
 from reconciler.decide.types import Cause, Decision, Verb
 from reconciler.errors import PlanFileError
 from reconciler.model import NOTHING
-from reconciler.plan.actions import Plan, pointer
+from reconciler.plan.actions import Action, Plan, pointer
 from reconciler.plan.documents import CauseDocument
 from reconciler.plan.json_values import json_value
 from reconciler.plan.one_line import short
@@ -25,7 +25,7 @@ from reconciler.policy.types import PolicySet
 NO_POLICIES = "there are no policies to compare it with"
 NOT_PLANNED = "a fresh plan does not make this change; plan again"
 OTHERWISE = "a fresh plan makes another change of it; plan again"
-NOT_WHOLE = "a fresh plan makes changes together with it that are missing here; plan again"
+NOT_WHOLE = "a fresh plan makes other changes together with it; plan again"
 
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
@@ -44,35 +44,36 @@ class Compared:
 def compared(saved: Plan, fresh: Plan | None) -> Compared:
     """Return how the actions of `saved` differ from those of `fresh`; None: there is no fresh plan, so that all do.
 
-    Equal is what is written, what that rests on, and what must be done before. What goes together in `fresh` must be
-    whole in `saved`, records of our own aside.
+    Equal is what is written, what that rests on, and what must be done before. Where an action differs, or is missing
+    in one of the plans, its whole group differs; records of our own aside.
     """
     if fresh is None:
         return Compared({action.id: NO_POLICIES for action in saved.actions})
     keys = frozenset(action.decision.key for action in saved.actions)
     here, there = _contents(saved, keys), _contents(fresh, keys)
-    causes = {action.decision.key: action.decision.cause for action in fresh.actions}
-    broken = _broken(fresh, keys)
+    planned = {action.decision.key: action.decision for action in fresh.actions}
+    odd = {key for key in here.keys() | there.keys() if key not in here or key not in there or here[key] != there[key]}
+    broken = _groups(fresh.actions, odd) | _groups([one for one in saved.actions if one.decision.key not in there], odd)
     differing: dict[int, str] = {}
     for action in saved.actions:
         key = action.decision.key
         if key not in there:
             differing[action.id] = NOT_PLANNED
-        elif here[key] != there[key]:
+        elif key in odd:
             differing[action.id] = OTHERWISE
-        elif action.decision.group in broken:
+        elif planned[key].group in broken:
             differing[action.id] = NOT_WHOLE
-    same = [action for action in saved.actions if action.id not in differing]
-    return Compared(differing, {action.id: causes[action.decision.key] for action in same})
+    causes = {one.id: planned[one.decision.key].cause for one in saved.actions if one.id not in differing}
+    return Compared(differing, causes)
 
 
-def _broken(fresh: Plan, keys: frozenset[str]) -> frozenset[str]:
-    """Return the groups of which something that is no mere record is not among `keys`."""
-    return frozenset(
+def _groups(actions: Iterable[Action], odd: Container[str]) -> set[str]:
+    """Return the groups of those `actions` with a key in `odd` that are no mere records."""
+    return {
         action.decision.group
-        for action in fresh.actions
-        if action.decision.key not in keys and action.decision.verb is not Verb.REMEMBER
-    )
+        for action in actions
+        if action.decision.key in odd and action.decision.verb is not Verb.REMEMBER
+    }
 
 
 def _contents(plan: Plan, keys: frozenset[str]) -> dict[str, Any]:

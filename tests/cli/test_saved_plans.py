@@ -315,6 +315,36 @@ def test_r4_what_this_run_would_not_plan_is_left_undone(quickstart, edit, about)
     assert "applied" in said.out, "everything else is done"
 
 
+def changed(value: Any, *path: str) -> Edit:
+    return setting("Deployment", "api", value, *path)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(changed("2000000000", "after", RECORD), id="R4 a record"),
+        pytest.param(changed("worker", "object", "name"), id="R4 another object"),
+        pytest.param(changed("x", "object", "uid"), id="R4 another uid"),
+        pytest.param(both(changed("x", "group"), changed([], "needs")), id="R4 a group of its own"),
+        pytest.param(changed("x", "key"), id="R4 another key"),
+        pytest.param(changed("remember", "verb"), id="R4 no more than a record"),
+        pytest.param(setting("Service", "api", "x", "object", "uid"), id="R4 the other half"),
+    ],
+)
+def test_r4_nothing_of_a_group_is_done_where_one_action_of_it_was_changed(quickstart, edit):
+    assert quickstart.plan(NOW, "--out", "plan.json").code in (0, 4)
+    made = json.loads((quickstart.path / "plan.json").read_text())
+    group = action(made, "Service", "api")["group"]
+    halves = [one["object"] for one in made["actions"] if one["group"] == group and one["verb"] != "remember"]
+    assert {one["kind"] for one in halves} == {"Deployment", "Service"}
+    about = {(one["namespace"], one["kind"], one["name"]) for one in halves}
+    before = {key: one for key, one in quickstart.objects().items() if key[1:] in about}
+    said = edited(quickstart, edit)
+    assert said.code == 6, said
+    assert {key: one for key, one in quickstart.objects().items() if key[1:] in about} == before
+    assert "applied" in said.out, "the other groups are done"
+
+
 def test_r4_what_a_limit_holds_back_is_not_let_through(quickstart):
     file = quickstart.path / "policies" / "fleet.yaml"
     file.write_text(file.read_text().replace(USUAL, NOTHING))
