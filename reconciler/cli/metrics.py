@@ -20,8 +20,10 @@ from reconciler.pipeline import Stage
 from reconciler.plan.actions import Plan
 from reconciler.report.metrics import Measured, last_success_in, render_metrics
 from reconciler.world import World
+from reconciler.yaml.files import write_new
 
 _ENDED_WELL = (ExitCode.DONE, ExitCode.CHANGES_PENDING)
+_FOR_COLLECTORS = 0o644
 
 metrics_options = together(
     option("--metrics-file", metavar="PATH", help="Write metrics of the run there, for the textfile collector."),
@@ -100,14 +102,16 @@ def measuring(verb: str, flags: Mapping[str, Any], stop: Stop) -> Iterator[Measu
 def _written(file: str, found: Measured, ended_well: bool) -> str:
     """Write the metrics to `file`, beside it first; return why that failed, "" where it did not.
 
-    After a run that failed the file goes on to tell when one ended well last.
+    After a run that failed the file goes on to tell when one ended well last. What is beside it already is from a run
+    that was killed, or a link that somebody planted: it goes, and is never written through.
     """
     path = Path(file)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        former = None if ended_well or not path.exists() else path.read_text(encoding="utf-8", errors="replace")
+        former = None if ended_well or not path.is_file() else path.read_text(encoding="utf-8", errors="replace")
         last = time.time() if ended_well else last_success_in(former or "")
-        beside.write_text(render_metrics(replace(found, last_success=last)), encoding="utf-8")
+        beside.unlink(missing_ok=True)
+        write_new(str(beside), render_metrics(replace(found, last_success=last)), _FOR_COLLECTORS)
         beside.replace(path)
     except OSError as error:
         with suppress(OSError):

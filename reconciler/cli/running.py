@@ -223,13 +223,15 @@ def check_out(file: str) -> None:
     """Refuse a file that `save` could not write, as far as can be seen before there is a plan.
 
     Raises:
-        UsageError: it is a folder or a link, its folder is not there, or one of them may not be written.
+        UsageError: it is there and no regular file, its folder is not there, or one of them may not be written.
     """
     path = Path(file)
     if path.is_symlink():
         raise UsageError(f"--out: {file} is a symbolic link, expected a file")
     if path.is_dir():
         raise UsageError(f"--out: {file} is a folder, expected a file")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--out: {file} is no regular file, expected one")
     if not path.parent.is_dir():
         raise UsageError(f"--out: {path.parent} is no folder, expected one that is there")
     if not os.access(path if path.exists() else path.parent, os.W_OK):

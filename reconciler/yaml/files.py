@@ -20,6 +20,8 @@ MAX_FOLDERS = 64
 """How large a file may be, and how many folders may be inside one another."""
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NOT_REGULAR = "is no regular file"
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -144,12 +146,32 @@ def write_private(path: str, text: str) -> None:
     """Write `text` to the file at `path`, which only we may read then; a link there is not followed.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written, or is no regular file.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    _write(path, text, 0o600)
+
+
+def write_new(path: str, text: str, mode: int) -> None:
+    """Write `text` to a new file at `path` with the permissions `mode`.
+
+    Raises:
+        OSError: it cannot be written, or something is there already.
+    """
+    _write(path, text, mode, os.O_EXCL)
+
+
+def _write(path: str, text: str, mode: int, flags: int = 0) -> None:
+    try:
+        descriptor = os.open(path, _WRITE | flags, mode)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # a pipe that nobody reads
+            raise
+        raise OSError(errno.ENXIO, _NOT_REGULAR, path) from error
     with open(descriptor, "w", encoding="utf-8") as stream:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.fchmod(descriptor, 0o600)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, _NOT_REGULAR, path)
+        os.fchmod(descriptor, mode)
+        os.ftruncate(descriptor, 0)
         stream.write(text)
 
 

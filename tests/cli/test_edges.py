@@ -54,12 +54,37 @@ def test_r8_a_saved_plan_is_for_its_owner_alone_and_never_written_through_a_link
     assert (quickstart.path / "precious").read_text() == "x"
 
 
+@pytest.mark.parametrize("file", ["pipe", "/dev/full"])
+def test_r8_a_plan_is_saved_to_a_regular_file_only_and_waits_for_no_reader_of_a_pipe(quickstart, repository, file):
+    os.mkfifo(quickstart.path / "pipe")
+    call = [sys.executable, "-m", "reconciler", "plan", "policies", "--snapshot", "snapshot", "--now", NOW]
+    where = {**os.environ, "PYTHONPATH": str(repository)}
+    done = subprocess.run(
+        [*call, "--out", file], cwd=quickstart.path, env=where, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (64, "")
+    assert f"--out: {file} is no regular file, expected one" in done.stderr
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_plan_that_turns_out_not_to_be_saved_is_printed_all_the_same(quickstart, form):
-    said = quickstart.plan(NOW, "-o", form, "--out", "/dev/full")
-    assert said.code == 1
-    assert "--out: /dev/full: No space left on device, expected a file that can be written" in said.err
-    assert said.out == quickstart.plan(NOW, "-o", form).out
+def test_a_plan_that_turns_out_not_to_be_saved_is_printed_all_the_same(quickstart, form, repository):
+    """The system allows us files of 100 bytes."""
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
+    code = limited + "from reconciler.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    call = ["plan", "policies", "--snapshot", "snapshot", "--now", NOW, "-o", form, "--out", "plan.json"]
+    where = {**os.environ, "PYTHONPATH": str(repository)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *call],
+        cwd=quickstart.path,
+        env=where,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "--out: plan.json: File too large, expected a file that can be written" in done.stderr
+    assert done.stdout == quickstart.plan(NOW, "-o", form).out
 
 
 def test_r8_a_saved_plan_is_readable_by_nobody_else(quickstart):

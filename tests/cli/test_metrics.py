@@ -101,6 +101,29 @@ def test_a_file_that_cannot_be_written_is_a_warning(quickstart: Folder, file: st
     assert not [path for path in quickstart.path.iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.parametrize("planted", ["link", "file"])
+def test_r8_metrics_are_not_written_through_a_link_beside_them_and_a_collector_can_read_them(
+    quickstart: Folder, planted: str
+) -> None:
+    """The file beside may also be left from a run that was killed: in containers the process has the same number."""
+    beside, precious = quickstart.path / f".m.prom.{os.getpid()}", quickstart.path / "precious"
+    precious.write_text("x")
+    if planted == "link":
+        beside.symlink_to("precious")
+    else:
+        beside.write_text("half")
+    former = os.umask(0o077)
+    try:
+        said = quickstart.plan(NOW, "--metrics-file", "m.prom")
+    finally:
+        os.umask(former)
+    assert (said.code, said.err, precious.read_text()) == (0, "", "x")
+    written = quickstart.path / "m.prom"
+    assert (written.is_symlink(), oct(written.stat().st_mode & 0o777)) == (False, "0o644")
+    assert written.read_text().endswith("# EOF\n")
+    assert not beside.exists()
+
+
 def test_a_push_takes_the_place_of_all_before_after_a_success_only(quickstart: Folder, httpserver: HTTPServer) -> None:
     httpserver.expect_request(PUSHED).respond_with_data("")
     assert quickstart.plan(NOW, "--push-gateway", httpserver.url_for("")).err == ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -185,6 +187,21 @@ def test_r8_what_is_written_for_us_alone_is_readable_by_nobody_else(tmp_path: Pa
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
         write_private(str(tmp_path / "link.json"), "x")
     assert read_bytes(str(tmp_path / "plan.json"), str(tmp_path)) == b"{}"
+
+
+@pytest.mark.parametrize("read", [False, True], ids=["R8 nobody reads it", "R8 somebody reads it"])
+def test_r8_nothing_private_goes_into_a_pipe(tmp_path: Path, read: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK) if read else None
+    code = "import sys; from reconciler.yaml.files import write_private; write_private(sys.argv[1], 'x')"
+    call = [sys.executable, "-c", code, str(tmp_path / "pipe")]
+    try:
+        done = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60)
+        assert f"is no regular file: '{tmp_path / 'pipe'}'" in done.stderr
+        assert reader is None or os.read(reader, 1) == b""
+    finally:
+        if reader is not None:
+            os.close(reader)
 
 
 def test_nothing_of_that_name() -> None:
