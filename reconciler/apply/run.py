@@ -54,14 +54,16 @@ class Applying:
 
 @dataclass(frozen=True)
 class _Work:
-    """The plan being carried out: its actions by id, what became of them so far, and the groups that are left alone.
+    """The plan being carried out: what became of its actions so far, and the groups that are left alone.
 
-    `waits` says since when, and until when, an action waits for others to be ready; `begun` which were tried.
+    `tiers` are the wakes of each wake tier in their order, `ready` says how many of them, from the first, nobody need
+    wait for any more. `waits` says since when, and until when, an action waits for its tier; `begun` which were tried.
     """
 
     applying: Applying
-    actions: Mapping[int, Action]
     barred: Mapping[str, LeftOut]
+    tiers: Mapping[str, Sequence[Action]]
+    ready: dict[str, int] = field(default_factory=dict)
     done: dict[int, Outcome] = field(default_factory=dict)
     begun: set[int] = field(default_factory=set)
     waits: dict[int, tuple[float, float]] = field(default_factory=dict)
@@ -73,7 +75,7 @@ def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcom
 
     Inside a phase the groups go side by side, each in its own order; what waits occupies no thread.
     """
-    work = _Work(applying, {action.id: action for action in actions}, _barred(actions, applying.left_out))
+    work = _Work(applying, _barred(actions, applying.left_out), _tiers(actions))
     for _, phase in groupby(actions, key=lambda action: action.decision.phase):
         groups: dict[str, list[Action]] = {}
         for action in phase:
@@ -81,6 +83,14 @@ def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcom
         _Phase(work).carry_out(groups.values())
     done = dict(work.done)
     return tuple(done.get(action.id) or _unfinished(action, work) for action in actions)
+
+
+def _tiers(actions: Iterable[Action]) -> dict[str, list[Action]]:
+    found: dict[str, list[Action]] = {}
+    for action in actions:
+        if action.decision.wake_tier:
+            found.setdefault(action.decision.wake_tier, []).append(action)
+    return found
 
 
 def _unfinished(action: Action, work: _Work) -> Outcome:
@@ -256,8 +266,7 @@ def _waits(action: Action, work: _Work) -> bool:
 
     It does for ten minutes at most, and for no more than half of what the run has left, so that the wake is done in it.
     """
-    waiting = [other for other in action.wait_ready if not _is_up(other, work)]
-    if not waiting:
+    if _first_not_ready(action.wait_ready, work) is None:
         work.waits.pop(action.id, None)
         return False
     now = work.applying.accesses[action.ref.cluster].clock.monotonic()
@@ -270,17 +279,29 @@ def _late(action: Action, work: _Work) -> str:
     if action.id not in work.waits:
         return ""
     since, until = work.waits[action.id]
-    waiting = [other for other in action.wait_ready if not _is_up(other, work)]
+    waiting = _first_not_ready(action.wait_ready, work)
     waited = f"{(until - since) / 60:.3g} minutes"
-    return f"went on after {waited}, {len(waiting)} of the tier below not ready yet" if waiting else ""
+    return "" if waiting is None else f"went on after {waited}, {waiting.ref} of the tier below not ready yet"
 
 
-def _is_up(action: int, work: _Work) -> bool:
+def _first_not_ready(tier: str, work: _Work) -> Action | None:
+    """Return the first action of a wake tier that is to be waited for, None where there is none (any more).
+
+    What nobody need wait for stays so: whoever asks goes on where the last one stopped, not from the beginning.
+    """
+    inside = work.tiers.get(tier, ())
+    for position in range(work.ready.get(tier, 0), len(inside)):
+        if not _is_up(inside[position], work):
+            return inside[position]
+        work.ready[tier] = position + 1
+    return None
+
+
+def _is_up(action: Action, work: _Work) -> bool:
     """Return whether nobody need wait for an action (any more): it did not happen, or what it woke is ready."""
-    outcome = work.done.get(action)
+    outcome = work.done.get(action.id)
     if outcome is None:
         return False
-    found = work.actions[action]
     if outcome.status is not Status.APPLIED:
         return True
-    return work.readiness.of(found, work.applying.accesses[found.ref.cluster])
+    return work.readiness.of(action, work.applying.accesses[action.ref.cluster])

@@ -152,7 +152,8 @@ class Decision:
     replicas_after: int | None = None
     victims: VictimForecast | None = None
     downscale: DownscaleSettings | None = None
-    wait_ready: tuple[str, ...] = ()  # keys whose objects should be ready first (wake order), 10 minutes at most
+    wake_tier: str = ""  # the tier of a wake that others wait for, "" where none do
+    wait_ready: str = ""  # the wake tier whose objects should be ready first, 10 minutes at most; "" for none
     event: str = ""  # reason of the Event that tells about it ("Idled", "Woken", ...), "" for none
     idles: bool = False  # counts as a newly idled workload in the limits
     has_annotations: bool = True  # False: the object has no annotations map yet

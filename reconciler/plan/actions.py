@@ -13,12 +13,12 @@ from reconciler.model import NOTHING, ObjectRef, QueryKey
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One write of the plan. `id` counts from 1 in the plan's order; `needs` and `wait_ready` are ids."""
+    """One write of the plan. `id` counts from 1 in the plan's order; `needs` are ids, `wait_ready` is a wake tier."""
 
     id: int
     decision: Decision
     needs: tuple[int, ...] = ()
-    wait_ready: tuple[int, ...] = ()
+    wait_ready: str = ""
 
     @property
     def ref(self) -> ObjectRef:

@@ -79,14 +79,14 @@ def _groups(actions: Iterable[Action], odd: Container[str]) -> set[str]:
 def _contents(plan: Plan, keys: frozenset[str]) -> dict[str, Any]:
     """Return what each action is by its key, whatever its number and the words for it; it waits for `keys` alone."""
     names = {action.id: action.decision.key for action in plan.actions}
+    tiers = {action.decision.wake_tier for action in plan.actions if action.decision.key in keys}
     found = {}
     for action in plan.actions:
         document = change_document(action)
         after = {path: _placeless(value) if path == _CAUSE else value for path, value in document.after.items()}
-        document = structs.replace(document, id=1, needs=[], wait_ready=[], cause=_NO_CAUSE, victims=None, after=after)
+        document = structs.replace(document, id=1, needs=[], wait_ready="", cause=_NO_CAUSE, victims=None, after=after)
         needs = sorted(names[other] for other in action.needs)
-        waits = sorted(names[other] for other in action.wait_ready if names[other] in keys)
-        found[action.decision.key] = (document, needs, waits)
+        found[action.decision.key] = (document, needs, action.wait_ready if action.wait_ready in tiers else "")
     return found
 
 

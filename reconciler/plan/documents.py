@@ -163,8 +163,9 @@ class ChangeDocument(Document, frozen=True):
     group: Annotated[str, Meta(description="What stands or falls together: after a failure the rest is skipped.")]
     order: Annotated[list[int], Meta(description="The place inside phase and group.")]
     needs: Annotated[list[int], Meta(description="The ids of changes that must have been applied before.")]
+    wake_tier: Annotated[str, Meta(description='The tier of a wake that others wait for; "" for none.')]
     wait_ready: Annotated[
-        list[int], Meta(description="The ids of changes whose objects should be ready first, 10 minutes at most.")
+        str, Meta(description='The wake tier whose objects should be ready first, 10 minutes at most; "" for none.')
     ]
     event: Annotated[str, Meta(description='The reason of the Event written about it; "" for none.')]
     idles: Annotated[bool, Meta(description="It counts as a newly idled workload in the limits.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -62,14 +63,17 @@ def in_order(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     turns = _turns(decisions)
     ordered = sorted(decisions, key=lambda decision: (decision.phase, turns.get(decision.key, 0), _position(decision)))
     known = {decision.key for decision in ordered}
+    below = Counter(decision.wake_tier for decision in ordered if decision.wake_tier)
     done: set[str] = set()
     result: list[Decision] = []
     waiting = ordered
     while waiting:
         later: list[Decision] = []
         for decision in waiting:
-            if all(need in done or need not in known for need in (*decision.needs, *decision.wait_ready)):
+            needed = all(need in done or need not in known for need in decision.needs)
+            if needed and below[decision.wait_ready] <= 0:
                 done.add(decision.key)
+                below[decision.wake_tier] -= 1
                 result.append(decision)
             else:
                 later.append(decision)
@@ -105,12 +109,13 @@ def _position(decision: Decision) -> tuple[tuple[int, ...], str, tuple[int, ...]
 def number(decisions: Sequence[Decision]) -> tuple[Action, ...]:
     """Return the actions of `decisions`, numbered from 1 in their order; needs that are not among them are dropped."""
     ids = {decision.key: position for position, decision in enumerate(decisions, start=1)}
+    tiers = {decision.wake_tier for decision in decisions}
     return tuple(
         Action(
             id=ids[decision.key],
             decision=decision,
             needs=tuple(ids[key] for key in decision.needs if key in ids),
-            wait_ready=tuple(ids[key] for key in decision.wait_ready if key in ids),
+            wait_ready=decision.wait_ready if decision.wait_ready in tiers else "",
         )
         for decision in decisions
     )
@@ -119,10 +124,11 @@ def number(decisions: Sequence[Decision]) -> tuple[Action, ...]:
 def doable(actions: Sequence[Action]) -> tuple[Action, ...]:
     """Return those of `actions` that can still be done: what needs an action that is not among them goes too."""
     kept: dict[int, Action] = {}
+    tiers: set[str] = set()
     for action in actions:
         if all(need in kept for need in action.needs):
-            waits = tuple(other for other in action.wait_ready if other in kept)
-            kept[action.id] = replace(action, wait_ready=waits)
+            kept[action.id] = action if action.wait_ready in tiers else replace(action, wait_ready="")
+            tiers.add(action.decision.wake_tier)
     return tuple(kept.values())
 
 

@@ -123,14 +123,20 @@ def _misfits(document: PlanDocument) -> Iterator[tuple[str, str]]:
 def _misfits_of(name: str, changes: Sequence[ChangeDocument]) -> Iterator[tuple[str, str]]:
     groups: dict[int, str] = {}
     keys: set[str] = set()
+    tiers: set[str] = set()
+    awaited: set[str] = set()
     for n, change in enumerate(changes):
         at = f"{name}[{n}]"
         if change.id in groups or change.key in keys:
             yield at, " has the id or key of an earlier change, expected its own"
         if any(groups.get(need) != change.group for need in change.needs):
             yield f"{at}.needs", f" is {change.needs}, expected ids of earlier changes of its group"
-        if any(other not in groups for other in change.wait_ready):
-            yield f"{at}.waitReady", f" is {change.wait_ready}, expected ids of earlier changes"
+        if change.wait_ready and change.wait_ready not in tiers:
+            yield f"{at}.waitReady", f' is "{one_line(change.wait_ready)}", expected the wakeTier of earlier changes'
+        awaited.add(change.wait_ready)
+        if change.wake_tier and change.wake_tier in awaited:
+            yield f"{at}.wakeTier", f' is "{one_line(change.wake_tier)}", which an earlier change waits for'
+        tiers.add(change.wake_tier)
         yield from _misfitting_fields(at, change)
         groups[change.id] = change.group
         keys.add(change.key)
@@ -153,7 +159,7 @@ def _fields(document: Document) -> dict[str, Any]:
 def _actions(changes: Sequence[ChangeDocument]) -> tuple[Action, ...]:
     keys = {change.id: change.key for change in changes}
     return tuple(
-        Action(change.id, _decision(change, keys), tuple(change.needs), tuple(change.wait_ready)) for change in changes
+        Action(change.id, _decision(change, keys), tuple(change.needs), change.wait_ready) for change in changes
     )
 
 
@@ -182,7 +188,8 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
         replicas_after=None if change.replicas is None else change.replicas.after,
         victims=None if change.victims is None else _victims(change.victims),
         downscale=None if change.downscale is None else _downscale(change.downscale),
-        wait_ready=tuple(keys[other] for other in change.wait_ready),
+        wake_tier=change.wake_tier,
+        wait_ready=change.wait_ready,
         event=change.event,
         idles=change.idles,
         has_annotations=change.has_annotations,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +71,7 @@ def access(folder: Path, clock: Clock) -> tuple[Asked, Access]:
     return cluster, Access(cluster, ConfigMapStore(cluster, "reconciler", JOURNAL), Held(), Picker(), clock)
 
 
-def wakes(tier: str, waits_for: Iterable[str] = ()) -> list[Any]:
+def wakes(tier: str, after: str = "") -> list[Any]:
     return [
         a_decision(
             name,
@@ -80,7 +80,8 @@ def wakes(tier: str, waits_for: Iterable[str] = ()) -> list[Any]:
             verb=Verb.WAKE,
             phase=Phase.INCREASE,
             uid=f"uid-{name}-Deployment",
-            wait_ready=tuple(f"idling/{a_ref(other)}" for other in waits_for),
+            wake_tier=tier,
+            wait_ready=after,
         )
         for name in names(tier)
     ]
@@ -100,9 +101,19 @@ def apply(actions: Sequence[Action], found: Access, done: list[str] | None = Non
 def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> None:
     write(tmp_path, replicas=0, ready=0)
     cluster, found = access(tmp_path, Clock())
-    actions = number([*wakes("db"), *wakes("api", waits_for=names("db"))])
+    actions = number([*wakes("db"), *wakes("api", after="db")])
     assert apply(actions, found) == {Status.APPLIED: 2 * MANY}
     assert cluster.looks == dict.fromkeys(names("db"), 1)
+
+
+def test_defect_34_what_waits_asks_where_the_last_one_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    of = Readiness.of
+    monkeypatch.setattr(Readiness, "of", lambda self, action, one: asked.append(action.id) or of(self, action, one))
+    write(tmp_path, replicas=0, ready=0)
+    _, found = access(tmp_path, Clock())
+    assert apply(number([*wakes("db"), *wakes("api", after="db")]), found) == {Status.APPLIED: 2 * MANY}
+    assert len(asked) <= 8 * MANY  # a tier side by side in eight threads; one by one it would be MANY * MANY
 
 
 class NotYet(Asked):
@@ -124,7 +135,7 @@ def test_what_waits_for_its_tier_keeps_nobody_else_waiting(tmp_path: Path) -> No
     cluster, found = access(tmp_path, clock)
     slow: Any = NotYet(cluster, clock, at=60)  # type: ignore[arg-type]
     done: list[str] = []
-    actions = number([*wakes("db"), *wakes("api", waits_for=names("db")), *wakes("free")])
+    actions = number([*wakes("db"), *wakes("api", after="db"), *wakes("free")])
     assert apply(actions, replace(found, cluster=slow), done) == {Status.APPLIED: 3 * MANY}
     assert sorted(done[: 2 * MANY]) == sorted([*names("db"), *names("free")])
     assert 60 <= clock.at < 70
@@ -142,10 +153,10 @@ def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
     cluster, found = access(tmp_path, clock)
     stop = Stop(until=None if left is None else time.monotonic() + left)
     found = replace(found, cluster=NeverReady(cluster), stop=stop)
-    actions = number([wakes("db")[0], wakes("api", waits_for=["db-0"])[0]])
+    actions = number([wakes("db")[0], wakes("api", after="db")[0]])
     applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, pool=WorkerPool(0))
     outcomes = apply_actions(actions, applying)
-    assert "of the tier below not ready yet" in outcomes[1].message
+    assert f"{a_ref('db-0')} of the tier below not ready yet" in outcomes[1].message
     assert waited - 1 <= clock.at <= waited + POLL_SECONDS
 
 

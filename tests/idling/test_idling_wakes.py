@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from reconciler.decide.types import Phase, Verb
 from reconciler.model import Event, LabelSelector
+from reconciler.plan.plan import in_order, number
+from reconciler.plan.serialise import change_document
 from reconciler.policy.types import AnyOf, NamespaceSelector, WakeMetric, WakeOrder
 from tests.builders import a_fleet, a_ref, a_service, a_workload
 from tests.idling.idling_policies import (
@@ -381,8 +384,18 @@ class TestWakeOrder:
         decisions = decided(world.state(), *self.policies(), now=MONDAY).desired.decisions
         wakes = {one.ref.name: one for one in decisions if one.verb is Verb.WAKE}
         assert [wakes[name].order[0] for name in ("api-0", "db-0")] == [20, 10]
-        assert wakes["api-1"].wait_ready == (wakes["db-0"].key, wakes["db-1"].key)
-        assert wakes["db-0"].wait_ready == ()
+        tiers = {name: (one.wake_tier, one.wait_ready) for name, one in wakes.items()}
+        assert tiers["db-0"] == tiers["db-1"] == ("east/shop/shop/10", "")
+        assert tiers["api-0"] == tiers["api-1"] == ("", "east/shop/shop/10")
+
+    def test_defect_34_a_plan_of_two_tiers_grows_as_what_is_in_them(self):
+        lengths = []
+        for count in (20, 40):
+            world = self.world(count)
+            run_in(world, *self.policies())
+            decisions = decided(world.state(), *self.policies(), now=MONDAY).desired.decisions
+            lengths.append(len(msgspec.json.encode([change_document(one) for one in number(in_order(decisions))])))
+        assert lengths[1] <= 2.1 * lengths[0]
 
     def test_at_most_per_run_in_one_run_and_the_next_goes_on(self):
         world = self.world()
@@ -479,7 +492,7 @@ class TestWakeOrder:
         world = a_world(*(a_workload(namespace=one.name) for one in policies), now=NIGHT)
         run_in(world, *policies)
         decisions = decided(world.state(), *policies, now=MONDAY).desired.decisions
-        assert [one.wait_ready for one in decisions if one.verb is Verb.WAKE] == [(), ()]
+        assert [one.wait_ready for one in decisions if one.verb is Verb.WAKE] == ["", ""]
 
     def test_no_cluster_waits_for_another(self):
         services = [a_service(cluster=cluster) for cluster in ("east", "west")]

@@ -45,6 +45,22 @@ def test_nothing_comes_before_what_it_needs():
     assert [(action.decision.key, action.needs) for action in actions] == [("first", ()), ("second", (1,))]
 
 
+def test_nothing_comes_before_the_tier_it_waits_for():
+    mark = a_decision("m", key="mark", group="g")
+    low = [a_decision(f"z{n}", key=f"low{n}", group="g", order=(9,), needs=("mark",), wake_tier="low") for n in (0, 1)]
+    high = a_decision("a", key="high", wait_ready="low")
+    actions = number(in_order([high, *low, mark]))
+    assert [(action.decision.key, action.wait_ready) for action in actions] == [
+        ("mark", ""),
+        ("low0", ""),
+        ("low1", ""),
+        ("high", "low"),
+    ]
+    left = doable([action for action in actions if action.decision.key != "mark"])
+    assert [(action.decision.key, action.wait_ready) for action in left] == [("high", "")]
+    assert [action.wait_ready for action in number([high])] == [""]
+
+
 def test_a_circle_of_needs_is_a_bug_that_is_told():
     with pytest.raises(ValueError, match="in a circle"):
         in_order([a_decision("a", key="a", needs=("b",)), a_decision("b", key="b", needs=("a",))])

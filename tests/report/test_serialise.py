@@ -147,6 +147,14 @@ def _broken(*path, value):
     return document
 
 
+def _circular():
+    """The document of a plan where a tier that is waited for gets one more wake afterwards."""
+    document = plan_to_dict(a_plan(a_scale(6, 2), an_idle(), a_mark()))
+    for n, tiers in enumerate([{"wakeTier": "db"}, {"waitReady": "db"}, {"wakeTier": "db"}]):
+        document["actions"][n] |= tiers
+    return document
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -174,8 +182,9 @@ def _broken(*path, value):
         pytest.param(_broken("actions", 0, "needs", value=[3]), "$.actions[0].needs is [3]", id="needs a later one"),
         pytest.param(_broken("actions", 2, "needs", value=[1]), "$.actions[2].needs is [1]", id="needs another group"),
         pytest.param(
-            _broken("actions", 0, "waitReady", value=[9]), "$.actions[0].waitReady is [9]", id="waits for none"
+            _broken("actions", 0, "waitReady", value="db"), '$.actions[0].waitReady is "db"', id="waits for none"
         ),
+        pytest.param(_circular(), '$.actions[2].wakeTier is "db", which', id="34 a tier grows once it is waited for"),
         pytest.param(
             _broken("actions", 0, "after", value={}), "$.actions[0].after has other fields", id="before without after"
         ),

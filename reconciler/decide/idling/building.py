@@ -8,8 +8,8 @@ from dataclasses import replace
 from reconciler.decide.idling.autoscaler_decisions import autoscaler_decisions, needs_bounds_first
 from reconciler.decide.idling.discovery import Inventory
 from reconciler.decide.idling.groups import group_name, groups_of, is_marking
-from reconciler.decide.idling.making import Making, key_of
-from reconciler.decide.idling.order import waits_for
+from reconciler.decide.idling.making import Making
+from reconciler.decide.idling.order import WakeTier, wake_tiers
 from reconciler.decide.idling.scalable_decisions import scalable_decision
 from reconciler.decide.idling.service_decisions import service_decisions
 from reconciler.decide.idling.situations import Ruling
@@ -42,8 +42,8 @@ def decisions_of(
         for front, inventory in marked
         if front.ref in behind or front.is_marked
     }
-    waits = waits_for({ruling.ref: ruling for ruling in live})
-    on_scalables = [decision for ruling in live for decision in _with_autoscaler(ruling, on_services, waits, making)]
+    tiers = wake_tiers(live)
+    on_scalables = [decision for ruling in live for decision in _with_autoscaler(ruling, on_services, tiers, making)]
     everything = [*on_scalables, *(decision for found in on_services.values() for decision in found)]
     return tuple(
         sorted(everything, key=lambda decision: (decision.phase, decision.group, decision.order, decision.key))
@@ -60,7 +60,7 @@ def _is_concerned(ruling: Ruling) -> bool:
 def _with_autoscaler(
     ruling: Ruling,
     on_services: Mapping[ObjectRef, tuple[Decision, ...]],
-    waits: Mapping[ObjectRef, tuple[ObjectRef, ...]],
+    tiers: Mapping[ObjectRef, WakeTier],
     making: Making,
 ) -> list[Decision]:
     own = scalable_decision(ruling, making)
@@ -75,5 +75,5 @@ def _with_autoscaler(
             for decision in on_services.get(front.ref, ())
             if decision.verb is Verb.MARK
         ]
-    wait_ready = tuple(key_of(own.verb, ref) for ref in waits.get(ruling.ref, ()))
-    return [replace(own, needs=tuple(needs), wait_ready=wait_ready), *around]
+    tier = tiers.get(ruling.ref, WakeTier())
+    return [replace(own, needs=tuple(needs), wake_tier=tier.name, wait_ready=tier.after), *around]

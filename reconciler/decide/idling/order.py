@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import State
@@ -72,20 +72,27 @@ def _urgency(ruling: Ruling) -> tuple[bool, int, bool, ObjectRef]:
     return (not begun, tier(ruling), Flag.SIGNAL not in ruling.situation.flags, ruling.ref)
 
 
-def waits_for(rulings: Mapping[ObjectRef, Ruling]) -> dict[ObjectRef, tuple[ObjectRef, ...]]:
-    """Return for each scalable that is woken those of the next lower tier that are woken in the same run.
+@dataclass(frozen=True, slots=True)
+class WakeTier:
+    """`name` is what others wait for, `after` what it waits for itself; "" for none."""
+
+    name: str = ""
+    after: str = ""
+
+
+def wake_tiers(rulings: Iterable[Ruling]) -> dict[ObjectRef, WakeTier]:
+    """Return the tier of each scalable that is woken together with others that wait for it, or that it waits for.
 
     Tiers are of one wake group in one namespace: no namespace waits for what runs in another one.
     """
     groups: dict[tuple[str, str, str], list[Ruling]] = {}
-    for ruling in rulings.values():
+    for ruling in rulings:
         if ruling.action is Action.WAKE:
             groups.setdefault((ruling.ref.cluster, ruling.ref.namespace, wake_group(ruling)), []).append(ruling)
-    result: dict[ObjectRef, tuple[ObjectRef, ...]] = {}
-    for waking in groups.values():
-        tiers = sorted({tier(ruling) for ruling in waking})
-        below = dict(zip(tiers[1:], tiers, strict=False))
-        for ruling in waking:
-            lower = below.get(tier(ruling))
-            result[ruling.ref] = tuple(sorted(other.ref for other in waking if tier(other) == lower))
+    result: dict[ObjectRef, WakeTier] = {}
+    for (cluster, namespace, group), waking in groups.items():
+        numbers = sorted({tier(ruling) for ruling in waking})
+        names = [f"{cluster}/{namespace}/{group}/{number}" for number in numbers]
+        tiers = dict(zip(numbers, map(WakeTier, [*names[:-1], ""], ["", *names[:-1]]), strict=True))
+        result |= {ruling.ref: tiers[tier(ruling)] for ruling in waking}
     return result
