@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reconciler.cli.failure import nearest
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState
-from reconciler.policy.types import Fleet, FleetCluster
+from reconciler.policy.types import Fleet, FleetCluster, Writes
 
 _SHORT = {
     "deploy": "deployment",
@@ -65,8 +65,8 @@ def check_cluster(fleet: Fleet, name: ObjectName, text: str) -> None:
     Raises:
         UsageError: with the nearest name.
     """
-    if known_cluster(fleet, name, text).state == "frozen":
-        raise UsageError(f"{text}: {name.cluster} is frozen, nothing is written there; change its state in the Fleet")
+    if known_cluster(fleet, name, text).writes is Writes.NOTHING:
+        raise UsageError(f"{text}: {name.cluster} is readOnly, nothing is written there; change its state in the Fleet")
 
 
 def known_cluster(fleet: Fleet, name: ObjectName, text: str) -> FleetCluster:

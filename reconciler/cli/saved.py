@@ -10,13 +10,14 @@ from typing import Any
 
 from reconciler.cli.options import DEFAULT_PATH, duration_of
 from reconciler.cli.running import Call
+from reconciler.decide.types import Phase
 from reconciler.errors import ClusterError, PlanFileError
 from reconciler.plan.actions import Action, Plan
 from reconciler.plan.one_line import short
 from reconciler.plan.permitted import check_permitted, is_custom
 from reconciler.plan.plan import doable
 from reconciler.plan.serialise import plan_from_dict
-from reconciler.policy.types import Fleet, PolicySet
+from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.policy.validate import read_fleet, read_policies
 from reconciler.world import World
 
@@ -110,15 +111,20 @@ def _is_served(action: Action, world: World) -> bool:
 
 
 def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:
-    """Return the actions that the Fleet still allows, by whole groups: freezing or protecting counts at once."""
-    frozen = {cluster.name for cluster in fleet.clusters if cluster.state == "frozen"}
+    """Return the actions that the Fleet still allows, by whole groups but for wakes: freezing or protecting counts at
+    once.
+    """
     protected = fleet.protected - {fleet.namespace}
-    barred = {
-        action.decision.group
+    writes = {cluster.name: cluster.writes for cluster in fleet.clusters}
+    allowed = [
+        action
         for action in made.actions
-        if action.ref.cluster in frozen or action.ref.namespace in protected
-    }
-    return doable([action for action in made.actions if action.decision.group not in barred])
+        if action.decision.writes <= writes.get(action.ref.cluster, Writes.EVERYTHING)
+        and action.ref.namespace not in protected
+    ]
+    whole = {action.decision.group for action in made.actions}
+    whole -= {action.decision.group for action in made.actions if action not in allowed}
+    return doable([one for one in allowed if one.decision.group in whole or one.decision.phase is Phase.WAKE])
 
 
 def _check_age(made: Plan, file: str, call: Call, max_age: str) -> None:

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from reconciler.model import NOTHING, ObjectRef, PodPicker, PodsQuestion
+from reconciler.policy.types import Writes
 
 Job = Literal["idling", "placement", "downscale"]
 
@@ -158,6 +159,12 @@ class Decision:
     idles: bool = False  # counts as a newly idled workload in the limits
     has_annotations: bool = True  # False: the object has no annotations map yet
     has_labels: bool = True
+
+    @property
+    def writes(self) -> Writes:
+        """What its cluster must allow: wakes, repairs of what is idle, and records go on while it is frozen."""
+        wakes = self.phase in (Phase.WAKE, Phase.RECORD) or (self.job == "idling" and self.phase is Phase.REPAIR)
+        return Writes.WAKES if wakes else Writes.EVERYTHING
 
     @property
     def removed(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from enum import IntEnum
 from typing import Any, Literal
 
 from reconciler.model import NOTHING, ClusterConnection, LabelSelector, PodPicker
@@ -41,13 +42,41 @@ class Limits:
     removed_replicas: Limit | None = None
 
 
+class Writes(IntEnum):
+    """What may be written on a cluster. Each value includes those below it."""
+
+    NOTHING = 0
+    WAKES = 1  # wakes, what belongs to them, and our own records
+    EVERYTHING = 2
+
+
+_RESTRICTED = {
+    "readOnly": (Writes.NOTHING, "the cluster is read-only"),
+    "frozen": (Writes.WAKES, "the cluster is frozen"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class FleetCluster:
     name: str
     labels: Mapping[str, str]
     connection: ClusterConnection
-    state: Literal["active", "frozen", "draining", "leaving"] = "active"
+    state: Literal["active", "frozen", "readOnly", "draining", "leaving"] = "active"
     identity: str = ""  # the uid that its Namespace kube-system must have; "": any
+
+    @property
+    def writes(self) -> Writes:
+        """What may be written there."""
+        return self._restriction[0]
+
+    @property
+    def restriction(self) -> str:
+        """Why not everything may be written there, "" where everything may."""
+        return self._restriction[1]
+
+    @property
+    def _restriction(self) -> tuple[Writes, str]:
+        return _RESTRICTED.get(self.state, (Writes.EVERYTHING, ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,13 +70,26 @@ def test_a_saved_plan_of_another_fleet_is_refused(quickstart):
     assert (said.code, said.err) == (5, 'plan.json: is of Fleet "quickstart", expected "other"; plan again\n')
 
 
-def test_freezing_a_cluster_counts_for_a_saved_plan_too(quickstart):
-    quickstart.plan(NOW, "--out", "plan.json")
+def put_in_state(quickstart, state):
     fleet = quickstart.path / "policies" / "fleet.yaml"
-    fleet.write_text(fleet.read_text().replace("labels: {region: us}", "labels: {region: us}\n      state: frozen"))
-    before = {key: one for key, one in quickstart.objects().items() if key[0] == "us-east"}
+    fleet.write_text(fleet.read_text().replace("labels: {region: us}", f"labels: {{region: us}}\n      state: {state}"))
+
+
+@pytest.mark.parametrize(
+    ("state", "written"),
+    [
+        pytest.param("frozen", {"Deployment/reports", "Service/reports"}, id="defect 17: frozen, wakes go on"),
+        pytest.param("readOnly", set(), id="readOnly"),
+    ],
+)
+def test_freezing_a_cluster_counts_for_a_saved_plan_too(quickstart, state, written):
+    quickstart.plan(NOW, "--out", "plan.json")
+    put_in_state(quickstart, state)
+    before = quickstart.objects()
     assert quickstart.call("apply", "plan.json", *LOOK, "-q").code == 6
-    assert {key: one for key, one in quickstart.objects().items() if key[0] == "us-east"} == before
+    after = quickstart.objects()
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    assert {f"{kind}/{name}" for cluster, _, kind, name in changed if cluster == "us-east"} == written
 
 
 def test_the_digest_and_the_run_id_tell_apart_other_pods(quickstart):
@@ -164,12 +177,23 @@ def test_a_flag_with_a_word_that_the_verb_does_not_know(quickstart, monkeypatch)
 
 
 @pytest.mark.parametrize("verb", ["wake", "restore"])
-def test_nothing_is_asked_of_a_frozen_cluster(quickstart, verb):
-    fleet = quickstart.path / "policies" / "fleet.yaml"
-    fleet.write_text(fleet.read_text().replace("labels: {region: us}", "labels: {region: us}\n      state: frozen"))
+def test_nothing_is_asked_of_a_read_only_cluster(quickstart, verb):
+    put_in_state(quickstart, "readOnly")
     before = quickstart.objects()
     more = ["--auto-approve"] if verb == "restore" else []
     said = quickstart.call(verb, "us-east/dev-b", *LOOK, *more)
     assert said.code == 64
-    assert "us-east is frozen, nothing is written there" in said.err
+    assert "us-east is readOnly, nothing is written there" in said.err
     assert quickstart.objects() == before
+
+
+@pytest.mark.parametrize("verb", ["wake", "restore"])
+def test_defect_17_what_is_asked_for_on_a_frozen_cluster_wakes(quickstart, verb):
+    put_in_state(quickstart, "frozen")
+    more = ["--auto-approve"] if verb == "restore" else []
+    said = quickstart.call(verb, "us-east/dev-b", *LOOK, *more)
+    assert (said.code, replicas_of_reports(quickstart)) == (0, 2)
+
+
+def replicas_of_reports(quickstart):
+    return quickstart.objects()["us-east", "dev-b", "Deployment", "reports"]["spec"]["replicas"]

@@ -177,9 +177,10 @@ def test_another_config_map_is_not_the_journal() -> None:
     assert closes(recovered(observed(5, config_maps=(other,)))) == []
 
 
-def test_nothing_is_written_in_a_frozen_cluster() -> None:
+@pytest.mark.parametrize("state", ["frozen", "readOnly"])
+def test_nothing_is_written_in_a_frozen_cluster(state: Any) -> None:
     [cluster] = a_fleet().clusters
-    frozen = (FleetCluster(cluster.name, cluster.labels, cluster.connection, "frozen"),)
+    frozen = (FleetCluster(cluster.name, cluster.labels, cluster.connection, state),)
     assert recovered(observed(5), clusters=frozen, home="east") == DesiredState()
 
 

@@ -226,15 +226,16 @@ def an_hpa(**fields: Any) -> HorizontalPodAutoscaler:
     return HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 9, **fields)
 
 
-def a_frozen_fleet() -> Any:
+def a_fleet_in(state: Any) -> Any:
     [plain] = a_fleet().clusters
-    return a_fleet(clusters=(FleetCluster(plain.name, {}, plain.connection, "frozen"),), home="east")
+    return a_fleet(clusters=(FleetCluster(plain.name, {}, plain.connection, state),), home="east")
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        pytest.param({"fleet": a_frozen_fleet()}, "the cluster east is frozen", id="frozen"),
+        pytest.param({"fleet": a_fleet_in("frozen")}, "the cluster is frozen", id="frozen"),
+        pytest.param({"fleet": a_fleet_in("readOnly")}, "the cluster is read-only", id="read-only"),
         pytest.param({"fleet": a_fleet(protected_namespaces=("shop",))}, "namespace shop is protected", id="protected"),
         pytest.param({"fleet": a_fleet(namespace="shop")}, "namespace shop is protected", id="our own namespace"),
         pytest.param(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,6 +14,7 @@ from reconciler.policy.types import (
     AllOf,
     Calendar,
     Criterion,
+    Fleet,
     IdlingPolicy,
     MetricCriterion,
     Place,
@@ -21,7 +23,7 @@ from reconciler.policy.types import (
     WeeklyWindow,
     WorkloadSelector,
 )
-from tests.builders import a_policy_set, a_run
+from tests.builders import a_fleet, a_policy_set, a_run
 from tests.idling.world import World
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -95,6 +97,11 @@ def written(decision: Decision) -> dict[str, Any]:
 def verbs(outcome: IdlingOutcome) -> list[tuple[str, str]]:
     """(verb, KIND/NAME) of every decision, in order."""
     return [(str(one.verb), f"{one.ref.kind}/{one.ref.name}") for one in outcome.desired.decisions]
+
+
+def of_state(state: str) -> Fleet:
+    """A Fleet whose one cluster is in that state."""
+    return replace(a_fleet(), clusters=(replace(a_fleet().clusters[0], state=state),))
 
 
 def run_in(world: World, *policies: IdlingPolicy, writes: int | None = None, **fields: Any) -> IdlingOutcome:

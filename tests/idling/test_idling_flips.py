@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.policy.types import Fleet, IdlingPolicy, NamespaceSelector, WakeOrder
+from reconciler.policy.types import IdlingPolicy, NamespaceSelector, WakeOrder
 from tests.builders import a_cluster, a_fleet, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
@@ -18,6 +18,7 @@ from tests.idling.idling_policies import (
     a_policy,
     answers,
     decided,
+    of_state,
     run_in,
     services_selector,
 )
@@ -33,11 +34,6 @@ def told(state: Any, *policies: IdlingPolicy, now: Any = NIGHT, **fields: Any) -
     """What becomes of the one object, and what would alter it."""
     (one,) = decided(state, *policies, now=now, **fields).desired.considered
     return one.outcome, one.flip
-
-
-def of_state(state: str) -> Fleet:
-    """A Fleet whose one cluster is in that state."""
-    return replace(a_fleet(), clusters=(replace(a_fleet().clusters[0], state=state),))
 
 
 def up(**workload: Any) -> Any:
@@ -96,8 +92,9 @@ def test_what_the_criteria_call_busy(annotations, flip):
         (a_fleet(namespace="shop"), ""),
         (of_state("leaving"), "another state of the cluster"),
         (of_state("frozen"), "another state of the cluster"),
+        (of_state("readOnly"), "another state of the cluster"),
     ],
-    ids=["protected", "our own", "leaving", "frozen"],
+    ids=["protected", "our own", "leaving", "frozen", "readOnly"],
 )
 def test_what_the_fleet_keeps_up(fleet, flip):
     assert told(up(), fleet=fleet) == ("stays awake", flip)
@@ -129,10 +126,10 @@ def test_what_is_idle(policy, said, now, expected):
     assert told(state, policy, now=now) == expected
 
 
-def test_what_is_overdue_on_a_frozen_cluster():
+def test_what_is_overdue_on_a_read_only_cluster():
     world = a_world(a_service(), a_workload(), now=NIGHT)
     run_in(world)
-    assert told(world.state(), now=MONDAY, fleet=of_state("frozen")) == ("stays idle", "another state of the cluster")
+    assert told(world.state(), now=MONDAY, fleet=of_state("readOnly")) == ("stays idle", "another state of the cluster")
 
 
 def test_what_waits_its_turn():

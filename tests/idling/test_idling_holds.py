@@ -159,13 +159,15 @@ def test_protected_namespaces(fleet, words):
     assert words in why_of(outcome)
 
 
-@pytest.mark.parametrize("cluster_state", ["leaving", "frozen"])
-def test_clusters_on_which_nothing_is_idled(cluster_state):
+@pytest.mark.parametrize(
+    ("cluster_state", "words"), [("leaving", "leaving"), ("frozen", "is frozen"), ("readOnly", "is read-only")]
+)
+def test_clusters_on_which_nothing_is_idled(cluster_state, words):
     fleet = a_fleet()
     fleet = replace(fleet, clusters=(replace(fleet.clusters[0], state=cluster_state),))
     outcome = decided(idle_state(), fleet=fleet)
     assert outcome.desired.decisions == ()
-    assert cluster_state in why_of(outcome)
+    assert words in why_of(outcome)
 
 
 @pytest.mark.parametrize("cluster_state", ["active", "draining"])

@@ -306,7 +306,7 @@ class Idling(RuleBasedStateMachine):
         if name in self.policies:
             self.policies[other] = replace(self.policies.pop(name), name=other, place=Place(f"{other}.yaml", 9))
 
-    @rule(state=st.sampled_from(["active", "active", "active", "frozen", "leaving"]))
+    @rule(state=st.sampled_from(["active", "active", "active", "frozen", "readOnly", "leaving"]))
     def cluster_state(self, state: str) -> None:
         clusters = tuple(_with_state(cluster, state) for cluster in self.fleet.clusters)
         self.fleet = replace(self.fleet, clusters=clusters)
@@ -380,7 +380,7 @@ class Idling(RuleBasedStateMachine):
 
     def _can_reach(self, cluster: str) -> bool:
         found = self.fleet.cluster(cluster)
-        return cluster not in self.world.unreachable and found is not None and found.state != "frozen"
+        return cluster not in self.world.unreachable and found is not None and found.state != "readOnly"
 
     def _nothing_is_left_behind(self) -> None:
         for ref, found in self.world.objects.items():

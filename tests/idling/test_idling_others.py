@@ -19,6 +19,7 @@ from tests.idling.idling_policies import (
     answers,
     decided,
     notices_of,
+    of_state,
     run_in,
     verbs,
     workloads_selector,
@@ -190,12 +191,16 @@ class TestBrokenPolicies:
         assert listed == '[{"kind":"Deployment","name":"b","group":"apps","replicas":3}]'
         assert world.objects[SERVICE].annotations["reconciler/wake-due"] == "2026-11-23T06:00:00Z"
 
-    def test_a_frozen_cluster_is_told(self):
+    def test_defect_17_what_is_due_on_a_frozen_cluster_wakes(self):
         world = an_idle_world()
         world.now = MONDAY
-        fleet = a_fleet()
-        frozen = replace(fleet, clusters=(replace(fleet.clusters[0], state="frozen"),))
-        desired = due(world, frozen)
+        desired = due(world, of_state("frozen"))
+        assert (world.replicas(WEB), desired.notices) == (3, ())
+
+    def test_a_read_only_cluster_is_told(self):
+        world = an_idle_world()
+        world.now = MONDAY
+        desired = due(world, of_state("readOnly"))
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["overdueWake"]
 
@@ -299,11 +304,14 @@ class TestRestore:
         assert world.replicas(WEB) == 7
         assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
 
-    def test_a_frozen_cluster_is_told(self):
+    def test_defect_17_a_frozen_cluster_is_restored(self):
         world = an_idle_world()
-        fleet = a_fleet()
-        frozen = replace(fleet, clusters=(replace(fleet.clusters[0], state="frozen"),))
-        desired = restored(world, frozen)
+        desired = restored(world, of_state("frozen"))
+        assert (world.replicas(WEB), desired.notices) == (3, ())
+
+    def test_a_read_only_cluster_is_told(self):
+        world = an_idle_world()
+        desired = restored(world, of_state("readOnly"))
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["overdueWake"]
 

@@ -22,8 +22,8 @@ def situations(state: State):
 
 def expected(situation: Situation) -> Action:
     """What the design says, without an order of rows."""
-    action = _unfrozen(situation)
-    if Flag.FROZEN not in situation.flags:
+    action = _writable(situation)
+    if Flag.READ_ONLY not in situation.flags:
         return action
     if action is Action.WAKE:
         return Action.OVERDUE
@@ -32,7 +32,7 @@ def expected(situation: Situation) -> Action:
     )
 
 
-def _unfrozen(situation: Situation) -> Action:
+def _writable(situation: Situation) -> Action:
     state, says, flags = situation.state, situation.says, situation.flags
     if state in ASLEEP:
         return _asleep(situation)

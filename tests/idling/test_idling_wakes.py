@@ -23,6 +23,7 @@ from tests.idling.idling_policies import (
     answers,
     decided,
     notices_of,
+    of_state,
     run_in,
     services_selector,
     verbs,
@@ -313,11 +314,48 @@ class TestExcluded:
 
 
 class TestFrozen:
-    def outcome(self):
+    def test_defect_17_what_is_due_wakes(self):
         world = an_idle_world()
-        fleet = a_fleet()
-        frozen = replace(fleet, clusters=(replace(fleet.clusters[0], state="frozen"),))
-        return decided(world.state(), now=MONDAY, fleet=frozen)
+        world.now = MONDAY
+        outcome = run_in(world, fleet=of_state("frozen"))
+        assert (world.replicas(WEB), outcome.desired.notices) == (3, ())
+        assert run_in(world, fleet=of_state("frozen")).desired.decisions == ()
+
+    def test_defect_17_what_is_asked_for_wakes(self):
+        world = an_idle_world()
+        world.now += MINUTE
+        world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T22:00:30Z")
+        run_in(world, fleet=of_state("frozen"))
+        assert world.replicas(WEB) == 3
+
+    def test_defect_17_what_no_policy_selects_wakes(self):
+        world = an_idle_world()
+        run_in(
+            world,
+            a_policy(selector=services_selector(namespaces=NamespaceSelector(("other",)))),
+            fleet=of_state("frozen"),
+        )
+        assert world.replicas(WEB) == 3
+
+    def test_what_was_idled_half_is_not_finished(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, writes=1)
+        assert world.objects[SERVICE].annotations
+        run_in(world, fleet=of_state("frozen"))
+        assert world.replicas(WEB) == 3
+        assert not [key for key in world.objects[SERVICE].annotations if "idl" in key]
+
+    @pytest.mark.parametrize("floor", [1, 3])
+    def test_no_floor_moves(self, floor):
+        world = a_world(a_service(), a_workload(replicas=5), now=NIGHT)
+        run_in(world, a_policy(floor=2))
+        assert run_in(world, a_policy(floor=floor), fleet=of_state("frozen")).desired.decisions == ()
+        assert world.replicas(WEB) == 2
+
+
+class TestReadOnly:
+    def outcome(self):
+        return decided(an_idle_world().state(), now=MONDAY, fleet=of_state("readOnly"))
 
     def test_nothing_is_written_there(self):
         assert self.outcome().desired.decisions == ()
@@ -325,7 +363,7 @@ class TestFrozen:
     def test_each_overdue_wake_is_told(self):
         (notice,) = (one for one in self.outcome().desired.notices if one.kind == "overdueWake")
         assert (notice.subject, notice.policy, notice.partial) == ("east/shop/Deployment/web", "idle-dev", True)
-        assert "the cluster is frozen" in notice.text
+        assert "the cluster is read-only" in notice.text
 
     def test_and_it_stays_claimed(self):
         assert self.outcome().claims == {WEB: "idle-dev"}

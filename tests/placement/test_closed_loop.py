@@ -104,12 +104,15 @@ def lose_nodes(rng, world, cluster):
     cluster.control(world.now)
 
 
+LEFT_OUT = ("frozen", "readOnly")
+
+
 def drain(rng, world, cluster):
     cluster.state = "active" if cluster.state != "active" else rng.choice(("draining", "leaving"))
 
 
 def freeze(rng, world, cluster):
-    cluster.state = "active" if cluster.state == "frozen" else "frozen"
+    cluster.state = "active" if cluster.state in LEFT_OUT else rng.choice(LEFT_OUT)
 
 
 def cut_off(rng, world, cluster):
@@ -156,7 +159,7 @@ def replace_federated(world, **changes):
 
 def wanted(world):
     """Return how many replicas can run if every cluster has room: all of them, unless the preferences say less."""
-    placed = [one for one in world.clusters if one.state != "frozen" and one.reachable]
+    placed = [one for one in world.clusters if one.state not in LEFT_OUT and one.reachable]
     left = world.federated.replicas - sum(one.spec or 0 for one in world.clusters if one not in placed)
     preferences = {
         "rebalance": world.federated.rebalance,
@@ -218,17 +221,17 @@ def check_rest(world):
         assert world.decided() == first
     assert not first.decisions
     home = world.clusters[0]
-    writable = [one for one in world.readable if one.state != "frozen"]
+    writable = [one for one in world.readable if one.state != "readOnly"]
     # Where nothing records since when, a cluster that does not answer is never given up.
-    clock = bool(writable) and not (home.reachable and home.state == "frozen")
-    if all(one.reachable or (clock and one.state != "frozen") for one in world.clusters):
+    clock = bool(writable) and not (home.reachable and home.state == "readOnly")
+    if all(one.reachable or (clock and one.state not in LEFT_OUT) for one in world.clusters):
         check_nothing_missing(world)
 
 
 def check_nothing_missing(world):
     """No replica waits, and none stays on a draining cluster, while a cluster with weight has room."""
-    running = sum(one.placed for one in world.readable if one.state != "frozen")
-    held = sum(one.spec or 0 for one in world.clusters if one.state == "frozen" and one.reachable)
+    running = sum(one.placed for one in world.readable if one.state not in LEFT_OUT)
+    held = sum(one.spec or 0 for one in world.clusters if one.state in LEFT_OUT and one.reachable)
     roomy = [one.name for one in world.readable if has_room(world, one)]
     short = world.federated.replicas - held - running
     assert short <= 0 or not roomy, f"{short} replicas wait while {roomy} have room"
@@ -239,7 +242,7 @@ def check_nothing_missing(world):
 def blocked(world):
     """Return whether a drain has to wait for pods that crash, or that are missing where nothing may be written."""
     crashing = any(one.broken or one.available < one.placed for one in world.readable)
-    return crashing or any(one.state == "frozen" and one.available < (one.spec or 0) for one in world.readable)
+    return crashing or any(one.state in LEFT_OUT and one.available < (one.spec or 0) for one in world.readable)
 
 
 def has_room(world, cluster):

@@ -88,9 +88,10 @@ def test_what_is_left_alone(fields):
     assert without(a_workload(**(marks | fields))).decisions == ()
 
 
-def test_frozen_and_claimed_ones_are_left_alone():
+@pytest.mark.parametrize("state", ["frozen", "readOnly"])
+def test_frozen_and_claimed_ones_are_left_alone(state):
     gone = a_left_one()
-    assert without(gone, fleet=a_fleet_with("frozen", "east", "west")).decisions == ()
+    assert without(gone, fleet=a_fleet_with(state, "east", "west")).decisions == ()
     assert without(gone, claims={gone.ref: "nights"}).decisions == ()
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from reconciler.decide.placement.status import Entry, Status, read_status, status_text
-from reconciler.decide.types import Phase
+from reconciler.decide.types import Phase, Verb
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_cluster, a_fleet
 
@@ -74,14 +75,17 @@ def test_what_the_first_run_writes_stands_once_it_is_carried_out():
     assert place(east, settled("west", 3), federated=a_federated(rebalance=False)).decisions == ()
 
 
-@pytest.mark.parametrize("state", ["frozen"])
-def test_nothing_is_written_to_a_frozen_home(state):
-    assert place(settled("east", 6), lost=("west",), fleet=_frozen_home()).decisions == ()
+def test_nothing_is_written_to_a_read_only_home():
+    assert place(settled("east", 6), lost=("west",), fleet=_home_in("readOnly")).decisions == ()
 
 
-def _frozen_home():
-    fleet = a_fleet_with("frozen", "west", "east")
-    return type(fleet)(**{name: getattr(fleet, name) for name in fleet.__slots__} | {"home": "east"})
+def test_defect_17_a_frozen_home_keeps_its_records():
+    written = place(settled("east", 6), lost=("west",), fleet=_home_in("frozen")).decisions
+    assert {(one.verb, one.ref.cluster, one.ref.kind) for one in written} == {(Verb.REMEMBER, "east", "ConfigMap")}
+
+
+def _home_in(state):
+    return replace(a_fleet_with(state, "west", "east"), home="east")
 
 
 PREFERENCES = {

@@ -303,10 +303,11 @@ def since(**duration):
 
 
 class TestLeftOut:
-    def test_a_frozen_cluster_keeps_what_it_has_off_the_total(self):
-        desired = place(settled("east", 2), settled("west", 1), fleet=a_fleet_with("frozen", "east", "west"))
+    @pytest.mark.parametrize(("state", "words"), [("frozen", "is frozen"), ("readOnly", "is read-only")])
+    def test_a_frozen_cluster_keeps_what_it_has_off_the_total(self, state, words):
+        desired = place(settled("east", 2), settled("west", 1), fleet=a_fleet_with(state, "east", "west"))
         assert numbers(desired) == {"east": "scale 2 -> 5"}
-        assert row(desired, "west").why == "the cluster is frozen"
+        assert row(desired, "west").why == f"the cluster {words}"
 
     def test_an_unreachable_cluster_counts_with_what_it_was_asked_for(self):
         east = a_cluster("east", workloads=(a_local("east", 2),), config_maps=(a_status(STATUS),))

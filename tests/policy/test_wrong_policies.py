@@ -816,7 +816,7 @@ CASES = [
         "      labels: {region: eu}\n",
         "      labels: {region: eu}\n      state: frozzen\n",
         [
-            'policies/fleet.yaml:9:14: spec.clusters[0].state: is "frozzen", expected "active", "frozen", "draining" or "leaving", did you mean "frozen"?',
+            'policies/fleet.yaml:9:14: spec.clusters[0].state: is "frozzen", expected "active", "frozen", "readOnly", "draining" or "leaving", did you mean "frozen"?',
         ],
         id="unknown state",
     ),

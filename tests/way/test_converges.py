@@ -81,7 +81,9 @@ def policies(chance: random.Random) -> list[dict]:
             "spec": spec,
         }
 
-    states = chance.choices(["active", "frozen", "draining", "leaving"], weights=[8, 1, 1, 1], k=len(CLUSTERS))
+    states = chance.choices(
+        ["active", "frozen", "readOnly", "draining", "leaving"], weights=[8, 1, 1, 1, 1], k=len(CLUSTERS)
+    )
     clusters = [{"name": name, "state": state} for name, state in zip(CLUSTERS, states, strict=True)]
     found = [
         document(

@@ -83,9 +83,9 @@ class Case:
 Guard = Callable[[Case], Iterator[Finding]]
 
 
-def _frozen(case: Case) -> Iterator[Finding]:
-    if case.scene.cluster.state == "frozen":
-        yield case.stays(f"the cluster {case.ref.cluster} is frozen", "its state")
+def _restricted(case: Case) -> Iterator[Finding]:
+    if case.scene.cluster.restriction:
+        yield case.stays(case.scene.cluster.restriction, "its state")
 
 
 def _protected(case: Case) -> Iterator[Finding]:
@@ -175,7 +175,7 @@ def _rolling(case: Case) -> Iterator[Finding]:
 
 
 GUARDS: tuple[Guard, ...] = (
-    _frozen,
+    _restricted,
     _protected,
     _unread,
     _excluded,

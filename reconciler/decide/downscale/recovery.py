@@ -11,7 +11,7 @@ from reconciler.decide.downscale.targets import group_name
 from reconciler.decide.types import Cause, Considered, Decision, DesiredState, FieldChange, Notice, Phase, Verb
 from reconciler.errors import AnnotationError
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
-from reconciler.policy.types import Fleet
+from reconciler.policy.types import Fleet, Writes
 
 LIFE = timedelta(hours=1)
 """After that a shrink that was begun is not waited for any more."""
@@ -37,7 +37,7 @@ def decide_recovery(fleet: Fleet, state: ObservedState, run: Run) -> DesiredStat
     parts = [
         _in_cluster(state.clusters[cluster.name], fleet.namespace, run)
         for cluster in sorted(fleet.clusters, key=lambda cluster: cluster.name)
-        if cluster.name in state.clusters and cluster.state != "frozen"
+        if cluster.name in state.clusters and cluster.writes is Writes.EVERYTHING
     ]
     return DesiredState().joined(*parts)
 

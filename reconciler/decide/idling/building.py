@@ -17,6 +17,7 @@ from reconciler.decide.idling.table import Action
 from reconciler.decide.idling.targets import Front
 from reconciler.decide.types import Decision, Verb
 from reconciler.model import ObjectRef
+from reconciler.policy.types import Writes
 
 
 def decisions_of(
@@ -25,10 +26,10 @@ def decisions_of(
     making: Making,
     together: Iterable[tuple[ObjectRef, ...]] = (),
 ) -> tuple[Decision, ...]:
-    """Return every decision that `rulings` ask for, sorted by group and order; nothing on a frozen cluster."""
-    live = [ruling for ruling in rulings.values() if not ruling.target.frozen and _is_concerned(ruling)]
-    frozen = {cluster.name for cluster in making.fleet.clusters if cluster.state == "frozen"}
-    marked = [(front, found) for front, found in fronts if is_marking(front) and front.ref.cluster not in frozen]
+    """Return every decision that `rulings` ask for, sorted by group and order; nothing on a read-only cluster."""
+    written = {cluster.name for cluster in making.fleet.clusters if cluster.writes is not Writes.NOTHING}
+    live = [ruling for ruling in rulings.values() if ruling.ref.cluster in written and _is_concerned(ruling)]
+    marked = [(front, found) for front, found in fronts if is_marking(front) and front.ref.cluster in written]
     groups = {front.ref: group_name(front.ref) for front, _ in marked} | groups_of(live)
     together = tuple(together)
     idle_groups = groups | groups_of(live, together) if together else groups

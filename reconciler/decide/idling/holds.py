@@ -30,9 +30,9 @@ def hold_on(target: Target, now: datetime) -> Reason | None:
     return next((reason for check in _CHECKS for reason in check(target, now)), None)
 
 
-def _frozen(target: Target, _now: datetime) -> Iterator[Reason]:
-    if target.frozen:
-        yield Reason("the cluster is frozen", ANOTHER_STATE)
+def _restricted(target: Target, _now: datetime) -> Iterator[Reason]:
+    if target.cluster.restriction:
+        yield Reason(target.cluster.restriction, ANOTHER_STATE)
 
 
 def _equal(target: Target, _now: datetime) -> Iterator[Reason]:
@@ -139,7 +139,7 @@ def _unquiet(target: Target, _now: datetime) -> Iterator[Reason]:
 
 
 _CHECKS: tuple[Callable[[Target, datetime], Iterator[Reason]], ...] = (
-    _frozen,
+    _restricted,
     _equal,
     _unread,
     _itself,

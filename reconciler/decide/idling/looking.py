@@ -188,6 +188,7 @@ class _Eye:
         return Target(
             scale=scale,
             want=Want(tuple(bids), self._setting.blind),
+            cluster=self._fleet_cluster,
             fronts=fronts,
             lost=_once(lost),
             reading=read_record(scale.written, self._fleets),
@@ -196,7 +197,6 @@ class _Eye:
             exclusion=self._exclusion(scale, fronts),
             signal=latest_of(requested(scale.written.annotations), requested(scale.runs.annotations)),
             unknown=self._unknown or self._missing(scale),
-            frozen=self._fleet_cluster.state == "frozen",
             protected=scale.ref.namespace in self._setting.fleet.protected,
             strangers=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
             evidence=self._testimony.on(scale.written) if fronts else Evidence(),

@@ -12,7 +12,7 @@ from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import NOT_OURS
 from reconciler.decide.idling.table import Action, Flag
-from reconciler.decide.idling.wants import Want
+from reconciler.decide.idling.targets import Target
 from reconciler.decide.types import Cause, Verb
 from reconciler.errors import AnnotationError
 from reconciler.model import NOTHING, ObjectRef, Run
@@ -99,7 +99,7 @@ def record_after(ruling: Ruling, making: Making) -> Record | None:
     if ruling.action is Action.PUT_OFF:
         since = record.orphaned_since or (making.run.now if record.wake_due is None else None)
         return replace(record, orphaned_since=since)
-    return _kept_record(record, ruling.target.want, making)
+    return _kept_record(record, ruling.target, making)
 
 
 def _new_record(ruling: Ruling, making: Making) -> Record:
@@ -114,13 +114,17 @@ def _new_record(ruling: Ruling, making: Making) -> Record:
     )
 
 
-def _kept_record(record: Record, want: Want, making: Making) -> Record:
-    """Return the record of what stays idle: while all say idle it passes to a policy that wants it, and follows it."""
+def _kept_record(record: Record, target: Target, making: Making) -> Record:
+    """Return the record of what stays idle: while all say idle it passes to a policy that wants it, and follows it.
+
+    On a frozen cluster its floor stays.
+    """
+    want = target.want
     if want.says is not Says.IDLE or want.policy is None:
         return replace(record, orphaned_since=None)
     names = {policy.name for policy in want.policies}
     scheduled = any(True for policy in want.policies for _ in schedules_of(policy.idle_when))
-    decided = not want.observed and not want.rivals
+    decided = not want.observed and not want.rivals and not target.cluster.restriction
     return Record(
         idled_at=record.idled_at,
         replicas=record.replicas,

@@ -21,7 +21,7 @@ from reconciler.decide.idling.telling import notices
 from reconciler.decide.types import DesiredState
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, ObservedState, Run
-from reconciler.policy.types import Fleet
+from reconciler.policy.types import Fleet, Writes
 
 
 def _everything(_ref: ObjectRef) -> bool:
@@ -69,15 +69,15 @@ def _is_put_right(ruling: Ruling) -> bool:
 def _restored(ruling: Ruling, restoration: Restoration, run: Run) -> Ruling:
     if not _is_chosen(ruling, restoration):
         return _left(ruling)
-    frozen = ruling.target.frozen
+    written = ruling.target.cluster.writes is not Writes.NOTHING
     if ruling.was_asleep or _is_adopted(ruling, restoration):
-        action = Action.OVERDUE if frozen else Action.WAKE
+        action = Action.WAKE if written else Action.OVERDUE
         return replace(ruling, choice=Choice(action, "restored"))
-    if ruling.standing.state is State.SET_ASIDE and not frozen:
+    if ruling.standing.state is State.SET_ASIDE and written:
         return _salvaged(ruling, run)
-    if ruling.standing.state is State.HAND and not frozen:
+    if ruling.standing.state is State.HAND and written:
         return ruling
-    if ruling.standing.state is State.STALE and not frozen:
+    if ruling.standing.state is State.STALE and written:
         return replace(ruling, choice=Choice(Action.CLEAR, ruling.why))
     return _left(ruling)
 

@@ -19,6 +19,7 @@ from reconciler.decide.idling.targets import Front, Target
 from reconciler.decide.idling.wants import Want
 from reconciler.decide.selection import format_time
 from reconciler.model import ObjectRef
+from reconciler.policy.types import Writes
 
 _SINCE_ITS_RECORD = ASLEEP | {State.FOREIGN, State.HALF_IDLED}
 
@@ -106,8 +107,8 @@ def _flags(target: Target, standing: Standing, guards: Guards, now: datetime) ->
     yield from _want_flags(target.want)
     if target.protected:
         yield Flag.PROTECTED, Reason(f"the namespace {target.ref.namespace} is protected", UNPROTECTED)
-    if target.frozen:
-        yield Flag.FROZEN, Reason("the cluster is frozen", ANOTHER_STATE)
+    if target.cluster.writes is Writes.NOTHING:
+        yield Flag.READ_ONLY, Reason(target.cluster.restriction, ANOTHER_STATE)
     if standing.record is not None:
         yield from _record_flags(target, standing.record, guards, now)
 

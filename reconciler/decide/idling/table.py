@@ -26,7 +26,7 @@ class Flag(StrEnum):
     PROTECTED = "protected"  # its namespace is one that the Fleet protects
     HELD = "held"  # something keeps it from being idled
     OBSERVED = "observed"  # a policy that only observes has a say
-    FROZEN = "frozen"  # nothing may be written on its cluster
+    READ_ONLY = "readOnly"  # nothing may be written on its cluster
 
 
 class Action(StrEnum):
@@ -137,7 +137,7 @@ ROWS: tuple[Row, ...] = (
     Row(frozenset({State.CONTESTED}), Action.LEAVE, reason="contested", flip=UNCONTESTED),
 )
 
-_ON_FROZEN = {
+_ON_READ_ONLY = {
     Action.WAKE: Action.OVERDUE,
     Action.PUT_OFF: Action.KEEP,
     Action.IDLE: Action.LEAVE,
@@ -161,9 +161,9 @@ class Choice:
 
 
 def choose(situation: Situation) -> Choice:
-    """Return what the first row that holds says; on a frozen cluster its wakes are overdue and its writes left out."""
+    """Return what the first row that holds says; on a read-only cluster wakes are overdue and writes left out."""
     row = next(row for row in ROWS if row.holds(situation))
     why = row.reason if row.told is None else situation.words.get(row.told, row.told.value)
-    if Flag.FROZEN in situation.flags and row.action in _ON_FROZEN:
-        return Choice(_ON_FROZEN[row.action], why, row.told, ANOTHER_STATE)
+    if Flag.READ_ONLY in situation.flags and row.action in _ON_READ_ONLY:
+        return Choice(_ON_READ_ONLY[row.action], why, row.told, ANOTHER_STATE)
     return Choice(row.action, why, row.told, row.flip)

@@ -15,6 +15,7 @@ from reconciler.decide.idling.signals import Signal
 from reconciler.decide.idling.wants import Bid, Want
 from reconciler.decide.selection import Exclusion
 from reconciler.model import Endpoints, ObjectRef, Service
+from reconciler.policy.types import FleetCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class Target:
 
     scale: Scale
     want: Want
+    cluster: FleetCluster
     fronts: tuple[Front, ...] = ()
     lost: tuple[Bid, ...] = ()
     reading: Reading | None = None
@@ -98,7 +100,6 @@ class Target:
     exclusion: Exclusion | None = None
     signal: Signal | None = None
     unknown: str = ""
-    frozen: bool = False
     protected: bool = False
     strangers: frozenset[ObjectRef] = frozenset()
     evidence: Evidence = Evidence()

@@ -150,7 +150,9 @@ def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Itera
 def _overdue(ruling: Ruling, _run: Run) -> Iterator[Notice]:
     if ruling.action is Action.OVERDUE:
         ours = ruling.standing.state not in NOT_OURS
-        kind, held = ("overdueWake", "the cluster is frozen") if ours else ("foreignOverdue", "somebody else's")
+        kind, held = (
+            ("overdueWake", ruling.target.cluster.restriction) if ours else ("foreignOverdue", "somebody else's")
+        )
         text = f"{ruling.ref} should be awake ({ruling.why}): {held}"
         yield Notice(kind, str(ruling.ref), text, owner_policy(ruling), partial=ours)
     if ruling.action is Action.DEFER:

@@ -23,7 +23,7 @@ from reconciler.decide.types import (
     annotation_changes,
 )
 from reconciler.model import Workload
-from reconciler.policy.types import FederatedReplicaSet
+from reconciler.policy.types import FederatedReplicaSet, Writes
 
 _MARKS = (OWNER, DIGEST, ON_DELETE, CAPACITY)
 
@@ -57,7 +57,7 @@ def _marked(around: Surroundings) -> Iterator[_Marked]:
     """Yield every workload with our marks that may be written to. What is copied to an owned object does not count."""
     protected = around.fleet.protected
     for site in around.sites:
-        if site.observed is None or site.cluster.state == "frozen":
+        if site.observed is None or site.cluster.restriction:
             continue
         for workload in site.observed.workloads:
             annotations = workload.annotations
@@ -104,7 +104,7 @@ def _decision(one: _Marked) -> Decision:
 def _statuses(federated: Mapping[str, FederatedReplicaSet], around: Surroundings) -> Iterator[Decision]:
     for found in (*around.home.own.values(), *around.home.others):
         cluster = around.fleet.cluster(found.ref.cluster)
-        if not found.ref.name.startswith(PREFIX) or cluster is None or cluster.state == "frozen":
+        if not found.ref.name.startswith(PREFIX) or cluster is None or cluster.writes is Writes.NOTHING:
             continue
         owner = owner_of(found.annotations)
         if owner is not None and owner[0] in around.ours and owner[1] not in federated:

@@ -117,7 +117,7 @@ def _unreachable(case: Case) -> Finding | None:
         return None
     idle_by = "" if case.status is None else case.status.idle_by(site.name)
     since = site.lost_since
-    if since is None or site.cluster.state == "frozen":
+    if since is None or site.cluster.restriction:
         return Finding(case.held("does not answer", asked=case.asked_before, idle_by=idle_by))
     why = f"does not answer since {format_time(since)}"
     if case.around.run.now - since < case.federated.cluster_grace_period:
@@ -174,8 +174,9 @@ def _idle(case: Case) -> Finding | None:
     return Finding(case.held(f"idle, {winner} decides", asked=asked, idle_by=winner))
 
 
-def _frozen(case: Case) -> Finding | None:
-    return Finding(case.held("the cluster is frozen")) if case.site.cluster.state == "frozen" else None
+def _restricted(case: Case) -> Finding | None:
+    why = case.site.cluster.restriction
+    return Finding(case.held(why)) if why else None
 
 
 def _autoscaled(case: Case) -> Finding | None:
@@ -268,8 +269,8 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
     _unreachable,
     _unreadable,
     _not_ours,
-    _idle,  # before _frozen: what is idle stays so on a frozen cluster, and starts nowhere else
-    _frozen,
+    _idle,  # before _restricted: what is idle stays idling's, and starts nowhere else
+    _restricted,
     _autoscaled,
     _moving,
     _missing,

@@ -1,9 +1,10 @@
 """What one run tells the next about the whole Fleet: ConfigMaps in the home cluster, or in whoever stands in for it.
 
-They are written to home; while it does not answer, to the first cluster of the Fleet that does and is not frozen. They
-are read from every cluster. Each carries the annotations reconciler/recorded-at and reconciler/fleet, and of
-several copies the newest counts. Once home holds what the newest says, the others are deleted. What another Fleet
-records on a cluster that both have is left alone, and that cluster stands in for nobody else.
+They are written to home; while it does not answer, to the first cluster of the Fleet that does and is not
+read-only. They are read from every cluster. Each carries the annotations reconciler/recorded-at and
+reconciler/fleet, and of several copies the newest counts. Once home holds what the newest says, the others are
+deleted. What another Fleet records on a cluster that both have is left alone, and that cluster stands in for nobody
+else.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from reconciler.decide.placement.memory import MEMORY
 from reconciler.decide.selection import format_time
 from reconciler.decide.types import Cause, Decision
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedState
-from reconciler.policy.types import Fleet
+from reconciler.policy.types import Fleet, Writes
 
 RECORDED_AT = "reconciler/recorded-at"
 RECORDED_BY = "reconciler/fleet"
@@ -109,7 +110,7 @@ def home_of(fleet: Fleet, state: ObservedState) -> Home:
 def keeper_of(fleet: Fleet, answers: Callable[[str], bool]) -> str:
     """Return the cluster where what belongs in home is written, "" where there is none.
 
-    A home that answers and is frozen is not replaced: it has all there is to know.
+    A home that answers and is read-only is not replaced: it has all there is to know.
     """
     if answers(fleet.home):
         return fleet.home if _is_written_to(fleet, fleet.home) else ""
@@ -129,7 +130,7 @@ def _home_first(fleet: Fleet, first: str) -> list[str]:
 
 def _is_written_to(fleet: Fleet, name: str) -> bool:
     cluster = fleet.cluster(name)
-    return cluster is not None and cluster.state != "frozen"
+    return cluster is not None and cluster.writes is not Writes.NOTHING
 
 
 def _is_recorded(found: ConfigMap, fleet: Fleet) -> bool:

@@ -27,7 +27,7 @@ class Site:
     """One cluster of the Fleet. `observed` None: it did not answer, and `error` says how.
 
     `lost_since`: since when it does not answer; None where it does (also where its answer may not be used), or where
-    nothing records that time (home is frozen, or no cluster answers): such a cluster is never given up.
+    nothing records that time (home is read-only, or no cluster answers): such a cluster is never given up.
     """
 
     cluster: FleetCluster
