@@ -71,7 +71,7 @@ def at(path: str) -> Callable[[Request], bool]:
 def served_by(plane: ControlPlane, accept: str) -> dict[str, Any]:
     """Return what /apis answers."""
     pool = plane.api._pool
-    answer = pool.request("GET", f"{plane.url}/apis", headers={**pool.headers, "Accept": accept})
+    answer = pool.request("GET", f"{plane.url}/apis", headers={**plane.api._headers, "Accept": accept})
     found: dict[str, Any] = json.loads(answer.data)
     return found
 

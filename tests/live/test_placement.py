@@ -129,7 +129,7 @@ def test_defect_5_nothing_is_moved_to_a_cluster_whose_pods_do_not_run(fleet: Fle
     made = {"unschedulable": 10, "not created": 6, "crashing": 10, "pending": 10}
     for kind, space in spaces.items():
         fleet.wait_for_pods(space, east=10, north=2)
-        wait_until(partial(has_pods, fleet.api("west"), space, made[kind], running=False), f"pods that are {kind}")
+        wait_until(partial(has_pods, fleet.api("west"), space, made[kind], running=False), f"pods that are {kind}", 300)
         waiting = [pod for pod in pods_of(fleet.api("north"), space) if not pod["spec"].get("nodeName")]
         assert len(waiting) == 8
         backdate(fleet.api("north"), waiting, NOW - timedelta(minutes=30))
