@@ -100,9 +100,9 @@ def is_foreign(target: Target) -> bool:
 
 
 def _live_listings(target: Target) -> list[Listing]:
-    """Return our marks that list it; an entry that it was woken after is done."""
-    woken = target.awake_since
-    return [listing for listing in target.listings if woken is None or woken < listing.mark.idled_at]
+    """Return our marks that list it; an entry that it was woken after, or that is of an object before it, is done."""
+    ends = [at for at in (target.awake_since, target.scale.written.created_at) if at is not None]
+    return [listing for listing in target.listings if all(at < listing.mark.idled_at for at in ends)]
 
 
 def _newest_listed(listings: Iterable[Listing]) -> Record | None:
