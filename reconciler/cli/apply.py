@@ -141,7 +141,7 @@ def _saved(run: Watched, control: Control, output: str, flags: dict[str, Any]) -
     check_saved(made, fleet, file)
     then = replace(call, now=made.made_at, run_id=made.run, revision=made.revision)
     world = run.measuring.opened(then.world(fleet, writes=True))
-    check_world(made, world, file, live=flags["live"])
+    unchecked = check_world(made, world, file, live=flags["live"])
 
     def compare() -> Compared:
         return compared(made, None if policies is None else plan(policies, world, then.request()))
@@ -150,8 +150,12 @@ def _saved(run: Watched, control: Control, output: str, flags: dict[str, Any]) -
     differences.ask(compare, ask=flags["ask"], known=policies is not None)
     check_templates(made, policies or PolicySet(fleet), file)
     choose = run.progress.counted(lambda saved: still_allowed(saved, fleet))
-    steered = replace(control, choose=choose, compare=lambda: differences.left(compare()))
-    applied = apply_saved(made, fleet, world, steered, call.watch)
+
+    def left() -> Compared:
+        found = differences.left(compare())
+        return replace(found, differing={**found.differing, **unchecked})
+
+    applied = apply_saved(made, fleet, world, replace(control, choose=choose, compare=left), call.watch)
     _report(applied, output, run)
     return exit_of_saved(applied)
 

@@ -80,8 +80,10 @@ def check_saved(made: Plan, fleet: Fleet, file: str) -> None:
             )
 
 
-def check_world(made: Plan, world: World, file: str, *, live: bool) -> None:
-    """Check that the clusters of `world` are those that `made` is for.
+def check_world(made: Plan, world: World, file: str, *, live: bool) -> dict[int, str]:
+    """Check that the clusters of `world` are those that `made` is for; return why actions may not be done, by id.
+
+    A cluster that cannot say now which kinds it serves loses the groups with custom kinds, and nothing else.
 
     Raises:
         PlanFileError: they are not.
@@ -92,22 +94,29 @@ def check_world(made: Plan, world: World, file: str, *, live: bool) -> None:
         )
     for name in sorted({action.ref.cluster for action in made.actions}):
         _check_identity(made, name, world, file)
+    unchecked: dict[str, str] = {}
     for action in made.actions:
-        if is_custom(action.ref.group, action.ref.kind) and not _is_served(action, world):
-            raise PlanFileError(
-                f"{file}: action {action.id} ({action.ref}): is of no kind that has its scale there; plan again"
-            )
+        if is_custom(action.ref.group, action.ref.kind):
+            try:
+                _check_served(action, world, file)
+            except ClusterError as error:
+                unchecked[action.decision.group] = f"its kind cannot be checked: {error}; plan again"
+    return {one.id: unchecked[one.decision.group] for one in made.actions if one.decision.group in unchecked}
 
 
-def _is_served(action: Action, world: World) -> bool:
-    """Return whether a custom kind has its replicas where `action` writes them; True where that cannot be asked."""
-    try:
-        kinds = world.accesses[action.ref.cluster].cluster.scale_kinds()
-    except ClusterError:
-        return True
+def _check_served(action: Action, world: World, file: str) -> None:
+    """Check that a custom kind has its replicas where `action` writes them.
+
+    Raises:
+        PlanFileError: it has not. ClusterError: the cluster does not say now.
+    """
+    kinds = world.accesses[action.ref.cluster].cluster.scale_kinds()
     places = {(kind.group, kind.kind, kind.replicas_path) for kind in kinds}
     written = [change.path for change in action.decision.changes if change.path[0] == "spec"]
-    return all((action.ref.group, action.ref.kind, path) in places for path in written)
+    if not all((action.ref.group, action.ref.kind, path) in places for path in written):
+        raise PlanFileError(
+            f"{file}: action {action.id} ({action.ref}): is of no kind that has its scale there; plan again"
+        )
 
 
 def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.errors import ClusterError
 from reconciler.plan.permitted import check_permitted
 from reconciler.plan.serialise import plan_from_dict
 from tests.scenarios.running import HERE, Scenario
@@ -376,6 +378,25 @@ def test_differences_are_done_when_somebody_says_so(quickstart):
     assert said.code == 0, said
     assert "action 1 (us-east/dev-b/Deployment/reports replicas 0 → 50): a fresh plan makes another change" in said.err
     assert quickstart.replicas("us-east", "dev-b", "Deployment", "reports") == 50
+
+
+def test_r4_nothing_is_done_to_a_kind_that_cannot_be_checked_nor_to_its_group(quickstart, monkeypatch):
+    def fail(_: SnapshotCluster) -> Any:
+        raise ClusterError("the connection was refused")
+
+    def edit(made: dict[str, Any]) -> None:
+        game = {"apiVersion": "apps.example.com/v1", "group": "apps.example.com", "kind": "Game"}
+        action(made, "Deployment", "api")["object"].update(game)
+        monkeypatch.setattr(SnapshotCluster, "scale_kinds", fail)
+
+    said = edited(quickstart, edit, "--approve-differences", "-o", "json")
+    assert said.code == 6, said
+    report = json.loads(said.out)
+    why = {one["action"]: one["message"] for one in report["outcomes"] if one["status"] == "stale"}
+    for kind in ("Game", "Service"):
+        message = why[action(report["plan"], kind, "api")["id"]]
+        assert message.endswith("its kind cannot be checked: the connection was refused; plan again")
+    assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 0, "everything else is done"
 
 
 def on_a_terminal(monkeypatch, answer):
