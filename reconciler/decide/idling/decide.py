@@ -51,7 +51,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     guards = _guards(unguarded.values(), policies, run)
     alone = rule_all(targets, guards, run.now) if guards.tripped else unguarded
     federated = members_of(policies.federated, state, alone)
-    rulings = staggered(together(alone, federated))
+    rulings = staggered(together(alone, federated), run.now)
     making = Making(policies.fleet, run, {policy.name: str(policy.place) for policy in policies.idling})
     build = _Build(_fronts(scenes), making, tuple(members.refs for members in federated.values()))
     return IdlingOutcome(
@@ -74,7 +74,8 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
     every = replace(state, clusters={**state.clusters, **state.wakes_only})
     scenes = scenes_of(Setting(fleet, every, run, blind=True))
     alone = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
-    rulings = staggered({ref: ruling for ref, ruling in alone.items() if ruling.action in _DONE_BLIND})
+    done = {ref: ruling for ref, ruling in alone.items() if ruling.action in _DONE_BLIND}
+    rulings = staggered(done, run.now)
     desired = _told(scenes, rulings, run)
     decisions = _Build(_fronts(scenes), Making(fleet, run, repairs=False)).decisions(_others_kept(alone, rulings))
     return replace(desired, decisions=decisions, considered=())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import State
@@ -13,6 +15,7 @@ from reconciler.model import ObjectRef
 from reconciler.policy.types import WakeOrder
 
 _DEFAULT_TIER = WakeOrder("").tier
+_TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its marks, or cannot be woken, goes first no longer
 
 
 def wake_group(ruling: Ruling) -> str:
@@ -29,45 +32,68 @@ def tier(ruling: Ruling) -> int:
     return _DEFAULT_TIER if policy is None else policy.wake_order.tier
 
 
-def staggered(rulings: Mapping[ObjectRef, Ruling]) -> dict[ObjectRef, Ruling]:
+def staggered(rulings: Mapping[ObjectRef, Ruling], now: datetime) -> dict[ObjectRef, Ruling]:
     """Return the rulings where wakes above the `perRun` of their policy wait for the next run.
 
     A `perRun` binds the workloads of the policy that states it; policies of one wake group that state the same share
-    it. So nobody slows down the wakes of another policy by naming its group. The namespaces take turns, so that many
-    wakes in one of them do not keep those of the others waiting; in each, what was begun goes first, then by tier, then
-    what somebody asked for, then by name.
+    it. So nobody slows down the wakes of another policy by naming its group. The namespaces take turns, in one run and
+    from run to run, so that neither many wakes nor many requests in one of them keep those of the others waiting. In
+    each namespace, what was begun goes first, then by tier, then what somebody asked for, then by name.
     """
     result = dict(rulings)
-    for (_, name, limit), waking in sorted(_limited(rulings.values()).items()):
-        for ruling in _by_turns(waking)[limit:]:
+    for (_, name, limit), bound in sorted(_limited(rulings.values()).items()):
+        for ruling in _by_turns(bound, now)[limit:]:
             why = f"perRun {limit} of wake group {name}: the next run wakes it"
             result[ruling.ref] = replace(ruling, choice=Choice(Action.DEFER, why), flip=f"a perRun above {limit}")
     return result
 
 
 def _limited(rulings: Iterable[Ruling]) -> dict[tuple[str, str, int], list[Ruling]]:
-    """Return the wakes that a `perRun` binds, by (cluster, wake group, perRun): no cluster waits for another one."""
+    """Return what a `perRun` binds, by (cluster, wake group, perRun): no cluster waits for another one."""
     found: dict[tuple[str, str, int], list[Ruling]] = {}
     for ruling in rulings:
         policy = ruling.target.want.policy
         limit = None if policy is None else policy.wake_order.per_run
-        if ruling.action is Action.WAKE and limit is not None:
+        if limit is not None:
             found.setdefault((ruling.ref.cluster, wake_group(ruling), limit), []).append(ruling)
     return found
 
 
-def _by_turns(waking: Iterable[Ruling]) -> list[Ruling]:
-    """Return `waking` with the most urgent of each namespace first, then the second of each, and so on."""
+def _by_turns(bound: Sequence[Ruling], now: datetime) -> list[Ruling]:
+    """Return the wakes of `bound`: the most urgent one of each namespace first, then the second of each, and so on."""
+    last = _last_turns(bound, now)
     inside: Counter[str] = Counter()
-    turns: list[tuple[int, int]] = []
-    ordered = sorted(waking, key=_urgency)
+    turns: list[tuple[int, datetime, str, int]] = []
+    ordered = sorted((ruling for ruling in bound if ruling.action is Action.WAKE), key=_urgency)
     for position, ruling in enumerate(ordered):
-        turns.append((inside[ruling.ref.namespace], position))
-        inside[ruling.ref.namespace] += 1
-    return [ordered[position] for _, position in sorted(turns)]
+        namespace = ruling.ref.namespace
+        turns.append((inside[namespace], last[namespace], _lot(namespace, now), position))
+        inside[namespace] += 1
+    return [ordered[position] for *_, position in sorted(turns)]
+
+
+def _last_turns(bound: Iterable[Ruling], now: datetime) -> dict[str, datetime]:
+    """Return when each namespace had a wake last, by name, and no earlier than `_TURN_COUNTS` ago.
+
+    It counts only what the same `perRun` binds: what another policy wakes in a namespace costs it no turn.
+    """
+    earliest = now - _TURN_COUNTS
+    last: dict[str, datetime] = {}
+    for ruling in bound:
+        namespace, woken = ruling.ref.namespace, ruling.target.awake_since
+        known = last.setdefault(namespace, earliest)
+        if woken is not None and known < woken <= now:
+            last[namespace] = woken
+    return last
+
+
+def _lot(namespace: str, now: datetime) -> str:
+    """Return what orders namespaces whose last turn is the same, another order in each run: no name is better."""
+    return hashlib.sha256(f"{now.isoformat()} {namespace}".encode()).hexdigest()
 
 
 def _urgency(ruling: Ruling) -> tuple[bool, int, bool, ObjectRef]:
+    """Return what orders the wakes of one namespace."""
     begun = ruling.standing.state is State.HALF_FREED
     return (not begun, tier(ruling), Flag.SIGNAL not in ruling.situation.flags, ruling.ref)
 
