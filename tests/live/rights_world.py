@@ -23,7 +23,13 @@ from tests.real.worlds import create, create_missing
 CLUSTER = "east"
 NOW = "2099-01-06T22:00:00Z"  # a Tuesday night, later than anything that a test makes
 NAMESPACES = ("batch", "dev", "floor", "shop", "targets")
-LASTING = (CLONE_SET, SCALED_OBJECT, *(a_namespace(name, **OPEN) for name in NAMESPACES), a_node("one"), a_node("two"))
+_ZONES = {"one": "a", "two": "b"}
+LASTING = (
+    CLONE_SET,
+    SCALED_OBJECT,
+    *(a_namespace(name, **OPEN) for name in NAMESPACES),
+    *(a_node(name, **{"topology.kubernetes.io/zone": zone}) for name, zone in _ZONES.items()),
+)
 """What is made once and stays: nothing writes it."""
 
 _FLEET = """
