@@ -109,14 +109,14 @@ class HttpPodPicker:
 
     def _body(self, picker: PodPicker, request: HttpRequest) -> bytes | bytearray:
         """Return the body of the first response with status 200; each attempt has the picker's time limit."""
-        client = _client(picker)
         policy = RetryPolicy(max(0, picker.max_retries) + 1, _RETRIED, True, _FIRST_PAUSE, _LONGEST_PAUSE)
         tried = 0
 
         def attempt() -> HttpResponse:
             nonlocal tried
             tried += 1
-            return client.exchange(request, Deadline(picker.timeout_seconds, self._run_left))
+            # A connection of its own: one that the picker is about to close would cut the next attempt.
+            return _client(picker).exchange(request, Deadline(picker.timeout_seconds, self._run_left))
 
         try:
             response = with_retries(attempt, policy, self._wait)

@@ -96,12 +96,19 @@ def test_each_admission_policy_is_bound_and_denies() -> None:
 
 
 def test_admission_policies_that_say_the_same_say_it_in_the_same_words() -> None:
-    """They cannot share anything, and a custom kind's is a copy; what differs is of that kind."""
+    """They cannot share anything, and a custom kind's is a copy; what differs is of that kind, or of placement, whose
+    ReplicaSets may carry annotations of their policy too.
+    """
     said: dict[str, set[str]] = {}
     for policy in POLICIES:
         for variable in policy["spec"].get("variables", ()):
             said.setdefault(variable["name"], set()).add(variable["expression"])
-    assert {name for name, texts in said.items() if len(texts) > 1} == {"allowed", "parts"}
+    assert {name for name, texts in said.items() if len(texts) > 1} == {
+        "allowed",
+        "parts",
+        "annotations",
+        "formerAnnotations",
+    }
 
     scaled, clone_sets = (
         next(one["spec"]["validations"] for one in POLICIES if one["metadata"]["name"] == f"reconciler-{name}")
