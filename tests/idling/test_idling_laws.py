@@ -385,8 +385,6 @@ class Idling(RuleBasedStateMachine):
     def _nothing_is_left_behind(self) -> None:
         for ref, found in self.world.objects.items():
             if self._can_reach(ref.cluster) and ref not in self.world.foreign and hasattr(found, "annotations"):
-                if self.world.lists_what_bears_no_record(found):
-                    continue  # nothing proves that we idled it: it stays on the list, for `restore --adopt`
                 left = [key for key in found.annotations if key.startswith("idling.kubernetes.io/")]
                 assert not left, f"{ref} keeps {left}"
                 assert "reconciler/previous-bounds" not in found.annotations

@@ -305,18 +305,6 @@ class World:
             if (service.ref.namespace, entry["kind"], entry["name"]) == name
         ]
 
-    def lists_what_bears_no_record(self, found: Any) -> bool:
-        """Whether a Service lists a workload that stands at zero and bears no record, such as one made anew there."""
-        entries = json.loads(found.annotations.get("idling.kubernetes.io/unidle-targets", "[]"))
-        named = {(found.ref.cluster, found.ref.namespace, one["kind"], one["name"]) for one in entries}
-        return any(
-            (ref.cluster, ref.namespace, ref.kind, ref.name) in named
-            and self.replicas(ref) == 0
-            and IDLED_AT not in other.annotations
-            for ref, other in self.objects.items()
-            if isinstance(other, Workload)
-        )
-
     def recorded(self, ref: ObjectRef) -> int | None:
         """What the record on a scalable itself says it had."""
         annotations = self.objects[ref].annotations
