@@ -143,8 +143,9 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
 @contextlib.contextmanager
 def started(stage: Stage, *words: str) -> Iterator[subprocess.Popen[str]]:
     folder = stage.folder.path
+    options = ("--request-timeout", "60", "--credentials-dir", str(folder))
     process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *stage.apply_words("--request-timeout", "60"), *words],
+        [sys.executable, "-c", COMMAND, *stage.apply_words(*options, *words)],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -160,7 +161,8 @@ def started(stage: Stage, *words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def ends_in_time(process: subprocess.Popen[str], asked: Asked) -> None:
-    wait_until(asked, "the run hangs", 60)
+    wait_until(lambda: asked() or process.poll() is not None, "the run hangs", 60)
+    assert process.poll() is None, "".join(process.communicate())
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
