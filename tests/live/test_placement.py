@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 NAMES = ("east", "north", "west")
 OWN_NAMESPACE = "reconciler"
-NOW = datetime.now(UTC).replace(microsecond=0)
-NIGHT = (NOW + timedelta(days=7 + (4 - NOW.weekday()) % 7)).replace(hour=22, minute=0, second=0)  # a Friday
+TODAY = datetime.now(UTC).replace(microsecond=0)
+NIGHT = (TODAY + timedelta(days=7 + (4 - TODAY.weekday()) % 7)).replace(hour=22, minute=0, second=0)  # a Friday
 MONDAY = NIGHT + timedelta(days=2, hours=11)
 
 
 class Fleet(LiveFleet):
-    """The three clusters, each with one large node, and policies that a test writes."""
+    """The three clusters, each with one large node, and policies that a test writes; `start` is when it began."""
+
+    start: datetime
 
     def write(self, *policies: Object, **states: str) -> None:
         """Make `policies` those of the Fleet, whose clusters are in the `states` given."""
@@ -39,9 +41,9 @@ class Fleet(LiveFleet):
     def api(self, name: str) -> Api:
         return self.planes[name].api
 
-    def run(self, after: timedelta, since: datetime = NOW) -> int:
-        """Apply as if it were `after` that time; return the exit code. What follows in the clusters is waited for."""
-        said = self.apply((since + after).strftime("%Y-%m-%dT%H:%M:%SZ"), "--request-timeout", "10")
+    def run(self, after: timedelta, since: datetime | None = None) -> int:
+        """Apply as if it were `after` that time, the start by default; return the exit code."""
+        said = self.apply(((since or self.start) + after).strftime("%Y-%m-%dT%H:%M:%SZ"), "--request-timeout", "10")
         assert said.code in (0, 6), said.out + said.err
         return said.code
 
@@ -57,6 +59,11 @@ class Fleet(LiveFleet):
 
 def has_pods(api: Api, namespace: str, count: int, *, running: bool) -> bool:
     return len(pods_of(api, namespace, "web", running=running)) == count
+
+
+def quotas_count(api: Api, namespace: str) -> bool:
+    quotas = api.items(f"/api/v1/namespaces/{namespace}/resourcequotas")
+    return all("hard" in quota.get("status", {}) for quota in quotas)
 
 
 def a_policy(policy_kind: str, name: str, namespace: str = "", **spec: Any) -> Object:
@@ -81,6 +88,7 @@ def a_federated(namespace: str, replicas: int, pool: str = "large", **spec: Any)
 def fleet(control_planes: Callable[..., list[ControlPlane]], tmp_path: Path) -> Fleet:
     (tmp_path / "none").mkdir()
     made = Fleet(tmp_path, dict(zip(NAMES, control_planes(3), strict=True)), tmp_path / "none")
+    made.start = datetime.now(UTC).replace(microsecond=0)
     for plane in made.planes.values():
         create(plane.api, [a_namespace(OWN_NAMESPACE), a_namespace("shop"), a_node("large", pool="large")])
     return made
@@ -125,14 +133,17 @@ def test_defect_5_nothing_is_moved_to_a_cluster_whose_pods_do_not_run(fleet: Fle
         for name in NAMES:
             more = sick if name == "west" else {"spec": {"nodeSelector": {"pool": selectors[name]}}}
             create(fleet.api(name), [a_namespace(space)])
-            create(fleet.api(name), [*(beside if name == "west" else []), a_deployment("web", 10, **more)], space)
+            if name == "west":
+                create(fleet.api(name), beside, space)
+                wait_until(partial(quotas_count, fleet.api(name), space), f"the quotas of {space} count")
+            create(fleet.api(name), [a_deployment("web", 10, **more)], space)
     made = {"unschedulable": 10, "not created": 6, "crashing": 10, "pending": 10}
     for kind, space in spaces.items():
         fleet.wait_for_pods(space, east=10, north=2)
-        wait_until(partial(has_pods, fleet.api("west"), space, made[kind], running=False), f"pods that are {kind}", 300)
+        wait_until(partial(has_pods, fleet.api("west"), space, made[kind], running=False), f"pods that are {kind}")
         waiting = [pod for pod in pods_of(fleet.api("north"), space) if not pod["spec"].get("nodeName")]
         assert len(waiting) == 8
-        backdate(fleet.api("north"), waiting, NOW - timedelta(minutes=30))
+        backdate(fleet.api("north"), waiting, fleet.start - timedelta(minutes=30))
     fleet.run(timedelta(minutes=4))
     for space in spaces.values():
         assert fleet.asked(space, "deployments") == {"east": 18, "north": 4, "west": 10}
@@ -182,7 +193,7 @@ def test_defect_8_a_lost_home_is_replaced_and_gets_its_part_back(fleet: Fleet) -
         for name in NAMES
     }
     assert ours == {"east": ["reconciler-memory", "reconciler-status-shop.web"], "north": [], "west": []}
-    assert fleet.actions((NOW + timedelta(minutes=40)).strftime("%Y-%m-%dT%H:%M:%SZ")) == []
+    assert fleet.actions((fleet.start + timedelta(minutes=40)).strftime("%Y-%m-%dT%H:%M:%SZ")) == []
 
 
 def test_defect_4_frozen_at_night_and_thawed_on_monday(fleet: Fleet) -> None:
