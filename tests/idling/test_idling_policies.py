@@ -392,8 +392,8 @@ class TestGuard:
             [] if woken else [("fleet", gone)]
         )
 
-    @pytest.mark.parametrize(("owners", "gone", "woken"), [(2, 1, 1), (2, 2, 0), (3, 2, 0)])
-    def test_one_may_always_go(self, owners, gone, woken):
+    @pytest.mark.parametrize(("owners", "gone", "woken"), [(2, 1, 1), (2, 2, 0), (3, 2, 0), (6, 2, 0), (7, 2, 0)])
+    def test_one_may_always_go_and_a_quarter_is_rounded_down(self, owners, gone, woken):
         world = self.world()
         for name in self.names[owners:]:
             del world.objects[a_ref(name)], world.objects[a_ref(name, kind="Service")]

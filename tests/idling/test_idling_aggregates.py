@@ -1,0 +1,457 @@
+"""Where several policies, schedules, records or marks meet in one value: which of them counts.
+
+Each case differs in just that value, so that taking the other end of it fails here.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from reconciler.decide.idling.contests import undo_of
+from reconciler.decide.idling.criteria import Says, Verdict, all_of, any_of, window_end
+from reconciler.decide.idling.guard import guard_of
+from reconciler.decide.idling.marks import AWAKE_UNTIL, IDLED_TO, WAKE_DUE
+from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.wants import UNDONE_HOLDS, Bid, Want, winning
+from reconciler.model import FieldWriter, LabelSelector, OwnerReference, Service
+from reconciler.policy.types import (
+    AbsoluteWindow,
+    AllOf,
+    AnyOf,
+    Calendar,
+    ClusterPreference,
+    FederatedReplicaSet,
+    IdlingPolicy,
+    Place,
+    ScheduleCriterion,
+    TargetRef,
+    WakeOrder,
+)
+from tests.builders import a_cluster, a_fleet, a_ref, a_service, a_state, a_workload
+from tests.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    NOON,
+    a_metric,
+    a_policy,
+    decided,
+    notices_of,
+    run_in,
+    services_selector,
+    why_of,
+)
+from tests.idling.world import a_world
+
+HOUR = timedelta(hours=1)
+WEB = a_ref("web")
+SERVICE = a_ref("web", kind="Service")
+
+
+def until(hours: int) -> ScheduleCriterion:
+    """A schedule that is open from before NIGHT until `hours` after it."""
+    begin, end = NIGHT - 2 * HOUR, NIGHT + hours * HOUR
+    window = AbsoluteWindow(begin.replace(tzinfo=None), end.replace(tzinfo=None))
+    return ScheduleCriterion(Calendar(UTC, "UTC", (window,), name=f"until-{hours}"))
+
+
+def text_of(hours: int) -> str:
+    return f"{NIGHT + hours * HOUR:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class TestCriteria:
+    """All of several schedules end with the first of them, any of them with the last."""
+
+    @pytest.mark.parametrize(
+        ("hours", "first", "last"),
+        [
+            pytest.param((3, 8), 3, 8, id="two"),
+            pytest.param((8, 3), 3, 8, id="the other way round"),
+            pytest.param((5, 8, 3), 3, 8, id="three"),
+            pytest.param((None, 8, 3), 3, 8, id="one without an end"),
+            pytest.param((None,), None, None, id="none with an end"),
+        ],
+    )
+    def test_ends(self, hours, first, last):
+        ends = [None if one is None else NIGHT + one * HOUR for one in hours]
+        idle = tuple(Verdict(Says.IDLE, f"{end}", until=end) for end in ends)
+        assert all_of(idle).until == (None if first is None else NIGHT + first * HOUR)
+        assert any_of(idle).until == (None if last is None else NIGHT + last * HOUR)
+
+    def test_what_is_not_idle_ends_nothing(self):
+        busy = Verdict(Says.BUSY, "busy", until=NIGHT + 9 * HOUR)
+        assert any_of((Verdict(Says.IDLE, "idle", until=NIGHT + HOUR), busy)).until == NIGHT + HOUR
+        assert all_of((Verdict(Says.IDLE, "idle", until=NIGHT + HOUR), busy)).until is None
+
+    @pytest.mark.parametrize(
+        ("idle_when", "due"),
+        [
+            pytest.param(AllOf((until(3), until(8))), 3, id="all"),
+            pytest.param(AllOf((AnyOf((until(3), until(8))),)), 8, id="any"),
+            pytest.param(AllOf((AnyOf((until(3), until(8))), until(5))), 5, id="any of two, and one that ends before"),
+            pytest.param(AllOf((AnyOf((until(3), until(8))), until(9))), 8, id="any of two, and one that ends after"),
+        ],
+    )
+    def test_a_morning_is_the_one_that_is_written_on_the_workload(self, idle_when, due):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, a_policy(idle_when=idle_when))
+        assert world.objects[WEB].annotations[WAKE_DUE] == text_of(due)
+        world.now = NIGHT + due * HOUR
+        run_in(world, a_policy(idle_when=idle_when))
+        assert world.replicas(WEB) == 3
+
+    def test_the_open_window_of_a_policy_ends_with_its_last_schedule(self):
+        policy = a_policy(idle_when=AllOf((until(3), AnyOf((until(8), until(5), a_metric())))))
+        assert window_end(policy, NIGHT) == NIGHT + 8 * HOUR
+        assert window_end(policy, NIGHT + 4 * HOUR) == NIGHT + 8 * HOUR
+        assert window_end(policy, NIGHT + 8 * HOUR) is None
+
+
+def bid(name: str = "a", *, end: int | None = None, idle_when: AllOf | None = None, **fields: Any) -> Bid:
+    chosen = {} if idle_when is None else {"idle_when": idle_when}
+    verdict = Verdict(Says.IDLE, "idle", until=None if end is None else NIGHT + end * HOUR)
+    return Bid(a_policy(name, **(fields | chosen)), SERVICE, verdict, Verdict(Says.IDLE, "quiet"))
+
+
+class TestBids:
+    """Several policies select one workload, through different Services."""
+
+    @pytest.mark.parametrize(
+        ("of", "bids", "expected"),
+        [
+            pytest.param(
+                lambda want: want.until, (bid(end=8), bid("b", end=3), bid("c")), NIGHT + 3 * HOUR, id="the first end"
+            ),
+            pytest.param(lambda want: want.floor, (bid(floor=1), bid("b", floor=2)), 2, id="the highest floor"),
+            pytest.param(
+                lambda want: want.min_age,
+                (bid(min_age=HOUR), bid("b", min_age=2 * HOUR)),
+                2 * HOUR,
+                id="longest minAge",
+            ),
+            pytest.param(
+                lambda want: want.min_awake,
+                (bid(min_awake=3 * HOUR), bid("b", min_awake=HOUR)),
+                3 * HOUR,
+                id="longest minAwake",
+            ),
+            pytest.param(
+                lambda want: want.window_end(NIGHT),
+                (
+                    bid(idle_when=AllOf((until(8),))),
+                    bid("b", idle_when=AllOf((until(3),))),
+                    bid("c", idle_when=AllOf((a_metric(),))),
+                ),
+                NIGHT + 8 * HOUR,
+                id="the last open window",
+            ),
+            pytest.param(
+                lambda want: want.policy.name,
+                (bid("c", priority=1), bid("b", priority=1), bid("a")),
+                "b",
+                id="the owner: highest priority, then by name",
+            ),
+        ],
+    )
+    def test_what_counts_of_several(self, of, bids, expected):
+        assert of(Want(bids)) == of(Want(bids[::-1])) == expected
+
+    def test_without_any(self):
+        none = Want()
+        assert (none.until, none.policy, none.floor, none.min_age, none.window_end(NIGHT)) == (
+            None,
+            None,
+            0,
+            timedelta(0),
+            None,
+        )
+        assert none.min_awake == UNDONE_HOLDS == 2 * HOUR
+
+    def test_the_highest_priority_decides(self):
+        policies = [a_policy("b", priority=1), a_policy("c", priority=2), a_policy("a", priority=2), a_policy("d")]
+        assert [policy.name for policy in winning(policies)] == ["a", "c"]
+
+
+TIER = {"tier": "front"}
+
+
+def two_services(**workload: Any):
+    """One workload behind two Services, each selected by a policy of its own."""
+    labels = {"app": "web", **TIER}
+    services = (
+        a_service("one", selector={"app": "web"}, labels={"owner": "a"}),
+        a_service("two", selector=TIER, labels={"owner": "b"}),
+    )
+    return a_world(*services, a_workload(template_labels=labels, **workload), now=NIGHT)
+
+
+def of_owner(name: str, *criteria: Any, **fields: Any) -> IdlingPolicy:
+    return a_policy(name, *criteria, selector=services_selector(services=LabelSelector((("owner", name),))), **fields)
+
+
+class TestOneWorkloadOfTwoPolicies:
+    def test_it_wakes_with_the_first_schedule(self):
+        world = two_services()
+        run_in(world, of_owner("a", until(3)), of_owner("b", until(8)))
+        assert world.objects[WEB].annotations[WAKE_DUE] == text_of(3)
+
+    def test_it_keeps_the_highest_floor(self):
+        world = two_services()
+        run_in(world, of_owner("a", floor=1), of_owner("b", floor=2))
+        assert world.replicas(WEB) == 2
+
+    @pytest.mark.parametrize("older", [HOUR, 3 * HOUR], ids=["of one", "of none"])
+    def test_min_age_is_the_longest(self, older):
+        world = two_services(created_at=NIGHT - older)
+        run_in(world, of_owner("a", min_age=HOUR), of_owner("b", min_age=2 * HOUR))
+        assert world.replicas(WEB) == (3 if older < 2 * HOUR else 0)
+
+    @pytest.mark.parametrize("awake", [HOUR, 2 * HOUR], ids=["of one", "of none"])
+    def test_min_awake_is_the_longest(self, awake):
+        world = two_services(annotations={"reconciler/awake-since": f"{NIGHT - awake:%Y-%m-%dT%H:%M:%SZ}"})
+        run_in(world, of_owner("a", min_awake=HOUR), of_owner("b", min_awake=2 * HOUR))
+        assert world.replicas(WEB) == (3 if awake < 2 * HOUR else 0)
+
+    @pytest.mark.parametrize(
+        ("ends", "min_awake", "held"),
+        [
+            pytest.param((3, 8), HOUR, 8, id="the last open window"),
+            pytest.param((8, 3), HOUR, 8, id="whichever policy has it"),
+            pytest.param((3, 8), 9 * HOUR, 9, id="minAwake after that"),
+        ],
+    )
+    def test_what_was_scaled_by_hand_is_held_until_the_latest(self, ends, min_awake, held):
+        world = two_services()
+        policies = (of_owner("a", until(ends[0]), min_awake=min_awake), of_owner("b", until(ends[1])))
+        run_in(world, *policies)
+        world.scale(WEB, 2)
+        run_in(world, *policies)
+        assert world.objects[WEB].annotations[AWAKE_UNTIL] == text_of(held)
+
+
+TIERS = tuple(
+    of_owner(name, priority=1, wake_order=WakeOrder("shop", tier=tier)) for name, tier in (("a", 10), ("b", 20))
+)
+RECORDED = "2026-11-20T20:00:00Z"
+
+
+class TestOneServiceOfTwoWorkloads:
+    """What the mark of a Service says of several records."""
+
+    fronts = a_ref("all", kind="Service")
+
+    def world(self):
+        """Service/all is in front of web and api; each has a Service of its own too."""
+        return a_world(
+            a_service("all", selector=TIER, labels={"owner": "all"}),
+            a_service("web", labels={"owner": "a"}),
+            a_service("api", labels={"owner": "b"}),
+            *(a_workload(name, template_labels={"app": name, **TIER}) for name in ("web", "api")),
+            now=NIGHT,
+        )
+
+    def test_it_is_due_with_the_first_of_them(self):
+        world = self.world()
+        run_in(world, of_owner("all", until(9)), of_owner("a", until(3)), of_owner("b", until(8)))
+        assert [world.objects[a_ref(name)].annotations[WAKE_DUE] for name in ("web", "api")] == [text_of(3), text_of(8)]
+        assert world.objects[self.fronts].annotations[WAKE_DUE] == text_of(3)
+
+    def test_it_counts_as_idle_up_to_the_highest_floor(self):
+        world = self.world()
+        run_in(world, of_owner("all"), of_owner("a", floor=1), of_owner("b", floor=2))
+        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [1, 2]
+        assert world.objects[self.fronts].annotations[IDLED_TO] == "2"
+
+    def test_it_passes_to_the_first_policy_by_name_where_its_own_is_gone(self):
+        world = self.world()
+        run_in(world, of_owner("all"))
+        run_in(world, of_owner("b"), of_owner("a"))
+        assert world.objects[self.fronts].annotations["reconciler/owner"] == "production/IdlingPolicy/a"
+
+    def test_its_list_gets_shorter_after_the_last_tier(self):
+        world = self.world()
+        run_in(world, of_owner("all"), *TIERS)
+        world.now = MONDAY
+        outcome = run_in(world, of_owner("all"), *TIERS)
+        (unmark,) = (one for one in outcome.desired.decisions if one.ref == self.fronts)
+        assert unmark.order == (20, 2)
+        assert world.objects[self.fronts].annotations == {}
+
+    def test_and_so_does_that_of_somebody_else(self):
+        world = self.world()
+        for name in ("web", "api"):
+            world.scale(a_ref(name), 0)
+            world.annotate(a_ref(name), "idling.alpha.openshift.io/idled-at", RECORDED)
+            world.annotate(a_ref(name), "idling.alpha.openshift.io/previous-scale", "3")
+            world.annotate(a_ref(name), "reconciler/wake-requested-at", text_of(0))
+            world.foreign[a_ref(name)] = 3
+        entries = [{"kind": "Deployment", "name": name, "group": "apps", "replicas": 3} for name in ("web", "api")]
+        world.annotate(self.fronts, "idling.alpha.openshift.io/idled-at", RECORDED)
+        world.annotate(self.fronts, "idling.alpha.openshift.io/unidle-targets", json.dumps(entries))
+        outcome = run_in(world, of_owner("all"), *TIERS)
+        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [3, 3]
+        (unmark,) = (one for one in outcome.desired.decisions if one.ref == self.fronts)
+        assert unmark.order == (20, 2)
+        assert world.objects[self.fronts].annotations == {}
+
+
+THEN, LATER = "2026-11-19T20:00:00Z", "2026-11-19T21:00:00Z"
+OURS = {"reconciler/owner": "production/IdlingPolicy/idle-dev"}
+
+
+def listing(name: str, at: str, *replicas: int) -> Service:
+    """A Service in front of web whose mark of ours lists it with those replicas."""
+    entries = [{"kind": "Deployment", "name": "web", "group": "apps", "replicas": count} for count in replicas]
+    return a_service(
+        name,
+        selector={"app": "web"},
+        annotations={
+            **OURS,
+            "idling.kubernetes.io/idled-at": at,
+            "idling.kubernetes.io/unidle-targets": json.dumps(entries),
+        },
+    )
+
+
+class TestSeveralLists:
+    """A workload that we idled, whose record is gone, and that Services list."""
+
+    def outcome(self, *services: Service, copied: int = 9):
+        web = a_workload(replicas=0, replicas_writer=FieldWriter("reconciler", NIGHT - 2 * HOUR))
+        copy = a_workload(
+            "web-1", kind="ReplicaSet", replicas=0, owner=OwnerReference("apps/v1", "Deployment", "web", web.uid),
+            annotations={**OURS, "idling.kubernetes.io/previous-scale": f"{copied}"},
+        )  # fmt: skip
+        return decided(a_state(a_cluster(services=services, workloads=(web, copy))), now=NOON)
+
+    def woken_to(self, outcome) -> list[int]:
+        return [one.replicas_after for one in outcome.desired.decisions if one.ref == WEB and one.verb == "wake"]
+
+    @pytest.mark.parametrize(
+        ("first", "second"), [((LATER, 3), (THEN, 5)), ((THEN, 5), (LATER, 3))], ids=["first", "second"]
+    )
+    def test_the_newest_counts(self, first, second):
+        services = (listing(name, *said) for name, said in (("one", first), ("two", second)))
+        assert self.woken_to(self.outcome(*services)) == [3]
+
+    def test_of_one_moment_the_higher_counts(self):
+        assert self.woken_to(self.outcome(listing("one", THEN, 3), listing("two", THEN, 5))) == [5]
+
+    @pytest.mark.parametrize("counts", [(3, 5), (5, 3)])
+    def test_of_one_list_the_higher_counts(self, counts):
+        assert self.woken_to(self.outcome(listing("one", THEN, *counts))) == [5]
+
+    def test_what_is_told_is_the_list_that_says_most(self):
+        low, high = listing("one", THEN, 1), listing("two", THEN, 5)
+        (text,) = notices_of(self.outcome(low, high, copied=1), "unproven")
+        assert "Service/two lists it with 5 replicas" in text
+
+
+class TestSignals:
+    early, late = NIGHT - 2 * HOUR, NIGHT + HOUR
+
+    def an_idle_world(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world)
+        world.now = NIGHT + 2 * HOUR
+        return world
+
+    @pytest.mark.parametrize("swapped", [False, True])
+    def test_the_latest_event_counts(self, swapped):
+        world = self.an_idle_world()
+        for at in (self.late, self.early) if swapped else (self.early, self.late):
+            world.need_pods(SERVICE, ago=world.now - at)
+        run_in(world)
+        assert world.replicas(WEB) == 3
+
+    @pytest.mark.parametrize("asked", ["early", "late"])
+    def test_an_event_and_a_request_on_one_service(self, asked):
+        world = self.an_idle_world()
+        other = {"early": "late", "late": "early"}[asked]
+        world.annotate(SERVICE, "reconciler/wake-requested-at", getattr(self, asked).isoformat())
+        world.need_pods(SERVICE, ago=world.now - getattr(self, other))
+        run_in(world)
+        assert world.replicas(WEB) == 3
+
+    def test_the_latest_is_told(self):
+        world = self.an_idle_world()
+        world.annotate(SERVICE, "reconciler/wake-requested-at", (NIGHT + timedelta(minutes=1)).isoformat())
+        world.annotate(WEB, "reconciler/wake-requested-at", (NIGHT + timedelta(minutes=2)).isoformat())
+        outcome = run_in(world)
+        assert [one.cause.why for one in outcome.desired.decisions if one.ref == WEB] == [
+            "wake requested at 2026-11-20T22:02:00Z"
+        ]
+
+
+@pytest.mark.parametrize(
+    "scaled_object", [HOUR, 5 * HOUR], ids=["the ScaledObject is younger", "its target is younger"]
+)
+def test_min_age_is_that_of_the_younger_of_a_scaled_object_and_its_target(scaled_object):
+    young, old = NIGHT - HOUR, NIGHT - 5 * HOUR
+    target = ("Deployment", "web")
+    jobs = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=target, created_at=NIGHT - scaled_object)
+    web = a_workload(created_at=old if jobs.created_at == young else young)
+    outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(web, jobs))), a_policy(min_age=2 * HOUR))
+    assert outcome.desired.decisions == ()
+    assert why_of(outcome) == "created at 2026-11-20T21:00:00Z, younger than minAge"
+    assert [one.flip for one in outcome.desired.considered if one.ref.name == "web"] == ["after 2026-11-20T23:00:00Z"]
+
+
+@pytest.mark.parametrize(
+    ("scaled", "idled", "count"),
+    [
+        pytest.param(5, 60, 2, id="soon after a floor that was moved later"),
+        pytest.param(60, 5, 2, id="soon after the idle, with an older time beside it"),
+        pytest.param(60, 60, 1, id="long after both"),
+    ],
+)
+def test_an_undo_is_quick_after_the_later_of_the_idle_and_our_last_scale(scaled, idled, count):
+    at = NIGHT - timedelta(minutes=1)
+
+    def before(minutes: int) -> datetime:
+        return at - timedelta(minutes=minutes)
+
+    annotations = {
+        "scale.kubernetes.io/scale-time": before(scaled).isoformat(),
+        "reconciler/undone": '{"by":"helm","at":"2026-11-19T22:00:00Z","count":1}',
+    }
+    workload = a_workload(annotations=annotations, replicas_writer=FieldWriter("helm", at))
+    assert undo_of(workload, Record(before(idled), 3), NIGHT).count == count
+
+
+EXCLUDED = {"east": {}, "north": {"reconciler/exclude": "true"}, "west": {"reconciler/exclude": "true"}}
+
+
+def test_what_runs_elsewhere_is_named_by_the_first_cluster():
+    clusters = ("east", "north", "west")
+    objects = [
+        found
+        for cluster in clusters
+        for found in (
+            a_service(cluster=cluster),
+            a_workload(cluster=cluster, annotations=EXCLUDED[cluster]),
+        )
+    ]
+    fed = FederatedReplicaSet(
+        "web", "shop", Place("web.yaml"), 9, target=TargetRef("apps/v1", "Deployment", "web"),
+        clusters={"*": ClusterPreference(weight=1)},
+    )  # fmt: skip
+    outcome = run_in(a_world(*objects, now=NIGHT), fleet=a_fleet(*clusters), federated=(fed,))
+    assert {one.ref.cluster: one.why for one in outcome.desired.considered if one.ref.kind == "Deployment"}["east"] == (
+        "it runs on north"
+    )
+
+
+@pytest.mark.parametrize(
+    ("owners", "allowed"),
+    [(1, 1), (2, 1), (4, 1), (6, 1), (7, 1), (8, 2), (9, 2), (11, 2), (12, 3), (15, 3), (16, 4), (18, 4), (40, 10)],
+)
+def test_a_quarter_of_the_owners_may_go_rounded_down_and_one_always(owners, allowed):
+    names = [f"p{number}" for number in range(owners)]
+    for gone in range(owners + 1):
+        guard = guard_of(names, frozenset(names[gone:]), frozenset())
+        assert (guard.tripped, len(guard.gone), guard.owners) == (gone > allowed, gone, owners)
+        assert not guard_of(names, frozenset(names[gone:]), frozenset({"fleet"})).tripped
