@@ -40,9 +40,10 @@ LIVE = [
 
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests let their Fleets use is not let be used here."""
+    """What other tests let their Fleets use is not let be used here, and nobody is waited for long."""
     for name in ("RECONCILER_CREDENTIALS_DIR", "RECONCILER_NO_EXEC"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RECONCILER_REQUEST_TIMEOUT", "1")
 
 
 @pytest.fixture

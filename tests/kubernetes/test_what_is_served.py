@@ -131,7 +131,7 @@ def test_an_old_server_is_asked_group_by_group_and_one_that_fails_is_unknown(
     resources["resources"].append({"name": "odds", "kind": "Odd", "verbs": None})
     answered(proxy, "/apis/apps/v1", resources)
     proxy.rule(faults.answer(503), matching=at(f"/apis/{GROUP}/v1alpha1"), times=None)
-    cluster = opened(proxy.kubeconfig("east"))
+    cluster = opened(proxy.kubeconfig("east"), timeout=2)
     (found,) = [kind for kind in cluster.scale_kinds() if kind.group == GROUP]
     with pytest.raises(MalformedAnswerError, match=r"^east: get /apis/served\.example/v1alpha1: the server failed"):
         cluster.list(workloads_of(found))
@@ -143,7 +143,7 @@ def test_an_old_server_that_does_not_say_its_built_in_kinds_fails(served: Contro
     answered(proxy, "/apis", served_by(served, "application/json"))
     proxy.rule(faults.answer(503), matching=at("/apis/apps/v1"), times=None)
     with pytest.raises(UnreachableError, match=r"^east: get /apis/apps/v1: the server failed with 503"):
-        opened(proxy.kubeconfig("east")).scale_kinds()
+        opened(proxy.kubeconfig("east"), timeout=2).scale_kinds()
 
 
 def test_a_kind_that_is_served_in_other_versions_only_is_not_absent(served: ControlPlane, proxy: Proxy) -> None:
@@ -199,7 +199,7 @@ def test_a_custom_kind_that_fails_leaves_the_one_it_is_called_like_readable(
     """As where the conversion webhook of the custom kind fails."""
     create(served.api, [a_service("web")], api_namespace)
     proxy.rule(faults.answer(500), matching=at(f"/apis/{GROUP}/v1alpha1/services"), times=None)
-    source = Source(opened(proxy.kubeconfig("east")))
+    source = Source(opened(proxy.kubeconfig("east"), timeout=2))
     found = observe(a_policy_set(a_fleet("east")), {"east": source}).clusters["east"]
     assert list(found.unreadable) == ["services.served.example"]
     assert (api_namespace, "web") in [(one.ref.namespace, one.ref.name) for one in found.services]
