@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 from typing import Any
 
 import click
@@ -9,6 +11,8 @@ import click
 from reconciler.cli.apply import print_applied
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply
+from reconciler.cli.failure import nearest
+from reconciler.cli.fleet_source import FleetSource, fleet_options
 from reconciler.cli.object_names import check_cluster, check_there, object_name
 from reconciler.cli.options import (
     color_option,
@@ -22,19 +26,21 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.progress import log_format_option, progress
-from reconciler.cli.running import Call, fleet_for_wakes
+from reconciler.cli.running import Call
 from reconciler.cli.stopping import stopping
-from reconciler.decide.idling.restore import Restoration, decide_restore
+from reconciler.decide.idling.restore import Restoration, decide_restore, origins
 from reconciler.decide.types import DesiredState
 from reconciler.errors import UsageError
 from reconciler.model import ObservedState, Run
 from reconciler.pipeline import Control, apply
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import Fleet, PolicySet
+
+_LISTED = 10
 
 
 @click.command(name="restore")
 @click.argument("subject", metavar="[OBJECT]", required=False)
-@option("--fleet", default="policies", metavar="FILE", help="Where the Fleet document is.")
+@fleet_options
 @option("--all", "everything", is_flag=True, help="Everything that this Fleet idled.")
 @option("--policy", multiple=True, metavar="GLOB", help="Only what these policies idled.")
 @option("--run", "runs", multiple=True, metavar="ID", help="Only what these runs idled.")
@@ -48,21 +54,24 @@ from reconciler.policy.types import PolicySet
 @verbose_option
 @quiet_option
 @log_format_option
-def command(subject: str | None, fleet: str, everything: bool, output: str, **flags: Any) -> int:
+def command(subject: str | None, everything: bool, output: str, **flags: Any) -> int:
     """Give what we idled below OBJECT its replicas back. Reads the Fleet only; no policy has a say."""
     narrowed = subject or flags["policy"] or flags["runs"]
     if bool(narrowed) == everything:
         raise UsageError("restore: expected an OBJECT, --policy, --run, or --all alone")
     terminal_or(flags["auto_approve"], "restore")
-    found = fleet_for_wakes(fleet)
-    call = Call.of(fleet, {**flags, "policy": ()})
+    source = FleetSource(flags["fleet"], flags["context"], flags["own_namespace"])
+    found = source.read()
+    call = Call.of(source.path, {**flags, "policy": (), "context": None})
     if subject is not None:
         check_cluster(found, object_name(subject), subject)
     restoration = restoration_of(subject, call, flags)
+    unmatched = Unmatched(restoration, subject)
 
     def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         if subject is not None:
             check_there(state, object_name(subject), subject)
+        unmatched.check(policies.fleet, state, run)
         return decide_restore(policies.fleet, state, run, restoration)
 
     approval = Approval(output, call, ask=not flags["auto_approve"])
@@ -84,5 +93,49 @@ def restoration_of(subject: str | None, call: Call, flags: dict[str, Any]) -> Re
         policies=tuple(flags["policy"]),
         runs=frozenset(flags["runs"]),
         adopt=flags["adopt"],
+        any_fleet=bool(flags["context"]),
         hold_until=hold,
     )
+
+
+class Unmatched:
+    """The names given to --policy and --run that nothing idle has matched yet.
+
+    They are looked for once: what a run has given back by itself matches nothing any more when it looks again.
+    """
+
+    def __init__(self, restoration: Restoration, subject: str | None) -> None:
+        self._restoration = restoration
+        self._where = "" if subject is None else f" below {subject}"
+        self._policies = set(restoration.policies)
+        self._runs = set(restoration.runs)
+
+    def check(self, fleet: Fleet, state: ObservedState, run: Run) -> None:
+        """Check that each name matches something, as far as that can be seen.
+
+        Raises:
+            UsageError: with what there is, and the nearest name.
+        """
+        if not self._policies and not self._runs:
+            return
+        found = origins(fleet, state, run, self._restoration)
+        policies, runs = {one.policy for one in found} - {""}, {one.run for one in found} - {""}
+        self._policies = {one for one in self._policies if not any(fnmatchcase(name, one) for name in policies)}
+        self._runs -= runs
+        if state.unreachable or any(cluster.unreadable for cluster in state.clusters.values()):
+            return
+        self._refuse("--policy", self._policies, policies)
+        self._refuse("--run", self._runs, runs)
+
+    def _refuse(self, flag: str, unmatched: Iterable[str], known: Collection[str]) -> None:
+        for name in sorted(unmatched):
+            told = f'{flag}: "{name}" idled nothing that is idle{self._where}, {_expected(known)}'
+            raise UsageError(told + nearest(name, sorted(known)).replace(", did", "; did"))
+
+
+def _expected(known: Collection[str]) -> str:
+    if not known:
+        return "and nor did any other"
+    first = ", ".join(sorted(known)[:_LISTED])
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return f"expected {first}{more}" if len(known) == 1 else f"expected one of {len(known)}: {first}{more}"

@@ -28,7 +28,7 @@ from reconciler.plan.filters import Filters
 from reconciler.plan.serialise import plan_to_json
 from reconciler.policy.one_cluster import read_one_cluster
 from reconciler.policy.types import Fleet, PolicySet
-from reconciler.policy.validate import read_fleet_for_wakes, read_policies
+from reconciler.policy.validate import read_policies
 from reconciler.world import RealClock, World, open_world
 from reconciler.yaml.files import write_private
 
@@ -145,18 +145,6 @@ class Call:
             watch=self.watch,
             scope=self.scope,
         )
-
-
-def fleet_for_wakes(path: str) -> Fleet:
-    """Return what a wake needs of the Fleet below `path`; what else is wrong with it is a warning.
-
-    Raises:
-        PolicyError: not even that can be read.
-    """
-    fleet, problems = read_fleet_for_wakes(path)
-    for problem in problems:
-        say(f"warning: {problem}")
-    return fleet
 
 
 def _warn(world: World) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from reconciler.cli.apply import print_applied
+from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply
+from reconciler.cli.fleet_source import FleetSource, fleet_options
 from reconciler.cli.object_names import ObjectName, check_cluster, object_name
 from reconciler.cli.options import (
     color_option,
@@ -19,11 +21,12 @@ from reconciler.cli.options import (
     option,
     output_option,
     quiet_option,
+    terminal_or,
     verbose_option,
     world_options,
 )
 from reconciler.cli.progress import log_format_option, progress
-from reconciler.cli.running import Call, fleet_for_wakes
+from reconciler.cli.running import Call
 from reconciler.cli.stopping import stopping
 from reconciler.cli.talk import say
 from reconciler.decide.idling.asleep import Sleeper, sleepers
@@ -31,21 +34,24 @@ from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.selection import EXCLUDE_UNTIL, format_time
 from reconciler.decide.types import DesiredState, annotation_changes
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code, reason_of
-from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload, Write
+from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload, Write
 from reconciler.observe.clusters import observe
-from reconciler.pipeline import Control, apply
+from reconciler.pipeline import Control, apply, plan
 from reconciler.plan.writes import patch_of
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World
 
 WAKE_REQUESTED = "reconciler/wake-requested-at"
 _ANNOTATIONS = ("metadata", "annotations")
 
+T = TypeVar("T", Service, Workload)
+
 
 @click.command(name="wake")
 @click.argument("subject", metavar="OBJECT")
 @option("--for", "awake_for", metavar="DURATION", help="Keep it awake for this long, like 4h.")
-@option("--fleet", default="policies", metavar="FILE", help="Where the Fleet document is.")
+@option("--auto-approve", is_flag=True, help="Do not ask before a whole cluster is woken.")
+@fleet_options
 @world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown")
@@ -53,32 +59,80 @@ _ANNOTATIONS = ("metadata", "annotations")
 @verbose_option
 @quiet_option
 @log_format_option
-def command(subject: str, awake_for: str | None, fleet: str, output: str, **flags: Any) -> int:
-    """Ask CLUSTER/NAMESPACE[/KIND/NAME] to wake, and wake it. Reads the Fleet only; broken policies do not matter."""
-    found = fleet_for_wakes(fleet)
-    call = Call.of(fleet, flags)
+def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> int:
+    """Ask CLUSTER[/NAMESPACE[/KIND/NAME]] to wake, and wake it. Reads the Fleet only; broken policies do not matter.
+
+    Before a whole CLUSTER is woken it asks.
+    """
     name = object_name(subject)
+    asks = not name.namespace and not flags["auto_approve"]
+    terminal_or(not asks, "wake")
+    source = FleetSource(flags["fleet"], flags["context"], flags["own_namespace"])
+    found = source.read()
+    call = Call.of(source.path, {**flags, "context": None})
     check_cluster(found, name, subject)
     world = call.world(found, writes=True)
     until = None if awake_for is None else call.now + duration_of("--for", awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
     asleep = sleepers(found, state, Run(call.now), name.matches)
     check_looked(asleep, state, name, subject)
-    asked = {ref for one in asleep for ref in (one.asked.ref, *one.wakes)}
-    failures = request_wakes(asleep, world, call.now, until)
+    waking = _Waking(name, asleep, requests(call.now, until))
+    if asks:
+        approve(waking, found, world.without(state.unreachable), call)
+    failures = request_wakes(waking, world)
     for failure in failures:
         say(failure)
-
-    def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-        return only(decide_wakes_due(policies.fleet, state, run), name, asked)
-
     shows = progress(quiet=call.quiet, log_format=flags["log_format"])
     with shows as shown, stopping(flags["timeout"], call.stop) as stop:
         control = Control(shown.counted(lambda plan: plan.actions), shown.writing, stop=stop)
-        applied = apply(PolicySet(found), world.without(state.unreachable), call.request(), control, decide)
+        applied = apply(PolicySet(found), world.without(state.unreachable), call.request(), control, waking.decide)
     print_applied(applied, output, call)
     codes = [exit_of_apply(applied), *([ExitCode.PARTIAL] if failures else [])]
     return stop.ended(first_exit_code(codes))
+
+
+@dataclass(frozen=True)
+class _Waking:
+    """What `name` names, `found` asleep there, and the annotations that ask each of it to wake."""
+
+    name: ObjectName
+    found: Sequence[Sleeper]
+    wanted: Mapping[str, str]
+
+    def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        asked = {ref for one in self.found for ref in (one.asked.ref, *one.wakes)}
+        return only(decide_wakes_due(policies.fleet, state, run), self.name, asked)
+
+    def decide_once_asked(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        """Return what `decide` will, once everything is asked."""
+        refs = {one.asked.ref for one in self.found if not one.problem}
+        clusters = {name: _asked(cluster, refs, self.wanted) for name, cluster in state.clusters.items()}
+        return self.decide(policies, replace(state, clusters=clusters), run)
+
+
+def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], wanted: Mapping[str, str]) -> ObservedCluster:
+    """Return `cluster` as it is with the annotations `wanted` on each of `refs`."""
+
+    def written(one: T) -> T:
+        return replace(one, annotations={**one.annotations, **wanted}) if one.ref in refs else one
+
+    return replace(
+        cluster,
+        services=tuple(written(one) for one in cluster.services),
+        workloads=tuple(written(one) for one in cluster.workloads),
+    )
+
+
+def approve(waking: _Waking, fleet: Fleet, world: World, call: Call) -> None:
+    """Show what would wake, and ask.
+
+    Raises:
+        ReconcilerError: somebody said no.
+    """
+    if not Approval("text", call, ask=True).approve(
+        plan(PolicySet(fleet), world, call.request(), waking.decide_once_asked)
+    ):
+        raise ReconcilerError("declined at the prompt; nothing was done")
 
 
 def check_looked(found: Sequence[Sleeper], state: ObservedState, name: ObjectName, subject: str) -> None:
@@ -99,14 +153,18 @@ def check_looked(found: Sequence[Sleeper], state: ObservedState, name: ObjectNam
     raise UsageError(f"{subject}: nothing below it is idle")
 
 
-def request_wakes(found: Sequence[Sleeper], world: World, now: datetime, until: datetime | None) -> tuple[str, ...]:
-    """Write the request on everything of `found`, without a lock; return what could not be written, or is in vain."""
-    wanted = {WAKE_REQUESTED: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
-    failures = [f"{one.asked.ref}: {one.problem}" for one in found if one.problem]
-    for one in found:
+def requests(now: datetime, until: datetime | None) -> dict[str, str]:
+    """Return the annotations that ask for a wake; `until`: and keep awake so long."""
+    return {WAKE_REQUESTED: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
+
+
+def request_wakes(waking: _Waking, world: World) -> tuple[str, ...]:
+    """Write the request on everything found, without a lock; return what could not be written, or is in vain."""
+    failures = [f"{one.asked.ref}: {one.problem}" for one in waking.found if one.problem]
+    for one in waking.found:
         try:
             if not one.problem:
-                world.accesses[one.asked.ref.cluster].cluster.write(request_of(one.asked, wanted))
+                world.accesses[one.asked.ref.cluster].cluster.write(request_of(one.asked, waking.wanted))
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are asked all the same
             failures.append(reason_of(error))
     return tuple(failures)

@@ -1,4 +1,4 @@
-"""`--context NAME`: a plan for one cluster without a Fleet, also with rights in one namespace only."""
+"""`--context NAME`: one cluster without a Fleet, planned with rights in one namespace only, woken and restored."""
 
 from __future__ import annotations
 
@@ -102,6 +102,44 @@ def test_one_object_of_a_cluster_without_a_fleet_is_explained(
     assert "planned: idle replicas 3 → 0" in said.out
     ranked = desk.call("rank", "--context", "member", f"member/{world}/deploy/web", "--now", NIGHT)
     assert ranked.out.startswith(f"member/{world}/Deployment/web: 0 active pods"), ranked
+
+
+@pytest.fixture
+def idled(api_server: ControlPlane, api_namespace: str) -> str:
+    """A namespace with two Deployments that a Fleet idled whose policies are gone, one by each of two runs."""
+    for name, run in (("api", "run-1"), ("web", "run-2")):
+        one = a_deployment(name, 0)
+        one["metadata"]["annotations"] = {
+            "idling.kubernetes.io/idled-at": "2020-11-20T20:00:00Z",
+            "idling.kubernetes.io/previous-scale": "3",
+            "reconciler/owner": "gone/IdlingPolicy/nights",
+            "reconciler/cause": json.dumps({"run": run}),
+        }
+        create(api_server.api, [one], api_namespace)
+    return api_namespace
+
+
+def test_row20_what_a_lost_fleet_idled_is_given_back_through_a_context(
+    api_server: ControlPlane, idled: str, tmp_path: Path
+) -> None:
+    desk = Desk(tmp_path, api_server.kubeconfig("member"))
+    without = ("--context", "member", "--own-namespace", "default")
+
+    def replicas() -> list[int]:
+        path = f"/apis/apps/v1/namespaces/{idled}/deployments"
+        return [api_server.api.get(f"{path}/{name}")["spec"]["replicas"] for name in ("api", "web")]
+
+    unknown = desk.call("restore", f"member/{idled}", "--run", "zzzz", *without, "--auto-approve")
+    assert unknown.code == 64
+    assert (
+        f'--run: "zzzz" idled nothing that is idle below member/{idled}, expected one of 2: run-1, run-2' in unknown.err
+    )
+    assert desk.call("wake", "member", *without).code == 64
+    assert replicas() == [0, 0]
+    said = desk.call("restore", f"member/{idled}", "--run", "run-2", *without, "--auto-approve")
+    assert (said.code, replicas()) == (0, [0, 3]), said
+    said = desk.call("wake", f"member/{idled}", *without)
+    assert (said.code, replicas()) == (0, [3, 3]), said
 
 
 def test_a_context_may_be_called_what_no_cluster_may(api_server: ControlPlane, tmp_path: Path) -> None:

@@ -61,5 +61,7 @@ def _problem(ruling: Ruling, asked: Service | Workload) -> str:
     reading = ruling.target.reading
     if ruling.standing.state is State.UNPROVEN:
         return f"{ruling.why}; `restore --adopt` takes its word"
+    if ruling.standing.state is State.FOREIGN and ruling.target.protected:
+        return f"{ruling.why}, and this Fleet did not idle it; scale it"
     is_broken = ruling.standing.state is State.SET_ASIDE and asked is ruling.target.scale.written
     return f"{reading.problem}; `restore` gives back what can be read" if is_broken and reading is not None else ""

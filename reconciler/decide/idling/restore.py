@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -11,14 +12,14 @@ from reconciler.decide.idling.building import decisions_of
 from reconciler.decide.idling.guard import Guards
 from reconciler.decide.idling.looking import Setting, scenes_of
 from reconciler.decide.idling.making import Making
-from reconciler.decide.idling.marks import parsed
+from reconciler.decide.idling.marks import owner_of, parsed
 from reconciler.decide.idling.records import salvaged
 from reconciler.decide.idling.situations import Ruling, rule_all
 from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action, Choice
 from reconciler.decide.idling.targets import Target
 from reconciler.decide.idling.telling import notices
-from reconciler.decide.types import DesiredState
+from reconciler.decide.types import DesiredState, Notice
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, Writes
@@ -33,21 +34,24 @@ class Restoration:
     """What is given back: what `objects` accepts (the scalable, or a Service in front of it), of policies that match
     one of the globs `policies`, idled by one of the `runs`. An empty part does not narrow.
 
-    `adopt`: also what somebody else idled. `hold_until`: it is not idled again before then.
+    `adopt`: also what somebody else idled. `any_fleet`: every Fleet's marks count as its own. `hold_until`: it is not
+    idled again before then.
     """
 
     objects: Callable[[ObjectRef], bool] = _everything
     policies: tuple[str, ...] = ()
     runs: frozenset[str] = frozenset()
     adopt: bool = False
+    any_fleet: bool = False
     hold_until: datetime | None = None
 
 
 def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> DesiredState:
     """Return the wakes that give everything in `restoration` its replicas back; nothing else is put right.
 
-    What was asked for and cannot be given back, because its record cannot be read, makes the run partial.
+    The run is partial where the record of something cannot be read, and where only another Fleet's is found.
     """
+    fleet = _owning(fleet, state, restoration)
     scenes = scenes_of(Setting(fleet, state, run, blind=True))
     alone = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
     rulings = {ref: _restored(ruling, restoration, run) for ref, ruling in alone.items()}
@@ -57,7 +61,66 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     told = notices([ruling for ruling in chosen if not _is_put_right(ruling)], (), run)
     return DesiredState(
         decisions=decisions_of(rulings, fronts, making),
-        notices=tuple(replace(one, partial=one.partial or one.kind == "setAside") for one in told),
+        notices=(
+            *(replace(one, partial=one.partial or one.kind == "setAside") for one in told),
+            *_not_adopted(chosen, fleet, restoration),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What idled something, as its record tells; "" for what that does not tell."""
+
+    policy: str
+    run: str
+
+
+def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> frozenset[Origin]:
+    """Return what idled the objects that `restoration` names, whichever policy or run that was."""
+    scenes = scenes_of(Setting(_owning(fleet, state, restoration), state, run, blind=True))
+    rulings = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
+    named = (one for one in rulings.values() if one.record is not None and _is_named(one.target, restoration.objects))
+    return frozenset(_origin(ruling) for ruling in named)
+
+
+def _owning(fleet: Fleet, state: ObservedState, restoration: Restoration) -> Fleet:
+    """Return `fleet` with the names of all Fleets whose marks count as its own."""
+    if not restoration.any_fleet:
+        return fleet
+    return replace(fleet, former_names=tuple(sorted({*fleet.former_names, *_marking(state)})))
+
+
+def _marking(state: ObservedState) -> Iterator[str]:
+    for cluster in state.clusters.values():
+        for objects in (cluster.workloads, cluster.services, cluster.endpoints, cluster.autoscalers):
+            owners = (owner_of(one.annotations) for one in objects)
+            yield from (owner[0] for owner in owners if owner is not None)
+
+
+def _not_adopted(chosen: Sequence[Ruling], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:
+    """Tell how much of what was asked for is left, because this Fleet did not idle it."""
+    foreign = [one for one in chosen if one.standing.state in NOT_OURS and _stands_idle(one)]
+    left = [one for one in foreign if not _is_adopted(one, restoration)]
+    if not left:
+        return
+    counts = Counter(map(_idler, left))
+    listed = ", ".join(f"{count} {idler}" for idler, count in sorted(counts.items()))
+    who = "no Fleet idled" if restoration.any_fleet else f"Fleet {fleet.name} did not idle"
+    how_many, them = ("1 idle object stays", "it") if len(left) == 1 else (f"{len(left)} idle objects stay", "them")
+    protected = f"in a protected namespace: scale {them}"
+    then = protected if restoration.adopt else f"add --adopt to restore {them} too"
+    others = any(one.standing.state is State.FOREIGN and one.record is not None and one.record.fleet for one in left)
+    nothing_of_ours = all(one.record is None or one.standing.state in NOT_OURS for one in chosen)
+    text = f"{how_many} idle, as {who} {them} ({listed}); {then}"
+    yield Notice("notAdopted", fleet.name, text, partial=others and nothing_of_ours)
+
+
+def _idler(ruling: Ruling) -> str:
+    if ruling.standing.state is State.UNPROVEN:
+        return "only listed on a Service"
+    return (
+        f"by Fleet {ruling.record.fleet}" if ruling.record is not None and ruling.record.fleet else "by somebody else"
     )
 
 
@@ -98,16 +161,20 @@ def _left(ruling: Ruling) -> Ruling:
 
 
 def _is_adopted(ruling: Ruling, restoration: Restoration) -> bool:
-    record = ruling.record
-    if not restoration.adopt or ruling.standing.state not in NOT_OURS or record is None or ruling.target.protected:
+    if not restoration.adopt or ruling.standing.state not in NOT_OURS or ruling.target.protected:
         return False
-    return ruling.target.scale.stands_at(record.idled_to)
+    return _stands_idle(ruling)
+
+
+def _stands_idle(ruling: Ruling) -> bool:
+    return ruling.record is not None and ruling.target.scale.stands_at(ruling.record.idled_to)
 
 
 def _is_chosen(ruling: Ruling, restoration: Restoration) -> bool:
-    policy, run = _origin(ruling)
-    named = not restoration.policies or any(fnmatchcase(policy, pattern) for pattern in restoration.policies)
-    return named and (not restoration.runs or run in restoration.runs) and _is_named(ruling.target, restoration.objects)
+    origin = _origin(ruling)
+    named = not restoration.policies or any(fnmatchcase(origin.policy, pattern) for pattern in restoration.policies)
+    of_run = not restoration.runs or origin.run in restoration.runs
+    return named and of_run and _is_named(ruling.target, restoration.objects)
 
 
 def _is_named(target: Target, objects: Callable[[ObjectRef], bool]) -> bool:
@@ -118,14 +185,13 @@ def _names(target: Target) -> Iterable[ObjectRef]:
     return (target.ref, target.scale.runs.ref, *(front.ref for front in target.fronts))
 
 
-def _origin(ruling: Ruling) -> tuple[str, str]:
-    """Return (policy, run) that idled it, as its record tells; "" for what it does not tell."""
+def _origin(ruling: Ruling) -> Origin:
     record = ruling.record
     if record is None:
-        return "", ""
+        return Origin("", "")
     try:
         cause = parsed(record.cause, "") if record.cause else {}
     except AnnotationError:
         cause = {}
     run = cause.get("run", "") if isinstance(cause, Mapping) else ""
-    return record.policy, run if isinstance(run, str) else ""
+    return Origin(record.policy, run if isinstance(run, str) else "")

@@ -1,0 +1,255 @@
+"""What `restore` and `wake` say of names that match nothing and of what another Fleet idled, and when they ask."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import yaml
+
+from tests.way.calls import Folder, Said
+
+NOW = "2026-11-20T22:20:00Z"
+AT = "2026-11-20T20:00:00Z"
+LOOK = ("--snapshot", "snapshot", "--now", NOW)
+FLEET = (
+    "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: one}\nspec: {home: east, clusters: [{name: east}]}"
+)
+
+
+def idle(name: str, owner: str, run: str = "run-1", namespace: str = "shop") -> dict:
+    """Return a Deployment at 0 that had 3 replicas; `owner` is Fleet/policy, "" for somebody else's mark."""
+    fleet, _, policy = owner.partition("/")
+    marks = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/previous-scale": "3"}
+    if owner:
+        marks |= {"reconciler/owner": f"{fleet}/IdlingPolicy/{policy}", "reconciler/cause": json.dumps({"run": run})}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "web", "image": "w:1"}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, "annotations": marks},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": template},
+    }
+
+
+def a_folder(tmp_path, **clusters: list[dict]) -> Folder:
+    folder = Folder(tmp_path)
+    folder.write(
+        "policies/fleet.yaml", FLEET.replace("{name: east}", ", ".join(f"{{name: {one}}}" for one in clusters))
+    )
+    for cluster, objects in clusters.items():
+        folder.write(f"snapshot/{cluster}/objects.yaml", yaml.safe_dump_all(objects))
+    return folder
+
+
+def restore(folder: Folder, *arguments: str) -> Said:
+    return folder.call("restore", *arguments, *LOOK, "--auto-approve", "--quiet")
+
+
+def replicas(folder: Folder) -> dict[str, int]:
+    return {f"{key[0]}/{key[3]}": one["spec"]["replicas"] for key, one in folder.objects().items()}
+
+
+OURS, THEIRS, BY_HAND = idle("web", "one/nights"), idle("api", "two/nights", "run-2"), idle("old", "")
+
+
+class TestAnotherFleet:
+    def test_row20_restore_all_under_another_name_counts_what_is_there_and_names_adopt(self, tmp_path):
+        folder = a_folder(tmp_path, east=[THEIRS, BY_HAND, idle("job", "two/nights")])
+        said = restore(folder, "--all")
+        assert said.code == 6
+        words = "3 idle objects stay idle, as Fleet one did not idle them (2 by Fleet two, 1 by somebody else)"
+        assert words in said.out
+        assert "--adopt" in said.out
+        assert set(replicas(folder).values()) == {0}
+
+    def test_row20_it_is_told_in_json_too(self, tmp_path):
+        said = restore(a_folder(tmp_path, east=[THEIRS]), "--all", "-o", "json")
+        told = [one for one in json.loads(said.out)["plan"]["notices"] if one["kind"] == "notAdopted"]
+        assert [one["text"].partition(";")[0] for one in told] == [
+            "1 idle object stays idle, as Fleet one did not idle it (1 by Fleet two)"
+        ]
+
+    def test_row20_beside_our_own_it_is_told_and_the_run_is_whole(self, tmp_path):
+        folder = a_folder(tmp_path, east=[OURS, THEIRS])
+        said = restore(folder, "--all")
+        assert said.code == 0
+        assert "1 idle object stays idle, as Fleet one did not idle it (1 by Fleet two)" in said.out
+        assert replicas(folder) == {"east/web": 3, "east/api": 0}
+
+    @pytest.mark.parametrize(
+        "named", [["east/shop/deploy/api"], ["--policy", "nig*"], ["--run", "run-2"]], ids=" ".join
+    )
+    def test_row20_what_was_named_and_is_another_fleets_is_told(self, tmp_path, named):
+        folder = a_folder(tmp_path, east=[THEIRS, BY_HAND])
+        said = restore(folder, *named)
+        assert said.code == 6
+        assert "1 idle object stays idle, as Fleet one did not idle it (1 by Fleet two)" in said.out
+
+    def test_with_adopt_it_is_given_back_and_nothing_is_told(self, tmp_path):
+        folder = a_folder(tmp_path, east=[THEIRS, BY_HAND])
+        said = restore(folder, "--all", "--adopt")
+        assert said.code == 0
+        assert "stays idle" not in said.out
+        assert replicas(folder) == {"east/api": 3, "east/old": 3}
+
+    def test_marks_of_somebody_else_alone_are_no_failure_of_restore_all(self, tmp_path):
+        said = restore(a_folder(tmp_path, east=[BY_HAND]), "--all")
+        assert said.code == 0
+        assert "1 idle object stays idle, as Fleet one did not idle it (1 by somebody else)" in said.out
+
+    def test_nothing_idle_at_all_is_nothing_to_do(self, tmp_path):
+        running = idle("web", "")
+        del running["metadata"]["annotations"]
+        said = restore(a_folder(tmp_path, east=[running]), "--all")
+        assert said.code == 0
+        assert "--adopt" not in said.out
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("named", "words"),
+        [
+            pytest.param(
+                ["--policy", "nihgts"],
+                '--policy: "nihgts" idled nothing that is idle, expected one of 2: nights, weekends; '
+                'did you mean "nights"?',
+                id="row20 a policy",
+            ),
+            pytest.param(
+                ["--policy", "nights", "--policy", "prod-*"],
+                '--policy: "prod-*" idled nothing that is idle, expected one of 2: nights, weekends',
+                id="row20 one of two policies",
+            ),
+            pytest.param(
+                ["--run", "zzzz"],
+                '--run: "zzzz" idled nothing that is idle, expected one of 2: run-1, run-7',
+                id="row20 a run",
+            ),
+            pytest.param(
+                ["west/shop", "--policy", "weekends"],
+                '--policy: "weekends" idled nothing that is idle below west/shop, expected nights',
+                id="row20 a policy that idled nothing there",
+            ),
+        ],
+    )
+    def test_a_name_that_matches_nothing_is_refused_with_what_there_is(self, tmp_path, named, words):
+        folder = a_folder(tmp_path, east=[OURS, idle("api", "one/weekends", "run-7")], west=[OURS])
+        said = restore(folder, *named)
+        assert (said.code, said.err) == (64, f"{words}\n")
+        assert set(replicas(folder).values()) == {0}
+
+    def test_where_nothing_is_idle_it_says_so(self, tmp_path):
+        said = restore(a_folder(tmp_path, east=[BY_HAND]), "--run", "zzzz")
+        assert (said.code, said.err) == (64, '--run: "zzzz" idled nothing that is idle, and nor did any other\n')
+
+    def test_what_cannot_be_read_may_hold_it(self, tmp_path):
+        folder = a_folder(tmp_path, east=[OURS], west=[OURS])
+        (folder.path / "snapshot/west/objects.yaml").unlink()
+        (folder.path / "snapshot/west").rmdir()
+        said = restore(folder, "--policy", "nosuch")
+        assert said.code == 6
+        assert "west" in said.out
+
+    def test_names_that_match_give_back_only_what_they_name(self, tmp_path):
+        folder = a_folder(tmp_path, east=[OURS, idle("api", "one/weekends", "run-7")])
+        assert restore(folder, "--policy", "week*", "--run", "run-7").code == 0
+        assert replicas(folder) == {"east/web": 0, "east/api": 3}
+
+
+class TestContext:
+    @pytest.fixture
+    def folder(self, tmp_path) -> Folder:
+        """No Fleet anywhere."""
+        folder = a_folder(tmp_path, east=[OURS, BY_HAND], west=[THEIRS])
+        (folder.path / "policies/fleet.yaml").unlink()
+        (folder.path / "policies").rmdir()
+        return folder
+
+    def test_row20_restore_takes_contexts_in_place_of_a_fleet(self, folder):
+        said = restore(folder, "--all", "--context", "east", "--context", "west")
+        assert said.code == 0
+        assert replicas(folder) == {"east/web": 3, "east/old": 0, "west/api": 3}
+        assert "1 idle object stays idle, as no Fleet idled it (1 by somebody else)" in said.out
+
+    def test_row20_restore_looks_at_no_other_context(self, folder):
+        assert restore(folder, "east/shop/deploy/web", "--context", "east").code == 0
+        assert replicas(folder) == {"east/web": 3, "east/old": 0, "west/api": 0}
+
+    def test_row20_wake_takes_them_too(self, folder):
+        said = folder.call("wake", "west/shop/deploy/api", "--context", "west", *LOOK, "--quiet")
+        assert said.code == 0
+        assert replicas(folder)["west/api"] == 3
+
+    @pytest.mark.parametrize("verb", [("restore", "--all", "--auto-approve"), ("wake", "east/shop")], ids=" ".join)
+    def test_a_fleet_beside_contexts_is_refused(self, folder, verb):
+        said = folder.call(*verb, "--context", "east", "--fleet", "policies", *LOOK)
+        assert said.code == 64
+        assert "--context: takes the place of a Fleet, expected no --fleet beside it" in said.err
+
+    def test_contexts_of_one_cluster_name_are_refused(self, folder):
+        said = restore(folder, "--all", "--context", "a:b", "--context", "a/b")
+        assert said.code == 64
+        assert '--context: "a:b" and "a/b" would both be called a-b, expected one of them at a time' in said.err
+
+    def test_a_cluster_that_no_context_names_is_refused(self, folder):
+        said = restore(folder, "wst/shop", "--context", "west")
+        assert said.code == 64
+        assert 'did you mean "west"?' in said.err
+
+
+class TestWakeOfACluster:
+    @pytest.fixture
+    def folder(self, tmp_path) -> Folder:
+        return a_folder(tmp_path, east=[OURS, idle("api", "one/weekends")])
+
+    def test_row20_without_a_terminal_it_is_refused(self, folder):
+        before = folder.objects()
+        said = folder.call("wake", "east", *LOOK)
+        assert (said.code, said.err) == (64, "wake: there is no terminal to ask on, expected --auto-approve\n")
+        assert folder.objects() == before
+
+    def test_row20_with_auto_approve_it_wakes_everything(self, folder):
+        assert folder.call("wake", "east", *LOOK, "--auto-approve", "--quiet").code == 0
+        assert set(replicas(folder).values()) == {3}
+
+    @pytest.mark.parametrize(("answer", "code", "after"), [("yes\n", 0, 3), ("no\n", 1, 0), ("", 1, 0)])
+    def test_row20_on_a_terminal_it_shows_all_wakes_and_asks(self, folder, monkeypatch, answer, code, after):
+        before = folder.objects()
+        monkeypatch.setattr(sys, "stdin", Terminal(answer))
+        said = folder.call("wake", "east", *LOOK)
+        assert said.code == code
+        assert "Only yes is accepted" in said.err
+        for name in ("web", "api"):
+            assert f"east shop/Deployment/{name} replicas 0 → 3" in said.err
+        assert set(replicas(folder).values()) == {after}
+        assert (folder.objects() == before) is (after == 0)
+
+    def test_a_namespace_is_woken_without_a_question(self, folder):
+        assert folder.call("wake", "east/shop", *LOOK, "--quiet").code == 0
+        assert set(replicas(folder).values()) == {3}
+
+
+def test_a_wake_in_vain_is_told(tmp_path):
+    """What another Fleet idled is not woken in a protected namespace."""
+    folder = a_folder(tmp_path, east=[idle("dns", "two/nights", namespace="kube-system")])
+    before = folder.objects()
+    said = folder.call("wake", "east/kube-system", *LOOK, "--quiet")
+    assert said.code == 6
+    assert "east/kube-system/Deployment/dns: the namespace kube-system is protected" in said.err
+    said = restore(folder, "--all", "--adopt")
+    assert said.code == 6
+    assert "Fleet one did not idle it (1 by Fleet two); in a protected namespace: scale it" in said.out
+    assert folder.objects() == before
+
+
+class Terminal:
+    def __init__(self, answer: str) -> None:
+        self._answer = answer
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        return self._answer
