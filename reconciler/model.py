@@ -215,7 +215,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class HorizontalPodAutoscaler:
-    """`target` is (kind, name) in the same namespace; `minimum` is None where absent (counts as 1)."""
+    """`target` is (kind, name) in the same namespace; `minimum` is None where absent (counts as 1).
+
+    `bounds_writer` is who wrote one of its bounds last, None where nobody is recorded.
+    """
 
     ref: ObjectRef
     uid: str
@@ -226,6 +229,7 @@ class HorizontalPodAutoscaler:
     scale_down_disabled: bool = False
     api_version: str = "autoscaling/v2"
     has_annotations: bool = True
+    bounds_writer: FieldWriter | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,4 +73,4 @@ def _contested(decision: Decision) -> str:
     """Return how to end the fight that `decision` writes down, "" for none."""
     path = ("metadata", "annotations", CONTESTED)
     said = next((change.after for change in decision.changes if change.path == path), None)
-    return f"; {snippet_in(said)}" if isinstance(said, str) else ""
+    return f"; {snippet_in(said, decision.ref)}" if isinstance(said, str) else ""

@@ -61,6 +61,8 @@ OUR_CONFIG_MAPS = ("reconciler-journal", "reconciler-memory", "reconciler-replac
 AUTOSCALERS = Resource(
     "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", HorizontalPodAutoscaler
 )
+BOUNDS = (("spec", "minReplicas"), ("spec", "maxReplicas"))
+"""Where an autoscaler keeps its bounds."""
 RESOURCES: tuple[Resource[Any], ...] = (
     SERVICES,
     ENDPOINTS,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.base import BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
+from reconciler.backends.base import AUTOSCALERS, BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
 from reconciler.backends.decode.instants import instant
 from reconciler.backends.decode.nouns import noun_of, shape_of
 from reconciler.backends.decode.shapes import decoded_value
@@ -22,7 +22,7 @@ from reconciler.backends.snapshot.recorder import Recorder
 from reconciler.backends.snapshot.recording import read_recording
 from reconciler.cli.snapshot import write_snapshot
 from reconciler.errors import ForbiddenError, MalformedAnswerError, SnapshotError, UnreachableError
-from reconciler.model import QueryAnswer, Sample, ScaleKind
+from reconciler.model import FieldWriter, QueryAnswer, Sample, ScaleKind
 from reconciler.yaml.writer import block_text
 from tests.backends.folders import last_names_first
 
@@ -164,6 +164,21 @@ def test_of_managers_only_those_of_replicas_are_kept() -> None:
             "fieldsV1": {"f:spec": {"f:replicas": {}}},
         }
     ]
+
+
+def test_defect_14_of_managers_of_an_autoscaler_only_those_of_bounds_are_kept() -> None:
+    owned = {"f:spec": {"f:maxReplicas": {}, "f:metrics": {}}, "f:metadata": {}}
+    entries = [
+        {"manager": "argocd-controller", "operation": "Apply", "time": "2026-11-20T22:00:00Z", "fieldsV1": owned},
+        {"manager": "kubectl-label", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {}}}},
+    ]
+    metadata = {"name": "web", "namespace": "shop", "uid": "1", "managedFields": entries}
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 9}
+    live, recorded, written = again(AUTOSCALERS, {"metadata": metadata, "spec": spec})
+    assert recorded == live
+    assert live.bounds_writer == FieldWriter("argocd-controller", datetime(2026, 11, 20, 22, tzinfo=UTC))
+    kept = {"f:spec": {"f:maxReplicas": {}}}
+    assert written["metadata"]["managedFields"] == [{**entries[0], "fieldsV1": kept}]
 
 
 ENVIRONMENT = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"env": [{"value": "s3cr3t"}]}]}}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.base import PODS, workloads_of
+from reconciler.backends.base import AUTOSCALERS, PODS, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import StaleError
 from reconciler.model import ObjectRef, ScaleKind, Workload, Write
@@ -252,6 +252,28 @@ def test_the_writer_of_replicas_is_ours_where_writers_are_recorded(tmp_path: Pat
     written = yaml.safe_load((tmp_path / "all.yaml").read_text())["metadata"]["managedFields"]
     assert [one["manager"] for one in written] == ["kubectl", "reconciler"]
     assert written[0]["fieldsV1"] == {"f:spec": {"f:template": {}}}
+
+
+def test_defect_14_the_writer_of_bounds_is_ours_where_writers_are_recorded(tmp_path: Path) -> None:
+    fields = {"f:spec": {"f:minReplicas": {}, "f:maxReplicas": {}, "f:metrics": {}}}
+    entry = {"manager": "argocd-controller", "operation": "Update", "time": "2026-11-20T10:00:00Z", "fieldsV1": fields}
+    manifest = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u-hpa", "managedFields": [entry]},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 2, "maxReplicas": 9},
+    }
+    cluster = a_cluster_of(tmp_path, manifest)
+    (found,) = cluster.list(AUTOSCALERS)
+    assert found.bounds_writer is not None
+    assert found.bounds_writer.manager == "argocd-controller"
+    bounds = [("replace", f"/spec/{name}Replicas", 1) for name in ("min", "max")]
+    cluster.write(patch(found.ref, *bounds))
+    (found,) = cluster.list(AUTOSCALERS)
+    assert found.bounds_writer is not None
+    assert found.bounds_writer.manager == "reconciler"
+    written = yaml.safe_load((tmp_path / "all.yaml").read_text())["metadata"]["managedFields"]
+    assert written[0]["fieldsV1"] == {"f:spec": {"f:metrics": {}}}
 
 
 def test_a_stale_patch_settles_nothing(tmp_path: Path) -> None:

@@ -86,9 +86,14 @@ class TestIdledToAFloor:
         world.now = MONDAY
         back, wake, *rest = decided(world.state(), FLOOR, now=MONDAY).desired.decisions
         forget = next(one for one in rest if one.ref == HPA)
-        assert written(back) == {"minReplicas": 2, "maxReplicas": 10}
+        begun = "2026-11-23T06:00:00Z"
+        assert written(back) == {"minReplicas": 2, "maxReplicas": 10, "reconciler/wake-begun-at": begun}
         assert wake.needs == (back.key,)
-        assert written(forget) == {"reconciler/previous-bounds": None, "reconciler/owner": None}
+        assert written(forget) == {
+            "reconciler/previous-bounds": None,
+            "reconciler/wake-begun-at": None,
+            "reconciler/owner": None,
+        }
         assert forget.needs == (wake.key,)
         run_in(world, FLOOR)
         assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))

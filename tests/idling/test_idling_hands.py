@@ -153,16 +153,14 @@ class TestContested:
             pytest.param([{}, {}], True, id="in two episodes running"),
             pytest.param([{}, {"by": "helm"}], False, id="by somebody else"),
             pytest.param([{}, {"by": "helm"}, {}], False, id="by somebody else in between"),
-            pytest.param([{}, {"after": timedelta(minutes=11)}], False, id="the second too late"),
-            pytest.param([{}, {"after": timedelta(minutes=10)}], True, id="just within ten minutes"),
+            pytest.param([{}, {"after": timedelta(hours=5)}], True, id="defect 14, in two windows, however late"),
             pytest.param([{"by": "kubectl"}] * 3, False, id="a person"),
             pytest.param([{"by": "kubectl-client-side-apply"}] * 3, False, id="a person, applying"),
             pytest.param([{"by": "Mozilla"}] * 3, False, id="a browser"),
-            pytest.param([{"timed": False}] * 2, True, id="through /scale, seen within ten minutes"),
-            pytest.param([{"timed": False, "after": timedelta(hours=1)}] * 2, False, id="through /scale, seen later"),
+            pytest.param([{"timed": False, "after": timedelta(hours=1)}] * 2, True, id="through /scale"),
         ],
     )
-    def test_who_undoes_us_twice_within_ten_minutes_is_left_alone(self, episodes, contested):
+    def test_who_undoes_us_twice_running_is_left_alone(self, episodes, contested):
         world = a_world(a_service(), a_workload(), now=NIGHT)
         for episode in episodes:
             fight(world, **episode)
@@ -195,13 +193,27 @@ class TestContested:
         assert release.event == "IdlingContested"
         assert message_of(Action(1, release)) == (
             "scaled to 3 by argocd-controller (idle-dev, policies/idle-dev.yaml:4); "
-            f"{snippet('argocd')}; left alone until reconciler/contested is taken off or its policy changes"
+            f"{snippet('argocd', WEB)}; left alone until reconciler/contested is taken off or its policy changes"
         )
         since = datetime.fromisoformat(json.loads(world.objects[WEB].annotations["reconciler/contested"])["since"])
         assert since == world.now
         (text,) = notices_of(outcome, "contested")
         assert "contested by argocd-controller, which undid it 2 times" in text
         assert "ignoreDifferences" in text
+
+    @pytest.mark.parametrize("writes", [1, 2])
+    def test_defect_14_it_stays_alone_where_the_run_that_wrote_it_was_cut(self, writes):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        fight(world)
+        world.now += timedelta(days=7)
+        run_in(world)
+        world.now += MINUTE
+        world.scale(WEB, 3, "argocd-controller", timed=True)
+        run_in(world, writes=writes)
+        world.now += timedelta(days=7)
+        run_in(world)
+        assert (world.replicas(WEB), world.objects[SERVICE].annotations) == (3, {})
+        assert notices_of(run_in(world), "contested")
 
     def test_it_stays_alone_until_the_annotation_goes(self):
         world = self.contested_world()

@@ -255,9 +255,9 @@ class Idling(RuleBasedStateMachine):
         self.world.add(_deployment(ref.name, count, ref.cluster, uid=f"new-{ref.name}", created_at=self.world.now))
         self.world.forget(ref)
 
-    @rule(low=st.integers(1, 3), more=st.integers(0, 5))
-    def other_bounds(self, low: int, more: int) -> None:
-        self.world.add(replace(self.world.objects[HPA], minimum=low, maximum=low + more))
+    @rule(low=st.integers(1, 3), more=st.integers(0, 5), whole=st.booleans())
+    def other_bounds(self, low: int, more: int, whole: bool) -> None:
+        self.world.put_back(replace(self.world.objects[HPA], minimum=low, maximum=low + more), whole=whole)
 
     @rule(name=st.sampled_from(["web", "fed"]))
     def oc_idle(self, name: str) -> None:

@@ -53,7 +53,7 @@ def _writable(situation: Situation) -> Action:
 def _asleep(situation: Situation) -> Action:
     says, flags = situation.says, situation.flags
     woken = (
-        situation.state is State.HALF_FREED
+        situation.state in (State.HALF_FREED, State.UNHELD)
         or bool(flags & {Flag.SIGNAL, Flag.EXCLUDED, Flag.BUSY, Flag.WAKE_WHEN, Flag.ELSEWHERE})
         or (Flag.DUE in flags and says is not Says.IDLE)
         or (Flag.FLOOR in flags and says is Says.IDLE)

@@ -477,6 +477,7 @@ class TestWakeOrder:
         run_in(world, policy)
         world.objects[an_autoscaler.ref] = replace(world.objects[an_autoscaler.ref], minimum=2, maximum=10)
         world.now = MONDAY
+        world.annotate(an_autoscaler.ref, "reconciler/wake-begun-at", "2026-11-23T05:59:00Z")
         run_in(world, policy)
         assert [world.replicas(a_ref(name)) for name in ("a", "web")] == [1, 5]
 

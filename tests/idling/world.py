@@ -189,6 +189,9 @@ class World:
             self.wrongs.append(f"{decision.key} restores {after.wanted}, it had {had}")
 
     def _settled(self, before: Any, after: Any, writer: FieldWriter) -> Any:
+        if isinstance(after, HorizontalPodAutoscaler):
+            moved = (before.minimum, before.maximum) != (after.minimum, after.maximum)
+            return replace(after, bounds_writer=writer) if moved else after
         if not isinstance(after, Workload):
             return after
         if after.replicas != before.replicas or after.suspend != before.suspend:
@@ -212,6 +215,17 @@ class World:
         self.objects[ref] = self._settled(found, changed, writer)
         if count == 0 and ref not in self.had and self.is_listed(ref):
             self.doubtful.add(ref)
+
+    def put_back(
+        self, declared: HorizontalPodAutoscaler, by: str = "argocd-controller", *, whole: bool = False
+    ) -> None:
+        """Somebody makes an autoscaler what git says: its bounds, `whole` also its annotations; nothing where it is."""
+        found = self.objects[declared.ref]
+        writer = FieldWriter(by, self.now)
+        changed = replace(found, minimum=declared.minimum, maximum=declared.maximum)
+        if whole and (found.annotations or changed != found):
+            changed = replace(changed, annotations={}, bounds_writer=writer)
+        self.objects[declared.ref] = self._settled(found, changed, writer)
 
     def annotate(self, ref: ObjectRef, key: str, text: str | None) -> None:
         found = self.objects[ref]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 from reconciler import model
-from reconciler.backends.base import BUILT_IN_SCALES, SCALED_OBJECT, Resource
+from reconciler.backends.base import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
 from reconciler.backends.decode import objects, workloads
 from reconciler.backends.decode.instants import datetime_of
 from reconciler.backends.decode.metadata import Metadata, Object, Wire, controller_of
-from reconciler.backends.decode.scalables import workload_of
+from reconciler.backends.decode.scalables import workload_of, writer_of
 from reconciler.backends.decode.shapes import SHAPES
 from reconciler.errors import MalformedAnswerError, NotFoundError
 from reconciler.model import NOTHING, ObjectRef, ScaleKind
@@ -127,6 +127,7 @@ def _autoscaler(
         annotations=metadata.annotations or NOTHING,
         scale_down_disabled=rules is not None and rules.select_policy == "Disabled",
         has_annotations=metadata.annotations is not None,
+        bounds_writer=writer_of(decoded.metadata.managed_fields or (), *BOUNDS),
     )
 
 

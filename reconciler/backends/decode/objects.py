@@ -6,7 +6,7 @@ Source: kubernetes/api core/v1, autoscaling/v2, discovery/v1, events/v1, apiexte
 from __future__ import annotations
 
 from reconciler.backends.decode.instants import Instant
-from reconciler.backends.decode.metadata import Count, Labels, Name, Object, Wire
+from reconciler.backends.decode.metadata import Count, CustomMetadata, Labels, Name, Object, Wire
 from reconciler.backends.decode.workloads import ScaleTarget, StatusCondition
 
 
@@ -25,7 +25,8 @@ class AutoscalerSpec(Wire):
     behavior: ScalingBehavior | None = None
 
 
-class HorizontalPodAutoscaler(Object):
+class HorizontalPodAutoscaler(Wire):
+    metadata: CustomMetadata
     spec: AutoscalerSpec
 
 

@@ -57,7 +57,7 @@ def workload_of(ref: ObjectRef, decoded: Any, api_version: str, scale: ScaleKind
         created_at=datetime_of(metadata.creation_timestamp),
         generation=metadata.generation,
         owner=_owner(metadata),
-        replicas_writer=replicas_writer(metadata.managed_fields or (), path),
+        replicas_writer=writer_of(metadata.managed_fields or (), path),
         replicas_path=path,
         has_annotations=metadata.annotations is not None,
         has_labels=bool(metadata.labels),
@@ -228,18 +228,20 @@ def selector_of(selector: workloads.Selector | None) -> LabelSelector | None:
     )
 
 
-def replicas_writer(
-    entries: Sequence[ManagedFields | CustomManagedFields], path: tuple[str, ...]
-) -> FieldWriter | None:
-    """Return the manager that owns the field at `path`, None where nobody is recorded.
+def writer_of(entries: Sequence[ManagedFields | CustomManagedFields], *paths: tuple[str, ...]) -> FieldWriter | None:
+    """Return the manager that owns a field at one of `paths`, None where nobody is recorded.
 
-    Several own it when they applied the same value: the one that wrote last counts. The time is that of the manager's
-    last write to anything, so an upper bound; entries written through /scale have none.
+    Several own them when they applied the same value, or not the same field: the one that wrote last counts. The time
+    is that of the manager's last write to anything, so an upper bound; entries written through /scale have none.
 
     Source: structured-merge-diff fieldpath; apimachinery meta/v1 ManagedFieldsEntry; seed idling-and-unidling.md,
     scale-reason.
     """
-    owners = [entry for entry in entries if path and entry.subresource != "status" and _owns(entry.fields_v1, path)]
+    owners = [
+        entry
+        for entry in entries
+        if entry.subresource != "status" and any(path and _owns(entry.fields_v1, path) for path in paths)
+    ]
     if not owners:
         return None
     last = max(owners, key=lambda entry: (_BEFORE_ALL if entry.time is None else entry.time, entry.manager or ""))

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from reconciler.backends.base import BUILT_IN_SCALES, SCALED_OBJECT, Resource
+from reconciler.backends.base import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
 from reconciler.backends.decode.instants import Instant
 from reconciler.backends.decode.metadata import Wire
 from reconciler.backends.decode.scalables import count_at
 from reconciler.backends.decode.shapes import decoded_value
 from reconciler.backends.decode.workloads import Custom, CustomStatus, ReplicaSet, WholeTemplate
 from reconciler.backends.snapshot.settled import put_at
-from reconciler.model import ScaleKind, Workload
+from reconciler.model import HorizontalPodAutoscaler, ScaleKind, Workload
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COUNTS = ("readyReplicas", "availableReplicas", "updatedReplicas", "observedGeneration")
@@ -44,6 +44,8 @@ def manifest_of(
         kinds = {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)} | dict(custom)
         path = kinds[key].replicas_path if key in kinds else ("spec", "replicas")
         found["metadata"] = _with_owners_of(found["metadata"], path)
+    if resource.noun is HorizontalPodAutoscaler:
+        found["metadata"] = _with_owners_of(found["metadata"], *BOUNDS)
     return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
 
 
@@ -134,13 +136,14 @@ def _at(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def _with_owners_of(metadata: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-    """Return metadata with those managers only that own the field at `path`, and of what they own only that."""
-    names = tuple(f"f:{key}" for key in path)
-    kept = [
-        {**entry, "fieldsV1": put_at({}, names, {})}
-        for entry in metadata.get("managedFields", ())
-        if path and entry.get("subresource") != "status" and _at(entry.get("fieldsV1"), names) is not None
-    ]
+def _with_owners_of(metadata: dict[str, Any], *paths: tuple[str, ...]) -> dict[str, Any]:
+    """Return metadata with those managers only that own a field at one of `paths`, and of what they own only those."""
+    kept = []
+    for entry in metadata.get("managedFields", ()):
+        fields: dict[str, Any] = {}
+        for names in (tuple(f"f:{key}" for key in path) for path in paths):
+            if names and entry.get("subresource") != "status" and _at(entry.get("fieldsV1"), names) is not None:
+                fields = put_at(fields, names, {})
+        kept += [{**entry, "fieldsV1": fields}] if fields else []
     others = {key: value for key, value in metadata.items() if key != "managedFields"}
     return {**others, "managedFields": kept} if kept else others

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.base import VictimOrder
+from reconciler.backends.base import AUTOSCALERS, BOUNDS, VictimOrder
 from reconciler.backends.decode.mismatches import dotted
 from reconciler.backends.json_patch import equal, patched
 from reconciler.backends.snapshot.entries import Entry, Found, entry_of
@@ -24,7 +24,7 @@ from reconciler.backends.snapshot.manifests import (
 from reconciler.backends.snapshot.settling import Settling, replicas_of
 from reconciler.backends.snapshot.store import Changes, file_of
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
-from reconciler.model import PatchOperation, ScaleKind, Write
+from reconciler.model import PatchOperation, Write
 
 _FIXED = ("apiVersion", "kind")
 _FIXED_METADATA = ("name", "namespace", "uid")
@@ -63,8 +63,10 @@ class Writing:
     def _controlled(self, entry: Entry, new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
         """Return `new` with what follows from the change: generation, writer, and where replicas changed the rest."""
         new = with_generation(new, old)
+        if (entry.group, entry.kind) == (AUTOSCALERS.group, AUTOSCALERS.kind):
+            return _with_writer_of_bounds(new, old)
         scale = self._index.scales.get((entry.group, entry.kind))
-        if scale is None or equal(_at(new, scale), _at(old, scale)):
+        if scale is None or equal(_at(new, scale.replicas_path), _at(old, scale.replicas_path)):
             return new
         new = with_writer(new, scale.replicas_path)
         if not scale.status_path or replicas_of(new, scale) == replicas_of(old, scale):
@@ -183,8 +185,15 @@ class Writing:
                     raise RefusedError(f"{ref}: {name} would change, expected it to stay {holder.get(name)}")
 
 
-def _at(manifest: dict[str, Any], scale: ScaleKind) -> Any:
+def _with_writer_of_bounds(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    for path in BOUNDS:
+        if not equal(_at(new, path), _at(old, path)):
+            new = with_writer(new, path)
+    return new
+
+
+def _at(manifest: dict[str, Any], path: tuple[str, ...]) -> Any:
     value: Any = manifest
-    for key in scale.replicas_path:
+    for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value

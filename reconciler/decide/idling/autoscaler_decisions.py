@@ -39,7 +39,7 @@ def autoscaler_decisions(ruling: Ruling, own: Decision | None, making: Making) -
 
 def _woken(ruling: Ruling, hold: Hold, making: Making) -> Iterator[Decision]:
     """Yield (a) the bounds are given back, (c) what they were is forgotten; between them the scalable is woken."""
-    back, gone = given_back(hold), forgotten(hold)
+    back, gone = given_back(hold, making.run.now), forgotten(hold, making.run.now)
     if back:
         base = _decision(ruling, hold, Verb.UNMARK, making, BOUNDS_BACK)
         yield replace(base, changes=back, phase=Phase.WAKE, order=(tier(ruling), 0))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from reconciler.decide.idling.marks import OWNER, PREVIOUS_BOUNDS, compact, owner_of, parsed
+from reconciler.decide.idling.evidence import OUR_MANAGER
+from reconciler.decide.idling.marks import OWNER, PREVIOUS_BOUNDS, WAKE_BEGUN_AT, compact, owner_of, parsed
+from reconciler.decide.selection import format_time
 from reconciler.decide.types import FieldChange, annotation_changes, annotation_tests
 from reconciler.errors import AnnotationError
 from reconciler.model import HorizontalPodAutoscaler
 
 _MINIMUM = ("spec", "minReplicas")
 _MAXIMUM = ("spec", "maxReplicas")
+_CLOCKS_DIFFER = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,13 @@ class Bounds:
 class Hold:
     """One autoscaler of a workload. `previous` is what it had before we held it, None where it is not held.
 
-    `problem` set: what we wrote on it cannot be read, so it is left as it is.
+    `wake_begun`: it was us who gave it its bounds back. `problem` set: what we wrote on it cannot be read, so it is
+    left as it is.
     """
 
     autoscaler: HorizontalPodAutoscaler
     previous: Bounds | None = None
+    wake_begun: bool = False
     problem: str = ""
 
     @property
@@ -52,6 +59,25 @@ class Hold:
             return False
         return self.bounds == Bounds(floor, floor)
 
+    def is_held(self, floor: int) -> bool:
+        """Whether its bounds hold its workload at `floor`, or at another floor of ours."""
+        return self.is_pinned_at(floor) or self.is_pinned
+
+    def is_put_back(self, floor: int, since: datetime) -> bool:
+        """Return whether somebody else gave its bounds back after we idled its workload to `floor` at `since`.
+
+        Where our annotations stand on it, somebody did unless we hold it or began the wake. Where they do not, a run
+        may have died before it wrote them: then somebody did only if somebody else wrote its bounds since.
+        """
+        if floor == 0 or self.problem or self.is_held(floor) or self.wake_begun:
+            return False
+        if self.previous is not None:
+            return True
+        writer = self.autoscaler.bounds_writer
+        if writer is None or writer.at is None or writer.manager in ("", OUR_MANAGER):
+            return False
+        return writer.at >= since - _CLOCKS_DIFFER
+
     @property
     def own_bounds(self) -> Bounds:
         """The bounds it has when it is not held."""
@@ -67,7 +93,9 @@ def hold_of(autoscaler: HorizontalPodAutoscaler, fleets: frozenset[str]) -> Hold
     if owner is not None and owner[0] not in fleets:
         return Hold(autoscaler, problem=f"{PREVIOUS_BOUNDS} belongs to {owner[0]}")
     try:
-        return Hold(autoscaler, _previous_bounds(parsed(text, PREVIOUS_BOUNDS)))
+        return Hold(
+            autoscaler, _previous_bounds(parsed(text, PREVIOUS_BOUNDS)), WAKE_BEGUN_AT in autoscaler.annotations
+        )
     except AnnotationError as error:
         return Hold(autoscaler, problem=str(error))
 
@@ -84,31 +112,45 @@ def pinned(hold: Hold, floor: int, owner: str) -> tuple[FieldChange, ...]:
     """Return the changes that hold the autoscaler at `floor`, () where it is held there already."""
     own = hold.own_bounds
     text = compact({"minReplicas": own.minimum, "maxReplicas": own.maximum}, sort=False)
-    wanted = {PREVIOUS_BOUNDS: text, OWNER: owner}
+    wanted = {PREVIOUS_BOUNDS: text, OWNER: owner, WAKE_BEGUN_AT: None}
     if hold.is_pinned_at(floor):
         return ()
     return (*_bounds_changes(hold, Bounds(floor, floor)), *annotation_changes(hold.autoscaler.annotations, wanted))
 
 
-def given_back(hold: Hold) -> tuple[FieldChange, ...]:
-    """Return the changes that give the autoscaler its bounds back and keep what they were, () where it has them."""
+def given_back(hold: Hold, now: datetime) -> tuple[FieldChange, ...]:
+    """Return the changes that give the autoscaler its bounds back and keep what they were, () where it has them.
+
+    They say that it was us, in the same request: a run that dies before the replicas follow must not be taken for
+    somebody who put the bounds back.
+    """
     if not hold.is_pinned or hold.previous is None:
         return ()
-    tests = annotation_tests(hold.autoscaler.annotations, (PREVIOUS_BOUNDS,))
-    return (*_bounds_changes(hold, hold.previous), *tests)
+    annotations = hold.autoscaler.annotations
+    begun = annotation_changes(annotations, _begun(hold, now))
+    return (*_bounds_changes(hold, hold.previous), *begun, *annotation_tests(annotations, (PREVIOUS_BOUNDS,)))
 
 
-def forgotten(hold: Hold) -> tuple[FieldChange, ...]:
-    """Return the changes that take our annotations off the autoscaler, () where there are none."""
+def _begun(hold: Hold, now: datetime) -> dict[str, str]:
+    """Return the annotation that says that our wake began, {} where it does not begin with the bounds."""
+    return {WAKE_BEGUN_AT: format_time(now)} if hold.is_pinned else {}
+
+
+def forgotten(hold: Hold, now: datetime) -> tuple[FieldChange, ...]:
+    """Return the changes that take our annotations off after a wake, as `given_back` left them; () where none are."""
+    return _cleared(hold, {**hold.autoscaler.annotations, **_begun(hold, now)})
+
+
+def _cleared(hold: Hold, annotations: Mapping[str, str]) -> tuple[FieldChange, ...]:
     if hold.previous is None:
         return ()
-    return annotation_changes(hold.autoscaler.annotations, {PREVIOUS_BOUNDS: None, OWNER: None})
+    return annotation_changes(annotations, {PREVIOUS_BOUNDS: None, WAKE_BEGUN_AT: None, OWNER: None})
 
 
 def let_go(hold: Hold) -> tuple[FieldChange, ...]:
     """Return the changes that give the bounds back and take our annotations off, in one request."""
-    bounds = tuple(change for change in given_back(hold) if change.path in (_MINIMUM, _MAXIMUM))
-    return (*bounds, *forgotten(hold))
+    bounds = _bounds_changes(hold, hold.previous) if hold.is_pinned and hold.previous is not None else ()
+    return (*bounds, *_cleared(hold, hold.autoscaler.annotations))
 
 
 def _bounds_changes(hold: Hold, wanted: Bounds) -> tuple[FieldChange, ...]:

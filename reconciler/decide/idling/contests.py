@@ -6,47 +6,56 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from reconciler.decide.idling.marks import CONTESTED, SCALE_TIME, UNDONE, compact, optional_instant, parsed
-from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.evidence import OUR_MANAGER
+from reconciler.decide.idling.marks import CONTESTED, UNDONE, compact, parsed
+from reconciler.decide.idling.records import Record, scaled_at
+from reconciler.decide.idling.targets import Target
 from reconciler.decide.selection import format_time
 from reconciler.errors import AnnotationError
-from reconciler.model import Workload
+from reconciler.model import ObjectRef, Workload
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, Place, ScheduleCriterion
 
-OUR_MANAGER = "reconciler"
-QUICK = timedelta(minutes=10)
 EPISODES = 2
+"""How often the same manager undoes us, each time that we idle, before we leave the object alone."""
+
 _PERSON = re.compile(r"(?i)^(kubectl|oc$|k9s|lens|headlamp|mozilla|chrome|safari|opera|firefox|edge)")
 _SNIPPETS = (
     (
         "argocd",
-        "in the Application: spec.ignoreDifferences: [{group: apps, kind: Deployment, jsonPointers: [/spec/replicas]}]"
+        "in the Application: spec.ignoreDifferences: [{{group: {group}, kind: {kind}, jsonPointers: [{pointers}]}}]"
         " and syncOptions: [RespectIgnoreDifferences=true]",
     ),
     (
         "kustomize-controller",
-        "leave spec.replicas out of the manifest, or annotate the object with "
+        "leave {fields} out of the manifest, or annotate the {kind} with "
         "kustomize.toolkit.fluxcd.io/reconcile: disabled",
     ),
     (
         "helm-controller",
-        "in the HelmRelease: spec.driftDetection: {mode: enabled, ignore: [{paths: [/spec/replicas]}]}",
+        "in the HelmRelease: spec.driftDetection: {{mode: enabled, ignore: [{{paths: [{pointers}]}}]}}",
     ),
-    ("kube-controller-manager", "an autoscaler sets it: autoscalers: {hpa: idle} with minReplicas of at least 1"),
-    ("horizontal-pod-autoscaler", "an autoscaler sets it: autoscalers: {hpa: idle} with minReplicas of at least 1"),
+    ("kube-controller-manager", "an autoscaler sets it: autoscalers: {{hpa: idle}} with minReplicas of at least 1"),
+    ("horizontal-pod-autoscaler", "an autoscaler sets it: autoscalers: {{hpa: idle}} with minReplicas of at least 1"),
 )
+_ANY = 'let {by} leave {fields} alone, or exclude the object with reconciler/exclude: "true"'
+_NO_BOUNDS = "; idleReplicas: 0 needs no other bounds"
+_POINTERS = {"CronJob": "/spec/suspend", "ScaledObject": "/metadata/annotations/autoscaling.keda.sh~1paused-replicas"}
 
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """One undo: by which field manager, when, and the how-manieth in a row."""
+    """One undo: by which field manager, when, and the how-manieth in a row.
+
+    `autoscaler` is the name of the HorizontalPodAutoscaler whose bounds were put back, "" where it was the scale.
+    """
 
     by: str
     at: datetime
     count: int
+    autoscaler: str = ""
 
     @property
     def text(self) -> str:
@@ -55,25 +64,33 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Somebody who undoes us whenever we idle; the object is left alone."""
+    """Somebody who undoes us whenever we idle; the object is left alone. `autoscaler` as in `Undo`."""
 
     by: str
     since: str
+    autoscaler: str = ""
 
 
-def undo_of(workload: Workload, record: Record, now: datetime) -> Undo:
+def is_put_back(target: Target, record: Record) -> bool:
+    """Return whether somebody put the bounds of its autoscaler back, which held it at the floor of `record`."""
+    since = scaled_at(target.scale.written, record)
+    return target.hold is not None and target.hold.is_put_back(record.idled_to, since)
+
+
+def undo_of(target: Target, record: Record, now: datetime) -> Undo:
     """Return how the idle that `record` tells of was undone.
 
     The time of the writer is an upper bound; where there is none (a write through /scale) `now` is.
     """
+    workload, autoscaler = target.scale.written, ""
     writer = workload.replicas_writer
+    if target.hold is not None and is_put_back(target, record):
+        writer, autoscaler = target.hold.autoscaler.bounds_writer, target.hold.autoscaler.ref.name
     by = writer.manager if writer is not None and writer.manager != OUR_MANAGER else ""
     at = writer.at if writer is not None and by and writer.at is not None and writer.at >= record.idled_at else now
-    ours = optional_instant(workload.annotations, SCALE_TIME) or record.idled_at
-    quick = at - max(ours, record.idled_at) <= QUICK
     former = _former(workload.annotations)
-    again = quick and bool(by) and former is not None and former[0] == by
-    return Undo(by or "unknown", at, former[1] + 1 if again and former is not None else 1)
+    again = bool(by) and former is not None and former[0] == by
+    return Undo(by or "unknown", at, former[1] + 1 if again and former is not None else 1, autoscaler)
 
 
 def _former(annotations: Mapping[str, str]) -> tuple[str, int] | None:
@@ -100,6 +117,7 @@ def is_contest(undo: Undo) -> bool:
 def contest_text(undo: Undo, policy: IdlingPolicy | None) -> str:
     """Return the annotation that says that the object is contested, as long as `policy` stays as it is."""
     said = {"by": undo.by, "since": format_time(undo.at)}
+    said |= {"autoscaler": undo.autoscaler} if undo.autoscaler else {}
     return compact(said if policy is None else {**said, "policy": fingerprint(policy)})
 
 
@@ -107,11 +125,15 @@ def contest_of(workload: Workload, policy: IdlingPolicy | None) -> Contest | Non
     """Return who contests `workload`, None where nobody does, or where `policy` changed since."""
     if CONTESTED not in workload.annotations:
         return None
-    value = _json(workload.annotations, CONTESTED)
-    then = value.get("policy")
+    then = _json(workload.annotations, CONTESTED).get("policy")
     if then is not None and policy is not None and then != fingerprint(policy):
         return None
-    return Contest(str(value.get("by", "unknown")), str(value.get("since", "")))
+    return _contest_in(workload.annotations)
+
+
+def _contest_in(annotations: Mapping[str, str]) -> Contest:
+    value = _json(annotations, CONTESTED)
+    return Contest(str(value.get("by", "unknown")), str(value.get("since", "")), str(value.get("autoscaler", "")))
 
 
 def fingerprint(policy: IdlingPolicy) -> str:
@@ -131,12 +153,17 @@ def _said(criterion: Criterion) -> Any:
     return criterion
 
 
-def snippet_in(annotation: str) -> str:
-    """Return what ends the fight with the writer that `annotation`, a value of CONTESTED, names."""
-    return snippet(str(_json({CONTESTED: annotation}, CONTESTED).get("by", "unknown")))
+def snippet_in(annotation: str, ref: ObjectRef) -> str:
+    """Return what ends the fight about `ref` that `annotation`, a value of CONTESTED, tells of."""
+    contest = _contest_in({CONTESTED: annotation})
+    return snippet(contest.by, ref, contest.autoscaler)
 
 
-def snippet(by: str) -> str:
-    """Return what ends the fight with the writer `by`."""
-    found = next((text for name, text in _SNIPPETS if by.startswith(name)), None)
-    return found or f'let {by} leave spec.replicas alone, or exclude the object with reconciler/exclude: "true"'
+def snippet(by: str, ref: ObjectRef, autoscaler: str = "") -> str:
+    """Return what ends the fight with the writer `by` about the scale of `ref`, or the bounds of its `autoscaler`."""
+    text = next((text for name, text in _SNIPPETS if by.startswith(name)), _ANY)
+    group, kind, pointers = ref.group, ref.kind, _POINTERS.get(ref.kind, "/spec/replicas")
+    if autoscaler:
+        group, kind, pointers = "autoscaling", "HorizontalPodAutoscaler", "/spec/minReplicas, /spec/maxReplicas"
+    fields = pointers.removeprefix("/").replace(", /", " and ").replace("/", ".")
+    return text.format(by=by, group=group, kind=kind, pointers=pointers, fields=fields) + _NO_BOUNDS * bool(autoscaler)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.decide.idling.contests import OUR_MANAGER
 from reconciler.decide.idling.marks import PREVIOUS_SCALE, owner_of, whole_number
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import Workload
+
+OUR_MANAGER = "reconciler"
 
 
 @dataclass(frozen=True, slots=True)

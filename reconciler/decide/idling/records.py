@@ -155,6 +155,11 @@ def cleared(annotations: Mapping[str, str], foreign: bool = False) -> dict[str, 
     return dict.fromkeys([*_OF_RECORD, *owner, *(_OPENSHIFT if foreign else ())])
 
 
+def scaled_at(workload: Workload, record: Record) -> datetime:
+    """Return when we scaled `workload` last while `record` stood on it: its scale-time, which a new floor moves."""
+    return max(record.idled_at, optional_instant(workload.annotations, SCALE_TIME) or record.idled_at)
+
+
 def awake_since(workload: Workload) -> datetime | None:
     """Return when `workload` was woken last, None where that was never or cannot be read."""
     return optional_instant(workload.annotations, AWAKE_SINCE)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from reconciler.decide.idling.contests import contest_text, is_contest, undo_of
+from reconciler.decide.idling.contests import Undo, contest_text, is_contest, undo_of
 from reconciler.decide.idling.making import Making, cause_of, cause_text, key_of, record_after
 from reconciler.decide.idling.marks import (
     AWAKE_SINCE,
@@ -101,24 +101,27 @@ def _wake(ruling: Ruling, making: Making) -> Decision | None:
         return None
     scale, annotations = ruling.target.scale, ruling.target.scale.written.annotations
     count = wake_count(ruling, ruling.record)
+    undo = _undo_in(ruling, ruling.record, making)
     wanted: dict[str, str | None] = {
         **cleared(annotations, foreign=ruling.standing.state in NOT_OURS),
         AWAKE_SINCE: format_time(making.run.now),
         UNDONE: None,
+        **({} if undo is None else _undone(ruling, ruling.record, undo, making)),
         **_held_until(making.hold_until),
     }
     counted = not scale.is_suspended_kind and not scale.is_paused_kind
+    why = ruling.why if undo is None else _undo_words(ruling, undo)
     clamped = (
         f", {count} of {ruling.record.replicas} as its autoscaler allows" if count != ruling.record.replicas else ""
     )
     return replace(
         _decision(ruling, making, (scale.change_back(count), *annotation_changes(annotations, wanted))),
         phase=Phase.WAKE,
-        cause=cause_of(ruling, making, ruling.why + clamped),
+        cause=cause_of(ruling, making, why + clamped),
         order=(tier(ruling), 1),
         replicas_before=scale.replicas if counted else None,
         replicas_after=count if counted else None,
-        event="Woken",
+        event="IdlingContested" if undo is not None and is_contest(undo) else "Woken",
     )
 
 
@@ -126,25 +129,40 @@ def _held_until(until: datetime | None) -> dict[str, str | None]:
     return {} if until is None else {EXCLUDE_UNTIL: format_time(until)}
 
 
+def _undo_in(ruling: Ruling, record: Record, making: Making) -> Undo | None:
+    """Return the undo that a wake answers, None where it answers something else."""
+    return undo_of(ruling.target, record, making.run.now) if ruling.standing.state is State.UNHELD else None
+
+
+def _undone(ruling: Ruling, record: Record, undo: Undo, making: Making) -> dict[str, str | None]:
+    """Return the annotations that keep awake what somebody undid, and leave it alone where that is one too many."""
+    contested = {CONTESTED: contest_text(undo, ruling.target.want.policy)} if is_contest(undo) else {}
+    until = awake_until(ruling, record, making.run.now)
+    return {AWAKE_UNTIL: format_time(until), UNDONE: undo.text, **contested}
+
+
+def _undo_words(ruling: Ruling, undo: Undo) -> str:
+    if undo.autoscaler:
+        return f"{undo.by} put the bounds of HorizontalPodAutoscaler/{undo.autoscaler} back"
+    return f"scaled to {ruling.target.scale.replicas} by {undo.by}"
+
+
 def _release(ruling: Ruling, making: Making) -> Decision | None:
     record, target = ruling.record, ruling.target
     if record is None:
         return None
     annotations = target.scale.written.annotations
-    undo = undo_of(target.scale.written, record, making.run.now)
-    contested = is_contest(undo)
+    undo = undo_of(target, record, making.run.now)
     wanted: dict[str, str | None] = {
         **cleared(annotations),
         AWAKE_SINCE: format_time(making.run.now),
-        AWAKE_UNTIL: format_time(awake_until(ruling, record, making.run.now)),
-        UNDONE: undo.text,
-        **({CONTESTED: contest_text(undo, target.want.policy)} if contested else {}),
+        **_undone(ruling, record, undo, making),
         **_held_until(making.hold_until),
     }
     return replace(
         _decision(ruling, making, (target.scale.unchanged(), *annotation_changes(annotations, wanted))),
-        cause=cause_of(ruling, making, f"scaled to {target.scale.replicas} by {undo.by}"),
-        event="IdlingContested" if contested else "",
+        cause=cause_of(ruling, making, _undo_words(ruling, undo)),
+        event="IdlingContested" if is_contest(undo) else "",
     )
 
 

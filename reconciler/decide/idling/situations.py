@@ -21,6 +21,9 @@ from reconciler.decide.selection import format_time
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Writes
 
+_CONTESTABLE = ASLEEP | {State.HALF_IDLED, State.HALF_WOKEN, State.STALE}
+"""What may carry a contest besides what is left alone for it: a run that wrote it may have died before the rest."""
+
 _SINCE_ITS_RECORD = ASLEEP | {State.FOREIGN, State.HALF_IDLED}
 
 
@@ -154,7 +157,7 @@ def _excluded(target: Target, standing: Standing) -> Reason | None:
         return None
     if target.exclusion is not None:
         return Reason(f"excluded: {target.exclusion.why}", target.exclusion.flip)
-    contest = contest_of(target.scale.written, target.want.policy) if standing.state in ASLEEP else None
+    contest = contest_of(target.scale.written, target.want.policy) if standing.state in _CONTESTABLE else None
     return None if contest is None else Reason(f"contested by {contest.by}", UNCONTESTED)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from reconciler.decide.idling.contests import contest_of
+from reconciler.decide.idling.contests import contest_of, is_put_back
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.targets import Front, Listing, Target, record_of
 
@@ -18,6 +18,7 @@ class State(StrEnum):
     HALF_IDLED = "half idled"  # its Service is marked and lists it, it still runs
     HALF_HELD = "half held"  # idled to a floor, its autoscaler is not held there yet
     HALF_FREED = "half freed"  # its autoscaler has its bounds back, it has not its replicas
+    UNHELD = "no longer held"  # idled to a floor, and somebody else gave its autoscaler its bounds back
     HALF_WOKEN = "half woken"  # it was woken, its Service still lists it
     HAND = "scaled by hand"
     STALE = "stale record"
@@ -30,7 +31,7 @@ class State(StrEnum):
 NOT_OURS = frozenset({State.FOREIGN, State.UNPROVEN})
 """What is idle by somebody's word, and not by ours."""
 
-ASLEEP = frozenset({State.IDLE, State.HALF_HELD, State.HALF_FREED})
+ASLEEP = frozenset({State.IDLE, State.HALF_HELD, State.HALF_FREED, State.UNHELD})
 """What stands at its idled count because of us."""
 
 
@@ -155,11 +156,11 @@ def _with_autoscaler(target: Target, record: Record, state: State) -> State:
     hold = target.hold
     if hold is None or hold.problem or record.idled_to == 0 or state is State.HALF_IDLED:
         return state
+    if is_put_back(target, record):
+        return State.UNHELD if state is State.IDLE else state
     if hold.previous is None:
         return State.HALF_HELD
-    if hold.is_pinned_at(record.idled_to) or hold.is_pinned:
-        return state
-    return State.HALF_FREED
+    return state if hold.is_held(record.idled_to) else State.HALF_FREED
 
 
 def _unmarked(target: Target) -> State:

@@ -111,6 +111,7 @@ ROWS: tuple[Row, ...] = (
     Row(frozenset({State.HAND}), Action.RELEASE, reason="scaled by hand"),
     # what is idle is woken by the first of these
     Row(frozenset({State.HALF_FREED}), Action.WAKE, reason="its wake was begun"),
+    Row(frozenset({State.UNHELD}), Action.WAKE, reason="the bounds of its autoscaler were put back"),
     Row(_IDLE, Action.WAKE, needs=_one(Flag.SIGNAL), told=Flag.SIGNAL),
     Row(_IDLE, Action.WAKE, needs=_one(Flag.EXCLUDED), told=Flag.EXCLUDED),
     Row(_IDLE, Action.WAKE, says=_NOT_IDLE, needs=_one(Flag.DUE), told=Flag.DUE),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.decide.idling.contests import OUR_MANAGER, contest_of, is_contest, snippet, undo_of
+from reconciler.decide.idling.contests import contest_of, is_contest, snippet, undo_of
 from reconciler.decide.idling.criteria import Says
+from reconciler.decide.idling.evidence import OUR_MANAGER
 from reconciler.decide.idling.groups import is_marking
 from reconciler.decide.idling.making import owner_policy
 from reconciler.decide.idling.marks import WAKE_REQUESTED_AT, optional_instant
@@ -223,12 +224,15 @@ def _contested(ruling: Ruling, run: Run) -> Iterator[Notice]:
     if ruling.standing.state is State.CONTESTED:
         contest = contest_of(written, ruling.target.want.policy)
         if contest is not None:
-            text = f"{ruling.ref} is contested by {contest.by} since {contest.since}; {snippet(contest.by)}"
+            then = snippet(contest.by, ruling.ref, contest.autoscaler)
+            text = f"{ruling.ref} is contested by {contest.by} since {contest.since}; {then}"
             yield Notice("contested", str(ruling.ref), text, owner_policy(ruling))
-    if ruling.action is Action.RELEASE and ruling.record is not None:
-        undo = undo_of(written, ruling.record, run.now)
+    undone = ruling.standing.state is State.HAND or ruling.standing.state is State.UNHELD
+    if undone and ruling.action in (Action.RELEASE, Action.WAKE) and ruling.record is not None:
+        undo = undo_of(ruling.target, ruling.record, run.now)
         if is_contest(undo):
-            text = f"{ruling.ref} is contested by {undo.by}, which undid it {undo.count} times; {snippet(undo.by)}"
+            then = snippet(undo.by, ruling.ref, undo.autoscaler)
+            text = f"{ruling.ref} is contested by {undo.by}, which undid it {undo.count} times; {then}"
             yield Notice("contested", str(ruling.ref), text, owner_policy(ruling))
 
 
