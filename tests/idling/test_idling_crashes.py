@@ -25,7 +25,7 @@ def an_idle_world(now=NIGHT):
 
 
 def marks(world, ref=SERVICE):
-    prefixes = ("idling.kubernetes.io/", "scale.kubernetes.io/", "reconciler/owner", "reconciler/wake-due")
+    prefixes = ("idling.kubernetes.io/", "scale.kubernetes.io/scale-reason", "reconciler/owner", "reconciler/wake-due")
     return sorted(key for key in world.objects[ref].annotations if key.startswith(prefixes))
 
 

@@ -230,6 +230,10 @@ class Idling(RuleBasedStateMachine):
     def gitops(self, ref: ObjectRef, count: int) -> None:
         self.world.scale(ref, count, "argocd-controller", timed=True)
 
+    @rule(ref=st.sampled_from(SCALABLES), reason=st.sampled_from(["Maintenance", None]))
+    def somebody_gives_a_reason(self, ref: ObjectRef, reason: str | None) -> None:
+        self.world.annotate(ref, "scale.kubernetes.io/scale-reason", reason)
+
     @rule(suspend=st.booleans())
     def suspend(self, suspend: bool) -> None:
         self.world.scale(a_ref("nightly", kind="CronJob"), 0 if suspend else 1)

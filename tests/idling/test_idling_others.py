@@ -233,7 +233,7 @@ class TestRestore:
         restored(world)
         assert world.replicas(WEB) == 3
         assert world.objects[SERVICE].annotations == {}
-        assert set(world.objects[WEB].annotations) == {"reconciler/awake-since"}
+        assert set(world.objects[WEB].annotations) == {"reconciler/awake-since", "scale.kubernetes.io/scale-time"}
 
     def test_a_hold_keeps_it_up(self):
         world = an_idle_world()

@@ -34,6 +34,8 @@ def expected(situation: Situation) -> Action:
 
 def _writable(situation: Situation) -> Action:
     state, says, flags = situation.state, situation.says, situation.flags
+    if state is State.TAKEN_OVER:
+        return Action.WAKE if Flag.SIGNAL in flags else Action.RELEASE
     if state in ASLEEP:
         return _asleep(situation)
     if state is State.FOREIGN and Flag.PROTECTED in flags:

@@ -60,7 +60,7 @@ def test_a_wake_restores_the_record_clears_it_in_the_same_request_and_then_the_s
         "idling.kubernetes.io/idled-at": None,
         "idling.kubernetes.io/previous-scale": None,
         "scale.kubernetes.io/scale-reason": None,
-        "scale.kubernetes.io/scale-time": None,
+        "scale.kubernetes.io/scale-time": "2026-11-23T06:00:00Z",
         "reconciler/owner": None,
         "reconciler/idled-to": None,
         "reconciler/wake-due": None,

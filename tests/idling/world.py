@@ -173,6 +173,9 @@ class World:
             if decision.verb is Verb.WAKE:
                 self.wakes.append(ref)
                 self._judge_wake(decision, after)
+        theirs = before.annotations.get("scale.kubernetes.io/scale-reason") != "Idled"
+        if decision.verb is Verb.RELEASE and self.stands_idle(ref) and not theirs:
+            self.wrongs.append(f"{decision.key} forgets what stands at its idled count")
         if decision.verb in (Verb.WAKE, Verb.RELEASE) or IDLED_AT not in after.annotations:
             self.had.pop(ref, None)
             self.doubtful.discard(ref)

@@ -174,7 +174,7 @@ def check_awake_and_clear(api: Api) -> None:
     assert (autoscaler["spec"]["minReplicas"], autoscaler["spec"]["maxReplicas"]) == (2, 9)
     assert "labels" not in pod["metadata"]
     left = {key for one in found.values() for key in one["metadata"].get("annotations", ())}
-    assert left == {"reconciler/awake-since"}, left
+    assert left == {"reconciler/awake-since", "scale.kubernetes.io/scale-time"}, left
 
 
 # What was written

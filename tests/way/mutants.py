@@ -60,6 +60,7 @@ KEYS = (
     *("reconciler/owner", "reconciler/idled-to", "reconciler/wake-due", "reconciler/cause", "reconciler/awake-until"),
     *("reconciler/awake-since", "reconciler/undone", "reconciler/contested", "reconciler/exclude-until"),
     *("reconciler/wake-requested-at", "reconciler/previous-bounds", "reconciler/previous-suspend"),
+    *("reconciler/wake-begun-at", "scale.kubernetes.io/previous-scale"),
     *("reconciler/observed-capacity", "reconciler/frs", "reconciler/policy-digest", "reconciler/on-delete"),
     *("scale.kubernetes.io/scale-reason", "scale.kubernetes.io/scale-time", "reconciler/orphaned-since"),
     *("controller.kubernetes.io/pod-deletion-cost", "reconciler/exclude", "reconciler/status"),

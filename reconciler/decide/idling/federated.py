@@ -12,7 +12,7 @@ from reconciler.decide.membership import LocalKey, federated_by_local_key, key_o
 from reconciler.model import ObjectRef, ObservedState
 from reconciler.policy.types import FederatedReplicaSet
 
-_MAYBE_DOWN = frozenset({State.DOWN, State.SET_ASIDE, *NOT_OURS})
+_MAYBE_DOWN = frozenset({State.DOWN, State.SET_ASIDE, State.TAKEN_OVER, *NOT_OURS})
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ UNIDLE_TARGETS = "idling.kubernetes.io/unidle-targets"
 PREVIOUS_SCALE = "idling.kubernetes.io/previous-scale"
 SCALE_REASON = "scale.kubernetes.io/scale-reason"
 SCALE_TIME = "scale.kubernetes.io/scale-time"
+SCALE_PREVIOUS = "scale.kubernetes.io/previous-scale"
 OPENSHIFT_IDLED_AT = "idling.alpha.openshift.io/idled-at"
 OPENSHIFT_UNIDLE_TARGETS = "idling.alpha.openshift.io/unidle-targets"
 OPENSHIFT_PREVIOUS_SCALE = "idling.alpha.openshift.io/previous-scale"
@@ -84,7 +85,7 @@ def whole_number(text: str | None, key: str, least: int = 0) -> int:
     """
     if text is not None and text.isascii() and text.isdecimal() and len(text) <= 10 and least <= int(text) <= _LARGEST:
         return int(text)
-    raise AnnotationError(f"{key} is {_quoted(text)}, expected a whole number of at least {least}")
+    raise AnnotationError(f"{key} is {quoted(text)}, expected a whole number of at least {least}")
 
 
 def instant(text: str | None, key: str) -> datetime:
@@ -95,7 +96,7 @@ def instant(text: str | None, key: str) -> datetime:
     """
     at = None if text is None else parse_time(text)
     if at is None:
-        raise AnnotationError(f"{key} is {_quoted(text)}, expected a time as in RFC 3339")
+        raise AnnotationError(f"{key} is {quoted(text)}, expected a time as in RFC 3339")
     return at
 
 
@@ -114,10 +115,11 @@ def parsed(text: str, key: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise AnnotationError(f"{key} is {_quoted(text)}, expected JSON") from error
+        raise AnnotationError(f"{key} is {quoted(text)}, expected JSON") from error
 
 
-def _quoted(text: str | None) -> str:
+def quoted(text: str | None) -> str:
+    """Return the text of an annotation in quotation marks, or that it is absent; a long one is cut."""
     if text is None:
         return "absent"
     return f'"{text}"' if len(text) <= 60 else f'"{text[:60]}..."'

@@ -19,6 +19,7 @@ from reconciler.decide.idling.marks import (
     OWNER,
     PREVIOUS_SCALE,
     PREVIOUS_SUSPEND,
+    SCALE_PREVIOUS,
     SCALE_REASON,
     SCALE_TIME,
     WAKE_DUE,
@@ -34,7 +35,7 @@ from reconciler.model import Workload
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, PREVIOUS_SUSPEND, IDLED_TO)
 _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
-_OF_RECORD = (*_RECORD, SCALE_REASON, SCALE_TIME, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
+_OF_RECORD = (*_RECORD, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,7 @@ def written(record: Record, workload: Workload) -> dict[str, str | None]:
         PREVIOUS_SCALE: None if cron else str(record.replicas),
         PREVIOUS_SUSPEND: "false" if cron else None,
         SCALE_REASON: IDLED,
+        SCALE_PREVIOUS: None,
         IDLED_TO: str(record.idled_to),
         key: f"{record.fleet}/IdlingPolicy/{record.policy}",
         WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
@@ -149,10 +151,29 @@ def written(record: Record, workload: Workload) -> dict[str, str | None]:
 def cleared(annotations: Mapping[str, str], foreign: bool = False) -> dict[str, str | None]:
     """Return the annotations that take the record off, `foreign`: also one of `oc idle`.
 
-    What placement wrote as owner stays.
+    What placement wrote as owner stays, and the reason and time of a scale that somebody else gave a reason for.
     """
     owner = [OWNER] if owner_of({OWNER: annotations.get(OWNER, "")}) else []
-    return dict.fromkeys([*_OF_RECORD, *owner, *(_OPENSHIFT if foreign else ())])
+    scale = () if annotations.get(SCALE_REASON, IDLED) not in ("", IDLED) else (SCALE_REASON, SCALE_TIME)
+    return dict.fromkeys([*_OF_RECORD, *scale, *owner, *(_OPENSHIFT if foreign else ())])
+
+
+def reason_of_others(workload: Workload, record: Record) -> str | None:
+    """Return the reason for which somebody else scaled `workload` since `record` was written on it, "" where they
+    cleared ours, None where nobody did.
+
+    Ours stands there with a time. Without either nothing can be said, nor where all of it came back from the past
+    (`kubectl rollout undo`): a record from before the last wake is no news.
+
+    Source: seed idling-and-unidling.md, scale-reason.
+    """
+    annotations, woken = workload.annotations, awake_since(workload)
+    if IDLED_AT not in annotations or (woken is not None and record.idled_at < woken):
+        return None
+    reason = annotations.get(SCALE_REASON)
+    if reason == IDLED or (reason is None and SCALE_TIME not in annotations):
+        return None
+    return reason or ""
 
 
 def scaled_at(workload: Workload, record: Record) -> datetime:

@@ -13,12 +13,16 @@ from reconciler.decide.idling.marks import (
     AWAKE_UNTIL,
     CAUSE,
     CONTESTED,
+    IDLED,
+    SCALE_PREVIOUS,
+    SCALE_REASON,
     SCALE_TIME,
     UNDONE,
     WAKE_REQUESTED_AT,
+    quoted,
 )
 from reconciler.decide.idling.order import tier
-from reconciler.decide.idling.records import Record, cleared, written
+from reconciler.decide.idling.records import Record, cleared, reason_of_others, written
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action
@@ -104,6 +108,7 @@ def _wake(ruling: Ruling, making: Making) -> Decision | None:
     undo = _undo_in(ruling, ruling.record, making)
     wanted: dict[str, str | None] = {
         **cleared(annotations, foreign=ruling.standing.state in NOT_OURS),
+        **_scale_of_ours(making.run.now),
         AWAKE_SINCE: format_time(making.run.now),
         UNDONE: None,
         **({} if undo is None else _undone(ruling, ruling.record, undo, making)),
@@ -123,6 +128,14 @@ def _wake(ruling: Ruling, making: Making) -> Decision | None:
         replicas_after=count if counted else None,
         event="IdlingContested" if undo is not None and is_contest(undo) else "Woken",
     )
+
+
+def _scale_of_ours(now: datetime) -> dict[str, str | None]:
+    """Return what tells of a wake, which is a scale without a reason.
+
+    Source: seed idling-and-unidling.md: a scale that does not set the reason clears it; the time is of the last scale.
+    """
+    return {SCALE_REASON: None, SCALE_TIME: format_time(now), SCALE_PREVIOUS: None}
 
 
 def _held_until(until: datetime | None) -> dict[str, str | None]:
@@ -151,6 +164,8 @@ def _release(ruling: Ruling, making: Making) -> Decision | None:
     record, target = ruling.record, ruling.target
     if record is None:
         return None
+    if ruling.standing.state is State.TAKEN_OVER:
+        return _handed_over(ruling, record, making)
     annotations = target.scale.written.annotations
     undo = undo_of(target, record, making.run.now)
     wanted: dict[str, str | None] = {
@@ -163,6 +178,29 @@ def _release(ruling: Ruling, making: Making) -> Decision | None:
         _decision(ruling, making, (target.scale.unchanged(), *annotation_changes(annotations, wanted))),
         cause=cause_of(ruling, making, _undo_words(ruling, undo)),
         event="IdlingContested" if is_contest(undo) else "",
+    )
+
+
+def _handed_over(ruling: Ruling, record: Record, making: Making) -> Decision:
+    """Return the release of what stays down, because somebody else wants it so; they are told how to bring it back.
+
+    It counts as awake, so that no list on a Service speaks for it any more, and that whoever scales it up has as long
+    as after any scale by hand.
+    """
+    scale, now = ruling.target.scale, making.run.now
+    annotations = scale.written.annotations
+    known = scale.is_suspended_kind or scale.is_paused_kind or SCALE_PREVIOUS in annotations
+    wanted: dict[str, str | None] = {
+        **cleared(annotations),
+        **({} if known else {SCALE_PREVIOUS: str(record.replicas)}),
+        AWAKE_SINCE: format_time(now),
+        AWAKE_UNTIL: format_time(awake_until(ruling, record, now)),
+    }
+    reason = reason_of_others(scale.written, record)
+    words = f"its scale-reason is {quoted(reason)}, not {IDLED}" if reason else "its scale-reason was cleared"
+    cause = cause_of(ruling, making, f"{words}: it stays as it is, it had {record.replicas}")
+    return replace(
+        _decision(ruling, making, (scale.unchanged(), *annotation_changes(annotations, wanted))), cause=cause
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from reconciler.decide.idling.contests import contest_of, is_put_back
-from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.records import Record, reason_of_others
 from reconciler.decide.idling.targets import Front, Listing, Target, record_of
 
 
@@ -19,6 +19,7 @@ class State(StrEnum):
     HALF_HELD = "half held"  # idled to a floor, its autoscaler is not held there yet
     HALF_FREED = "half freed"  # its autoscaler has its bounds back, it has not its replicas
     UNHELD = "no longer held"  # idled to a floor, and somebody else gave its autoscaler its bounds back
+    TAKEN_OVER = "taken over"  # it stands at its idled count, and somebody else gave another reason for that, or none
     HALF_WOKEN = "half woken"  # it was woken, its Service still lists it
     HAND = "scaled by hand"
     STALE = "stale record"
@@ -31,8 +32,8 @@ class State(StrEnum):
 NOT_OURS = frozenset({State.FOREIGN, State.UNPROVEN})
 """What is idle by somebody's word, and not by ours."""
 
-ASLEEP = frozenset({State.IDLE, State.HALF_HELD, State.HALF_FREED, State.UNHELD})
-"""What stands at its idled count because of us."""
+ASLEEP = frozenset({State.IDLE, State.HALF_HELD, State.HALF_FREED, State.UNHELD, State.TAKEN_OVER})
+"""What stands at its idled count, or half above it, because of us; or just did, and is still ours to answer for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,8 @@ def _recorded(target: Target, record: Record) -> Standing:
     asleep = target.scale.stands_at(record.idled_to)
     if not asleep and _is_stale(target, record):
         return Standing(State.STALE, record)
+    if asleep and reason_of_others(target.scale.written, record) is not None:
+        return Standing(State.TAKEN_OVER, _newest(target, record))
     state = _with_autoscaler(target, record, State.IDLE if asleep else State.HAND)
     return Standing(state, _newest(target, record) if state in ASLEEP else record)
 

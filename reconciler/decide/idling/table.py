@@ -109,6 +109,14 @@ ROWS: tuple[Row, ...] = (
     Row(_FOREIGN, Action.LEAVE, reason="somebody else's marks are on it", flip=ASKED),
     # a hand on our work is respected
     Row(frozenset({State.HAND}), Action.RELEASE, reason="scaled by hand"),
+    # what somebody else scaled for a reason of their own, or for none, is theirs, unless it is asked for
+    Row(frozenset({State.TAKEN_OVER}), Action.WAKE, needs=_one(Flag.SIGNAL), told=Flag.SIGNAL),
+    Row(
+        frozenset({State.TAKEN_OVER}),
+        Action.RELEASE,
+        reason="somebody else scaled it since, as its scale-reason says",
+        flip=ASKED,
+    ),
     # what is idle is woken by the first of these
     Row(frozenset({State.HALF_FREED}), Action.WAKE, reason="its wake was begun"),
     Row(frozenset({State.UNHELD}), Action.WAKE, reason="the bounds of its autoscaler were put back"),

@@ -19,7 +19,8 @@ from reconciler.decide.selection import format_time
 from reconciler.decide.types import Considered, Notice, Overridden, Undecided
 from reconciler.model import ObjectRef, PodsQuestion, Run
 
-_LEFT = (*NOT_OURS, State.SET_ASIDE, State.DOWN)
+_LEFT = (*NOT_OURS, State.SET_ASIDE, State.DOWN, State.TAKEN_OVER)
+_TAKEN = (State.TAKEN_OVER, Action.RELEASE)
 _OUTCOMES = {
     Action.IDLE: "goes idle",
     Action.OBSERVE: "would go idle",
@@ -68,7 +69,7 @@ def _considered(ruling: Ruling) -> Iterator[Considered]:
 
 
 def _outcome(ruling: Ruling) -> str:
-    if ruling.action is not Action.LEAVE:
+    if ruling.action is not Action.LEAVE and (ruling.standing.state, ruling.action) != _TAKEN:
         return _OUTCOMES[ruling.action]
     return "left as it is" if ruling.standing.state in _LEFT else "stays awake"
 
