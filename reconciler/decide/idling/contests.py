@@ -41,7 +41,7 @@ _SNIPPETS = (
     ("horizontal-pod-autoscaler", "an autoscaler sets it: autoscalers: {{hpa: idle}} with minReplicas of at least 1"),
 )
 _ANY = 'let {by} leave {fields} alone, or exclude the object with reconciler/exclude: "true"'
-_NO_BOUNDS = "; idleReplicas: 0 needs no other bounds"
+_NO_BOUNDS = "; floor: 0 needs no other bounds"
 _POINTERS = {"CronJob": "/spec/suspend", "ScaledObject": "/metadata/annotations/autoscaling.keda.sh~1paused-replicas"}
 
 
