@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.idling.contests import undo_of
+from reconciler.decide.idling.autoscalers import Hold
 from reconciler.decide.idling.criteria import Says, Verdict, all_of, any_of, window_end
 from reconciler.decide.idling.guard import guard_of
 from reconciler.decide.idling.marks import AWAKE_UNTIL, IDLED_TO, WAKE_DUE
-from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.wants import UNDONE_HOLDS, Bid, Want, winning
-from reconciler.model import FieldWriter, LabelSelector, OwnerReference, Service
+from reconciler.model import FieldWriter, HorizontalPodAutoscaler, LabelSelector, ObjectRef, OwnerReference, Service
 from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
@@ -401,25 +401,22 @@ def test_min_age_is_that_of_the_younger_of_a_scaled_object_and_its_target(scaled
 
 
 @pytest.mark.parametrize(
-    ("scaled", "idled", "count"),
+    ("scaled", "idled", "is_put_back"),
     [
-        pytest.param(5, 60, 2, id="soon after a floor that was moved later"),
-        pytest.param(60, 5, 2, id="soon after the idle, with an older time beside it"),
-        pytest.param(60, 60, 1, id="long after both"),
+        pytest.param(5, 60, False, id="before a floor that was moved later"),
+        pytest.param(60, 5, False, id="before the idle, with an older time beside it"),
+        pytest.param(60, 60, True, id="after both"),
     ],
 )
-def test_an_undo_is_quick_after_the_later_of_the_idle_and_our_last_scale(scaled, idled, count):
-    at = NIGHT - timedelta(minutes=1)
-
+def test_bounds_are_put_back_after_the_later_of_the_idle_and_our_last_scale(scaled, idled, is_put_back):
     def before(minutes: int) -> datetime:
-        return at - timedelta(minutes=minutes)
+        return NIGHT - timedelta(minutes=minutes)
 
-    annotations = {
-        "scale.kubernetes.io/scale-time": before(scaled).isoformat(),
-        "reconciler/undone": '{"by":"helm","at":"2026-11-19T22:00:00Z","count":1}',
-    }
-    workload = a_workload(annotations=annotations, replicas_writer=FieldWriter("helm", at))
-    assert undo_of(workload, Record(before(idled), 3), NIGHT).count == count
+    workload = a_workload(annotations={"scale.kubernetes.io/scale-time": before(scaled).isoformat()})
+    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+    written = FieldWriter("helm", before(30))
+    hold = Hold(HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 10, 2, bounds_writer=written))
+    assert hold.is_put_back(1, scaled_at(workload, Record(before(idled), 3))) is is_put_back
 
 
 EXCLUDED = {"east": {}, "north": {"reconciler/exclude": "true"}, "west": {"reconciler/exclude": "true"}}
