@@ -163,7 +163,7 @@ class Idling(RuleBasedStateMachine):
         return [(decision.key, decision.cause.why) for decision in desired.decisions]
 
     def _answers(self):
-        for cluster in ("east", "west"):
+        for cluster in (one.name for one in self.fleet.clusters):
             for name in self.policies:
                 yield QueryKey(cluster, name, REQUESTS, "30m"), _answer(self.values)
                 yield QueryKey(cluster, name, QUEUE, "5m"), _answer(self.queue)

@@ -10,10 +10,12 @@ from typing import Any
 
 from reconciler.decide.types import Decision, FieldChange, Verb
 from reconciler.model import (
+    ConfigMap,
     Endpoints,
     Event,
     FieldWriter,
     HorizontalPodAutoscaler,
+    LabelSelector,
     ObjectRef,
     ObservedCluster,
     ObservedState,
@@ -84,6 +86,7 @@ class World:
             services=self.of(Service, name),
             endpoints=self.of(Endpoints, name),
             autoscalers=self.of(HorizontalPodAutoscaler, name),
+            config_maps=self.of(ConfigMap, name),
             events=tuple(self.events.get(name, ())),
         )
 
@@ -141,6 +144,10 @@ class World:
     def write(self, decision: Decision) -> None:
         """Carry out one decision, whole or not at all."""
         found = self.objects.get(decision.ref)
+        if found is None and decision.manifest is not None:
+            self.writes += 1
+            self.objects[decision.ref] = _created(decision, f"uid-made-{self.writes}")
+            return
         if found is None or found.uid != decision.uid:
             raise Stale(decision.key)
         for change in decision.changes:
@@ -150,6 +157,9 @@ class World:
         for change in decision.changes:
             after = with_field(after, change)
         self.writes += 1
+        if decision.verb is Verb.DELETE:
+            del self.objects[decision.ref]
+            return
         if isinstance(found, Workload):
             self._judge(decision, found, after)
         self.objects[decision.ref] = self._settled(found, after, FieldWriter(OURS, self.now))
@@ -158,6 +168,10 @@ class World:
     def _judge(self, decision: Decision, before: Workload, after: Workload) -> None:
         """Keep what was had, and what should never have been scaled."""
         ref, ours = decision.ref, decision.ref in self.had or decision.ref in self.doubtful
+        if decision.job != "idling":
+            if ref in self.had and _scale_of(before) != _scale_of(after):
+                self.wrongs.append(f"{decision.key} scales what idling took down")
+            return
         if IDLED_AT not in before.annotations and self.is_listed(ref) and not ours:
             # taken to zero by a hand just when its Service was marked: nobody can tell that from a record that is gone
             ours = True
@@ -368,19 +382,42 @@ def _target_name(hpa: HorizontalPodAutoscaler) -> tuple[str, str, str, str]:
     return (hpa.ref.cluster, hpa.ref.namespace, *hpa.target)
 
 
+def _created(decision: Decision, uid: str) -> Any:
+    """The object that a manifest of ours makes: a ConfigMap, or a local ReplicaSet that settles at once."""
+    manifest: Any = decision.manifest
+    metadata = manifest["metadata"]
+    marks = {"labels": dict(metadata.get("labels", {})), "annotations": dict(metadata.get("annotations", {}))}
+    if decision.ref.kind == "ConfigMap":
+        return ConfigMap(decision.ref, uid, dict(manifest["data"]), **marks)
+    spec, ref = manifest["spec"], decision.ref
+    return a_workload(
+        ref.name, kind=ref.kind, cluster=ref.cluster, namespace=ref.namespace, uid=uid, replicas=spec["replicas"],
+        selector=LabelSelector(tuple(spec["selector"]["matchLabels"].items())), template=spec["template"],
+        template_labels=spec["template"]["metadata"]["labels"], **marks,
+    )  # fmt: skip
+
+
 def read_field(found: Any, path: tuple[str, ...]) -> Any:
     """What stands at `path` of an object, None where nothing does."""
-    if path[:2] == ("metadata", "annotations"):
-        return found.annotations.get(path[2])
-    return getattr(found, _ATTRIBUTES[path])
+    attribute, key = _place(path)
+    value = getattr(found, attribute)
+    return value.get(key) if key else value or None if path == ("data",) else value
 
 
 def with_field(found: Any, change: FieldChange) -> Any:
     """The object after `change`."""
-    if change.path[:2] == ("metadata", "annotations"):
-        annotations = {**found.annotations, change.path[2]: change.after}
-        return replace(found, annotations={key: text for key, text in annotations.items() if text is not None})
-    return replace(found, **{_ATTRIBUTES[change.path]: change.after})
+    attribute, key = _place(change.path)
+    if not key:
+        return replace(found, **{attribute: change.after})
+    values = {**getattr(found, attribute), key: change.after}
+    return replace(found, **{attribute: {key: text for key, text in values.items() if text is not None}})
+
+
+def _place(path: tuple[str, ...]) -> tuple[str, str]:
+    """The attribute that holds what stands at `path`, and the key in it, "" for all of it."""
+    if path[0] == "data":
+        return "data", "".join(path[1:])
+    return (path[1], path[2]) if path[0] == "metadata" else (_ATTRIBUTES[path], "")
 
 
 _ATTRIBUTES = {
@@ -388,6 +425,7 @@ _ATTRIBUTES = {
     ("spec", "suspend"): "suspend",
     ("spec", "minReplicas"): "minimum",
     ("spec", "maxReplicas"): "maximum",
+    ("spec", "template"): "template",
 }
 
 
