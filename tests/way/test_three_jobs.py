@@ -153,10 +153,12 @@ class ThreeJobs(Idling):
         ]
 
     def _is_idle(self, name: str) -> bool:
-        """Whether something of a federated ReplicaSet has a record of ours, and nothing of it runs."""
+        """Whether something of a federated ReplicaSet that can be seen has a record of ours, and nothing of it runs."""
         found = [one.ref for one in self._locals(name)]
-        asleep = any(self.world.recorded(ref) is not None for ref in found)
-        return asleep and all(self.world.stands_idle(ref) for ref in found)
+        seen = [ref for ref in found if ref.cluster not in self.world.unreachable]
+        return any(self.world.recorded(ref) is not None for ref in seen) and all(
+            self.world.stands_idle(ref) for ref in found
+        )
 
     def _judge_total(self, desired: DesiredState) -> None:
         """However far a run comes, and whichever increase is refused: no more goes than there is above the total."""
