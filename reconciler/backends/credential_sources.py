@@ -17,6 +17,9 @@ from reconciler.model import ClusterConnection, PrometheusConnection
 DEFAULT_FOLDERS = ("/var/run/secrets", "~/.kube")
 """Where Kubernetes mounts what a pod may know, and where kubectl keeps what a person may."""
 
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io"
+"""Where the token of the pod's own service account is. A Fleet may name it only where this folder itself is given."""
+
 PROMETHEUS_FILES = {
     "bearer_token_file": "bearerTokenFile",
     "password_file": "basicAuth.passwordFile",
@@ -40,14 +43,19 @@ def allowed_file(connection: ClusterConnection, what: str, file: str) -> str:
         return file
     try:
         found = Path(file).expanduser().resolve()
-        if any(found.is_relative_to(Path(folder).expanduser().resolve()) for folder in folders):
+        if any(_lies_in(found, Path(folder).expanduser().resolve()) for folder in folders):
             return str(found)
     except (OSError, RuntimeError, ValueError):  # a circle of links; nobody's home; no path at all
         pass
     raise UnauthorisedError(
         f"{connection.name}: {what} {file} of the Fleet is not looked at, expected a file below "
-        f"{' or '.join(folders)}; name its folder with --credentials-dir"
+        f"{' or '.join(folders)}, but not the pod's own token; name its folder with --credentials-dir"
     )
+
+
+def _lies_in(file: Path, folder: Path) -> bool:
+    own = Path(SERVICE_ACCOUNT).resolve()
+    return file.is_relative_to(folder) and (folder.is_relative_to(own) or not file.is_relative_to(own))
 
 
 def with_allowed_files(connection: ClusterConnection, reached: PrometheusConnection) -> PrometheusConnection:

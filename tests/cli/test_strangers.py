@@ -16,6 +16,7 @@ import pytest
 import yaml
 from pytest_httpserver import HTTPServer
 
+from reconciler.backends import credential_sources
 from reconciler.backends.credential_sources import PROMETHEUS_FILES, allowed_file
 from reconciler.errors import UnauthorisedError
 from reconciler.model import ClusterConnection, CredentialSources, PrometheusConnection
@@ -189,6 +190,19 @@ def test_r3_links_are_followed_before_a_file_is_judged(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert reached(tmp_path, "~/allowed/token") == inside
     assert reached(tmp_path, "~/allowed/token", "~/allowed") == inside
+
+
+def test_r3_the_token_of_the_service_account_is_sent_only_where_its_own_folder_is_named(tmp_path, monkeypatch):
+    own = tmp_path / "secrets" / "kubernetes.io"
+    (own / "serviceaccount").mkdir(parents=True)
+    (tmp_path / "secrets" / "prom").mkdir()
+    token, other = own / "serviceaccount" / "token", tmp_path / "secrets" / "prom" / "token"
+    for file in (token, other):
+        file.write_text("x")
+    monkeypatch.setattr(credential_sources, "SERVICE_ACCOUNT", str(own))
+    assert reached(tmp_path, str(other), str(tmp_path / "secrets")) == str(other)
+    assert reached(tmp_path, str(token), str(tmp_path / "secrets")) == ""
+    assert reached(tmp_path, str(token), str(own / "serviceaccount")) == str(token)
 
 
 @pytest.fixture
