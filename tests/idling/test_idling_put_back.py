@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -155,6 +156,19 @@ def test_defect_14_an_idle_of_ours_that_was_cut_is_no_undo(writes):
     world.now += MINUTE
     run_in(world, FLOOR)
     assert (world.replicas(WEB), bounds(world), world.remembered(WEB)) == (1, (1, 1), 5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "undone"), [(30, True), (90, False)], ids=["as far as clocks differ", "longer ago"]
+)
+def test_defect_14_a_whole_autoscaler_that_was_written_just_before_the_idle(seconds, undone):
+    """The server's clock may be behind ours; a run of ours that died leaves no annotations either."""
+    world = the_world()
+    run_in(world, FLOOR, writes=2)
+    written = FieldWriter(GIT, world.now - timedelta(seconds=seconds))
+    world.objects[HPA] = replace(world.objects[HPA], bounds_writer=written)
+    run_in(world, FLOOR)
+    assert (world.replicas(WEB), bounds(world)) == ((5, (2, 10)) if undone else (1, (1, 1)))
 
 
 @pytest.mark.parametrize("writes", range(1, 5))

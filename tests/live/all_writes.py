@@ -251,6 +251,7 @@ MARKS = {
             "previous-bounds",
             "previous-suspend",
             "undone",
+            "wake-begun-at",
             "wake-due",
             "wake-requested-at",
         )

@@ -1,4 +1,4 @@
-"""Who undid an idle by hand, how often, and when that is a fight to stay out of."""
+"""Who undid an idle, its scale or the bounds of its autoscaler, how often, and when that is a fight to stay out of."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ NOT_OURS = frozenset({State.FOREIGN, State.UNPROVEN})
 """What is idle by somebody's word, and not by ours."""
 
 ASLEEP = frozenset({State.IDLE, State.HALF_HELD, State.HALF_FREED, State.UNHELD, State.TAKEN_OVER})
-"""What stands at its idled count, or half above it, because of us; or just did, and is still ours to answer for."""
+"""What is idle with a record of ours, until it is woken or released."""
 
 
 @dataclass(frozen=True, slots=True)

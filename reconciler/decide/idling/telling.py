@@ -228,7 +228,7 @@ def _contested(ruling: Ruling, run: Run) -> Iterator[Notice]:
             then = snippet(contest.by, ruling.ref, contest.autoscaler)
             text = f"{ruling.ref} is contested by {contest.by} since {contest.since}; {then}"
             yield Notice("contested", str(ruling.ref), text, owner_policy(ruling))
-    undone = ruling.standing.state is State.HAND or ruling.standing.state is State.UNHELD
+    undone = ruling.standing.state in (State.HAND, State.UNHELD)
     if undone and ruling.action in (Action.RELEASE, Action.WAKE) and ruling.record is not None:
         undo = undo_of(ruling.target, ruling.record, run.now)
         if is_contest(undo):
