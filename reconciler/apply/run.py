@@ -8,13 +8,14 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from heapq import heappop, heappush
 from queue import Empty, SimpleQueue
 
 from reconciler.apply.downscale import shrink
 from reconciler.apply.events import event_of
 from reconciler.apply.locks import LeftOut
 from reconciler.apply.outcomes import Access, Outcome, Status
+from reconciler.apply.precedence import Precedence, group_sequences
 from reconciler.apply.readiness import POLL_SECONDS, Readiness
 from reconciler.backends.stop import Stop
 from reconciler.decide.types import Verb
@@ -71,16 +72,13 @@ class _Work:
 
 
 def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcome, ...]:
-    """Carry out `actions` phase by phase and return an outcome for each, in their order.
+    """Carry out `actions` and return an outcome for each, in their order.
 
-    Inside a phase the groups go side by side, each in its own order; what waits occupies no thread.
+    Groups go side by side, each in its own order, and each cluster phase by phase; what waits occupies no thread.
     """
     work = _Work(applying, _barred(actions, applying.left_out), _tiers(actions))
-    for _, phase in groupby(actions, key=lambda action: action.decision.phase):
-        groups: dict[str, list[Action]] = {}
-        for action in phase:
-            groups.setdefault(action.decision.group, []).append(action)
-        _Phase(work).carry_out(groups.values())
+    groups = group_sequences(actions)
+    _Groups(work, Precedence(groups)).carry_out(groups)
     done = dict(work.done)
     return tuple(done.get(action.id) or _unfinished(action, work) for action in actions)
 
@@ -103,35 +101,58 @@ def _unfinished(action: Action, work: _Work) -> Outcome:
 
 @dataclass(frozen=True)
 class _Rest:
-    """What is left of a group; `waits`: its first action waits for others to be ready."""
+    """Which actions of a group are over, and what is left of it; `waits`: its first waits for others to be ready.
 
-    actions: Sequence[Action]
+    `cluster` is where those that are over were carried out.
+    """
+
+    cluster: str
+    over: Sequence[Action]
+    left: Sequence[Action]
     waits: bool = False
 
 
-class _Phase:
-    """The groups of one phase, each at one action at a time, in a thread of that action's cluster."""
+class _Groups:
+    """The groups of a plan, each at one action at a time, in a thread of that action's cluster.
 
-    def __init__(self, work: _Work) -> None:
+    What may begin does so in the plan's order, which without threads is the order of all actions.
+    """
+
+    def __init__(self, work: _Work, precedence: Precedence) -> None:
         self._work = work
+        self._precedence = precedence
+        self._ready: list[tuple[int, Sequence[Action]]] = []  # a heap: the id of the first, and the actions
         self._running = 0
         self._ended: SimpleQueue[Future[_Rest]] = SimpleQueue()
-        self._waiting: list[Sequence[Action]] = []
+        self._waiting: list[Sequence[Action]] = []  # for others to be ready
+        self._held: dict[str, list[Sequence[Action]]] = {}  # by earlier phases, by their cluster
         self._looks_at = 0.0
 
-    def carry_out(self, groups: Iterable[Sequence[Action]]) -> None:
-        """Return when all groups are over, or the run is to end and what is in flight had its time."""
+    def carry_out(self, groups: Sequence[Sequence[Action]]) -> None:
+        """Return when all actions are over, or the run is to end and what is in flight had its time."""
         stop = self._work.applying.stop
         for actions in groups:
             self._go_on(actions)
-        while (self._running or self._waiting) and stop.grace_left() > 0:
-            self._end_one()
+        while self._ready or ((self._running or self._waiting) and stop.grace_left() > 0):
+            if self._ready:
+                self._begin(heappop(self._ready)[1])
+            else:
+                self._end_one()
 
     def _go_on(self, actions: Sequence[Action]) -> None:
+        """Let `actions` begin as soon as nothing comes before them."""
+        if self._precedence.may_begin(actions[0]):
+            heappush(self._ready, (actions[0].id, actions))
+        else:
+            self._held.setdefault(actions[0].ref.cluster, []).append(actions)
+
+    def _begin(self, actions: Sequence[Action]) -> None:
         self._running += 1
         work = partial(_advanced, actions, self._work)
         future = self._work.applying.pool.submit(actions[0].ref.cluster, work, urgent=True)
         future.add_done_callback(self._ended.put)
+        with suppress(Empty):
+            self._end(self._ended.get_nowait())
 
     def _end_one(self) -> None:
         """See what became of whoever ends next; those who wait look again from time to time."""
@@ -151,10 +172,15 @@ class _Phase:
     def _end(self, ended: Future[_Rest]) -> None:
         rest = ended.result()
         self._running -= 1
+        if rest.left and rest.left[0].ref.cluster != rest.cluster:
+            self._precedence.enter(rest.left)
+        freed = [action.ref.cluster for action in rest.over if self._precedence.leave(action)]
+        for actions in [held for cluster in freed for held in self._held.pop(cluster, ())]:
+            self._go_on(actions)
         if rest.waits:
-            self._waiting.append(rest.actions)
-        elif rest.actions:
-            self._go_on(rest.actions)
+            self._waiting.append(rest.left)
+        elif rest.left:
+            self._go_on(rest.left)
 
 
 def _barred(actions: Iterable[Action], left_out: Mapping[str, LeftOut]) -> dict[str, LeftOut]:
@@ -171,17 +197,18 @@ def _told(cluster: str, left_out: LeftOut) -> LeftOut:
 
 
 def _advanced(actions: Sequence[Action], work: _Work) -> _Rest:
-    """Carry out what stands first in `actions` on one cluster, and return what is left of them."""
-    cluster = actions[0].ref.cluster
+    """Carry out what stands first in `actions`, one phase on one cluster, and return what is left of them."""
+    cluster, phase = actions[0].ref.cluster, actions[0].decision.phase
     for position, action in enumerate(actions):
-        if action.ref.cluster != cluster:
-            return _Rest(actions[position:])
+        over, left = actions[:position], actions[position:]
+        if (action.ref.cluster, action.decision.phase) != (cluster, phase):
+            return _Rest(cluster, over, left)
         outcome = _outcome(action, work)
         if outcome is None:
-            return _Rest(actions[position:], waits=True)
+            return _Rest(cluster, over, left, waits=True)
         work.done[action.id] = outcome
         work.applying.progress(action, outcome)
-    return _Rest(())
+    return _Rest(cluster, actions, ())
 
 
 def _outcome(action: Action, work: _Work) -> Outcome | None:

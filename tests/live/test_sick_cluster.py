@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from itertools import count
@@ -17,7 +18,8 @@ from reconciler.backends.kubernetes.pages import MOST_KINDS
 from tests.live.stage import Stage
 from tests.live.test_hostile_servers import MEASURED
 from tests.real import faults
-from tests.real.proxy import Exchange, Fault, Matching, Request, is_any
+from tests.real.proxy import Exchange, Fault, Matching, Request, is_any, is_write
+from tests.real.worlds import wait_until
 
 DOCS = ("east", "dev", "Deployment", "docs")  # somebody wants it awake
 KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
@@ -132,6 +134,29 @@ def test_the_others_wake_in_time(stage: Stage, fault: Fault, matching: Matching,
     assert int((stage.folder.path / "peak").read_text()) < 300 << 10
     assert stage.objects()[DOCS]["spec"]["replicas"] == 2
     assert len(stage.proxies["west"].requests) < asked + 50
+
+
+def test_a_write_that_hangs_keeps_no_decrease_elsewhere_waiting(stage: Stage) -> None:
+    asked, answers = threading.Event(), threading.Event()
+    hanging = faults.before(lambda _: asked.set() or answers.wait(120))
+    stage.proxies["west"].rule(
+        hanging, matching=lambda one: is_write(one) and "/namespaces/shop/replicasets" in one.path, times=None
+    )
+    idle = {("dev", "Deployment", "api"), ("dev", "StatefulSet", "api-store"), ("ci", "StatefulSet", "runner")}
+    run = stage.start(*stage.apply_words("--request-timeout", "120"))
+
+    def running(cluster: str) -> set[tuple[str, str, str]]:
+        return {key[1:] for key, one in stage.objects().items() if key[0] == cluster and one["spec"].get("replicas")}
+
+    try:
+        assert asked.wait(60)
+        wait_until(lambda: not running("east") & idle, "east idles what it should", 60)
+        assert ("shop", "ReplicaSet", "web") not in running("west")
+    finally:
+        answers.set()
+    said = run.ended(120)
+    assert said.code == 0, said
+    assert ("shop", "ReplicaSet", "web") in running("west")
 
 
 def test_h3_a_clone_gets_no_more_than_its_due_wakes_and_neither_does_the_other(stage: Stage) -> None:

@@ -1,0 +1,213 @@
+"""Which actions of a plan wait for which: no cluster for another one that hangs, and nothing too early."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.apply.outcomes import Access, Outcome, Status
+from reconciler.apply.run import Applying, apply_actions
+from reconciler.backends.stop import Stop
+from reconciler.decide.types import Decision, Phase
+from reconciler.errors import RefusedError
+from reconciler.plan.actions import Action
+from reconciler.plan.plan import in_order, number
+from reconciler.worker_pool import WorkerPool
+from tests.builders import a_ref, a_run
+from tests.downscale.world import Clock, Held, Picker
+from tests.plan.decisions import a_decision
+
+CLUSTERS = ("east", "west", "south")
+LONG = 60.0
+"""Seconds that something may take which is not to hang."""
+
+
+@dataclass
+class Writes:
+    """The writes to all clusters: which began and which are over, in their order."""
+
+    log: list[tuple[str, str]] = field(default_factory=list)
+    hanging: frozenset[str] = frozenset()
+    failing: frozenset[str] = frozenset()
+    ends: threading.Event = field(default_factory=threading.Event)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def write(self, name: str) -> None:
+        self._note("began", name)
+        if name in self.hanging:
+            assert self.ends.wait(LONG)
+        self._note("over", name)
+        if name in self.failing:
+            raise RefusedError(f"{name}: no, expected yes")
+
+    def _note(self, what: str, name: str) -> None:
+        with self._changed:
+            self.log.append((what, name))
+            self._changed.notify_all()
+
+    def seen(self, names: set[str]) -> bool:
+        """Wait until the writes `names` are over; return whether they are."""
+        with self._changed:
+            return self._changed.wait_for(lambda: names <= {name for what, name in self.log if what == "over"}, LONG)
+
+    def begun(self) -> set[str]:
+        with self._changed:
+            return {name for what, name in self.log if what == "began"}
+
+
+@dataclass
+class Server:
+    """What takes the writes of one cluster."""
+
+    writes: Writes
+
+    def write(self, write: Any) -> None:
+        if write.ref.kind != "Event":
+            self.writes.write(write.ref.name)
+
+
+def applying(writes: Writes, pool: WorkerPool, stop: Stop | None = None) -> Applying:
+    access: Any = Access(Server(writes), None, Held(), Picker(), Clock())  # type: ignore[arg-type]
+    return Applying(dict.fromkeys(CLUSTERS, access), a_run(), "reconciler", stop or Stop(), lambda *_: None, pool=pool)
+
+
+def an_action(
+    name: str, cluster: str, phase: Phase, group: str = "", needs: tuple[str, ...] = (), place: int = 0
+) -> Decision:
+    ref = a_ref(name, cluster=cluster)
+    return a_decision(name, ref=ref, phase=phase, group=group or name, key=name, needs=needs, order=(0, place))
+
+
+WORLD = [
+    an_action("west-wakes", "west", Phase.WAKE),
+    an_action("east-wakes", "east", Phase.WAKE),
+    an_action("web-rises-in-west", "west", Phase.INCREASE, "web"),
+    an_action("api-rises-in-east", "east", Phase.INCREASE, "api"),
+    an_action("api-moves-in-south", "south", Phase.MOVE, "api"),
+    an_action("web-falls-in-east", "east", Phase.DECREASE, "web"),
+    an_action("web-moves-in-east", "east", Phase.MOVE, "web"),
+    an_action("east-idles", "east", Phase.DECREASE),
+    an_action("west-idles", "west", Phase.DECREASE),
+    an_action("east-records-web", "east", Phase.RECORD, "web"),
+    an_action("south-records", "south", Phase.RECORD),
+]
+
+
+def test_a_write_that_hangs_keeps_its_cluster_and_its_group_waiting_and_nobody_else() -> None:
+    writes = Writes(hanging=frozenset({"west-wakes"}))
+    actions = number(in_order(WORLD))
+    found: list[tuple[Outcome, ...]] = []
+    run = threading.Thread(target=lambda: found.append(apply_actions(actions, applying(writes, WorkerPool(8)))))
+    run.start()
+    try:
+        assert writes.seen({"east-wakes", "api-rises-in-east", "api-moves-in-south", "east-idles", "south-records"})
+        held = {"web-rises-in-west", "west-idles", "web-moves-in-east", "web-falls-in-east", "east-records-web"}
+        assert not writes.begun() & held
+    finally:
+        writes.ends.set()
+        run.join(LONG)
+    assert [outcome.status for outcome in found[0]] == [Status.APPLIED] * len(WORLD)
+
+
+def test_what_waits_for_a_hanging_write_when_the_run_ends_is_skipped() -> None:
+    writes = Writes(hanging=frozenset({"west-wakes"}))
+    stop = Stop()
+    actions = number(in_order(WORLD))
+    found: list[tuple[Outcome, ...]] = []
+    work = applying(writes, WorkerPool(8), stop)
+    run = threading.Thread(target=lambda: found.append(apply_actions(actions, work)))
+    run.start()
+    try:
+        assert writes.seen({"east-wakes", "api-rises-in-east", "api-moves-in-south", "east-idles", "south-records"})
+        stop.ask("stopped by a test")
+        run.join(LONG)
+        assert not run.is_alive()
+    finally:
+        writes.ends.set()
+    told = {action.ref.name: outcome for action, outcome in zip(actions, found[0], strict=True)}
+    assert told["west-wakes"].status is Status.FAILED
+    assert "whether it was done is not known" in told["west-wakes"].message
+    for name in ("web-rises-in-west", "west-idles", "web-moves-in-east", "web-falls-in-east", "east-records-web"):
+        assert (told[name].status, told[name].message) == (Status.SKIPPED, "stopped by a test")
+
+
+@pytest.mark.parametrize("threads", [0, 8])
+def test_what_needs_a_later_phase_of_its_group_waits_for_it_and_ends(threads: int) -> None:
+    plan = [
+        an_action("falls", "east", Phase.DECREASE, "web"),
+        an_action("rises", "east", Phase.INCREASE, "web", ("falls",)),
+        an_action("other", "east", Phase.MOVE),
+    ]
+    writes = Writes()
+    outcomes = apply_actions(number(in_order(plan)), applying(writes, WorkerPool(threads)))
+    assert [outcome.status for outcome in outcomes] == [Status.APPLIED] * 3
+    assert [name for what, name in writes.log if what == "over"] == ["other", "falls", "rises"]
+
+
+decisions = st.lists(
+    st.tuples(
+        st.sampled_from(CLUSTERS), st.sampled_from(list(Phase)), st.sampled_from(["a", "b", "c", "d"]), st.booleans()
+    ),
+    max_size=24,
+).map(lambda parts: [_numbered(place, part, parts) for place, part in enumerate(parts)])
+
+
+def _numbered(
+    place: int, part: tuple[str, Phase, str, bool], parts: Sequence[tuple[str, Phase, str, bool]]
+) -> Decision:
+    """An action that may need the one before it of its group, in an earlier phase or the same."""
+    cluster, phase, group, wants = part
+    before = [other for other in range(place) if parts[other][2] == group and parts[other][1] <= phase]
+    needs = (f"w{before[-1]}",) if wants and before else ()
+    return an_action(f"w{place}", cluster, phase, group, needs, place)
+
+
+@pytest.mark.laws
+@settings(max_examples=150, deadline=None)
+@given(decisions, st.sampled_from([0, 3, 8]), st.sets(st.integers(0, 23), max_size=3))
+def test_law_nothing_begins_before_what_is_earlier_in_its_group_or_on_its_cluster(
+    plan: list[Decision], threads: int, failing: set[int]
+) -> None:
+    """On its cluster: but for what has something to do on another cluster first."""
+    writes = Writes(failing=frozenset(f"w{number}" for number in failing))
+    actions = number(in_order(plan))
+    outcomes = apply_actions(actions, applying(writes, WorkerPool(threads)))
+    by_name = {action.ref.name: action for action in actions}
+    became = {action.ref.name: outcome.status for action, outcome in zip(actions, outcomes, strict=True)}
+    over = {name for name, status in became.items() if status is Status.SKIPPED}  # what it needs failed: no write
+    for what, name in writes.log:
+        if what == "over":
+            over.add(name)
+        else:
+            before = [one for one in actions if _is_before(one, by_name[name], actions)]
+            assert {one.ref.name for one in before} <= over
+    written = {name for what, name in writes.log if what == "over"}
+    assert written == {name for name, status in became.items() if status in (Status.APPLIED, Status.FAILED)}
+    assert over == set(by_name)
+
+
+@settings(max_examples=50, deadline=None)
+@given(decisions)
+def test_law_without_threads_all_is_in_the_order_of_the_plan(plan: list[Decision]) -> None:
+    writes = Writes()
+    actions = number(in_order(plan))
+    apply_actions(actions, applying(writes, WorkerPool(0)))
+    assert [name for what, name in writes.log if what == "began"] == [action.ref.name for action in actions]
+
+
+def _is_before(one: Action, other: Action, actions: Sequence[Action]) -> bool:
+    group = one.decision.group
+    if group == other.decision.group:
+        return one.id < other.id
+    elsewhere = [
+        first
+        for first in actions
+        if first.decision.group == group and first.id < one.id and first.ref.cluster != one.ref.cluster
+    ]
+    return one.decision.phase < other.decision.phase and one.ref.cluster == other.ref.cluster and not elsewhere
