@@ -132,15 +132,15 @@ class _Planner:
         observed = self._observed()
         check_namespaces(self.request.filters, observed)
         watch.stage(Stage.DECIDE)
-        state, digest = _isolated(observed, state_digest)
+        state, digest = isolated(observed, state_digest)
         run = _run(policies, digest, self.request)
         before = state
         state, desired = self._decided(state, run)
         if state is not before:
-            state, digest = _isolated(state, state_digest)
+            state, digest = isolated(state, state_digest)
         if run != _run(policies, digest, self.request):
             run = _run(policies, digest, self.request)
-            state, desired = _isolated(state, partial(self._desired, run))
+            state, desired = isolated(state, partial(self._desired, run))
         if self.request.call_pickers:
             watch.stage(Stage.PICK)
             desired = asked_pickers(desired, policies, state, run, self.world.accesses)
@@ -151,11 +151,11 @@ class _Planner:
             wanted = desired if tried is state else self._desired(run, tried)
             return make_plan(policies, tried, wanted, run, inputs)
 
-        return _isolated(state, made)
+        return isolated(state, made)
 
     def wakes(self, state: ObservedState) -> Plan:
         """Return the plan of only the wakes that are due or requested on the clusters of `state`."""
-        state, digest = _isolated(state, state_digest)
+        state, digest = isolated(state, state_digest)
         run = _run(self.policies, digest, self.request)
         inputs = Inputs("", self.world.origin, self.request.filters)
 
@@ -163,7 +163,7 @@ class _Planner:
             due = decide_wakes_due(self.policies.fleet, state, run)
             return make_plan(self.policies, state, urgent(self._desired(run, state), due), run, inputs)
 
-        return _isolated(state, made)[1]
+        return isolated(state, made)[1]
 
     def _observed(self) -> ObservedState:
         readers, request = self.world.readers, self.request
@@ -178,13 +178,13 @@ class _Planner:
     def _decided(self, state: ObservedState, run: Run) -> tuple[ObservedState, DesiredState]:
         """Decide, answer what that asks for, and decide again, until nothing is asked or nothing can be answered."""
         asked: set[object] = set()
-        state, desired = _isolated(state, partial(self._desired, run))
+        state, desired = isolated(state, partial(self._desired, run))
         for _ in range(_ROUNDS):
             questions = [question for question in desired.questions if question not in asked]
             if not questions:
                 break
             asked.update(questions)
-            state, desired = _isolated(self._answered(state, questions), partial(self._desired, run))
+            state, desired = isolated(self._answered(state, questions), partial(self._desired, run))
         return state, replace(desired, undecided=desired.undecided + _unanswered(desired))
 
     def _answered(self, state: ObservedState, questions: Sequence[PodsQuestion]) -> ObservedState:
@@ -195,7 +195,7 @@ class _Planner:
         return answered
 
 
-def _isolated(state: ObservedState, decide: Callable[[ObservedState], T]) -> tuple[ObservedState, T]:
+def isolated(state: ObservedState, decide: Callable[[ObservedState], T]) -> tuple[ObservedState, T]:
     """Return what `without_faulty` does.
 
     Raises:

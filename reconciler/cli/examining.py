@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
@@ -18,11 +18,12 @@ from reconciler.backends.open import Backend
 from reconciler.decide.desired_state import decide
 from reconciler.decide.placement.home import home_of
 from reconciler.decide.selection import format_time
-from reconciler.errors import ClusterError, ForbiddenError, NotFoundError
-from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind, Workload
+from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
+from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind
 from reconciler.observe.clusters import Scope
 from reconciler.observe.queries import query_keys
-from reconciler.policy.types import Fleet, PolicySet
+from reconciler.pipeline import isolated
+from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.worker_pool import WorkerPool
 
 State = Literal["ok", "note", "bad"]
@@ -79,6 +80,18 @@ class Case:
     scope: Scope
     now: datetime
     applies: bool
+    selected: frozenset[ObjectRef] = frozenset()  # what policies select, on all clusters
+    fault: str = ""  # why its objects cannot be decided
+
+    @property
+    def writes(self) -> Writes:
+        cluster = self.policies.fleet.cluster(self.name)
+        return Writes.EVERYTHING if cluster is None else cluster.writes
+
+    @property
+    def writing(self) -> bool:
+        """Whether the rights to write are needed there."""
+        return self.applies and self.writes is not Writes.NOTHING
 
     @property
     def preflight(self) -> Preflight:
@@ -95,10 +108,24 @@ class Case:
         return self.state.clusters.get(self.name)
 
 
+def with_selected(cases: Sequence[Case]) -> list[Case]:
+    """Return `cases` with what policies select, and why the objects of a cluster cannot be decided.
+
+    Raises:
+        PolicyError: the policies cannot be decided, on whatever clusters.
+    """
+    first = cases[0]
+    state, desired = isolated(first.state, lambda state: decide(first.policies, state, Run(first.now)))
+    selected = frozenset(one.ref for one in desired.considered if one.selected)
+    faults = {name: state.unreachable[name] for name in first.state.clusters if name not in state.clusters}
+    return [replace(case, selected=selected, fault=faults.get(case.name, "")) for case in cases]
+
+
 def examined_clusters(cases: Sequence[Case]) -> list[Examined]:
-    """Return what is found of each cluster, examined side by side."""
+    """Return what is found of each cluster, examined side by side; what fails on one is told of that one."""
     pool = WorkerPool()
-    found = [one.result() for one in [pool.submit(case.name, partial(examined, case)) for case in cases]]
+    chosen = with_selected(cases)
+    found = [one.result() for one in [pool.submit(case.name, partial(examined, case)) for case in chosen]]
     return [_with_twins(one, found) for one in found]
 
 
@@ -106,11 +133,8 @@ def examined(case: Case) -> Examined:
     """Return what is found of one cluster; where nothing answers only its metrics source is asked too."""
     try:
         server = case.preflight.server()
-    except ClusterError as error:
-        words = str(error).removeprefix(f"{case.name}: ")
-        todo = f"check {case.preflight.connection.context}, and the way to its server"
-        unreachable = Finding("server", "bad", words, todo)
-        return Examined(case.name, (unreachable, *_metrics(case)), answers=False)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is this cluster's
+        return Examined(case.name, (_no_server(case, error), *_checked("metrics", _metrics, case)), answers=False)
     told = server.version or "of no version that it tells"
     version = Finding("server", "ok", f"{told}, {case.preflight.connection.context}")
     identity, uid = _identity(case)
@@ -119,15 +143,50 @@ def examined(case: Case) -> Examined:
         version,
         *_tls(case),
         identity,
+        *_state(case),
         clock_finding(server.ahead),
         _rights(case, missing),
-        *_own_namespace(case),
-        *home_finding(case.name, case.policies.fleet, case.state),
-        *_lock(case),
-        *_metrics(case),
-        *_other_writers(case),
+        *_checked("namespace", _own_namespace, case),
+        *_checked("home", lambda case: home_finding(case.name, case.policies.fleet, case.state), case),
+        *_checked("lock", _lock, case),
+        *_checked("metrics", _metrics, case),
+        *_objects(case),
+        *_checked("writers", _other_writers, case),
     )
-    return Examined(case.name, findings, () if isinstance(missing, ClusterError) else _rules(missing), identity=uid)
+    return Examined(case.name, findings, _rules(missing) if isinstance(missing, list) else (), identity=uid)
+
+
+def _checked(check: str, find: Callable[[Case], Iterable[Finding]], case: Case) -> Iterator[Finding]:
+    """Yield what one check finds; what fails unexpectedly in it is a finding, and the other checks go on."""
+    try:
+        yield from list(find(case))
+    except Exception as error:  # noqa: BLE001 - the one place where a check fails: it alone has failed
+        yield _unexpected(check, error)
+
+
+def _unexpected(check: str, error: Exception) -> Finding:
+    return Finding(check, "bad", reason_of(error), "please report it")
+
+
+def _no_server(case: Case, error: Exception) -> Finding:
+    if not isinstance(error, ClusterError):
+        return _unexpected("server", error)
+    todo = f"check {case.preflight.connection.context}, and the way to its server"
+    return Finding("server", "bad", str(error).removeprefix(f"{case.name}: "), todo)
+
+
+def _state(case: Case) -> Iterator[Finding]:
+    """Tell what the Fleet lets be written there, where that is not everything."""
+    if case.writes is Writes.NOTHING:
+        words = "readOnly: nothing is written there, so only the rights of a plan are asked for"
+        yield Finding("state", "note", words)
+    elif case.writes is Writes.WAKES:
+        yield Finding("state", "note", "frozen: only wakes and records are written there")
+
+
+def _objects(case: Case) -> Iterator[Finding]:
+    if case.fault:
+        yield Finding("objects", "bad", f"cannot be decided: {case.fault}", "please report it")
 
 
 def home_finding(cluster: str, fleet: Fleet, state: ObservedState) -> Iterator[Finding]:
@@ -156,6 +215,8 @@ def _identity(case: Case) -> tuple[Finding, str]:
     except ClusterError as error:
         state: State = "note" if case.scope.alone and isinstance(error, ForbiddenError) else "bad"
         return Finding("identity", state, _words(case, error), "needed for a Fleet and for apply"), ""
+    except Exception as error:  # noqa: BLE001 - it alone has failed
+        return _unexpected("identity", error), ""
     return Finding("identity", "ok", uid), uid
 
 
@@ -174,10 +235,10 @@ def clock_finding(ahead: timedelta | None) -> Finding:
     )
 
 
-def _missing_rights(case: Case) -> list[tuple[Right, str]] | ClusterError:
+def _missing_rights(case: Case) -> list[tuple[Right, str]] | Exception:
     try:
         return case.preflight.missing(list(wanted_rights(case)))
-    except ClusterError as error:
+    except Exception as error:  # noqa: BLE001 - told among the findings
         return error
 
 
@@ -197,7 +258,7 @@ def wanted_rights(case: Case) -> Iterator[tuple[Right, str]]:
         "podPicker": _has_secrets(case.policies),
     }
     for right in (*RIGHTS, *custom):
-        if uses[right.use] and (case.applies or not right.apply):
+        if uses[right.use] and (case.writing or not right.apply):
             yield _scoped(right, case.scope.namespace), _namespace_of(right, case)
 
 
@@ -222,12 +283,14 @@ def _has_secrets(policies: PolicySet) -> bool:
     return any(header.secret is not None for picker in pickers if picker is not None for header in picker.headers)
 
 
-def _rights(case: Case, missing: list[tuple[Right, str]] | ClusterError) -> Finding:
-    verb = "plan and apply" if case.applies else "plan"
+def _rights(case: Case, missing: list[tuple[Right, str]] | Exception) -> Finding:
+    verb = "plan and apply" if case.writing else "plan"
     if isinstance(missing, ClusterError):
         return Finding("rights", "bad", _words(case, missing), "")
+    if isinstance(missing, Exception):
+        return _unexpected("rights", missing)
     if not missing:
-        return Finding("rights", "ok", f"all that {verb} need" + ("" if case.applies else "s"))
+        return Finding("rights", "ok", f"all that {verb} need" + ("" if case.writing else "s"))
     named = [str(right) + (f" in {namespace}" if namespace else "") for right, namespace in missing]
     more = f" and {len(named) - 3} more" if len(named) > 3 else ""
     return Finding(
@@ -252,7 +315,8 @@ def _own_namespace(case: Case) -> Iterator[Finding]:
         if not known:
             case.cluster.get(NAMESPACES, "", name)
     except NotFoundError:
-        yield Finding("namespace", "bad", f"there is no namespace {name}", f"kubectl create namespace {name}")
+        state: State = "bad" if case.writes is not Writes.NOTHING else "note"
+        yield Finding("namespace", state, f"there is no namespace {name}", f"kubectl create namespace {name}")
     except ClusterError as error:
         yield Finding("namespace", "note", _words(case, error), "")
     else:
@@ -303,9 +367,9 @@ def _freshness(source: MetricsSource, now: datetime) -> Finding:
 def _other_writers(case: Case) -> Iterator[Finding]:
     """Tell who else writes replicas of what policies select."""
     observed = case.observed
-    if observed is None:
+    if observed is None or case.fault:
         return
-    selected = _selected(case, observed)
+    selected = [workload for workload in observed.workloads if workload.ref in case.selected]
     targets = {(one.ref.namespace, *one.target) for one in observed.autoscalers}
     scaled = [one for one in selected if (one.ref.namespace, one.ref.kind, one.ref.name) in targets]
     keda = [one for one in observed.workloads if one.ref.kind == "ScaledObject" and one.scale_target is not None]
@@ -323,12 +387,6 @@ def _other_writers(case: Case) -> Iterator[Finding]:
         yield Finding("writers", "ok", f"nobody else writes the replicas of the {len(selected)} selected workloads")
         return
     yield Finding("writers", "note", f"of {len(selected)} selected workloads: {', '.join(parts)}", "")
-
-
-def _selected(case: Case, observed: ObservedCluster) -> list[Workload]:
-    desired = decide(case.policies, case.state, Run(case.now))
-    refs: set[ObjectRef] = {one.ref for one in desired.considered if one.selected}
-    return [workload for workload in observed.workloads if workload.ref in refs]
 
 
 def _words(case: Case, error: ClusterError) -> str:

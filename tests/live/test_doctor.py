@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ import yaml
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
+from reconciler.backends.kubernetes.preflight import Preflight
+from reconciler.cli import examining
 from reconciler.cli.examining import clock_finding
 from tests.live.one_cluster import RBAC, Desk
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import CLONE_SET, a_deployment, a_service, an_object
 from tests.real.worlds import create
+from tests.way.calls import Folder
 
 FLEET = """
 apiVersion: reconciler/v1alpha1
@@ -244,3 +248,82 @@ def test_rights_in_one_namespace(api_server: ControlPlane, api_namespace: str, t
 def test_what_is_refused(tmp_path: Path, flags: list[str], words: str) -> None:
     said = Desk(tmp_path, tmp_path / "none").call("doctor", *flags)
     assert (said.code, said.out, said.err.splitlines()) == (64, "", [words])
+
+
+@pytest.fixture
+def pair(
+    api_server: ControlPlane, api_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[tuple[str, str], dict[str, Any]]]:
+    """A Fleet of east and west, called in this process: what is found, by cluster and check."""
+    desk = a_desk(tmp_path, {"east": api_server.access(), "west": api_server.access()}, api_namespace)
+    monkeypatch.setenv("KUBECONFIG", str(desk.kubeconfig))
+
+    def found(code: int, *more: str) -> dict[tuple[str, str], dict[str, Any]]:
+        said = Folder(tmp_path).call("doctor", "-o", "json", *more)
+        assert said.code == code, said
+        clusters = json.loads(said.out)["clusters"]
+        return {(one["name"], finding["check"]): finding for one in clusters for finding in one["findings"]}
+
+    return found
+
+
+@pytest.mark.parametrize("check", ["server", "missing", "lock_holder"])
+def test_an_unexpected_error_of_one_cluster_is_its_own(
+    pair: Callable[..., dict[tuple[str, str], dict[str, Any]]], monkeypatch: pytest.MonkeyPatch, check: str
+) -> None:
+    inside = getattr(Preflight, check)
+
+    def fails(self: Preflight, *arguments: Any) -> Any:
+        if self._cluster == "west":
+            raise KeyError("nobody foresaw this")
+        return inside(self, *arguments)
+
+    monkeypatch.setattr(Preflight, check, fails)
+    found = pair(6)
+    named = {"server": "server", "missing": "rights", "lock_holder": "lock"}[check]
+    told = found["west", named]
+    assert told["state"] == "bad"
+    assert "unexpected KeyError ('nobody foresaw this') at " in told["text"]
+    assert told["todo"] == "please report it"
+    assert found["east", named]["state"] == "ok"
+    assert found["east", "writers"]["state"] == "ok"
+
+
+def test_objects_of_one_cluster_that_cannot_be_decided_are_told_of_it(
+    pair: Callable[..., dict[tuple[str, str], dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = examining.decide
+
+    def fails(policies: Any, state: Any, run: Any) -> Any:
+        if "west" in state.clusters:
+            raise OverflowError("date value out of range")
+        return inside(policies, state, run)
+
+    monkeypatch.setattr(examining, "decide", fails)
+    found = pair(6)
+    assert found["west", "objects"]["state"] == "bad"
+    assert "unexpected OverflowError (date value out of range) at " in found["west", "objects"]["text"]
+    assert ("east", "objects") not in found
+    assert found["east", "writers"]["state"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "writes"),
+    [
+        ("readOnly", "readOnly: nothing is written there, so only the rights of a plan are asked for", False),
+        ("frozen", "frozen: only wakes and records are written there", True),
+    ],
+)
+def test_the_state_of_a_cluster_is_told_and_counts(
+    api_server: ControlPlane, api_namespace: str, tmp_path: Path, state: str, words: str, writes: bool
+) -> None:
+    token = api_server.service_account(api_namespace, "nobody")
+    desk = a_desk(tmp_path, {"east": api_server.access(token)}, f"{api_namespace}-none")
+    text = (tmp_path / "policies" / "all.yaml").read_text()
+    desk.write("policies/all.yaml", text.replace("{name: east}", f"{{name: east, state: {state}}}"))
+    said = desk.call("doctor", "-o", "json")
+    assert said.code == 6, said
+    (east,) = json.loads(said.out)["clusters"]
+    assert {"check": "state", "state": "note", "text": words, "todo": ""} in east["findings"]
+    verbs = {verb for part in east["missing"] for rule in part["rules"] for verb in rule["verbs"]}
+    assert ("patch" in verbs) is writes
