@@ -8,9 +8,21 @@ from datetime import timedelta
 import pytest
 
 from reconciler.decide.idling.criteria import Answers, Says, Verdict, all_of, any_of, judge_of, wake_judge_of
-from reconciler.model import QueryAnswer, QueryKey, Sample
-from reconciler.policy.types import AnyOf, WakeMetric
-from tests.idling.idling_policies import MONDAY, NIGHT, NOON, a_metric, a_policy, a_schedule, answers
+from reconciler.model import LabelSelector, QueryAnswer, QueryKey, Sample
+from reconciler.policy.types import AnyOf, NamespaceSelector, Selector, WakeMetric
+from tests.builders import a_cluster, a_service, a_state, a_workload
+from tests.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    NOON,
+    REQUESTS,
+    a_metric,
+    a_policy,
+    a_schedule,
+    answers,
+    decided,
+    why_of,
+)
 
 IDLE, BUSY, UNKNOWN = Says.IDLE, Says.BUSY, Says.UNKNOWN
 COVERAGE = "count_over_time(up[{{ window }}])"
@@ -63,6 +75,42 @@ def test_a_metric(said, says, words):
 )
 def test_no_series_may_count_as_zero(said, says):
     assert judged(a_policy("idle-dev", a_metric(no_series="zero")), said).says is says
+
+
+OTHER_LABELS = {
+    QueryKey("east", "idle-dev", REQUESTS, "30m"): QueryAnswer(
+        (Sample({"exported_namespace": "shop", "exported_service": "web"}, 90.0),)
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "says", "words"),
+    [
+        pytest.param(answers(("api", 7)), IDLE, "0 at most 0", id="another selected Service's series"),
+        pytest.param(answers(), IDLE, "0 at most 0", id="no series at all"),
+        pytest.param(OTHER_LABELS, UNKNOWN, "none of its series names a selected Service", id="other labels"),
+        pytest.param(
+            answers(("web", 7), namespace="other"), UNKNOWN, "none of its series", id="a namespace not selected"
+        ),
+        pytest.param(answers(("gone", 7)), UNKNOWN, "none of its series", id="a Service that is not there"),
+        pytest.param(answers(("db", 7)), UNKNOWN, "none of its series", id="a Service whose labels are not selected"),
+    ],
+)
+def test_row_19_no_series_is_zero_only_where_the_series_that_are_there_name_a_selected_service(said, says, words):
+    selected = LabelSelector((("tier", "web"),))
+    selector = Selector(services=selected, namespaces=NamespaceSelector(("shop",)))
+    policy = a_policy("idle-dev", a_metric(no_series="zero"), a_schedule(), selector=selector)
+    services = (
+        *(a_service(name, labels={"tier": "web"}) for name in ("web", "api")),
+        a_service("db"),
+        a_service(namespace="other", labels={"tier": "web"}),
+    )
+    state = a_state(a_cluster(services=services, workloads=(a_workload(),)), answers=said)
+    outcome = decided(state, policy)
+    told = [(one.ref.name, one.outcome) for one in outcome.desired.considered if one.ref.kind == "Deployment"]
+    assert told == [("web", "goes idle" if says is IDLE else "stays awake")]
+    assert words in why_of(outcome)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from reconciler.decide.idling.criteria import Answers, Judge, judge_of, wake_judge_of
 from reconciler.decide.idling.wants import Bid, winning
@@ -39,7 +40,11 @@ class Bidding:
         self._labels = namespace_labels(cluster)
         self._spaces: dict[str, tuple[IdlingPolicy, ...]] = {}
         self._judges: dict[str, tuple[Judge, Judge]] = {}
-        self._answers = {policy.name: Answers(cluster.name, policy.name, said, now) for policy in self._reaching}
+        self._services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
+        self._answers = {
+            policy.name: Answers(cluster.name, policy.name, said, now, partial(self._selects, policy))
+            for policy in self._reaching
+        }
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield (policy, why) for every query that cannot be used as a whole."""
@@ -49,11 +54,7 @@ class Bidding:
 
     def on_service(self, service: Service) -> Bids:
         """Return the bids for `service`."""
-        selecting = [
-            policy
-            for policy in self._in(service.ref.namespace)
-            if policy.selector.services is not None and policy.selector.services.matches(service.labels)
-        ]
+        selecting = [policy for policy in self._in(service.ref.namespace) if _selects_service(policy, service)]
         return self._bids(service.ref, selecting, service.ref.name)
 
     def on_workload(self, workload: Workload) -> Bids:
@@ -64,6 +65,10 @@ class Bidding:
             if policy.selector.workloads is not None and selects_workload(policy.selector.workloads, workload)
         ]
         return self._bids(workload.ref, selecting, None)
+
+    def _selects(self, policy: IdlingPolicy, namespace: str, name: str) -> bool:
+        service = self._services.get((namespace, name))
+        return service is not None and policy in self._in(namespace) and _selects_service(policy, service)
 
     def _in(self, namespace: str) -> tuple[IdlingPolicy, ...]:
         if namespace not in self._spaces:
@@ -90,3 +95,7 @@ class Bidding:
             self._judges[policy.name] = (judge_of(policy, answers), wake_judge_of(policy, answers))
         judge, wakes = self._judges[policy.name]
         return Bid(policy, subject, judge(subject.namespace, service), wakes(subject.namespace, service), rivals)
+
+
+def _selects_service(policy: IdlingPolicy, service: Service) -> bool:
+    return policy.selector.services is not None and policy.selector.services.matches(service.labels)

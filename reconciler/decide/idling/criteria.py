@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from reconciler.decide.schedule import is_open, open_until, opens_next
@@ -53,14 +54,21 @@ Judge = Callable[[str, str | None], Verdict]
 """(namespace, Service or None) -> verdict."""
 
 
+def _any_service(_namespace: str, _service: str) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one policy was told on one cluster, at `now`."""
+    """What one policy was told on one cluster, at `now`. `selects`: whether it selects a Service, by namespace and
+    name.
+    """
 
     cluster: str
     policy: str
     said: Mapping[QueryKey, QueryAnswer]
     now: datetime
+    selects: Callable[[str, str], bool] = _any_service
 
     def problems(self, policy: IdlingPolicy) -> Iterator[str]:
         """Yield why a whole query of `policy` cannot be used, once for each that cannot."""
@@ -156,14 +164,27 @@ def _metric_judge(criterion: MetricCriterion, answers: Answers) -> Judge:
     series = answers.series(criterion.query, criterion.window)
     coverage = _Series() if criterion.coverage is None else answers.series(criterion.coverage, criterion.window)
 
+    @cache
+    def absent() -> float | str:
+        return _absent(series, answers) if criterion.no_series == "zero" else "no series"
+
     def judge(namespace: str, service: str | None) -> Verdict:
         gap = _gap(criterion, _value(coverage, namespace, service)) if criterion.coverage is not None else ""
         value = _value(series, namespace, service)
-        if value is None and criterion.no_series == "zero":
-            value = 0.0
-        return _metric_verdict(criterion, gap or ("no series" if value is None else value))
+        return _metric_verdict(criterion, gap or (absent() if value is None else value))
 
     return judge
+
+
+def _absent(series: _Series, answers: Answers) -> float | str:
+    """Return what a Service without a series has where that may count as zero.
+
+    Where there are series, and none of them names a selected Service, their labels are not what we look for
+    (`exported_namespace`), and the traffic of every Service would be taken for zero.
+    """
+    if not series.values or any(answers.selects(*named) for named in series.values):
+        return 0.0
+    return "none of its series names a selected Service by the labels namespace and service"
 
 
 def _gap(criterion: MetricCriterion, covered: float | str | None) -> str:
