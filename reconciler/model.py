@@ -180,12 +180,13 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The old Endpoints object, read for marks only (the seed and `oc idle` put them there)."""
+    """The old Endpoints object: the marks that the seed and `oc idle` put there; `pods` as in an EndpointSlice."""
 
     ref: ObjectRef
     uid: str
     annotations: Mapping[str, str] = NOTHING
     has_annotations: bool = True
+    pods: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

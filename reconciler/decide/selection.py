@@ -35,9 +35,14 @@ def selects_workload(selector: WorkloadSelector, workload: Workload) -> bool:
     """
     if workload.owner is not None:
         return False
-    kinds = {kind.lower() for kind in selector.kinds}
-    named = workload.ref.kind.lower() in kinds if kinds else (workload.ref.group, workload.ref.kind) in SCALABLE_KINDS
+    ref = workload.ref
+    named = names_kind(selector, ref.kind) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS
     return named and selector.labels.matches(workload.labels)
+
+
+def names_kind(selector: WorkloadSelector | None, kind: str) -> bool:
+    """Return whether `selector` has `kind` among its kinds."""
+    return selector is not None and kind.lower() in {one.lower() for one in selector.kinds}
 
 
 def namespace_labels(cluster: ObservedCluster) -> dict[str, Mapping[str, str]]:

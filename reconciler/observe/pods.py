@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -75,9 +75,9 @@ def _with_pods(
         except ClusterError as error:
             return str(error)
 
-    lists = _pod_lists(observed.workloads, asked)
+    lists = _pod_lists(observed, asked)
     read = dict(zip(lists, pool.each(observed.name, listed, list(lists), source.workers), strict=True))
-    owners = owners_of(observed.workloads, asked)
+    answers = _Answers(observed, asked)
     pods = dict(observed.pods)
     unreadable = dict(observed.unreadable)
     for one, refs in lists.items():
@@ -85,20 +85,28 @@ def _with_pods(
         if isinstance(found, str):
             unreadable |= {_key(ref): found for ref in refs}
         else:
-            pods |= {ref: _chosen(found, ref, owners[ref], observed) for ref in refs}
+            pods |= answers.of(refs, found)
     return replace(observed, pods=pods, unreadable=unreadable)
 
 
-def _pod_lists(workloads: Iterable[Workload], asked: Sequence[ObjectRef]) -> dict[Asked, list[ObjectRef]]:
+_FEW_LISTS = 8
+_PODS_OF_A_PAGE = 500
+
+
+def _pod_lists(observed: ObservedCluster, asked: Sequence[ObjectRef]) -> dict[Asked, list[ObjectRef]]:
     """Return the lists to ask for, sorted by namespace, and whose pods are to be found in each.
 
-    It is one for each namespace; where that is for one workload alone, it asks for no more than what that selects.
+    It is one for each namespace, or one for the cluster where that takes fewer requests; where a list is for one
+    workload alone, it asks for no more than what that selects.
     """
     inside: dict[str, list[ObjectRef]] = {}
     for ref in sorted(asked, key=lambda ref: ref.namespace):
         inside.setdefault(ref.namespace, []).append(ref)
+    pages = 1 + sum(one.wanted for one in observed.workloads if one.owner is None) // _PODS_OF_A_PAGE
+    if len(inside) > max(_FEW_LISTS, pages) and "pods" not in observed.unreadable:
+        return {Asked(PODS): [ref for refs in inside.values() for ref in refs]}
     alone = {refs[0] for refs in inside.values() if len(refs) == 1}
-    labels = {one.ref: selector_text(one.selector) for one in workloads if one.ref in alone}
+    labels = {one.ref: selector_text(one.selector) for one in observed.workloads if one.ref in alone}
     return {
         Asked(PODS, namespace, labels.get(refs[0], "") if len(refs) == 1 else ""): refs
         for namespace, refs in inside.items()
@@ -121,10 +129,36 @@ def owners_of(workloads: Iterable[Workload], asked: Sequence[ObjectRef]) -> dict
     return {ref: frozenset(uids) for ref, uids in by_ref.items()}
 
 
-def _chosen(pods: Sequence[Pod], ref: ObjectRef, owners: frozenset[str], observed: ObservedCluster) -> tuple[Pod, ...]:
-    """Return the pods that `owners` own, or those that the EndpointSlices of a Service name."""
-    if ref.kind != "Service":
-        return tuple(pod for pod in pods if pod.owner_uid in owners)
-    slices = [one for one in observed.endpoint_slices if (one.ref.namespace, one.service) == (ref.namespace, ref.name)]
-    named = {text for one in slices for target in one.pods for text in target if text}
-    return tuple(pod for pod in pods if pod.uid in named or pod.name in named)
+class _Answers:
+    """What belongs to each of `asked`, looked up once for all of them."""
+
+    def __init__(self, observed: ObservedCluster, asked: Sequence[ObjectRef]) -> None:
+        self._owners = owners_of(observed.workloads, asked)
+        self._named: dict[tuple[str, str], set[str]] = {}
+        for ref, targets in _endpoints(observed):
+            self._named.setdefault(ref, set()).update(text for target in targets for text in target if text)
+
+    def of(self, refs: Iterable[ObjectRef], pods: Iterable[Pod]) -> dict[ObjectRef, tuple[Pod, ...]]:
+        """Return for each of `refs` those of `pods` that its owners own, or that the endpoints of a Service name."""
+        by_text: dict[tuple[str, str], list[int]] = {}
+        found = list(pods)
+        for position, pod in enumerate(found):
+            for text in {pod.owner_uid, pod.uid, pod.name} - {""}:
+                by_text.setdefault((pod.namespace, text), []).append(position)
+
+        def chosen(ref: ObjectRef) -> tuple[Pod, ...]:
+            is_service = ref.kind == "Service"
+            texts = self._named.get((ref.namespace, ref.name), set()) if is_service else self._owners[ref]
+            positions = {position for text in texts for position in by_text.get((ref.namespace, text), ())}
+            candidates = [found[position] for position in sorted(positions)]
+            return tuple(pod for pod in candidates if texts & ({pod.uid, pod.name} if is_service else {pod.owner_uid}))
+
+        return {ref: chosen(ref) for ref in refs}
+
+
+def _endpoints(observed: ObservedCluster) -> Iterator[tuple[tuple[str, str], tuple[tuple[str, str], ...]]]:
+    """Yield (namespace, Service) and the (name, uid) of pods behind it, of each object that names any."""
+    for one in observed.endpoint_slices:
+        yield (one.ref.namespace, one.service), one.pods
+    for old in observed.endpoints:
+        yield (old.ref.namespace, old.ref.name), old.pods

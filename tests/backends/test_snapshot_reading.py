@@ -623,6 +623,15 @@ def test_conditions_and_endpoints(tmp_path: Path) -> None:
         apiVersion: v1
         kind: Endpoints
         metadata: {name: web, annotations: {idling.alpha.openshift.io/idled-at: x}}
+        subsets:
+        - addresses:
+          - {ip: 10.0.0.1, targetRef: {kind: Pod, name: web-0, namespace: default, uid: u0}}
+          - {ip: 10.0.0.2, targetRef: {kind: Pod, name: elsewhere, namespace: other, uid: u1}}
+          - {ip: 10.0.0.3, targetRef: {kind: Node, name: n, uid: u2}}
+          - {ip: 10.0.0.4}
+          notReadyAddresses:
+          - {ip: 10.0.0.5, targetRef: {kind: Pod, name: web-1, uid: u3}}
+        - addresses: null
         """
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": manifest})
     (web,) = cluster.list(BUILT_IN["Deployment"])
@@ -630,6 +639,7 @@ def test_conditions_and_endpoints(tmp_path: Path) -> None:
     assert web.condition("Progressing") == Condition("Progressing", "False", "ProgressDeadlineExceeded", since=since)
     (endpoints,) = cluster.list(ENDPOINTS)
     assert endpoints.annotations == {"idling.alpha.openshift.io/idled-at": "x"}
+    assert endpoints.pods == (("web-0", "u0"), ("web-1", "u3"))
 
 
 def test_reading_needs_no_leave_to_write(tmp_path: Path) -> None:

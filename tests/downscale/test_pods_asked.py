@@ -137,3 +137,53 @@ def test_what_cannot_be_listed_is_named_and_spoils_nothing_else(clusters: dict[s
     assert state.clusters["west"].unreadable == dict.fromkeys(keys, "west: list pods: no answer")
     assert list(state.clusters["west"].unreadable) == keys
     assert pods_of(state) == {one: [f"{one.name}-0", f"{one.name}-1"] for one in EVERYTHING if one.cluster == "east"}
+
+
+def test_row_12_many_namespaces_are_one_list_where_that_takes_fewer_requests(tmp_path: Path) -> None:
+    """Behind Services: each has a pod of its own, and one of the same name lies in the namespace beside it."""
+    names = [f"dev-{number:02}" for number in range(20)]
+    folder = tmp_path / "east"
+    folder.mkdir()
+    documents = [namespace(name) for name in ("kube-system", *names)]
+    for inside in names:
+        pod = a_pod_manifest(0, ("ReplicaSet", "web-1"))
+        pod["metadata"] |= {"name": "web-0", "namespace": inside, "uid": f"uid-{inside}"}
+        target = {"kind": "Pod", "namespace": inside, "name": "web-0", "uid": f"uid-{inside}"}
+        documents += [
+            pod,
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {"name": "s", "namespace": inside, "labels": {"kubernetes.io/service-name": "web"}},
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": ["10.0.0.1"], "targetRef": target}],
+            },
+        ]
+    (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
+    cluster = Listed(SnapshotCluster(folder, "east", victim_order=controllers_order))
+    sources: dict[str, Source] = {"east": Source(cluster)}  # type: ignore[arg-type]
+    state = observe(PolicySet(fleet=a_fleet("east")), sources)
+    cluster.lists.clear()
+    services = [ObjectRef("east", inside, "Service", "web") for inside in names]
+    few = answer(state, [PodsQuestion(one) for one in services[:3]], sources).clusters["east"]
+    assert cluster.lists == ["dev-00", "dev-01", "dev-02"]
+    cluster.lists.clear()
+    many = answer(state, [PodsQuestion(one) for one in services], sources).clusters["east"]
+    assert cluster.lists == [""]
+    for found, asked in ((few, services[:3]), (many, services)):
+        assert {ref: [pod.uid for pod in pods] for ref, pods in found.pods.items()} == {
+            one: [f"uid-{one.namespace}"] for one in asked
+        }
+
+
+class Listed(Asked):
+    """Knows the namespaces that its pods were listed in, "" for all."""
+
+    def __init__(self, inside: SnapshotCluster) -> None:
+        super().__init__(inside)
+        self.lists: list[str] = []
+
+    def list(self, resource: Any, *, namespace: str = "", labels: str = "") -> Any:
+        if resource == PODS:
+            self.lists.append(namespace)
+        return super().list(resource, namespace=namespace, labels=labels)

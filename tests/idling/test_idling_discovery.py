@@ -112,7 +112,7 @@ class TestEndpoints:
     @pytest.mark.parametrize(
         ("fields", "words"),
         [
-            ({"pods": {service.ref: ()}}, "Pod/db-0 behind it could not be read"),
+            ({"pods": {service.ref: ()}}, "Pod/db-0, which its endpoints name, is not there"),
             ({"pods": {service.ref: (a_pod("db-0"),)}}, "Pod/db-0 has no owner"),
             (
                 {"pods": {service.ref: (a_pod("db-0", owner_uid="x", owner_kind="DaemonSet", owner_name="db"),)}},

@@ -167,7 +167,7 @@ class TestSharedServices:
         ("values", "idled"),
         [
             ({"web": 0, "all": 1, "alone": 0}, ["alone"]),
-            ({"web": 1, "all": 0, "alone": 1}, ["api"]),
+            ({"web": 1, "all": 0, "alone": 1}, []),
             ({"web": 0, "alone": 0}, ["alone"]),
         ],
         ids=["one is busy", "another is", "one is unknown"],
@@ -211,19 +211,20 @@ class TestSharedServices:
         assert limited.decisions == ()
 
     def test_a_service_that_loses_one_and_gains_another_in_one_run(self):
-        world = a_world(*self.services, *self.workloads, now=NIGHT)
-        world.objects[a_ref("web")] = replace(world.objects[a_ref("web")], created_at=NIGHT)
-        policy = replace(self.policy, min_age=timedelta(hours=1))
+        first, api = self.workloads[0], replace(self.workloads[1], template_labels={"app": "api"})
+        world = a_world(*self.services, first, api, now=NIGHT)
         world.answers = self.said(web=0, all=0)
-        run_in(world, policy)
-        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [3, 0]
-        world.now += timedelta(hours=1)
-        world.annotate(a_ref("api"), "reconciler/exclude", "true")
-        run_in(world, policy)
+        run_in(world, self.policy)
         assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [0, 3]
+        world.now += MINUTE
+        world.objects[a_ref("web")] = replace(world.objects[a_ref("web")], template_labels={"app": "web"})
+        world.add(self.workloads[1])
+        world.scale(a_ref("web"), 2)
+        run_in(world, self.policy)
+        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [2, 0]
         listed = world.objects[a_ref("all", kind="Service")].annotations["idling.kubernetes.io/unidle-targets"]
-        assert listed == '[{"kind":"Deployment","name":"web","group":"apps","replicas":3}]'
-        assert run_in(world, policy).desired.decisions == ()
+        assert listed == '[{"kind":"Deployment","name":"api","group":"apps","replicas":3}]'
+        assert run_in(world, self.policy).desired.decisions == ()
 
     def test_a_service_that_comes_in_front_of_something_idle_is_marked_too(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)

@@ -13,7 +13,7 @@ from reconciler.decide.idling.table import ROWS, Action, Flag, Situation, choose
 SUBSETS = [
     frozenset(chosen) for chosen in chain.from_iterable(combinations(Flag, count) for count in range(len(Flag) + 1))
 ]
-KEEPS_UP = {Flag.HELD, Flag.SIGNAL, Flag.EXCLUDED, Flag.WAKE_WHEN, Flag.ELSEWHERE}
+KEEPS_UP = {Flag.HELD, Flag.SIGNAL, Flag.EXCLUDED, Flag.WAKE_WHEN, Flag.ELSEWHERE, Flag.TOGETHER, Flag.UNSEEN}
 
 
 def situations(state: State):

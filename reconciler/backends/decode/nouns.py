@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, TypeVar, cast
 
 from reconciler import model
@@ -81,16 +82,34 @@ def _service(ref: ObjectRef, metadata: Metadata, decoded: objects.Service) -> mo
     )
 
 
-def _endpoints(ref: ObjectRef, metadata: Metadata, _: Object) -> model.Endpoints:
-    return model.Endpoints(ref, metadata.uid or "", metadata.annotations or NOTHING, metadata.annotations is not None)
+def _endpoints(ref: ObjectRef, metadata: Metadata, decoded: objects.Endpoints) -> model.Endpoints:
+    addresses = chain.from_iterable(
+        chain(subset.addresses or (), subset.not_ready_addresses or ()) for subset in decoded.subsets or ()
+    )
+    return model.Endpoints(
+        ref=ref,
+        uid=metadata.uid or "",
+        annotations=metadata.annotations or NOTHING,
+        has_annotations=metadata.annotations is not None,
+        pods=_pods(addresses, ref.namespace),
+    )
 
 
 def _endpoint_slice(ref: ObjectRef, metadata: Metadata, decoded: objects.EndpointSlice) -> model.EndpointSlice:
-    targets = [endpoint.target_ref for endpoint in decoded.endpoints or () if endpoint.target_ref is not None]
     return model.EndpointSlice(
         ref=ref,
         service=(metadata.labels or NOTHING).get(SERVICE_NAME, ""),
-        pods=tuple((target.name or "", target.uid or "") for target in targets if target.kind == "Pod"),
+        pods=_pods(decoded.endpoints or (), ref.namespace),
+    )
+
+
+def _pods(endpoints: Iterable[objects.Endpoint], namespace: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, uid) of the Pods that `endpoints` are; what is in another namespace is not behind a Service."""
+    targets = (endpoint.target_ref for endpoint in endpoints)
+    return tuple(
+        (target.name or "", target.uid or "")
+        for target in targets
+        if target is not None and target.kind == "Pod" and target.namespace in (None, "", namespace)
     )
 
 

@@ -50,6 +50,15 @@ class Endpoint(Wire):
     target_ref: ObjectReference | None = None
 
 
+class EndpointSubset(Wire):
+    addresses: list[Endpoint] | None = None
+    not_ready_addresses: list[Endpoint] | None = None
+
+
+class Endpoints(Object):
+    subsets: list[EndpointSubset] | None = None
+
+
 class EndpointSlice(Object):
     endpoints: list[Endpoint] | None = None
 

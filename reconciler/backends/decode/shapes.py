@@ -22,7 +22,7 @@ SHAPES: dict[tuple[str, str], type[Wire]] = {
     ("keda.sh", "ScaledObject"): workloads.ScaledObject,
     ("autoscaling", "HorizontalPodAutoscaler"): objects.HorizontalPodAutoscaler,
     ("", "Service"): objects.Service,
-    ("", "Endpoints"): Object,
+    ("", "Endpoints"): objects.Endpoints,
     ("discovery.k8s.io", "EndpointSlice"): objects.EndpointSlice,
     ("", "Namespace"): Object,
     ("", "Node"): Object,

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from reconciler.decide.idling.building import decisions_of
 from reconciler.decide.idling.criteria import Says
 from reconciler.decide.idling.discovery import Inventory
-from reconciler.decide.idling.federated import members_of, together
+from reconciler.decide.idling.federated import Members, members_of, together
 from reconciler.decide.idling.guard import FLEET, Guards, guards_of
 from reconciler.decide.idling.looking import Scene, Setting, scenes_of
 from reconciler.decide.idling.making import Making
 from reconciler.decide.idling.order import staggered
 from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.service_targets import all_or_none
 from reconciler.decide.idling.situations import Ruling, rule_all
 from reconciler.decide.idling.table import Action, Choice
 from reconciler.decide.idling.targets import Front
@@ -26,6 +27,7 @@ from reconciler.decide.idling.telling import (
     questions,
     undecided,
 )
+from reconciler.decide.membership import LocalKey
 from reconciler.decide.types import Decision, DesiredState, HeldBack, Notice
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet
@@ -51,7 +53,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     guards = _guards(unguarded.values(), policies, run)
     alone = rule_all(targets, guards, run.now) if guards.tripped else unguarded
     federated = members_of(policies.federated, state, alone)
-    rulings = staggered(together(alone, federated), run.now)
+    rulings = staggered(_settled(alone, federated), run.now)
     making = Making(policies.fleet, run, {policy.name: str(policy.place) for policy in policies.idling})
     build = _Build(_fronts(scenes), making, tuple(members.refs for members in federated.values()))
     return IdlingOutcome(
@@ -79,6 +81,14 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
     desired = _told(scenes, rulings, run)
     decisions = _Build(_fronts(scenes), Making(fleet, run, repairs=False)).decisions(_others_kept(alone, rulings))
     return replace(desired, decisions=decisions, considered=())
+
+
+def _settled(rulings: Mapping[ObjectRef, Ruling], federated: Mapping[LocalKey, Members]) -> dict[ObjectRef, Ruling]:
+    """Return the rulings where what goes idle together does: behind each Service, and on all clusters."""
+    settled = all_or_none(together(rulings, federated))
+    while federated and settled != rulings:
+        rulings, settled = settled, all_or_none(together(settled, federated))
+    return settled
 
 
 def _others_kept(alone: Mapping[ObjectRef, Ruling], done: Mapping[ObjectRef, Ruling]) -> dict[ObjectRef, Ruling]:
@@ -115,7 +125,7 @@ def _told(scenes: Sequence[Scene], rulings: Mapping[ObjectRef, Ruling], run: Run
         overridden=tuple(overridden(ordered)),
         notices=(*notices(ordered, fronts, run), *_query_notices(scenes)),
         considered=tuple(considered(ordered, fronts)),
-        questions=tuple(sorted(questions(fronts))),
+        questions=tuple(sorted(questions(ordered, fronts))),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from reconciler.decide.owners import Owners, owners_in
 from reconciler.model import (
     SCALABLE_KINDS,
+    Endpoints,
     EndpointSlice,
     ObjectRef,
     ObservedCluster,
@@ -37,16 +38,18 @@ Kind = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The top objects behind a Service, sorted by name.
+    """The top objects behind a Service, sorted by name, as far as they are known.
 
-    `undecided` says why they are not all known; `question` asks for the pods that would tell. `by_labels`: labels told,
-    so that what is not among them is not behind the Service; otherwise what its mark lists is.
+    `undecided` says why they are not all known; `question` asks for the pods that would tell. `by_labels`: labels tell
+    of some, so that what is not found needs a proof to be behind the Service; otherwise what its mark lists is.
+    `nothing` says where was looked for them, set where nothing at all was found.
     """
 
     workloads: tuple[Workload, ...] = ()
     undecided: str = ""
     question: PodsQuestion | None = None
     by_labels: bool = False
+    nothing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Inventory:
     owners: Owners
     by_label: Mapping[tuple[str, str, str], tuple[Workload, ...]]  # (namespace, key, value)
     slices: Mapping[tuple[str, str], tuple[EndpointSlice, ...]]  # (namespace, Service)
+    endpoints: Mapping[tuple[str, str], Endpoints]  # (namespace, Service)
     kinds: Mapping[Kind, str]  # with their plurals
     cluster: ObservedCluster
 
@@ -80,6 +84,7 @@ def inventory_of(cluster: ObservedCluster) -> Inventory:
         owners=owners_in(cluster.workloads),
         by_label=_by_label(cluster.workloads),
         slices=_by_service(cluster.endpoint_slices),
+        endpoints={(one.ref.namespace, one.ref.name): one for one in cluster.endpoints},
         kinds=kinds,
         cluster=cluster,
     )
@@ -109,24 +114,39 @@ _OWNERS = ("deployments", "statefulsets", "replicasets", "replicationcontrollers
 """What can be behind any Service. Only together do the targets of a Service sleep."""
 
 
-class _OwnerUnknownError(Exception):
-    """An owner on the way up is no known scalable, or cannot be read."""
+class _UnknownTargetError(Exception):
+    """What is behind the Service cannot be read, or has an owner that is no known scalable."""
 
 
 def scalables_behind(service: Service, inventory: Inventory) -> Found:
-    """Return what is behind `service`: by its selector and the template labels, else by its endpoints."""
+    """Return what is behind `service`: what its selector matches in the template labels, and what owns the pods that
+    its endpoints name.
+
+    A pod may carry labels that the template of its owner does not have, so that labels alone do not tell of all.
+    """
     if service.type == "ExternalName":
         return Found(by_labels=True)
     unread = [plural for plural in _OWNERS if plural in inventory.cluster.unreadable]
     if unread:
         return Found(undecided=f"{unread[0]} cannot be read, and some may be behind it", by_labels=True)
     matching = _matching(service, inventory)
+    tops: tuple[Workload, ...] = ()
     try:
-        if matching:
-            return Found(_tops(matching, inventory), by_labels=True)
-        return _by_endpoints(service, inventory)
-    except _OwnerUnknownError as unknown:
-        return Found(undecided=str(unknown), by_labels=bool(matching))
+        tops = _tops(matching, inventory)
+        named = _named_pods(service, inventory)
+        pods = _pods(service, named, inventory)
+        if pods is None:
+            return Found(tops, question=PodsQuestion(service.ref), by_labels=bool(matching))
+        tops = _tops((*matching, *_owners_of_pods(named, pods, inventory)), inventory)
+    except _UnknownTargetError as unknown:
+        return Found(tops, undecided=str(unknown), by_labels=bool(matching))
+    return Found(tops, by_labels=bool(matching), nothing="" if tops else _nothing(service))
+
+
+def _nothing(service: Service) -> str:
+    if service.selector:
+        return "no workload has the labels that it selects, and its endpoints name no pods"
+    return "it has no selector, and its endpoints name no pods"
 
 
 def _matching(service: Service, inventory: Inventory) -> list[Workload]:
@@ -147,7 +167,7 @@ def top_of(workload: Workload, inventory: Inventory) -> Workload:
     """Return the topmost object above `workload` that has a scale.
 
     Raises:
-        _OwnerUnknownError: an owner is no known scalable, or cannot be read.
+        _UnknownTargetError: an owner is no known scalable, or cannot be read.
     """
     seen: set[ObjectRef] = set()
     while workload.owner is not None and workload.ref not in seen:
@@ -161,7 +181,7 @@ def _owner(namespace: str, owner: OwnerReference, owned: str, inventory: Invento
     if found is None:
         known = (_group(owner.api_version), owner.kind) in inventory.kinds
         why = "which was not found" if known else "which is not a known scalable"
-        raise _OwnerUnknownError(f"{owned} is owned by {owner.kind}/{owner.name}, {why}")
+        raise _UnknownTargetError(f"{owned} is owned by {owner.kind}/{owner.name}, {why}")
     return found
 
 
@@ -179,19 +199,18 @@ def _short(ref: ObjectRef) -> str:
     return f"{ref.kind}/{ref.name}"
 
 
-def _by_endpoints(service: Service, inventory: Inventory) -> Found:
-    if "endpointslices" in inventory.cluster.unreadable:
-        return Found(undecided="its EndpointSlices cannot be read")
-    named = _named_pods(inventory.slices.get((service.ref.namespace, service.ref.name), ()))
+def _pods(service: Service, named: Mapping[str, str], inventory: Inventory) -> tuple[Pod, ...] | None:
+    """Return the pods behind `service` of which `named` are the names, None where they have to be asked for.
+
+    Raises:
+        _UnknownTargetError: they cannot be read.
+    """
     if not named:
-        return Found()
+        return ()
     problem = inventory.cluster.unreadable.get(pods_of(service.ref))
     if problem is not None:
-        return Found(undecided=f"the pods behind it cannot be read: {problem}")
-    answered = inventory.cluster.pods.get(service.ref)
-    if answered is None:
-        return Found(question=PodsQuestion(service.ref))
-    return Found(_tops(_owners_of_pods(named, answered, inventory), inventory))
+        raise _UnknownTargetError(f"the pods behind it cannot be read: {problem}")
+    return inventory.cluster.pods.get(service.ref)
 
 
 def pods_of(ref: ObjectRef) -> str:
@@ -199,9 +218,22 @@ def pods_of(ref: ObjectRef) -> str:
     return f"pods of {ref.namespace}/{ref.kind}/{ref.name}"
 
 
-def _named_pods(slices: Iterable[EndpointSlice]) -> dict[str, str]:
-    """Return the names of the pods in `slices` by uid, each once."""
-    return {uid or name: name for one in slices for name, uid in one.pods}
+def _named_pods(service: Service, inventory: Inventory) -> dict[str, str]:
+    """Return the names of the pods in the EndpointSlices of `service` by uid, each once; without any in its Endpoints.
+
+    Raises:
+        _UnknownTargetError: they cannot be read.
+    """
+    key = (service.ref.namespace, service.ref.name)
+    unreadable = inventory.cluster.unreadable
+    if "endpointslices" in unreadable:
+        raise _UnknownTargetError("its EndpointSlices cannot be read")
+    slices = inventory.slices.get(key, ())
+    if not slices and not service.selector and "endpoints" in unreadable:
+        raise _UnknownTargetError("its Endpoints cannot be read")
+    endpoints = inventory.endpoints.get(key)
+    found = slices or (() if endpoints is None else (endpoints,))
+    return {uid or name: name for one in found for name, uid in one.pods}
 
 
 def _owners_of_pods(named: Mapping[str, str], pods: Iterable[Pod], inventory: Inventory) -> Iterator[Workload]:
@@ -210,16 +242,17 @@ def _owners_of_pods(named: Mapping[str, str], pods: Iterable[Pod], inventory: In
     for uid in sorted(named):
         pod = by_uid.get(uid) or by_name.get(named[uid])
         if pod is None:
-            raise _OwnerUnknownError(f"Pod/{named[uid]} behind it could not be read")
-        yield _owner_of_pod(pod, inventory)
+            raise _UnknownTargetError(f"Pod/{named[uid]}, which its endpoints name, is not there")
+        if not pod.terminating or inventory.owners.of_pod(pod) is not None:
+            yield _owner_of_pod(pod, inventory)
 
 
 def _owner_of_pod(pod: Pod, inventory: Inventory) -> Workload:
     if not pod.owner_uid and not pod.owner_name:
-        raise _OwnerUnknownError(f"Pod/{pod.name} has no owner")
+        raise _UnknownTargetError(f"Pod/{pod.name} has no owner")
     found = inventory.owners.of_pod(pod)
     if found is None:
-        raise _OwnerUnknownError(
+        raise _UnknownTargetError(
             f"Pod/{pod.name} is owned by {pod.owner_kind}/{pod.owner_name}, which is not a known scalable"
         )
     return found

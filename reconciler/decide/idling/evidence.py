@@ -23,13 +23,18 @@ class Evidence:
     """`idled_by_us`: our field manager wrote its replicas last, so what stands there is our idle.
 
     `most` is the highest number of replicas that a record of ours tells: on the scalable itself, or on a ReplicaSet
-    of it, where the Deployment controller copied it; 1 where there is none, since 0 is never recorded.
+    of it, where the Deployment controller copied it; 0 where there is none, since 0 is never recorded.
 
     Source: kubernetes pkg/controller/deployment/util, copyDeploymentAnnotationsToReplicaSet (it never takes one off).
     """
 
     idled_by_us: bool = False
-    most: int = 1
+    most: int = 0
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether we idled it with a record that still tells of it."""
+        return self.idled_by_us and self.most > 0
 
 
 class Testimony:
@@ -45,7 +50,7 @@ class Testimony:
         told = _told(workload, self._fleets)
         return Evidence(
             idled_by_us=writer is not None and writer.manager == OUR_MANAGER,
-            most=max(1, told, self._copied.get(own_key(workload), 0)),
+            most=max(told, self._copied.get(own_key(workload), 0)),
         )
 
 

@@ -10,8 +10,8 @@ from reconciler.decide.idling.flips import ANOTHER_STATE
 from reconciler.decide.idling.marks import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
 from reconciler.decide.idling.scales import Scale
 from reconciler.decide.idling.targets import Target
-from reconciler.decide.selection import format_time
-from reconciler.model import Workload
+from reconciler.decide.selection import format_time, names_kind
+from reconciler.model import SCALABLE_KINDS, Workload
 
 ITSELF = "app.kubernetes.io/name"
 _OUR_NAME = "reconciler"
@@ -50,8 +50,28 @@ def _unread(target: Target, _now: datetime) -> Iterator[Reason]:
             yield Reason(f"somebody else marked Service/{front.ref.name} idle", "taking that mark off")
         elif front.bids and front.found.undecided:
             yield Reason(f"what is behind Service/{front.ref.name} is undecided: {front.found.undecided}")
-        elif front.bids and front.found.question is not None:
-            yield Reason(f"the pods behind Service/{front.ref.name} are not known yet")
+
+
+def _unnamed(target: Target, _now: datetime) -> Iterator[Reason]:
+    reason = unnamed(target)
+    if reason is not None:
+        yield reason
+
+
+def unnamed(target: Target) -> Reason | None:
+    """Return that none of its policies names the custom kind of `target`, None where that is no reason.
+
+    What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
+    """
+    policies = target.want.policies
+    for ref in (target.scale.runs.ref, target.scale.written.ref):
+        is_known = (ref.group, ref.kind) in SCALABLE_KINDS
+        if not is_known and not any(names_kind(policy.selector.workloads, ref.kind) for policy in policies):
+            names = " and ".join(policy.name for policy in policies)
+            verb = "does" if len(policies) == 1 else "do"
+            words = f"{ref.kind} is a custom kind, and {names} {verb} not name it"
+            return Reason(words, f"workloads: {{kinds: [{ref.kind}]}} in the selector of {names}")
+    return None
 
 
 def _itself(target: Target, _now: datetime) -> Iterator[Reason]:
@@ -142,6 +162,7 @@ _CHECKS: tuple[Callable[[Target, datetime], Iterator[Reason]], ...] = (
     _restricted,
     _equal,
     _unread,
+    _unnamed,
     _itself,
     _autoscaler,
     _low,

@@ -76,7 +76,6 @@ class _Eye:
         self._bidding = Bidding(setting.policies, cluster, fleet_cluster, setting.state.answers, now)
         self._testimony = Testimony(cluster.workloads, self._fleets)
         self._needed_pods = needed_pods(cluster.events)
-        self._endpoints = {(one.ref.namespace, one.ref.name): one for one in cluster.endpoints}
         self._space_annotations = namespace_annotations(cluster)
         self._unknown = next(
             (f"{what} cannot be read" for key, what in _NEEDED.items() if key in cluster.unreadable), ""
@@ -94,7 +93,7 @@ class _Eye:
 
     def _front(self, service: Service) -> Front | None:
         bids = self._bidding.on_service(service)
-        endpoints = self._endpoints.get((service.ref.namespace, service.ref.name))
+        endpoints = self._inventory.endpoints.get((service.ref.namespace, service.ref.name))
         front = Front(
             service=service,
             bids=bids.won,
@@ -132,8 +131,21 @@ class _Eye:
             trusted = not front.found.by_labels or bool(front.found.undecided)
             for ref in _listed(front):
                 if ref not in tops and not self._runs_behind(ref, tops):
-                    result.setdefault(ref, []).append((front, trusted))
+                    result.setdefault(ref, []).append((front, trusted or self._is_idled_behind(ref, front)))
         return result
+
+    def _is_idled_behind(self, ref: ObjectRef, front: Front) -> bool:
+        """Return whether `ref`, which the mark of `front` lists, says itself that we idled it.
+
+        It may have been found by its pods, which are gone while it is idle. A list alone says nothing.
+        """
+        workload = self._inventory.by_ref.get(ref)
+        if workload is None or front.mark is None:
+            return False
+        scale = self._scale(workload)
+        reading = read_record(scale.written, self._fleets)
+        ours = (reading is not None and reading.ours) or self._testimony.on(scale.written).is_proved
+        return ours and scale.stands_at(front.mark.idled_to)
 
     def _runs_behind(self, ref: ObjectRef, tops: Iterable[ObjectRef]) -> bool:
         """Return whether `ref` is a ScaledObject whose target is among `tops`."""

@@ -13,7 +13,7 @@ from reconciler.decide.idling.guard import FLEET, Guards, is_guarded
 from reconciler.decide.idling.holds import Reason, hold_on
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.signals import Signal
-from reconciler.decide.idling.states import ASLEEP, Standing, State, standing_of
+from reconciler.decide.idling.states import ASLEEP, NOT_OURS, Standing, State, standing_of
 from reconciler.decide.idling.table import Action, Choice, Flag, Situation, choose
 from reconciler.decide.idling.targets import Front, Target
 from reconciler.decide.idling.wants import Want
@@ -23,7 +23,7 @@ from reconciler.policy.types import Writes
 
 _CONTESTABLE = ASLEEP | {State.HALF_IDLED, State.HALF_WOKEN, State.STALE}
 """What may carry a contest besides what is left alone for it: a run that wrote it may have died before the rest."""
-
+_MAYBE_DOWN = frozenset({State.DOWN, State.SET_ASIDE, *NOT_OURS})
 _SINCE_ITS_RECORD = ASLEEP | {State.FOREIGN, State.HALF_IDLED}
 
 
@@ -63,12 +63,19 @@ class Ruling:
         staying = (Action.KEEP, Action.PUT_OFF, Action.OVERDUE, Action.DEFER)
         return self.action is Action.IDLE or (self.was_asleep and self.action in staying)
 
-    def with_flag(self, flag: Flag, words: str) -> Ruling:
-        """Return the ruling where `flag` holds too."""
+    @property
+    def stays_up(self) -> bool:
+        """Whether it runs after this run, above the floor of what wants it idle."""
+        if self.standing.state in _MAYBE_DOWN and self.action is not Action.WAKE:
+            return self.target.scale.replicas > self.target.want.floor
+        return self.action is not Action.IDLE and not self.stays_asleep
+
+    def with_flag(self, flag: Flag, words: str, flip: str = "") -> Ruling:
+        """Return the ruling where `flag` holds too, and `flip` would end that."""
         words_of = {**self.situation.words, flag: words}
         situation = replace(self.situation, flags=self.situation.flags | {flag}, words=words_of)
         choice = choose(situation)
-        return replace(self, situation=situation, choice=choice, flip="" if choice.told is flag else self.flip)
+        return replace(self, situation=situation, choice=choice, flip=flip if choice.told is flag else self.flip)
 
 
 def rule(target: Target, guards: Guards, now: datetime) -> Ruling:

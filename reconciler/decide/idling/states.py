@@ -85,8 +85,8 @@ def _proved(listed: Record, target: Target) -> Record | None:
 
 
 def _bounded(record: Record, target: Target) -> Record:
-    """Return a record from a Service's list with no more replicas than anything on the scalable bears out."""
-    return replace(record, replicas=min(record.replicas, target.evidence.most))
+    """Return a record from a Service's list with no more replicas than the scalable bears out, and at least one."""
+    return replace(record, replicas=min(record.replicas, max(1, target.evidence.most)))
 
 
 def _foreign(target: Target) -> Standing:
@@ -130,12 +130,17 @@ def _is_stale(target: Target, record: Record) -> bool:
     woken = target.awake_since
     if woken is not None and record.idled_at < woken:
         return True
-    return not target.listings and any(_marks_for(front, record) for front in target.fronts)
+    return not target.listings and any(_would_list(front, target, record) for front in target.fronts)
 
 
-def _marks_for(front: Front, record: Record) -> bool:
-    """Return whether `front` would list what the policy of `record` idled: it is marked, or that policy selects it."""
-    return front.mark is not None or any(bid.policy.name == record.policy for bid in front.bids)
+def _would_list(front: Front, target: Target, record: Record) -> bool:
+    """Return whether `front` would list `target` if it were idle by the policy of `record`.
+
+    It is marked, or that policy selects it, and nothing else behind it runs: else nothing is added to its list.
+    """
+    marks = front.mark is not None or any(bid.policy.name == record.policy for bid in front.bids)
+    own = (target.ref, target.scale.runs.ref)
+    return marks and not any(other.wanted > 0 for other in front.found.workloads if other.ref not in own)
 
 
 def _newest(target: Target, record: Record) -> Record:

@@ -22,6 +22,8 @@ class Flag(StrEnum):
     WAKE_WHEN = "wakeWhen"  # a wakeWhen of a policy that wakes by itself holds
     FLOOR = "floor"  # the floor is at or above what it had
     ELSEWHERE = "elsewhere"  # its federated ReplicaSet runs on another cluster
+    TOGETHER = "together"  # something else behind one of its Services stays up
+    UNSEEN = "unseen"  # the pods behind one of its Services were not read yet
     GUARDED = "guarded"  # its policy is gone, and so are too many others
     PROTECTED = "protected"  # its namespace is one that the Fleet protects
     HELD = "held"  # something keeps it from being idled
@@ -87,7 +89,9 @@ _UP = _LEFTOVER | {State.AWAKE}
 _NOT_IDLE = frozenset({Says.BUSY, Says.UNKNOWN, Says.NOBODY})
 _SAYS_IDLE = frozenset({Says.IDLE})
 _NOBODY = frozenset({Says.NOBODY})
-_KEEPS_UP = frozenset({Flag.HELD, Flag.SIGNAL, Flag.EXCLUDED, Flag.WAKE_WHEN, Flag.ELSEWHERE})
+_KEEPS_UP = frozenset(
+    {Flag.HELD, Flag.SIGNAL, Flag.EXCLUDED, Flag.WAKE_WHEN, Flag.ELSEWHERE, Flag.TOGETHER, Flag.UNSEEN}
+)
 
 ROWS: tuple[Row, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit signal only
@@ -141,6 +145,8 @@ ROWS: tuple[Row, ...] = (
     Row(frozenset({State.AWAKE}), Action.LEAVE, says=_SAYS_IDLE, needs=_one(Flag.HELD), told=Flag.HELD),
     Row(frozenset({State.AWAKE}), Action.LEAVE, says=_SAYS_IDLE, needs=_one(Flag.WAKE_WHEN), told=Flag.WAKE_WHEN),
     Row(frozenset({State.AWAKE}), Action.LEAVE, says=_SAYS_IDLE, needs=_one(Flag.ELSEWHERE), told=Flag.ELSEWHERE),
+    Row(frozenset({State.AWAKE}), Action.LEAVE, says=_SAYS_IDLE, needs=_one(Flag.TOGETHER), told=Flag.TOGETHER),
+    Row(frozenset({State.AWAKE}), Action.LEAVE, says=_SAYS_IDLE, needs=_one(Flag.UNSEEN), told=Flag.UNSEEN),
     Row(frozenset({State.AWAKE}), Action.LEAVE),
     Row(frozenset({State.DOWN}), Action.LEAVE, reason="already at or below the floor, without a record of ours"),
     Row(frozenset({State.CONTESTED}), Action.LEAVE, reason="contested", flip=UNCONTESTED),

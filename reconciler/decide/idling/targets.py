@@ -109,6 +109,11 @@ class Target:
         return self.scale.ref
 
     @property
+    def behind(self) -> tuple[Front, ...]:
+        """The Services that some policy selects and that it is behind."""
+        return tuple(front for front in self.fronts if front.bids and front.ref not in self.strangers)
+
+    @property
     def listings(self) -> tuple[Listing, ...]:
         """What our marks on its Services say of it."""
         return tuple(

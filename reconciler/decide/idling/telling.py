@@ -9,6 +9,7 @@ from reconciler.decide.idling.contests import contest_of, is_contest, snippet, u
 from reconciler.decide.idling.criteria import Says
 from reconciler.decide.idling.evidence import OUR_MANAGER
 from reconciler.decide.idling.groups import is_marking
+from reconciler.decide.idling.holds import unnamed
 from reconciler.decide.idling.making import owner_policy
 from reconciler.decide.idling.marks import WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.idling.situations import Ruling
@@ -37,12 +38,14 @@ _OUTCOMES = {
 def considered(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[Considered]:
     """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why.
 
-    A selected Service is told of by itself only where no scalable is behind it.
+    A selected Service is told of by itself only where no scalable is behind it, or not all are known.
     """
+    told: set[ObjectRef] = set()
     for ruling in rulings:
+        told.update(front.ref for front in ruling.target.behind)
         yield from _considered(ruling)
     for front in fronts:
-        if not front.found.workloads:
+        if front.ref not in told or front.found.undecided:
             why = front.found.undecided or "nothing that can be scaled is behind it"
             for name in dict.fromkeys(bid.policy.name for bid in front.bids):
                 yield Considered(front.ref, "idling", name, "left as it is", why)
@@ -106,11 +109,21 @@ def undecided(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[Un
             yield Undecided(str(front.ref), "idling", front.bids[0].policy.name, front.found.undecided)
 
 
-def questions(fronts: Iterable[Front]) -> Iterator[PodsQuestion]:
-    """Yield the pods that must be read: those behind Services that a policy calls idle and labels do not tell of."""
+def questions(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[PodsQuestion]:
+    """Yield the pods that must be read: behind Services that would go idle if these pods were all there is to know."""
+    behind: dict[ObjectRef, bool] = {}
+    for ruling in rulings:
+        for front in ruling.target.behind:
+            behind[front.ref] = behind.get(front.ref, False) or Flag.UNSEEN in ruling.situation.flags
     for front in fronts:
-        if front.found.question is not None and any(bid.verdict.says is Says.IDLE for bid in front.bids):
+        if front.found.question is not None and behind.get(front.ref, _would_idle(front)):
             yield front.found.question
+
+
+def _would_idle(front: Front) -> bool:
+    """Return whether what may be behind `front` could go idle now."""
+    is_free = front.exclusion is None and not front.is_marked
+    return is_free and any(bid.verdict.says is Says.IDLE for bid in front.bids)
 
 
 def notices(rulings: Iterable[Ruling], fronts: Iterable[Front], run: Run) -> tuple[Notice, ...]:
@@ -119,8 +132,11 @@ def notices(rulings: Iterable[Ruling], fronts: Iterable[Front], run: Run) -> tup
     What is wrong with an object of a tenant makes no run partial: it is told and counted, or one broken annotation
     would fail the runs of a whole platform.
     """
-    found = [notice for ruling in rulings for tell in _TELLERS for notice in tell(ruling, run)]
+    ordered = list(rulings)
+    found = [notice for ruling in ordered for tell in _TELLERS for notice in tell(ruling, run)]
     found += [notice for front in fronts for notice in _front_notices(front)]
+    behind = {front.ref for ruling in ordered for front in ruling.target.behind}
+    found += [notice for front in fronts if front.ref not in behind for notice in _nothing_behind(front)]
     return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
 
 
@@ -141,6 +157,12 @@ def _front_notices(front: Front) -> Iterator[Notice]:
     if front.exclusion is not None and front.exclusion.unreadable:
         yield Notice("excludedUnreadable", str(front.ref), f"{front.ref}: {front.exclusion.why}; it counts as excluded")
     yield from _unreadable_request(front.ref, front.service.annotations)
+
+
+def _nothing_behind(front: Front) -> Iterator[Notice]:
+    if front.found.nothing and _would_idle(front):
+        text = f"{front.ref}: nothing behind it can be idled: {front.found.nothing}"
+        yield Notice("nothingBehind", str(front.ref), text, front.bids[0].policy.name)
 
 
 def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:
@@ -186,6 +208,20 @@ def _unproven(ruling: Ruling, _run: Run) -> Iterator[Notice]:
         most, name = max(lists)
         why = f"Service/{name} lists it with {most} replicas, and nothing on it says more than {record.replicas}"
         yield Notice("unproven", str(ruling.ref), f"{ruling.ref}: {why}; that is what it wakes to")
+
+
+def _held_together(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    if ruling.choice.told is Flag.TOGETHER:
+        for front in ruling.target.behind:
+            text = f"{front.ref}: nothing behind it goes idle: {ruling.why}"
+            yield Notice("heldTogether", str(front.ref), text, front.bids[0].policy.name)
+
+
+def _custom_kind(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+    reason = unnamed(ruling.target)
+    if reason is not None and ruling.choice.told is Flag.HELD and ruling.why == reason.words:
+        text = f"{ruling.target.scale.runs.ref}: {reason.words}; to idle it too, write {reason.flip}"
+        yield Notice("customKind", str(ruling.target.scale.runs.ref), text, owner_policy(ruling))
 
 
 def _equal(ruling: Ruling, _run: Run) -> Iterator[Notice]:
@@ -262,6 +298,8 @@ _TELLERS = (
     _set_aside,
     _foreign,
     _unproven,
+    _held_together,
+    _custom_kind,
     _equal,
     _unreadable_exclusion,
     _autoscaler,
