@@ -92,6 +92,8 @@ def _object(made: Plan, ref: ObjectRef) -> Iterator[str]:
     yield from (f"  scaled through {one.kind}/{one.name}" for one in sorted(written))
     for one in told:
         yield f"  {one.job}, {one.policy or 'no policy'}: {one.outcome}"
+        if one.selected_by:
+            yield f"    selected by: {' and '.join(one.selected_by)}"
         yield f"    because: {one.why}"
         if one.flip:
             yield f"    it would change: {one.flip}"

@@ -235,6 +235,7 @@ class Considered:
     selected: bool = True
     written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
     services: tuple[ObjectRef, ...] = ()  # those with marks or a policy that it stands behind
+    selected_by: tuple[str, ...] = ()  # the parts of the policy's selector that select it, in words
 
 
 @dataclass(frozen=True, slots=True)

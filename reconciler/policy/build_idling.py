@@ -164,6 +164,12 @@ def _check(reading: Reading, policy: IdlingPolicy, *, broken: bool) -> None:
     check_own_name(reading)
     if policy.wake == "onSignal" and policy.wake_when:
         reading.warn(("spec", "wakeWhen"), "wakes nothing beside wake: onSignal, it only keeps things awake")
+    if policy.selector.services is not None and policy.selector.workloads is not None:
+        reading.warn(
+            ("spec", "selector"),
+            "has services and workloads, which add up: what workloads selects is idled, and what is behind a selected "
+            "Service too, whether workloads selects that or not",
+        )
     if broken:
         return
     inside = list(criteria(policy.idle_when))

@@ -70,17 +70,18 @@ def explained(folder: Folder, subject: str) -> str:
 
 GOES_IDLE = f"""\
   idling, nights: goes idle
+    selected by: services (Service/{{name}})
     because: {UNTIL}
     it would change: from 2026-11-21T07:00:00Z
 """
 WEB = f"""\
 east/shop/Deployment/web
-{GOES_IDLE}  planned: idle replicas 3 → 0 ({UNTIL}; policies/all.yaml:6)
+{GOES_IDLE.format(name="web")}  planned: idle replicas 3 → 0 ({UNTIL}; policies/all.yaml:6)
 """
 JOBS = f"""\
 east/shop/Deployment/jobs
   scaled through ScaledObject/scaler
-{GOES_IDLE}  planned: idle ScaledObject/scaler replicas 3 → 0 ({UNTIL}; policies/all.yaml:6)
+{GOES_IDLE.format(name="jobs")}  planned: idle ScaledObject/scaler replicas 3 → 0 ({UNTIL}; policies/all.yaml:6)
 """
 BEHIND = f"""\
 east/shop/Service/web
@@ -118,9 +119,45 @@ def test_what_a_limit_holds_back(folder):
     allow it once: --allow-exceed nights
   planned: nothing
 """
-    assert explained(folder, "east/shop/deploy/web") == f"east/shop/Deployment/web\n{GOES_IDLE}{held}"
+    assert (
+        explained(folder, "east/shop/deploy/web") == f"east/shop/Deployment/web\n{GOES_IDLE.format(name='web')}{held}"
+    )
 
 
 def test_what_is_only_observed(folder):
     folder.write("policies/all.yaml", f"{FLEET}---\n{NIGHTS}  mode: observe\n")
     assert f"  only observed, never applied: idle replicas 3 → 0 ({UNTIL}" in explained(folder, "east/shop/deploy/web")
+
+
+UNION = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: both}
+spec:
+  selector:
+    namespaces: {include: [shop]}
+    services: {matchLabels: {shown: "yes"}}
+    workloads: {kinds: [Deployment], matchLabels: {chosen: "yes"}}
+  idleWhen: [{schedule: {timeZone: UTC, windows: ["Mon-Fri 20:00-07:00"]}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("web", "services (Service/web)"),
+        ("jobs", "workloads"),
+        ("api", "services (Service/api) and workloads"),
+    ],
+)
+def test_row_13_explain_says_which_part_of_a_selector_selects_a_workload(tmp_path, name, part):
+    folder = Folder(tmp_path)
+    folder.write("policies/all.yaml", f"{FLEET}---\n{UNION}")
+    shown, chosen = "metadata: {name: web,", "metadata: {name: jobs,"
+    api = PAIR.format(name="api").replace(
+        "metadata: {name: api,", 'metadata: {labels: {shown: "yes", chosen: "yes"}, name: api,'
+    )
+    web = PAIR.format(name="web").replace(shown, shown.replace("{", '{labels: {shown: "yes"}, ', 1))
+    jobs = PAIR.format(name="jobs").replace(chosen, chosen.replace("{", '{labels: {chosen: "yes"}, ', 1))
+    folder.write("snapshot/east/all.yaml", CLUSTER.split("---\napiVersion: keda", maxsplit=1)[0] + web + jobs + api)
+    assert f"  idling, both: goes idle\n    selected by: {part}\n" in explained(folder, f"east/shop/deploy/{name}")

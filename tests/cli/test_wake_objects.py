@@ -86,6 +86,16 @@ SCALED_OBJECT["metadata"]["annotations"]["autoscaling.keda.sh/paused-replicas"] 
         pytest.param(ENDPOINTS_ONLY, "east/shop", id="the mark on Endpoints alone, by the namespace"),
         pytest.param(RECORD_GONE, "east/shop/deploy/web", id="its record is gone, its Service lists it"),
         pytest.param((a_deployment(**RECORD),), "east/shop/deploy/web", id="no Service"),
+        pytest.param((a_deployment(**RECORD), a_service()), "east/shop/svc/web", id="row 13 a Service without marks"),
+        pytest.param((a_deployment(**RECORD), a_service()), "east/shop/Service", id="row 13 all Services"),
+        pytest.param(
+            (a_deployment(**RECORD), a_service(), an_object("v1", "Endpoints", {})),
+            "east/shop/endpoints/web",
+            id="row 13 the Endpoints of such a Service",
+        ),
+        pytest.param(
+            (a_deployment(**FOREIGN_RECORD), a_service()), "east/shop/svc/web", id="row 13 what somebody else idled"
+        ),
     ],
 )
 def test_what_sleeps_is_found_by_every_name_it_has(tmp_path, objects, name):
@@ -157,4 +167,26 @@ def test_an_empty_map_of_annotations_takes_a_write(tmp_path):
         text.replace("metadata:\n  name: web", "metadata:\n  annotations: {}\n  name: web", 1),
     )
     assert wake(folder, "east/shop/deploy/web").code == 0
+    assert folder.replicas("east", "shop", "Deployment", "web") == 3
+
+
+def test_row_13_a_wake_of_a_service_without_marks_keeps_what_is_behind_it_awake(tmp_path):
+    folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
+    said = folder.call("wake", "east/shop/svc/web", "--for", "4h", "--snapshot", "snapshot", "--now", NOW, "--quiet")
+    assert (said.code, said.err) == (0, "")
+    service = folder.objects()["east", "shop", "Service", "web"]
+    assert service["metadata"]["annotations"]["reconciler/exclude-until"] == "2026-11-21T02:20:00Z"
+
+
+def test_row_13_of_a_namespace_only_what_sleeps_is_asked(tmp_path):
+    folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
+    assert wake(folder, "east/shop").code == 0
+    assert folder.replicas("east", "shop", "Deployment", "web") == 3
+    assert "annotations" not in folder.objects()["east", "shop", "Service", "web"]["metadata"]
+
+
+def test_row_13_restore_by_a_service_without_marks(tmp_path):
+    folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
+    said = folder.call("restore", "east/shop/svc/web", "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "-q")
+    assert said.code == 0, said.err
     assert folder.replicas("east", "shop", "Deployment", "web") == 3

@@ -1,13 +1,15 @@
-"""The four laws of idling, over random histories of a small world.
+"""The five laws of idling, over random histories of a small world.
 
 1. What stands at its idled count because of us always has a record that restores exactly what it had.
 2. After a signal, or once no policy wants it idle, it is up within two runs that can reach it.
 3. Without a change from outside, nothing is idled or woken twice in one window, and the second run writes nothing.
 4. What we never idled is never scaled by us.
+5. No Service is marked, and nothing is added to its list, while anything that ran behind it goes on running.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from dataclasses import replace
@@ -38,6 +40,7 @@ from reconciler.model import (
     QueryKey,
     Run,
     Sample,
+    Service,
     Workload,
 )
 from reconciler.policy.types import (
@@ -63,6 +66,8 @@ pytestmark = pytest.mark.laws
 BEGIN = datetime(2026, 10, 23, 15, 0, tzinfo=UTC)  # a Friday; clocks are set back in the night to Sunday
 QUEUE = "queue_length"
 TIER = {"tier": "app"}
+PAUSED = "autoscaling.keda.sh/paused-replicas"
+TARGETS = "idling.kubernetes.io/unidle-targets"
 NAMES = ("all", "api", "fed", "queue", "web")
 CALENDAR = office_hours_off()
 
@@ -79,7 +84,9 @@ def _deployment(name: str, replicas: int, cluster: str = "east", **fields: Any) 
 def _new_world() -> World:
     scaled = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "queue"), selector=None)
     hpa = HorizontalPodAutoscaler(HPA, "uid-hpa", ("Deployment", "api"), maximum=6, minimum=2)
-    return World(BEGIN).add(
+    world = World(BEGIN)
+    world.behind[a_ref("web", kind="Service")] = {a_ref("batch")}
+    return world.add(
         _deployment("web", 3), _deployment("api", 4), _deployment("batch", 2), _deployment("queue", 2),
         _deployment("fed", 2), _deployment("fed", 5, "west"), scaled, hpa,
         a_workload("nightly", kind="CronJob", replicas=None, suspend=False),
@@ -170,11 +177,36 @@ class Idling(RuleBasedStateMachine):
 
     def _clean_run(self, allow: frozenset[str] = frozenset()) -> int:
         """One run without faults; every write finds what it expects."""
+        before = self._runs_and_lists()
         decisions = self._decide(allow).decisions
         applied = self.world.apply(decisions)
         reachable = {decision.key for decision in decisions}
         assert applied == reachable, f"not applied: {sorted(reachable - applied)}"
+        self._nothing_runs_behind_what_is_marked_now(before)
         return len(decisions)
+
+    def _runs_and_lists(self) -> tuple[dict[ObjectRef, bool], dict[ObjectRef, set[str]]]:
+        """What runs, and the names that each Service lists."""
+        workloads = [one for one in self.world.objects.values() if isinstance(one, Workload)]
+        running = {one.ref: one.ref.kind == "Deployment" and self._runs(one) for one in workloads}
+        services = [one for one in self.world.objects.values() if isinstance(one, Service)]
+        return running, {one.ref: set(listed(one)) for one in services}
+
+    def _runs(self, found: Workload) -> bool:
+        if found.ref.name == "queue" and PAUSED in self.world.objects[a_ref("jobs", kind="ScaledObject")].annotations:
+            return False
+        return found.wanted > int(found.annotations.get("reconciler/idled-to", "0"))
+
+    def _nothing_runs_behind_what_is_marked_now(
+        self, before: tuple[dict[ObjectRef, bool], dict[ObjectRef, set[str]]]
+    ) -> None:
+        running, lists = self._runs_and_lists()
+        for ref, names in lists.items():
+            if names - before[1][ref]:
+                floor = int(self.world.objects[ref].annotations.get("reconciler/idled-to", "0"))
+                up = [one for one in self.world.targets(self.world.objects[ref]) if running[one] and before[0][one]]
+                up = [one for one in up if self.world.replicas(one) > floor]
+                assert not up, f"{ref} lists {names - before[1][ref]} while {up} run"
 
     @rule(minutes=waits)
     def time_passes(self, minutes: int) -> None:
@@ -392,6 +424,10 @@ class Idling(RuleBasedStateMachine):
                 left = [key for key in found.annotations if key.startswith("idling.kubernetes.io/")]
                 assert not left, f"{ref} keeps {left}"
                 assert "reconciler/previous-bounds" not in found.annotations
+
+
+def listed(service: Service) -> list[str]:
+    return [entry["name"] for entry in json.loads(service.annotations.get(TARGETS, "[]"))]
 
 
 def _answer(values: dict[str, float | None]) -> QueryAnswer:

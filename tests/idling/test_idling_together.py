@@ -249,6 +249,7 @@ class TestWhatIsIdleAlready:
         world.add(a_workload("new", template_labels={"app": "web"}, annotations=EXCLUDED))
         run_in(world)
         assert LISTED not in world.objects[a_ref("late", kind="Service")].annotations
+        assert run_in(world).desired.decisions == ()
         world.annotate(a_ref("new"), "reconciler/exclude", None)
         run_in(world)
         assert world.replicas(a_ref("new")) == 0

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.types import Phase, Verb
 from reconciler.model import Event, LabelSelector
 from reconciler.plan.plan import in_order, number
 from reconciler.plan.serialise import change_document
 from reconciler.policy.types import AnyOf, NamespaceSelector, WakeMetric, WakeOrder
-from tests.builders import a_fleet, a_ref, a_service, a_workload
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -197,6 +198,40 @@ class TestSignals:
         world = an_idle_world()
         world.annotate(ref, "reconciler/wake-requested-at", text)
         assert verbs(decided(world.state(), now=world.now)) == (WAKE if wakes else [])
+
+    @pytest.mark.parametrize("way", ["an annotation", "an Event", "an annotation on the Endpoints"])
+    @pytest.mark.parametrize("broken", [False, True], ids=["with policies", "when the policies cannot be used"])
+    def test_row_13_a_service_that_no_policy_selects_wakes_what_is_behind_it(self, way, broken, an_endpoints):
+        """Idled as workloads alone: the Service has no marks."""
+        world = a_world(a_service(), a_workload(), an_endpoints, now=NIGHT)
+        policy = a_policy(selector=workloads_selector())
+        assert verbs(run_in(world, policy)) == [("idle", "Deployment/web")]
+        world.now += MINUTE
+        if way == "an Event":
+            world.need_pods(SERVICE)
+        else:
+            asked = SERVICE if way == "an annotation" else an_endpoints.ref
+            world.annotate(asked, "reconciler/wake-requested-at", world.now.isoformat())
+        if broken:
+            desired = decide_wakes_due(a_fleet(), world.state(), a_run(world.now))
+        else:
+            desired = decided(world.state(), policy, now=world.now).desired
+        assert [(str(one.verb), one.ref, one.replicas_after) for one in desired.decisions] == [("wake", WEB, 3)]
+        world.apply(desired.decisions)
+        assert run_in(world, policy).desired.decisions == ()
+
+    def test_row_13_a_request_of_before_does_not(self):
+        world = a_world(
+            a_service(annotations={"reconciler/wake-requested-at": "2026-11-20T21:59:59Z"}), a_workload(), now=NIGHT
+        )
+        policy = a_policy(selector=workloads_selector())
+        run_in(world, policy)
+        assert run_in(world, policy).desired.decisions == ()
+
+    def test_row_13_a_request_that_cannot_be_read_is_told_there_too(self):
+        world = a_world(a_service(annotations={"reconciler/wake-requested-at": "now"}), a_workload(), now=NIGHT)
+        outcome = decided(world.state(), a_policy(selector=workloads_selector()), now=NIGHT)
+        assert "expected a time" in notices_of(outcome, "unreadableSignal")[0]
 
     def test_a_request_that_cannot_be_read_is_told(self):
         world = an_idle_world()

@@ -12,6 +12,7 @@ from reconciler.decide.types import Decision, FieldChange, Verb
 from reconciler.model import (
     ConfigMap,
     Endpoints,
+    EndpointSlice,
     Event,
     FieldWriter,
     HorizontalPodAutoscaler,
@@ -20,6 +21,7 @@ from reconciler.model import (
     ObservedCluster,
     ObservedState,
     OwnerReference,
+    Pod,
     QueryAnswer,
     QueryKey,
     Service,
@@ -45,6 +47,7 @@ class World:
     events: dict[str, list[Event]] = field(default_factory=dict)
     answers: dict[QueryKey, QueryAnswer] = field(default_factory=dict)
     unreachable: set[str] = field(default_factory=set)
+    behind: dict[ObjectRef, set[ObjectRef]] = field(default_factory=dict)  # Service -> what its endpoints alone tell of
     revisions: dict[ObjectRef, list[Mapping[str, str]]] = field(default_factory=dict)
     copies: dict[ObjectRef, list[dict[str, str]]] = field(default_factory=dict)  # on ReplicaSets, the newest last
     had: dict[ObjectRef, int] = field(default_factory=dict)
@@ -85,10 +88,25 @@ class World:
             workloads=(*self.of(Workload, name), *self._replica_sets(name)),
             services=self.of(Service, name),
             endpoints=self.of(Endpoints, name),
+            endpoint_slices=tuple(_slice(service, pods) for service, pods in self._pods(name).items()),
+            pods=self._pods(name),
             autoscalers=self.of(HorizontalPodAutoscaler, name),
             config_maps=self.of(ConfigMap, name),
             events=tuple(self.events.get(name, ())),
         )
+
+    def targets(self, service: Service) -> list[ObjectRef]:
+        """The workloads behind a Service: those whose pods it selects, whatever the labels of their templates are."""
+        found = self.of(Workload, service.ref.cluster)
+        selected = [one.ref for one in found if service.selector.items() <= one.template_labels.items()]
+        return sorted({*selected, *self.behind.get(service.ref, ())})
+
+    def _pods(self, cluster: str) -> dict[ObjectRef, tuple[Pod, ...]]:
+        """The pods behind each Service: one of each workload that runs."""
+        return {
+            service.ref: tuple(_pod(self.objects[ref]) for ref in self.targets(service) if self.objects[ref].wanted)
+            for service in self.of(Service, cluster)
+        }
 
     def _replica_sets(self, cluster: str) -> Iterator[Workload]:
         """The ReplicaSets of Deployments that we wrote to; the newest has the pods."""
@@ -356,6 +374,17 @@ class World:
         if found.scale_target is not None:
             return "autoscaling.keda.sh/paused-replicas" in found.annotations
         return int(found.wanted) <= int(found.annotations.get("reconciler/idled-to", "0"))
+
+
+def _pod(owner: Workload) -> Pod:
+    name = f"{owner.ref.name}-0"
+    return Pod(name, f"uid-{name}", namespace=owner.ref.namespace, cluster=owner.ref.cluster,
+               owner_uid=owner.uid, owner_kind=owner.ref.kind, owner_name=owner.ref.name)  # fmt: skip
+
+
+def _slice(service: ObjectRef, pods: Sequence[Pod]) -> EndpointSlice:
+    ref = replace(service, kind="EndpointSlice", group="discovery.k8s.io")
+    return EndpointSlice(ref, service.name, tuple((pod.name, pod.uid) for pod in pods))
 
 
 def _settle(workload: Workload) -> Workload:

@@ -354,9 +354,21 @@ def test_what_is_allowed_but_hardly_meant_is_a_warning(tmp_path, file, old, new,
     assert expected in warnings(tmp_path, edited(file, old, new))
 
 
-@pytest.mark.parametrize("files", [pytest.param(FILES, id="one of each"), pytest.param(SAMPLES, id="documentation")])
-def test_usual_policies_have_no_warnings(tmp_path, files):
-    assert warnings(tmp_path, files) == ()
+UNION = (
+    "policies/idling.yaml:8: spec.selector: has services and workloads, which add up: what workloads selects is idled, "
+    "and what is behind a selected Service too, whether workloads selects that or not"
+)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param(FILES, (), id="one of each"),
+        pytest.param(SAMPLES, (UNION,), id="row 13 documentation, with both parts of a selector"),
+    ],
+)
+def test_usual_policies_have_no_warnings_but_that_services_and_workloads_add_up(tmp_path, files, expected):
+    assert warnings(tmp_path, files) == expected
 
 
 def test_a_duration_of_nothing_is_no_default(tmp_path):

@@ -26,11 +26,11 @@ class Sleeper:
 def sleepers(fleet: Fleet, state: ObservedState, run: Run, named: Callable[[ObjectRef], bool]) -> tuple[Sleeper, ...]:
     """Return what has to be asked so that everything idle that `named` accepts wakes, each once, sorted by name.
 
-    A Service (or its Endpoints) is asked for all that is behind it. Also what only looks idle, by a mark on it, is
-    asked: a run that died may have left it half way.
+    A Service (or its Endpoints) is asked for all that is behind it, in whatever way that was idled. Also what only
+    looks idle, by a mark on it, is asked: a run that died may have left it half way.
     """
     found: dict[ObjectRef, Sleeper] = {}
-    scenes = scenes_of(Setting(fleet, state, run, blind=True))
+    scenes = scenes_of(Setting(fleet, state, run, blind=True, named=named))
     rulings = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
     for ruling in rulings.values():
         for one in _asked(ruling, named):
@@ -50,10 +50,12 @@ def _asked(ruling: Ruling, named: Callable[[ObjectRef], bool]) -> Iterator[Servi
     if not (ruling.was_asleep or ruling.standing.state in (*NOT_OURS, State.SET_ASIDE)):
         return
     scale = ruling.target.scale
-    if named(scale.written.ref) or named(scale.runs.ref):
+    itself = named(scale.written.ref) or named(scale.runs.ref)
+    if itself:
         yield scale.written
     for front in ruling.target.fronts:
-        if front.is_marked and (named(front.ref) or (front.endpoints is not None and named(front.endpoints.ref))):
+        is_needed = front.is_marked or not itself
+        if is_needed and (named(front.ref) or (front.endpoints is not None and named(front.endpoints.ref))):
             yield front.service
 
 

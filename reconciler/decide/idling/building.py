@@ -33,7 +33,8 @@ def decisions_of(
     groups = {front.ref: group_name(front.ref) for front, _ in marked} | groups_of(live)
     together = tuple(together)
     idle_groups = groups | groups_of(live, together) if together else groups
-    making = replace(making, groups=groups, idle_groups=idle_groups)
+    running = {front.ref for ruling in rulings.values() if ruling.stays_up for front in ruling.target.behind}
+    making = replace(making, groups=groups, idle_groups=idle_groups, running=frozenset(running))
     behind: dict[ObjectRef, list[Ruling]] = {}
     for ruling in live:
         for front in ruling.target.fronts:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.decide.idling.autoscalers import Hold, hold_of
 from reconciler.decide.idling.bidding import Bidding, Bids
-from reconciler.decide.idling.discovery import Found, Inventory, inventory_of, is_owned_by_scalable, scalables_behind
+from reconciler.decide.idling.discovery import Inventory, inventory_of, is_owned_by_scalable, scalables_behind
 from reconciler.decide.idling.evidence import Evidence, Testimony
 from reconciler.decide.idling.flips import ANOTHER_STATE, UNPROTECTED
-from reconciler.decide.idling.marks import PREVIOUS_BOUNDS, fleet_names
+from reconciler.decide.idling.marks import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
 from reconciler.decide.idling.records import read_record
 from reconciler.decide.idling.scales import Scale
 from reconciler.decide.idling.service_marks import read_mark
@@ -31,15 +31,24 @@ _NEEDED = {
 """What has to be readable before anything is idled, by its key in `ObservedCluster.unreadable`."""
 
 
+def _nothing(_ref: ObjectRef) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is looked at. `blind`: the policies cannot be read, so nothing is known of what they want."""
+    """What is looked at. `blind`: the policies cannot be read, so nothing is known of what they want.
+
+    `named` says which objects somebody asks about: such a Service counts though nothing is on it and no policy selects
+    it.
+    """
 
     fleet: Fleet
     state: ObservedState
     run: Run
     policies: tuple[IdlingPolicy, ...] = ()
     blind: bool = False
+    named: Callable[[ObjectRef], bool] = _nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +110,23 @@ class _Eye:
             on_service=read_mark(service.annotations, self._fleets, self._groups),
             on_endpoints=None if endpoints is None else read_mark(endpoints.annotations, self._fleets, self._groups),
             endpoints=endpoints,
+            signal=self._signal(service, endpoints),
             exclusion=exclusion(service.annotations, self._setting.run.now) if service.annotations else None,
         )
-        if not (front.bids or front.on_service or front.on_endpoints or front.exclusion):
+        if not (front.bids or front.is_marked or front.exclusion or front.signal or self._is_asked_about(front)):
             return None
-        return replace(front, found=self._found(front), signal=self._signal(service, endpoints))
-
-    def _found(self, front: Front) -> Found:
-        return scalables_behind(front.service, self._inventory)
+        return replace(front, found=scalables_behind(service, self._inventory))
 
     def _signal(self, service: Service, endpoints: Endpoints | None) -> Signal | None:
         needed = self._needed_pods.get((service.ref.namespace, service.ref.name))
         on_endpoints = requested(endpoints.annotations) if endpoints is not None else None
         return latest_of(needed, requested(service.annotations), on_endpoints)
+
+    def _is_asked_about(self, front: Front) -> bool:
+        holders: tuple[Service | Endpoints | None, ...] = (front.service, front.endpoints)
+        return any(
+            self._setting.named(one.ref) or WAKE_REQUESTED_AT in one.annotations for one in holders if one is not None
+        )
 
     # what is behind them
 
@@ -212,6 +225,7 @@ class _Eye:
             protected=scale.ref.namespace in self._setting.fleet.protected,
             strangers=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
             evidence=self._testimony.on(scale.written) if fronts else Evidence(),
+            direct=frozenset(bid.policy.name for ref in own if ref in direct for bid in direct[ref].won),
         )
 
     def _hold(self, scale: Scale) -> Hold | None:

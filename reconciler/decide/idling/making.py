@@ -33,6 +33,7 @@ class Making:
     hold_until: datetime | None = None
     groups: Mapping[ObjectRef, str] = field(default_factory=dict)
     idle_groups: Mapping[ObjectRef, str] = field(default_factory=dict)
+    running: frozenset[ObjectRef] = frozenset()  # the Services of which something stays up
 
     def group(self, ref: ObjectRef, *, idles: bool = False) -> str:
         """Return the group of what is done with `ref`; a federated ReplicaSet is idled as one on all clusters."""

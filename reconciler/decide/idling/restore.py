@@ -52,7 +52,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     The run is partial where the record of something cannot be read, and where only another Fleet's is found.
     """
     fleet = _owning(fleet, state, restoration)
-    scenes = scenes_of(Setting(fleet, state, run, blind=True))
+    scenes = scenes_of(Setting(fleet, state, run, blind=True, named=restoration.objects))
     alone = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
     rulings = {ref: _restored(ruling, restoration, run) for ref, ruling in alone.items()}
     fronts = [(front, scene.inventory) for scene in scenes for front in scene.fronts]
@@ -78,7 +78,8 @@ class Origin:
 
 def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> frozenset[Origin]:
     """Return what idled the objects that `restoration` names, whichever policy or run that was."""
-    scenes = scenes_of(Setting(_owning(fleet, state, restoration), state, run, blind=True))
+    fleet = _owning(fleet, state, restoration)
+    scenes = scenes_of(Setting(fleet, state, run, blind=True, named=restoration.objects))
     rulings = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
     named = (one for one in rulings.values() if one.record is not None and _is_named(one.target, restoration.objects))
     return frozenset(_origin(ruling) for ruling in named)

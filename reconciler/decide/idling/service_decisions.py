@@ -104,7 +104,7 @@ def service_decisions(
 
 def _behind(front: Front, rulings: Sequence[Ruling], inventory: Inventory, making: Making) -> Behind:
     listed = {entry.ref(front.ref): entry for entry in (front.mark.entries if front.mark is not None else ())}
-    adds = bool(front.bids) and not any(ruling.stays_up for ruling in rulings if front in ruling.target.behind)
+    adds = bool(front.bids) and front.ref not in making.running
     after = [(ruling.ref, record_after(ruling, making)) for ruling in rulings if adds or ruling.ref in listed]
     asleep = {Entry.of(ref, record.replicas): record for ref, record in after if record is not None}
     told = {ruling.ref for ruling in rulings if ruling.standing.state not in _KEPT or ruling.action in _UP_NOW}

@@ -23,6 +23,7 @@ from reconciler.policy.types import Writes
 
 _CONTESTABLE = ASLEEP | {State.HALF_IDLED, State.HALF_WOKEN, State.STALE}
 """What may carry a contest besides what is left alone for it: a run that wrote it may have died before the rest."""
+
 _MAYBE_DOWN = frozenset({State.DOWN, State.SET_ASIDE, *NOT_OURS})
 _SINCE_ITS_RECORD = ASLEEP | {State.FOREIGN, State.HALF_IDLED}
 

@@ -20,7 +20,7 @@ from reconciler.policy.types import FleetCluster
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """A Service that a policy selects, that carries marks, or that opts out.
+    """A Service that a policy selects, that carries marks, that opts out, or that somebody asks to wake.
 
     `lost` are the bids of policies that others win over. `mark` is ours, from the Service or else from its Endpoints;
     `foreign` somebody else's; `problem` says why one of them cannot be read.
@@ -86,7 +86,7 @@ class Target:
 
     `fronts` are the Services it is behind or that list it; `strangers` those of them that list it and that it is not
     behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
-    idling it would need.
+    idling it would need. `direct` are the policies that select it themselves, not just a Service it is behind.
     """
 
     scale: Scale
@@ -103,6 +103,7 @@ class Target:
     protected: bool = False
     strangers: frozenset[ObjectRef] = frozenset()
     evidence: Evidence = Evidence()
+    direct: frozenset[str] = frozenset()
 
     @property
     def ref(self) -> ObjectRef:

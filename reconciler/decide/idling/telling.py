@@ -15,7 +15,7 @@ from reconciler.decide.idling.marks import WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action, Flag
-from reconciler.decide.idling.targets import Front
+from reconciler.decide.idling.targets import Front, Target
 from reconciler.decide.selection import format_time
 from reconciler.decide.types import Considered, Notice, Overridden, Undecided
 from reconciler.model import ObjectRef, PodsQuestion, Run
@@ -66,9 +66,16 @@ def _considered(ruling: Ruling) -> Iterator[Considered]:
         services=tuple(front.ref for front in target.fronts if is_marking(front)),
     )
     names = dict.fromkeys(bid.policy.name for bid in target.want.bids)
-    yield from (replace(told, policy=name, selected=True) for name in names)
+    yield from (replace(told, policy=name, selected=True, selected_by=_selected_by(target, name)) for name in names)
     if not names:
         yield told
+
+
+def _selected_by(target: Target, policy: str) -> tuple[str, ...]:
+    """Return which parts of the selector of `policy` select `target`."""
+    services = [front for front in target.behind if any(bid.policy.name == policy for bid in front.bids)]
+    names = ", ".join(f"Service/{front.ref.name}" for front in services)
+    return (*([f"services ({names})"] if names else []), *(["workloads"] if policy in target.direct else []))
 
 
 def _outcome(ruling: Ruling) -> str:
