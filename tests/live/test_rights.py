@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import pytest
 import yaml
 from pytest_httpserver import HTTPServer
 
+from reconciler.decide.idling.marks import CAUSE
 from tests.live import deployed, rights_world
 from tests.live.asked import kinds
 from tests.live.deployed import APPLY, PLAN, Grant
@@ -129,7 +131,17 @@ def test_one_right_less_is_told_and_nothing_is_left_half_done(scene: Scene, undi
     assert any("forbidden" in line for line in lines)
     assert "Traceback" not in said.out + said.err
     assert (said.code == 0) == ((right.verb, right.resource) in _TOLD_ONLY)
-    assert scene.come_to_rest() == undisturbed
+    assert without_reasons(scene.come_to_rest()) == without_reasons(undisturbed)
+
+
+def without_reasons(state: Any) -> Any:
+    """A Service that is marked one run after what is behind it gives that as the reason."""
+    found = copy.deepcopy(state)
+    for one in found.values():
+        annotations = one["metadata"].get("annotations", {})
+        if CAUSE in annotations:
+            annotations[CAUSE] = {**json.loads(annotations[CAUSE]), "why": ""}
+    return found
 
 
 PICKING = """
