@@ -169,7 +169,7 @@ class _Planner:
         readers, request = self.world.readers, self.request
         reading = Reading(self.policies, self.world.sources, request.watch.reading, request.scope, readers.pool)
         fleet = self.policies.fleet
-        readers.wait(reading.asked, lambda: self.delayed(identified(fleet, reading.so_far())))
+        readers.wait(reading.asked, lambda: self.delayed(identified(fleet, reading.so_far())), reading.give_up)
         return identified(fleet, reading.ended())
 
     def _desired(self, run: Run, state: ObservedState) -> DesiredState:

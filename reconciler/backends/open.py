@@ -156,6 +156,11 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
     requests = Requests(connection, live.settings, live.clock)
     recorder = partial(live.recorder, settings.name) if live.recorder is not None else None
     budget = ReadBudget()
+
+    def give_up(why: str) -> None:
+        budget.give_up(why)
+        requests.given_up = True
+
     cluster = KubernetesCluster(settings.name, requests, recorder, budget)
     return Backend(
         name=settings.name,
@@ -165,7 +170,7 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
         make_lock=lambda holder, clock: LeaseLock(requests, settings.name, live.namespace, holder, clock),
         traffic=requests.traffic,
         preflight=Preflight(settings.name, requests, connection),
-        give_up=budget.give_up,
+        give_up=give_up,
     )
 
 

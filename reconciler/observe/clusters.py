@@ -99,7 +99,7 @@ def observe(
     """Return what the clusters of the Fleet look like now, and what their metrics sources say to the queries."""
     chosen = readers or Readers()
     reading = Reading(policies, sources, tell, scope, chosen.pool)
-    chosen.wait(reading.asked, lambda: None)
+    chosen.wait(reading.asked, lambda: None, reading.give_up)
     return reading.ended()
 
 
@@ -134,9 +134,13 @@ class Reading:
 
     def so_far(self) -> ObservedState:
         """Return what is known now: clusters that are not read yet are unknown, queries have no answer."""
-        read = {name: one.result() if one.done() else TOO_SLOW for name, one in self._clusters.items()}
+        read = {
+            name: one.result() if one.done() and name not in self._given_up else TOO_SLOW
+            for name, one in self._clusters.items()
+        }
         answers = [
-            one.result() if one.done() else unanswered(name, self._policies) for name, one in self._answers.items()
+            one.result() if one.done() and not one.cancelled() else unanswered(name, self._policies)
+            for name, one in self._answers.items()
         ]
         return ObservedState(
             clusters={name: found for name, found in read.items() if isinstance(found, ObservedCluster)},
@@ -144,14 +148,20 @@ class Reading:
             answers={key: answer for part in answers for key, answer in part.items()},
         )
 
+    def give_up(self, asked: Future[Any]) -> None:
+        """Wait no longer for one of `asked`: a cluster is cut off, so that its threads are free for the others."""
+        asked.cancel()
+        for name in [name for name, one in self._clusters.items() if one is asked and name not in self._given_up]:
+            self._given_up.add(name)
+            self._sources.get(name, Source()).give_up(TOO_SLOW)
+            self._tell(ReadStep(name, error=TOO_SLOW))
+
     def ended(self) -> ObservedState:
         """Return what is known, and give up whatever is not read by now."""
         state = self.so_far()
-        for name in [name for name, why in state.unreachable.items() if why is TOO_SLOW]:
-            self._given_up.add(name)
-            self._clusters[name].cancel()
-            self._sources.get(name, Source()).give_up(TOO_SLOW)
-            self._tell(ReadStep(name, error=TOO_SLOW))
+        for name, one in self._clusters.items():
+            if state.unreachable.get(name) is TOO_SLOW:
+                self.give_up(one)
         return state
 
     def _told(self, step: ReadStep) -> None:

@@ -62,20 +62,36 @@ class Readers:
     seconds: float = READ_SECONDS
     run_seconds_left: Callable[[], float] = _no_end
 
-    def wait(self, asked: Iterable[Future[Any]], delayed: Callable[[], None]) -> None:
-        """Wait until all of `asked` are done, or their time is over.
+    def wait(
+        self,
+        asked: Iterable[Future[Any]],
+        delayed: Callable[[], None],
+        give_up: Callable[[Future[Any]], None] = lambda _: None,
+    ) -> None:
+        """Wait until all of `asked` are done, or their time is over, which counts from when each begins.
 
-        `delayed` is called after `DELAY_SECONDS` of waiting, and again after as much.
+        `give_up` is called with one whose time is over, so that it lets go of its thread. What has not begun is waited
+        for as long as others begin or end. `delayed` is called after `DELAY_SECONDS` of waiting, and again after as
+        much.
         """
-        began = time.monotonic()
-        until = began + min(self.seconds, self.run_seconds_left() / 2)
-        tell_at = began + DELAY_SECONDS
+        tell_at = time.monotonic() + DELAY_SECONDS
         waiting = {one for one in asked if not one.done()}
-        while waiting:
-            left = min(until - time.monotonic(), self.run_seconds_left())
-            if left <= 0:
-                return
-            _, waiting = wait(waiting, timeout=min(_STEP_SECONDS, left))
+        until: dict[Future[Any], float] = {}
+        standstill = self._limit()
+        while waiting and (left := self.run_seconds_left()) > 0:
+            done, waiting = wait(waiting, timeout=min(_STEP_SECONDS, left))
+            begun = [one for one in waiting if one not in until and one.running()]
+            until |= dict.fromkeys(begun, self._limit())
+            over = {one for one in waiting & until.keys() if time.monotonic() >= until[one]}
+            standstill = self._limit() if begun or done or over else standstill
+            over = over or {one for one in waiting - until.keys() if time.monotonic() >= standstill}
+            waiting -= over
+            for one in over:
+                give_up(one)
             if waiting and time.monotonic() >= tell_at:
                 delayed()
                 tell_at = time.monotonic() + DELAY_SECONDS
+
+    def _limit(self) -> float:
+        """Return until when a reading may take that begins now."""
+        return time.monotonic() + min(self.seconds, self.run_seconds_left() / 2)

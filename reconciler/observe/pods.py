@@ -35,18 +35,28 @@ def answer(
         )
         for name in names
     }
-    chosen.wait(found.values(), delayed)
-    clusters = {name: _ended(one, state.clusters[name], asked[name]) for name, one in found.items()}
-    for name in [name for name, one in found.items() if not one.done()]:
-        found[name].cancel()
-        sources[name].give_up(TOO_SLOW)
+    names_of = {one: name for name, one in found.items()}
+    given_up: set[str] = set()
+
+    def give_up(one: Future[ObservedCluster]) -> None:
+        one.cancel()
+        given_up.add(names_of[one])
+        sources[names_of[one]].give_up(TOO_SLOW)
+
+    chosen.wait(found.values(), delayed, give_up)
+    for one in [one for one in found.values() if not one.done()]:
+        give_up(one)
+    clusters = {
+        name: _without_pods(state.clusters[name], asked[name], TOO_SLOW)
+        if name in given_up
+        else _ended(one, state.clusters[name], asked[name])
+        for name, one in found.items()
+    }
     return replace(state, clusters={**state.clusters, **clusters})
 
 
 def _ended(found: Future[ObservedCluster], before: ObservedCluster, asked: Sequence[ObjectRef]) -> ObservedCluster:
     """Return the cluster with the pods that were found, or with the reason why none were."""
-    if not found.done():
-        return _without_pods(before, asked, TOO_SLOW)
     try:
         return found.result()
     except Exception as error:  # noqa: BLE001 - the one place where it fails: the pods of its cluster alone are unknown

@@ -156,3 +156,49 @@ def test_a_hundred_clusters_take_no_more_threads_than_the_pool_has(tmp_path: Pat
     assert code is ExitCode.DONE
     assert fleet.replicas(folder) == dict.fromkeys(names, AFTER)
     assert 1 < max(most) <= 64
+
+
+def test_a_cluster_that_gets_no_thread_while_others_hang_is_read_once_they_are_given_up(tmp_path: Path) -> None:
+    names = [f"c{number:02}" for number in range(12)]
+    folder = fleet.write(tmp_path / "world", names)
+    policies, world = fleet.opened(folder)
+    ended = {name: threading.Event() for name in names[:8]}
+
+    class Hanging:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def scale_kinds(self) -> Any:
+            assert ended[self._name].wait(60)
+            raise TimeoutError("cut")
+
+    hanging = {
+        name: replace(world.sources[name], cluster=Hanging(name), give_up=lambda _, end=end: end.set())
+        for name, end in ended.items()
+    }
+    readers = Readers(WorkerPool(size=8), seconds=1)
+    code, applied = fleet.run(policies, replace(world, sources={**world.sources, **hanging}, readers=readers))
+    assert code is ExitCode.PARTIAL
+    assert applied.plan.unknown == dict.fromkeys(ended, TOO_SLOW)
+    assert fleet.replicas(folder) == {name: BEFORE if name in ended else AFTER for name in names}
+
+
+def test_what_never_begins_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    """Those that hang do not let go of their threads, although nobody waits for them any more."""
+    names = [f"c{number:02}" for number in range(12)]
+    folder = fleet.write(tmp_path / "world", names)
+    policies, world = fleet.opened(folder)
+    ends = threading.Event()
+
+    class Hanging:
+        def scale_kinds(self) -> Any:
+            ends.wait(60)
+            raise TimeoutError("cut")
+
+    hanging = {name: replace(world.sources[name], cluster=Hanging()) for name in names[:8]}
+    readers = Readers(WorkerPool(size=8), seconds=1)
+    began = time.monotonic()
+    _, applied = fleet.run(policies, replace(world, sources={**world.sources, **hanging}, readers=readers))
+    assert time.monotonic() - began < 40  # they hang for sixty
+    ends.set()
+    assert applied.plan.unknown == dict.fromkeys(names, TOO_SLOW)

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import kubernetes.client.rest  # the first import takes longer than a request may here
@@ -16,6 +17,7 @@ import pytest
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import Rate, Request, Requests, RequestSettings
 from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.open import Live, open_live
 from reconciler.backends.stop import Stop
 from reconciler.errors import (
     ClusterError,
@@ -26,7 +28,9 @@ from reconciler.errors import (
     UnreachableError,
 )
 from reconciler.model import ClusterConnection
+from reconciler.world import RealClock
 from tests.backends.clocks import CountingClock, PatientClock
+from tests.builders import NOW
 from tests.kubernetes.test_auth import a_kubeconfig
 
 assert kubernetes.client.rest
@@ -294,3 +298,28 @@ def test_no_rate_waits_for_nobody() -> None:
         raise AssertionError("nobody waits")
 
     assert all(Rate(0, CountingClock()).take(never) for _ in range(1000))
+
+
+@pytest.mark.parametrize("answer", [hang, drip_a_header, drip_a_body], ids=["hangs", "drips a header", "drips a body"])
+def test_a_reading_that_is_given_up_is_cut_in_flight(answer: Callable[[socket.socket], None], tmp_path: Path) -> None:
+    """Its thread is free for other clusters long before the request may time out."""
+    is_asked = threading.Event()
+
+    def served(client: socket.socket) -> None:
+        is_asked.set()
+        answer(client)
+
+    with a_server(served) as (url, _):
+        kubeconfig = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"server": url})
+        live = Live(NOW, "reconciler", RequestSettings(timeout=60), RealClock())
+        backend = open_live([ClusterConnection("east", kubeconfig=kubeconfig)], live).backends["east"]
+        cluster = backend.cluster
+        assert cluster is not None
+        with ThreadPoolExecutor(1) as threads:
+            reading = threads.submit(cluster.identity)
+            assert is_asked.wait(30)
+            began = time.monotonic()
+            backend.give_up("nobody waits for it")
+            with pytest.raises(ClusterError):
+                reading.result(30)
+            assert time.monotonic() - began < 6  # dripping takes ten seconds, hanging twenty

@@ -118,6 +118,7 @@ class Requests:
     def __init__(self, connection: Connection, settings: RequestSettings, clock: Clock) -> None:
         self.fence: Callable[[], bool] | None = None
         self.is_away = False
+        self.given_up = False
         self._connection = connection
         self._settings = settings
         self._clock = clock
@@ -168,7 +169,7 @@ class Requests:
         if request.last:
             return inf
         if self.fence is None and request.method == "GET":
-            return self.waiting_left()
+            return 0.0 if self.given_up and request.seconds is None else self.waiting_left()
         return self._settings.run_seconds_left(self._clock)
 
     def seconds(self, request: Request) -> float:
