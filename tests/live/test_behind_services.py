@@ -60,6 +60,10 @@ def fill(api: Api, namespace: str) -> None:
     [pod] = [one for one in api.items(pods) if one["metadata"]["labels"]["app"] == "other"]
     name = pod["metadata"]["name"]
     api.patch(f"{pods}/{name}", {"metadata": {"labels": {"shown": "yes"}}})
+    for number, one in enumerate(api.items(pods)):  # KWOK gives no address, and what has none is no endpoint
+        address = f"10.1.1.{number + 1}"
+        status = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+        api.patch(f"{pods}/{one['metadata']['name']}/status", status)
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
     wait_until(lambda: name in json.dumps(api.items(slices)), "the pod in the endpoints of the Service")
 
