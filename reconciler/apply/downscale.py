@@ -138,7 +138,7 @@ def _chosen(task: Task, cut: Cut) -> Choice:
 
 
 def _by_strategy(task: Task, cut: Cut) -> Choice:
-    if task.settings.strategy != "zoneBalanced":
+    if task.settings.strategy != "ZoneBalanced":
         return first_of(cut)
     found = domains(task)
     why = without_domains(cut, found, task.settings.topology_key)
@@ -201,9 +201,9 @@ def _spared(shrink: _Shrink) -> tuple[Pod, ...]:
         _Postponed: somebody else's costs are in the way, and they are not to be overridden.
     """
     marked, spared = foreign_costs(shrink.cut, shrink.victims)
-    if (marked or spared) and shrink.task.settings.on_foreign_cost == "skip":
+    if (marked or spared) and shrink.task.settings.on_foreign_cost == "Skip":
         told = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in (*marked, *spared)[:5])
-        raise _Postponed(f"{shrink.task.ref}: foreign deletion costs on {told}, expected none (onForeignCost: skip)")
+        raise _Postponed(f"{shrink.task.ref}: foreign deletion costs on {told}, expected none (onForeignCost: Skip)")
     return spared
 
 

@@ -22,7 +22,7 @@ _FLEET_FIELDS = {
     "namespace": "spec.namespace",
     "former_names": "spec.formerNames",
     "limits": "spec.limits",
-    "protected_namespaces": "spec.protect.namespaces",
+    "protected_namespaces": "spec.protectedNamespaces",
     "allowed_picker_hosts": "spec.podPickers.allowedHosts",
 }
 

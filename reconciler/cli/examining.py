@@ -254,7 +254,7 @@ def wanted_rights(case: Case) -> Iterator[tuple[Right, str]]:
         "": True,
         "custom": bool(custom),
         "keda": case.preflight.serves("keda.sh"),
-        "zoneBalanced": any(policy.strategy == "zoneBalanced" for policy in case.policies.downscale),
+        "ZoneBalanced": any(policy.strategy == "ZoneBalanced" for policy in case.policies.downscale),
         "podPicker": _has_secrets(case.policies),
     }
     for right in (*RIGHTS, *custom):

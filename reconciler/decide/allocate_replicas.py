@@ -5,7 +5,7 @@ from __future__ import annotations
 import marshal
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from reconciler.decide.allocation import (
     LARGEST,
@@ -24,6 +24,7 @@ from reconciler.model import NOTHING
 from reconciler.policy.types import ClusterPreference
 
 _LONGEST_KEY = 253  # as names in Kubernetes
+_ROUNDINGS: dict[str, Rounding] = {"fair": "Fair", "kubefed": "KubeFed"}
 
 
 def allocate_replicas(  # noqa: PLR0913  the signature is public API
@@ -34,7 +35,7 @@ def allocate_replicas(  # noqa: PLR0913  the signature is public API
     current: Mapping[str, int] = NOTHING,
     capacity: Mapping[str, int] = NOTHING,
     key: str = "",
-    rounding: Rounding = "fair",
+    rounding: Literal["fair", "kubefed"] = "fair",
 ) -> Allocation:
     """Spread `total` replicas over `clusters` as `preferences` say.
 
@@ -50,14 +51,14 @@ def allocate_replicas(  # noqa: PLR0913  the signature is public API
 
     Source: kubernetes/federation planner.go, Planner.Plan; seed federated-replicasets.md, (Re)Scheduling algorithm.
     """
-    if not isinstance(rounding, str) or rounding not in ("fair", "kubefed"):
+    if not isinstance(rounding, str) or rounding not in _ROUNDINGS:
         raise PolicyError(f'rounding: {shown(rounding)}, expected "fair" or "kubefed"')
     wanted = _number(total, "total")
     rebalance, entries = _checked_preferences(preferences, wanted)
     fleet = _checked_names(clusters)
     limits = _inside(capacity, "capacity", fleet)
-    served = in_turn(_candidates(entries, fleet), _text(key, "key"), rounding)
-    demand = Demand(wanted, rebalance, rounding, _inside(current, "current", fleet), limits)
+    served = in_turn(_candidates(entries, fleet), _text(key, "key"), _ROUNDINGS[rounding])
+    demand = Demand(wanted, rebalance, _ROUNDINGS[rounding], _inside(current, "current", fleet), limits)
     return with_overflow(allocate(served, demand), served, demand, [name for name in fleet if name in limits])
 
 

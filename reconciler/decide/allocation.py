@@ -22,7 +22,7 @@ LARGEST = 2**53
 UNBOUNDED = 1 << 62
 """Stands for "no limit" in lists of limits; above every number of replicas."""
 
-Rounding = Literal["fair", "kubefed"]
+Rounding = Literal["Fair", "KubeFed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Demand:
 
     total: int
     rebalance: bool
-    rounding: Rounding = "fair"
+    rounding: Rounding = "Fair"
     kept: Mapping[str, int] = NOTHING
     capacity: Mapping[str, int] = NOTHING
 
@@ -108,7 +108,7 @@ def candidates(preferences: Mapping[str, ClusterPreference], clusters: Sequence[
 
 def in_turn(found: Entrants, key: str, rounding: Rounding) -> Entrants:
     """Return `found` in the order in which they are served for "namespace/name" `key`."""
-    order = kubefed_order if rounding == "kubefed" else fair_order
+    order = kubefed_order if rounding == "KubeFed" else fair_order
     return arranged(found, order(found.names, found.weights, key))
 
 
@@ -132,7 +132,7 @@ def allocate(served: Entrants, demand: Demand) -> Allocation:
     capacities = [known.get(name, UNBOUNDED) for name in served.names] if known else None
     ceilings = served.maximums if capacities is None else list(map(min, served.maximums, capacities))
     minimum = _minimum(served.minimums, capacities, demand.total)
-    if demand.rounding == "kubefed":
+    if demand.rounding == "KubeFed":
         replicas, sticky, overflow = _kubefed(served, demand, minimum, ceilings)
     else:
         (replicas, sticky), overflow = _fair(served, demand, minimum, ceilings), {}

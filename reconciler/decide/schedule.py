@@ -90,8 +90,17 @@ def _wall_time(day: date, minute: int) -> datetime:
 
 
 def _holes(calendar: Calendar) -> Iterator[Period]:
-    for hole in calendar.exceptions:
+    for hole in (*calendar.exceptions, *calendar.awake):
         yield (_first_instant(hole.start, calendar.zone), _last_instant(hole.end, calendar.zone))
+
+
+def exception_at(calendar: Calendar, at: datetime) -> AbsoluteWindow | None:
+    """Return the exception of `calendar` that keeps things awake at `at`, None where there is none."""
+    for exception in calendar.exceptions:
+        start, end = _first_instant(exception.start, calendar.zone), _last_instant(exception.end, calendar.zone)
+        if start <= at < end:
+            return exception
+    return None
 
 
 def _first_instant(wall: datetime, zone: tzinfo) -> datetime:

@@ -5,31 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 
 from reconciler.model import SCALABLE_KINDS, ObservedCluster, Workload
-from reconciler.policy.types import FleetCluster, NamespaceSelector, Selector, WorkloadSelector
+from reconciler.policy.types import WorkloadSelector
 
 EXCLUDE = "reconciler/exclude"
 EXCLUDE_UNTIL = "reconciler/exclude-until"
 FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 
-def selects_cluster(selector: Selector, cluster: FleetCluster) -> bool:
-    """Return whether `selector` reaches into `cluster` at all."""
-    named = any(fnmatchcase(cluster.name, pattern) for pattern in selector.clusters.names)
-    return named and selector.clusters.labels.matches(cluster.labels)
-
-
-def selects_namespace(selector: NamespaceSelector, name: str, labels: Mapping[str, str]) -> bool:
-    """Return whether the namespace `name` with `labels` is selected; an excluded one never is."""
-    if any(fnmatchcase(name, pattern) for pattern in selector.exclude):
-        return False
-    return any(fnmatchcase(name, pattern) for pattern in selector.include) and selector.labels.matches(labels)
-
-
 def selects_workload(selector: WorkloadSelector, workload: Workload) -> bool:
-    """Return whether kind and labels of `workload` are selected; one owned by another controller never is.
+    """Return whether kind, name and labels of `workload` are selected; one owned by another controller never is.
 
     Custom kinds are selected by name only: what a scale means there, Prometheus shards for instance, nobody knows.
     """
@@ -37,7 +23,7 @@ def selects_workload(selector: WorkloadSelector, workload: Workload) -> bool:
         return False
     ref = workload.ref
     named = names_kind(selector, ref.kind) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS
-    return named and selector.labels.matches(workload.labels)
+    return named and selector.objects.matches(ref.name, workload.labels)
 
 
 def names_kind(selector: WorkloadSelector | None, kind: str) -> bool:

@@ -97,7 +97,7 @@ class VictimForecast:
 
     pods: tuple[str, ...] = ()
     certain: bool = True
-    strategy: str = "logarithmic"
+    strategy: str = "Logarithmic"
     rules: tuple[str, ...] = ()  # for each pod the rule that put it there, same length as `pods`
     chosen_at_apply: bool = False
     count: int = 0  # how many pods go in all
@@ -115,11 +115,11 @@ class DownscaleSettings:
     """Everything apply needs to shrink a workload whose victims are ours to choose; secret references, never values."""
 
     policy: str
-    strategy: Literal["logarithmic", "newestFirst", "zoneBalanced", "podPicker"]
+    strategy: Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]
     picker: PodPicker | None = None
     logarithm_base: float = 2
     topology_key: str = ""
-    on_foreign_cost: Literal["skip", "override"] = "skip"
+    on_foreign_cost: Literal["Skip", "Override"] = "Skip"
     settle_seconds: float = 2
     verify_seconds: float = 30
 

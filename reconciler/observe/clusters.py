@@ -116,7 +116,7 @@ class Reading:
         self._sources = sources
         self._tell = tell
         self._given_up: set[str] = set()
-        zones = any(policy.strategy == "zoneBalanced" for policy in policies.downscale)
+        zones = any(policy.strategy == "ZoneBalanced" for policy in policies.downscale)
         wanted = _Wanted(policies.fleet.namespace, zones, scope, placed_names(policies))
         names = [cluster.name for cluster in policies.fleet.clusters]
         self._clusters: dict[str, Future[ObservedCluster | str]] = {}

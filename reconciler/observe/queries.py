@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.backends.base import NO_METRICS, MetricsSource
-from reconciler.decide.selection import selects_cluster
 from reconciler.errors import reason_of
 from reconciler.model import QueryAnswer, QueryKey
 from reconciler.observe.lists import Source
@@ -47,7 +46,7 @@ def query_keys(cluster: str, policies: PolicySet) -> tuple[QueryKey, ...]:
     idling = {
         QueryKey(cluster, policy.name, template, window)
         for policy in policies.idling
-        if selects_cluster(policy.selector, fleet_cluster)
+        if policy.selector.selects_cluster(fleet_cluster)
         for template, window in _queries_of(policy)
     }
     targets = {
@@ -55,7 +54,7 @@ def query_keys(cluster: str, policies: PolicySet) -> tuple[QueryKey, ...]:
         for policy in policies.downscale
         if policy.target is not None
         and policy.target.query is not None
-        and selects_cluster(policy.selector, fleet_cluster)
+        and policy.selector.selects_cluster(fleet_cluster)
     }
     return tuple(sorted(idling | targets))
 

@@ -121,13 +121,13 @@ class DownscaleDocument(Document, frozen=True):
 
     policy: Annotated[str, Meta(description="The DownscalePolicy, or what else orders the pods.")]
     strategy: Annotated[
-        Literal["logarithmic", "newestFirst", "zoneBalanced", "podPicker"], Meta(description="How pods are chosen.")
+        Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"], Meta(description="How pods are chosen.")
     ]
     picker: Annotated[PodPickerDocument | None, Meta(description="The pod picker; null: none is asked.")]
     logarithm_base: Annotated[float, Meta(description="Ages are compared by their logarithm to this base.")]
     topology_key: Annotated[str, Meta(description="The node label that names the zones, for zoneBalanced.")]
     on_foreign_cost: Annotated[
-        Literal["skip", "override"],
+        Literal["Skip", "Override"],
         Meta(description="What happens to a deletion cost that somebody else wrote on a pod."),
     ]
     settle_seconds: Annotated[float, Meta(description="How long to wait between marking and scaling, in seconds.")]

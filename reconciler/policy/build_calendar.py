@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, tzinfo
+from typing import Literal
 
 from reconciler.policy.building import Reading
 from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
-from reconciler.policy.windows import parse_absolute, parse_window, weekend_warnings
+from reconciler.policy.windows import parse_absolute, parse_window, the_rest_of_the_week, weekend_warnings
 from reconciler.policy.words import nearest
 from reconciler.yaml.words import Path, shown
+
+STATED: tuple[Literal["downtime", "uptime"], ...] = ("downtime", "uptime")
+"""The fields that state the hours of a calendar, of which one is given."""
 
 _OF_THIS_MACHINE = re.compile(r"localtime$|posixrules$|posix/|right/")  # names that mean something else elsewhere
 
 
 def build_calendar(reading: Reading, path: Path, name: str) -> Calendar:
     """Return the calendar at `path`; problems and warnings are gathered in `reading`."""
-    texts = reading.texts((*path, "windows"))
-    windows = _windows(reading, (*path, "windows"), texts)
+    field = _field(reading, path)
+    texts = reading.texts((*path, field))
+    stated = _windows(reading, (*path, field), texts)
+    windows = stated if field == "downtime" else the_rest_of_the_week(stated)
     for words in weekend_warnings(windows):
-        reading.warn((*path, "windows"), words)
+        reading.warn((*path, field), words)
     zone_name = str(reading.get((*path, "timeZone"), "UTC"))
     return Calendar(
         zone=_zone(reading, (*path, "timeZone"), zone_name),
         zone_name=zone_name,
         windows=windows,
-        exceptions=_exceptions(reading, (*path, "except")),
+        exceptions=_exceptions(reading, (*path, "exceptions")),
+        awake=tuple(one for one in stated if isinstance(one, AbsoluteWindow)) if field == "uptime" else (),
         name=name,
+        field=field,
         texts=texts,
         place=reading.place,
     )
+
+
+def _field(reading: Reading, path: Path) -> Literal["downtime", "uptime"]:
+    """Return the one of downtime and uptime that is given."""
+    given = [field for field in STATED if reading.get((*path, field)) is not None]
+    if len(given) == len(STATED):
+        reading.add((*path, "uptime"), "stands beside downtime, expected one of the two", key=True)
+    if not given and reading.document.is_judged((*path, "downtime")):
+        reading.add((*path, "downtime"), "is missing, expected downtime or uptime")
+    return "uptime" if given == ["uptime"] else "downtime"
 
 
 def _windows(reading: Reading, path: Path, texts: tuple[str, ...]) -> tuple[WeeklyWindow | AbsoluteWindow, ...]:
@@ -48,15 +67,14 @@ def _windows(reading: Reading, path: Path, texts: tuple[str, ...]) -> tuple[Week
 
 def _exceptions(reading: Reading, path: Path) -> tuple[AbsoluteWindow, ...]:
     found: list[AbsoluteWindow] = []
-    for position, text in enumerate(reading.texts(path)):
-        window = parse_absolute(text)
-        if window is None:
-            reading.add(
-                (*path, position),
-                f'is {shown(text)}, expected a window like "2026-12-24T18:00/2027-01-02T08:00", end after start',
-            )
-        else:
-            found.append(window)
+    for position in range(len(reading.get(path, ()))):
+        inside = (*path, position)
+        start, end = (str(reading.get((*inside, field), "")) for field in ("from", "to"))
+        window = parse_absolute(f"{start}/{end}")
+        if window is not None:
+            found.append(replace(window, reason=str(reading.get((*inside, "reason"), ""))))
+        elif start and end:
+            reading.add((*inside, "to"), f"is {shown(end)}, expected a time after {shown(start)}")
     return tuple(found)
 
 

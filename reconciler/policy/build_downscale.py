@@ -18,14 +18,14 @@ def build_downscale(reading: Reading) -> DownscalePolicy:
         name=reading.name,
         place=reading.place,
         selector=selector,
-        mode=reading.get((*spec, "mode"), "enforce"),
+        mode=reading.get((*spec, "mode"), "Enforce"),
         priority=reading.whole((*spec, "priority"), 0),
         target=_target(reading, (*spec, "target")),
         pod_picker=picker,
-        strategy=reading.get((*spec, "strategy"), "logarithmic"),
+        strategy=reading.get((*spec, "strategy"), "Logarithmic"),
         logarithm_base=reading.get((*spec, "logarithm", "base"), 2),
         topology_key=reading.get((*spec, "zoneBalanced", "topologyKey"), "topology.kubernetes.io/zone"),
-        on_foreign_cost=reading.get((*spec, "onForeignCost"), "skip"),
+        on_foreign_cost=reading.get((*spec, "onForeignCost"), "Skip"),
         settle_seconds=reading.get((*spec, "settleSeconds"), 2),
         verify_seconds=reading.get((*spec, "verifySeconds"), 30),
     )
@@ -34,7 +34,7 @@ def build_downscale(reading: Reading) -> DownscalePolicy:
     if chooser and selector.workloads is not None:
         for position, kind in enumerate(selector.workloads.kinds):
             check_pickable(reading, (*spec, "selector", "workloads", "kinds", position), kind, chooser)
-    if picker is not None and policy.strategy != "logarithmic":
+    if picker is not None and policy.strategy != "Logarithmic":
         reading.warn((*spec, "strategy"), "counts for nothing beside podPicker")
     return policy
 
@@ -43,7 +43,7 @@ def _chooser(policy: DownscalePolicy) -> str:
     """Return what of `policy` chooses other victims than the controller would, "" where nothing does."""
     if policy.pod_picker is not None:
         return "podPicker"
-    if policy.strategy != "logarithmic":
+    if policy.strategy != "Logarithmic":
         return policy.strategy
     return "" if policy.logarithm_base == 2 else "logarithm.base"
 
@@ -68,7 +68,7 @@ def _target(reading: Reading, path: Path) -> DownscaleTarget | None:
         replicas=None if replicas is None else int(replicas),
         minimum=least,
         maximum=most,
-        direction=reading.get((*path, "direction"), "down"),
+        direction=reading.get((*path, "direction"), "Down"),
     )
 
 

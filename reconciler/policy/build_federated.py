@@ -49,14 +49,14 @@ def build_federated(reading: Reading) -> FederatedReplicaSet:
         replicas=reading.whole((*spec, "replicas"), 1),
         rebalance=reading.get((*spec, "preferences", "rebalance"), False),
         clusters=_preferences(reading, (*spec, "preferences", "clusters")),
-        rounding=reading.get((*spec, "rounding"), "fair"),
+        rounding=reading.get((*spec, "rounding"), "Fair"),
         paused=reading.get((*spec, "paused"), False),
         unschedulable_after=reading.duration((*spec, "unschedulableAfter"), timedelta(minutes=5)),
         waiting_replicas=reading.whole((*spec, "waitingReplicas"), 2),
         cluster_grace_period=reading.duration((*spec, "clusterGracePeriod"), timedelta(minutes=10)),
         progress_deadline=reading.duration((*spec, "progressDeadline"), timedelta(minutes=10)),
-        on_conflict=reading.get((*spec, "onConflict"), "overwrite"),
-        on_delete=reading.get((*spec, "onDelete"), "orphan"),
+        on_conflict=reading.get((*spec, "onConflict"), "Overwrite"),
+        on_delete=reading.get((*spec, "onDelete"), "Orphan"),
         selector=selector,
         template=template,
         target=_target(reading, (*spec, "targetRef")),
@@ -188,6 +188,10 @@ def _preferences(reading: Reading, path: Path) -> Mapping[str, ClusterPreference
     found = {str(name): _preference(reading, (*path, name)) for name in given}
     if not any(one.weight or one.min_replicas for one in found.values()) and reading.document.is_judged(path):
         reading.warn(path, "gives no cluster a weight or a minimum, so no replica will run anywhere")
+    if "*" in found and found["*"].weight:
+        for name in given:
+            if reading.get((*path, name, "weight")) is None and reading.document.is_judged((*path, name)):
+                reading.warn((*path, name), "has no weight beside a * that has one, so it holds its minimum only")
     return found
 
 

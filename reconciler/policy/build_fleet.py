@@ -24,7 +24,7 @@ def build_fleet(reading: Reading) -> Fleet:
         namespace=reading.get(("spec", "namespace"), "reconciler"),
         former_names=reading.texts(("spec", "formerNames")),
         limits=reading.limits(("spec", "limits"), Limits(Limit(), Limit())),
-        protected_namespaces=reading.texts(("spec", "protect", "namespaces")),
+        protected_namespaces=reading.texts(("spec", "protectedNamespaces")),
         allowed_picker_hosts=reading.texts(("spec", "podPickers", "allowedHosts"), ("*.svc.cluster.local", "*.svc")),
     )
 
@@ -36,7 +36,7 @@ def _cluster(reading: Reading, position: int) -> FleetCluster:
         name=name,
         labels=reading.labels((*path, "labels")),
         connection=_connection(reading, path, name),
-        state=reading.get((*path, "state"), "active"),
+        state=reading.get((*path, "state"), "Active"),
         identity=reading.get((*path, "identity")) or "",
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from reconciler.policy.build_calendar import build_calendar
+from reconciler.policy.build_calendar import STATED, build_calendar
 from reconciler.policy.build_selector import build_selector
 from reconciler.policy.building import Reading, check_own_name
 from reconciler.policy.types import (
@@ -47,18 +47,18 @@ def build_idling(reading: Reading, calendars: Calendars) -> IdlingPolicy:
         place=reading.place,
         selector=build_selector(reading),
         idle_when=idle_when,
-        mode=reading.get(("spec", "mode"), "enforce"),
+        mode=reading.get(("spec", "mode"), "Enforce"),
         priority=reading.whole(("spec", "priority"), 0),
         min_age=reading.duration(("spec", "minAge"), timedelta(hours=1)),
         min_awake=reading.duration(("spec", "minAwake"), timedelta(hours=2)),
-        floor=reading.whole(("spec", "floor"), 0),
+        idle_replicas=reading.whole(("spec", "idleReplicas"), 0),
         wake_when=tuple(
             _wake_metric(reading, position) for position in range(len(reading.get(("spec", "wakeWhen"), ())))
         ),
-        wake=reading.get(("spec", "wake"), "automatic"),
+        wake=reading.get(("spec", "wake"), "Automatic"),
         wake_order=_wake_order(reading),
-        hpa=reading.get(("spec", "autoscalers", "hpa"), "idle"),
-        keda=reading.get(("spec", "autoscalers", "keda"), "pause"),
+        hpa=reading.get(("spec", "autoscalers", "hpa"), "Idle"),
+        keda=reading.get(("spec", "autoscalers", "keda"), "Pause"),
         mark_endpoints=reading.get(("spec", "markEndpoints"), False),
         limits=reading.limits(("spec", "limits"), Limits()),
     )
@@ -95,14 +95,16 @@ class _Criteria:
             what = f"has {' and '.join(given)}" if given else "is empty"
             self._reading.add(path, f"{what}, expected exactly one of metric, schedule, anyOf and allOf")
             return None
-        inside = (*path, given[0])
+        inside, name = (*path, given[0]), str(self._reading.get((*path, "name"), ""))
         if given[0] == "metric":
-            return self._metric(inside)
+            return self._metric(inside, name)
+        if name:
+            self._reading.add((*path, "name"), f"stands beside {given[0]}, expected it beside a metric", key=True)
         if given[0] == "schedule":
             return self._schedule(inside)
         return (AnyOf if given[0] == "anyOf" else AllOf)(self.all_at(inside))
 
-    def _metric(self, path: Path) -> MetricCriterion:
+    def _metric(self, path: Path, name: str) -> MetricCriterion:
         reading = self._reading
         coverage, least = reading.get((*path, "coverage")), reading.get((*path, "coverageAtLeast"))
         if (coverage is None) != (least is None):
@@ -114,15 +116,16 @@ class _Criteria:
             window=reading.duration_text((*path, "window"), "30m"),
             coverage=None if coverage is None else reading.query((*path, "coverage")),
             coverage_at_least=least,
-            no_series=reading.get((*path, "noSeries"), "unknown"),
+            no_series=reading.get((*path, "noSeries"), "Unknown"),
+            name=name,
         )
 
     def _schedule(self, path: Path) -> ScheduleCriterion | None:
         reading = self._reading
         name = reading.get((*path, "calendar"))
-        own = [field for field in ("timeZone", "windows") if reading.get((*path, field)) is not None]
+        own = [field for field in ("timeZone", *STATED) if reading.get((*path, field)) is not None]
         if name is not None and own:
-            reading.add(path, "has a calendar and windows of its own, expected one of the two")
+            reading.add(path, "has a calendar and hours of its own, expected one of the two")
             return None
         if name is None:
             return self._own_calendar(path, own)
@@ -133,10 +136,10 @@ class _Criteria:
         return None if found is None else ScheduleCriterion(found)
 
     def _own_calendar(self, path: Path, own: list[str]) -> ScheduleCriterion | None:
-        missing = [field for field in ("timeZone", "windows") if field not in own]
+        missing = "timeZone" if "timeZone" not in own else "downtime" if len(own) == 1 else ""
         if missing:
             self._reading.add(
-                (*path, missing[0]), "is missing, expected a calendar by name, or timeZone and windows here"
+                (*path, missing), "is missing, expected a calendar by name, or timeZone and downtime or uptime here"
             )
             return None
         return ScheduleCriterion(build_calendar(self._reading, path, ""))
@@ -162,8 +165,8 @@ def _wake_order(reading: Reading) -> WakeOrder:
 
 def _check(reading: Reading, policy: IdlingPolicy, *, broken: bool) -> None:
     check_own_name(reading)
-    if policy.wake == "onSignal" and policy.wake_when:
-        reading.warn(("spec", "wakeWhen"), "wakes nothing beside wake: onSignal, it only keeps things awake")
+    if policy.wake == "OnSignal" and policy.wake_when:
+        reading.warn(("spec", "wakeWhen"), "wakes nothing beside wake: OnSignal, it only keeps things awake")
     if policy.selector.services is not None and policy.selector.workloads is not None:
         reading.warn(
             ("spec", "selector"),
@@ -177,11 +180,11 @@ def _check(reading: Reading, policy: IdlingPolicy, *, broken: bool) -> None:
     has_schedule = any(isinstance(criterion, ScheduleCriterion) for criterion in inside)
     if policy.selector.services is None:
         _check_without_services(reading, policy, has_metric=has_metric)
-    if has_metric and not has_schedule and not policy.wake_when and policy.wake == "automatic":
+    if has_metric and not has_schedule and not policy.wake_when and policy.wake == "Automatic":
         reading.add(
             ("spec", "idleWhen"),
             "has a metric criterion that idle pods can never turn busy, expected a schedule or wakeWhen beside it, "
-            "or wake: onSignal",
+            "or wake: OnSignal",
         )
 
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from reconciler.model import SCALABLE_KINDS
 from reconciler.policy.building import Reading
-from reconciler.policy.types import ClusterSelector, NamespaceSelector, Selector, WorkloadSelector
+from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
 from reconciler.yaml.words import Path, shown
 
 _PATH = ("spec", "selector")
@@ -20,24 +20,22 @@ def build_selector(reading: Reading) -> Selector:
     """Return what a policy selects."""
     services, workloads = (*_PATH, "services"), (*_PATH, "workloads")
     return Selector(
-        clusters=ClusterSelector(
-            reading.texts((*_PATH, "clusters", "names"), ("*",)), reading.label_selector((*_PATH, "clusters"))
-        ),
-        namespaces=_namespaces(reading, (*_PATH, "namespaces")),
-        services=reading.label_selector(services) if reading.get(services) is not None else None,
-        workloads=WorkloadSelector(_kinds(reading, (*workloads, "kinds")), reading.label_selector(workloads))
+        clusters=_objects(reading, (*_PATH, "clusters")),
+        namespaces=_objects(reading, (*_PATH, "namespaces")),
+        services=_objects(reading, services) if reading.get(services) is not None else None,
+        workloads=WorkloadSelector(_kinds(reading, (*workloads, "kinds")), _objects(reading, workloads))
         if reading.get(workloads) is not None
         else None,
     )
 
 
-def _namespaces(reading: Reading, path: Path) -> NamespaceSelector:
+def _objects(reading: Reading, path: Path) -> ObjectSelector:
     include, exclude = reading.texts((*path, "include"), ("*",)), reading.texts((*path, "exclude"))
     for position, name in enumerate(include):
         pattern = next((pattern for pattern in exclude if fnmatchcase(name, pattern)), None)
         if pattern is not None:
             reading.warn((*path, "include", position), f"is {shown(name)}, which exclude leaves out: {shown(pattern)}")
-    return NamespaceSelector(include, exclude, reading.label_selector(path))
+    return ObjectSelector(include, exclude, reading.label_selector(path))
 
 
 def _kinds(reading: Reading, path: Path) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from reconciler.policy.types import (
     IdlingPolicy,
     Limits,
     MetricCriterion,
+    ObjectSelector,
     Place,
     PolicySet,
     ScheduleCriterion,
@@ -76,7 +77,7 @@ def _fleet(fleet: Fleet) -> _Json:
         "namespace": fleet.namespace,
         "clusters": [_cluster(cluster) for cluster in fleet.clusters],
         "limits": _limits(fleet.limits),
-        "protect": {"namespaces": list(fleet.protected_namespaces)},
+        "protectedNamespaces": list(fleet.protected_namespaces),
         "podPickers": {"allowedHosts": list(fleet.allowed_picker_hosts)},
     }
 
@@ -122,14 +123,15 @@ def _limits(limits: Limits) -> _Json:
 def _calendar(calendar: Calendar) -> _Json:
     return {
         "timeZone": calendar.zone_name,
-        "windows": list(calendar.texts),
-        "except": [_absolute(window) for window in calendar.exceptions],
+        calendar.field: list(calendar.texts),
+        "exceptions": [_exception(window) for window in calendar.exceptions],
     }
 
 
-def _absolute(window: AbsoluteWindow) -> str:
+def _exception(window: AbsoluteWindow) -> _Json:
     exact = "seconds" if window.start.second or window.end.second else "minutes"
-    return f"{window.start.isoformat(timespec=exact)}/{window.end.isoformat(timespec=exact)}"
+    start, end = window.start.isoformat(timespec=exact), window.end.isoformat(timespec=exact)
+    return {"from": start, "to": end, "reason": window.reason}
 
 
 def _labels(selector: LabelSelector) -> _Json:
@@ -144,17 +146,17 @@ def _labels(selector: LabelSelector) -> _Json:
 def _selector(selector: Selector) -> _Json:
     workloads = selector.workloads
     return {
-        "clusters": {"names": list(selector.clusters.names), **_labels(selector.clusters.labels)},
-        "namespaces": {
-            "include": list(selector.namespaces.include),
-            "exclude": list(selector.namespaces.exclude),
-            **_labels(selector.namespaces.labels),
-        },
+        "clusters": _objects(selector.clusters),
+        "namespaces": _objects(selector.namespaces),
         **_given(
-            services=None if selector.services is None else _labels(selector.services),
-            workloads=None if workloads is None else {"kinds": list(workloads.kinds), **_labels(workloads.labels)},
+            services=None if selector.services is None else _objects(selector.services),
+            workloads=None if workloads is None else {"kinds": list(workloads.kinds), **_objects(workloads.objects)},
         ),
     }
+
+
+def _objects(selector: ObjectSelector) -> _Json:
+    return {"include": list(selector.include), "exclude": list(selector.exclude), **_labels(selector.labels)}
 
 
 def _idling(policy: IdlingPolicy) -> _Json:
@@ -165,7 +167,7 @@ def _idling(policy: IdlingPolicy) -> _Json:
         "idleWhen": [_criterion(criterion) for criterion in policy.idle_when.criteria],
         "minAge": spelt_duration(policy.min_age),
         "minAwake": spelt_duration(policy.min_awake),
-        "floor": policy.floor,
+        "idleReplicas": policy.idle_replicas,
         "wakeWhen": [
             {"metric": {"query": metric.query, "above": metric.above, "window": metric.window}}
             for metric in policy.wake_when
@@ -184,7 +186,7 @@ def _idling(policy: IdlingPolicy) -> _Json:
 
 def _criterion(criterion: Criterion) -> _Json:
     if isinstance(criterion, MetricCriterion):
-        return {"metric": _metric(criterion)}
+        return {**_given(name=criterion.name or None), "metric": _metric(criterion)}
     if isinstance(criterion, ScheduleCriterion):
         calendar = criterion.calendar
         return {"schedule": {"calendar": calendar.name} if calendar.name else _calendar(calendar)}

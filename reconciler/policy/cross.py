@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from reconciler.errors import Problem
@@ -54,12 +53,7 @@ def cross_warnings(built: Sequence[Built]) -> list[str]:
 def _warn_of_clusters(one: Built, fleet: Fleet) -> None:
     path: Path = ("spec", "selector", "clusters")
     selector = one.policy.selector.clusters
-    reached = [
-        cluster
-        for cluster in fleet.clusters
-        if any(fnmatchcase(cluster.name, pattern) for pattern in selector.names)
-        and selector.labels.matches(cluster.labels)
-    ]
+    reached = [cluster for cluster in fleet.clusters if selector.matches(cluster.name, cluster.labels)]
     if not reached:
         one.reading.warn(path, "selects no cluster of the Fleet")
 
@@ -132,9 +126,9 @@ def _against_fleet(one: Built, fleet: Built) -> list[Problem]:
 
 def _cluster_paths(one: Built) -> Iterator[Path]:
     """Yield the paths at which a cluster is named."""
-    names: Path = ("spec", "selector", "clusters", "names")
-    for position in range(len(one.reading.get(names, ()) if one.kind in ("IdlingPolicy", "DownscalePolicy") else ())):
-        yield (*names, position)
+    for part in ("include", "exclude") if one.kind in ("IdlingPolicy", "DownscalePolicy") else ():
+        names: Path = ("spec", "selector", "clusters", part)
+        yield from ((*names, position) for position in range(len(one.reading.get(names, ()))))
     clusters: Path = ("spec", "preferences", "clusters")
     if one.kind == "FederatedReplicaSet":
         yield from ((*clusters, name) for name in one.reading.get(clusters, ()))

@@ -9,19 +9,28 @@ from typing import Any
 from reconciler.errors import Problem
 from reconciler.policy.fit import fit_of
 from reconciler.policy.schemas import validator_of
-from reconciler.policy.words import LARGEST, MOST_REPLICAS, expectation, nearest
+from reconciler.policy.words import LARGEST, MOST_REPLICAS, expectation, nearest, nearest_of
 from reconciler.yaml.documents import Document
 from reconciler.yaml.scalars import plain_value
 from reconciler.yaml.words import Path, shown
 
 _MEANT = "unknown field, did you mean"
 _MISSING = "is missing"
+RENAMED = {
+    "except": "exceptions",
+    "floor": "idleReplicas",
+    "names": "include",
+    "protect": "protectedNamespaces",
+    "windows": "downtime",
+}
+"""What fields were called before, and what they are called now."""
 
 
 def shape_problems(document: Document, kind: str, part: str = "") -> list[Problem]:
     """Return what is wrong with the shape of `document`, a policy of `kind` (or a `part` of its schema), by its schema.
 
-    What is wrong is taken out of the document, so that the rest of it can still be judged.
+    What is wrong is taken out of the document, so that the rest of it can still be judged; a value that is only written
+    in other case is put right in it.
     """
     if fit_of(kind, part)(document.value):
         return []
@@ -72,12 +81,22 @@ def _take_out(error: Any, document: Document) -> None:
     if error.validator == "required":
         document.taken_out += [(*path, name) for name in error.validator_value if name not in error.instance]
     elif error.validator == "additionalProperties":
-        for name in sorted(set(error.instance) - set(error.schema.get("properties", {}))):
+        for name in _not_known(error):
             document.take_out((*path, name))
+            if (meant := _meant(name, error)) is not None:
+                document.taken_out.append((*path, meant))
     elif _is_key(error):
         document.take_out((*path, error.instance))
+    elif error.validator == "enum" and (meant := _in_other_case(error)) is not None:
+        document.put(path, meant)
     else:
         document.take_out(path)
+
+
+def _in_other_case(error: Any) -> str | None:
+    """Return the one of the values allowed that was given in other case, as before these were in CamelCase."""
+    given = str(error.instance).lower()
+    return next((str(option) for option in error.schema["enum"] if str(option).lower() == given), None)
 
 
 def _problems_of(error: Any, document: Document) -> Iterator[Problem]:
@@ -91,11 +110,21 @@ def _problems_of(error: Any, document: Document) -> Iterator[Problem]:
 
 
 def _unknown(error: Any, document: Document, path: Path) -> Iterator[Problem]:
-    known = error.schema.get("properties", {})
-    meant = [name for name in known if name not in error.instance]
-    for name in error.instance:
-        if name not in known:
-            yield document.problem((*path, name), f"unknown field{nearest(name, meant)}", key=True)
+    for name in _not_known(error):
+        meant = _meant(name, error)
+        words = "unknown field" if meant is None else f'{_MEANT} "{meant}"?'
+        yield document.problem((*path, name), words, key=True)
+
+
+def _not_known(error: Any) -> list[str]:
+    return [name for name in error.instance if name not in error.schema.get("properties", {})]
+
+
+def _meant(name: str, error: Any) -> str | None:
+    """Return the field that is meant by one that there is not, None where nothing is near."""
+    absent = [known for known in error.schema.get("properties", {}) if known not in error.instance]
+    renamed = RENAMED.get(name)
+    return renamed if renamed in absent else nearest_of(name, absent)
 
 
 def _missing(error: Any, document: Document, path: Path) -> Iterator[Problem]:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from enum import IntEnum
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from reconciler.model import NOTHING, ClusterConnection, LabelSelector, PodPicker
+from reconciler.model import NOTHING, ClusterConnection, LabelSelector, PodPicker, Service
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,8 +52,8 @@ class Writes(IntEnum):
 
 
 _RESTRICTED = {
-    "readOnly": (Writes.NOTHING, "the cluster is read-only"),
-    "frozen": (Writes.WAKES, "the cluster is frozen"),
+    "ReadOnly": (Writes.NOTHING, "the cluster is read-only"),
+    "Frozen": (Writes.WAKES, "the cluster is frozen"),
 }
 
 
@@ -61,7 +62,7 @@ class FleetCluster:
     name: str
     labels: Mapping[str, str]
     connection: ClusterConnection
-    state: Literal["active", "frozen", "readOnly", "draining", "leaving"] = "active"
+    state: Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"] = "Active"
     identity: str = ""  # the uid that its Namespace kube-system must have; "": any
 
     @property
@@ -102,20 +103,22 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSelector:
-    """`names` are globs (fnmatch); both parts must hold."""
-
-    names: tuple[str, ...] = ("*",)
-    labels: LabelSelector = LabelSelector()
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceSelector:
-    """`include` and `exclude` are globs; excluded wins."""
+class ObjectSelector:
+    """Selects by name and labels; both must match. `include` and `exclude` are globs of names; excluded wins."""
 
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
     labels: LabelSelector = LabelSelector()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether an object called `name` that has `labels` is selected."""
+        return self.names(name) and self.labels.matches(labels)
+
+    def names(self, name: str) -> bool:
+        """Return whether an object called `name` may be selected, whatever its labels are."""
+        if any(fnmatchcase(name, pattern) for pattern in self.exclude):
+            return False
+        return any(pattern == "*" or fnmatchcase(name, pattern) for pattern in self.include)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class WorkloadSelector:
     """`kinds` as people write them ("Deployment"); () means every one that Kubernetes and KEDA bring, no custom one."""
 
     kinds: tuple[str, ...] = ()
-    labels: LabelSelector = LabelSelector()
+    objects: ObjectSelector = ObjectSelector()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +136,18 @@ class Selector:
     At least one of `services` and `workloads` is set (DownscalePolicy: always `workloads`).
     """
 
-    clusters: ClusterSelector = ClusterSelector()
-    namespaces: NamespaceSelector = NamespaceSelector()
-    services: LabelSelector | None = None
+    clusters: ObjectSelector = ObjectSelector()
+    namespaces: ObjectSelector = ObjectSelector()
+    services: ObjectSelector | None = None
     workloads: WorkloadSelector | None = None
+
+    def selects_cluster(self, cluster: FleetCluster) -> bool:
+        """Return whether anything on `cluster` can be selected."""
+        return self.clusters.matches(cluster.name, cluster.labels)
+
+    def selects_service(self, service: Service) -> bool:
+        """Return whether `service` is selected, in a namespace that is."""
+        return self.services is not None and self.services.matches(service.ref.name, service.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,35 +165,42 @@ class WeeklyWindow:
 
 @dataclass(frozen=True, slots=True)
 class AbsoluteWindow:
-    """From `start` to before `end`, naive wall-clock times in the calendar's zone."""
+    """From `start` to before `end`, naive wall-clock times in the calendar's zone. `reason` is what people are told."""
 
     start: datetime
     end: datetime
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """When something is idle. `exceptions` cut holes into the windows. `name` is "" when written inside a policy."""
+    """When something is idle: in the windows, less the exceptions and `awake`. `name` "": written inside a policy.
+
+    Of a calendar that states its `uptime`, `windows` are what that leaves of a week, and `awake` what it has but once.
+    """
 
     zone: tzinfo
     zone_name: str
     windows: tuple[WeeklyWindow | AbsoluteWindow, ...]
     exceptions: tuple[AbsoluteWindow, ...] = ()
+    awake: tuple[AbsoluteWindow, ...] = ()
     name: str = ""
-    texts: tuple[str, ...] = ()  # the windows as written
+    field: Literal["downtime", "uptime"] = "downtime"
+    texts: tuple[str, ...] = ()  # downtime or uptime, as written
     place: Place = Place("")
 
 
 @dataclass(frozen=True, slots=True)
 class MetricCriterion:
-    """Idle while the query's value for a Service is at or below `at_most`."""
+    """Idle while the query's value for a Service is at or below `at_most`. Reasons call it `name`, if it has one."""
 
     query: str  # a Jinja2 template
     at_most: float = 0
     window: str = "30m"  # as written; rendered into the query
     coverage: str | None = None  # a Jinja2 template
     coverage_at_least: float | None = None
-    no_series: Literal["unknown", "zero"] = "unknown"
+    no_series: Literal["Unknown", "Zero"] = "Unknown"
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,16 +247,16 @@ class IdlingPolicy:
     place: Place
     selector: Selector
     idle_when: AllOf
-    mode: Literal["enforce", "observe"] = "enforce"
+    mode: Literal["Enforce", "Observe"] = "Enforce"
     priority: int = 0
     min_age: timedelta = timedelta(hours=1)
     min_awake: timedelta = timedelta(hours=2)
-    floor: int = 0
+    idle_replicas: int = 0
     wake_when: tuple[WakeMetric, ...] = ()
-    wake: Literal["automatic", "onSignal"] = "automatic"
+    wake: Literal["Automatic", "OnSignal"] = "Automatic"
     wake_order: WakeOrder = WakeOrder("")
-    hpa: Literal["idle", "leave"] = "idle"
-    keda: Literal["pause", "leave"] = "pause"
+    hpa: Literal["Idle", "Leave"] = "Idle"
+    keda: Literal["Pause", "Leave"] = "Pause"
     mark_endpoints: bool = False
     limits: Limits = Limits()
 
@@ -267,14 +285,14 @@ class FederatedReplicaSet:
     replicas: int
     rebalance: bool = False
     clusters: Mapping[str, ClusterPreference] = NOTHING  # never empty after validation; "*" is the default entry
-    rounding: Literal["fair", "kubefed"] = "fair"
+    rounding: Literal["Fair", "KubeFed"] = "Fair"
     paused: bool = False
     unschedulable_after: timedelta = timedelta(minutes=5)
     waiting_replicas: int = 2
     cluster_grace_period: timedelta = timedelta(minutes=10)
     progress_deadline: timedelta = timedelta(minutes=10)
-    on_conflict: Literal["overwrite", "abort"] = "overwrite"
-    on_delete: Literal["orphan", "delete"] = "orphan"
+    on_conflict: Literal["Overwrite", "Abort"] = "Overwrite"
+    on_delete: Literal["Orphan", "Delete"] = "Orphan"
     selector: Mapping[str, Any] | None = None
     template: Mapping[str, Any] | None = None
     target: TargetRef | None = None
@@ -301,7 +319,7 @@ class DownscaleTarget:
     replicas: int | None = None
     minimum: int = 0
     maximum: int | None = None
-    direction: Literal["down", "both"] = "down"
+    direction: Literal["Down", "Both"] = "Down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,14 +327,14 @@ class DownscalePolicy:
     name: str
     place: Place
     selector: Selector
-    mode: Literal["enforce", "observe"] = "enforce"
+    mode: Literal["Enforce", "Observe"] = "Enforce"
     priority: int = 0
     target: DownscaleTarget | None = None
     pod_picker: PodPicker | None = None  # wins over `strategy`
-    strategy: Literal["logarithmic", "newestFirst", "zoneBalanced"] = "logarithmic"
+    strategy: Literal["Logarithmic", "NewestFirst", "ZoneBalanced"] = "Logarithmic"
     logarithm_base: float = 2
     topology_key: str = "topology.kubernetes.io/zone"
-    on_foreign_cost: Literal["skip", "override"] = "skip"
+    on_foreign_cost: Literal["Skip", "Override"] = "Skip"
     settle_seconds: float = 2
     verify_seconds: float = 30
 

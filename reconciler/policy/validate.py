@@ -99,9 +99,10 @@ def read_fleet(path: str | Path) -> Fleet:
     Raises:
         PolicyError: there is none, there are several, or it is broken itself.
     """
-    fleet, problems = _read_fleet(path)
-    if fleet is None or problems:
+    built, problems = _read_fleet(path)
+    if built is None or problems:
         raise PolicyError.of(problems)
+    fleet: Fleet = built.policy
     return fleet
 
 
@@ -109,29 +110,34 @@ def read_fleet_for_wakes(path: str | Path) -> tuple[Fleet, tuple[Problem, ...]]:
     """Return what of the Fleet below `path` a wake needs, and all that is wrong with it.
 
     What cannot be read is left out or at its default: limits, labels, and the clusters of which name, connection or
-    state cannot be read. A typo there must not keep the others dark.
+    state cannot be read. A typo there must not keep the others dark, and neither must a former spelling.
 
     Raises:
         PolicyError: there is no Fleet, there are several, or nothing is left: no name, or no cluster.
     """
-    fleet, problems = _read_fleet(path)
-    usable = () if fleet is None else tuple(_usable_clusters(fleet, problems))
-    if fleet is None or not fleet.name or not usable:
+    built, problems = _read_fleet(path)
+    usable = () if built is None else tuple(_usable_clusters(built, problems))
+    if built is None or not built.policy.name or not usable:
         raise PolicyError.of(problems)
+    fleet: Fleet = built.policy
     home = fleet.home if fleet.home in {cluster.name for cluster in usable} else usable[0].name
     return replace(fleet, clusters=usable, home=home), problems
 
 
-def _usable_clusters(fleet: Fleet, problems: Sequence[Problem]) -> Iterator[FleetCluster]:
-    """Yield the clusters that can be written to although there are `problems`: labels and metrics are not needed."""
-    for position, cluster in enumerate(fleet.clusters):
+def _usable_clusters(built: Built, problems: Sequence[Problem]) -> Iterator[FleetCluster]:
+    """Yield the clusters that can be written to although there are `problems`: labels and metrics are not needed, and a
+    state in a former spelling is known."""
+    for position, cluster in enumerate(built.policy.clusters):
         here = f"spec.clusters[{position}]"
+        harmless = [f"{here}.labels", f"{here}.prometheus"]
+        if built.reading.document.is_judged(("spec", "clusters", position, "state")):
+            harmless.append(f"{here}.state")
         inside = [one.field for one in problems if one.field == here or one.field.startswith(f"{here}.")]
-        if all(field.startswith((f"{here}.labels", f"{here}.prometheus")) for field in inside):
+        if all(field.startswith(tuple(harmless)) for field in inside):
             yield cluster
 
 
-def _read_fleet(path: str | Path) -> tuple[Fleet | None, tuple[Problem, ...]]:
+def _read_fleet(path: str | Path) -> tuple[Built | None, tuple[Problem, ...]]:
     """Return the one Fleet below `path`, None where there is not exactly one, and all that is wrong with it."""
     loaded = load(path)
     problems: list[Problem] = []
@@ -147,7 +153,7 @@ def _read_fleet(path: str | Path) -> tuple[Fleet | None, tuple[Problem, ...]]:
     problems += _fleets(fleets, str(path), complete=True)
     if not fleets:
         problems += loaded.problems
-    return (found.built[0].policy if len(fleets) == 1 else None), tuple(sorted(problems))
+    return (found.built[0] if len(fleets) == 1 else None), tuple(sorted(problems))
 
 
 def _kind_of(document: Document, problems: list[Problem]) -> str | None:

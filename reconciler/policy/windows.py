@@ -107,6 +107,19 @@ def weekend_warnings(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[s
     ]
 
 
+def the_rest_of_the_week(uptime: Sequence[WeeklyWindow | AbsoluteWindow]) -> tuple[WeeklyWindow, ...]:
+    """Return the weekly windows of all times that no weekly window of `uptime` has."""
+    awake = _idle_periods([window for window in uptime if isinstance(window, WeeklyWindow)])
+    if not awake:
+        return (WeeklyWindow(0, 0, 7, 0),)
+    return tuple(_weekly(start, end) for start, end in _gaps(awake))
+
+
+def _weekly(start: int, end: int) -> WeeklyWindow:
+    (day, minute), (last, until) = divmod(start, _MINUTES_A_DAY), divmod(end, _MINUTES_A_DAY)
+    return WeeklyWindow(day, minute, last - day, until)
+
+
 def _idle_periods(weekly: Sequence[WeeklyWindow]) -> list[_Minutes]:
     """Return the open periods of the week, of the one before and of the one after, joined where they touch."""
     periods = sorted(

@@ -22,12 +22,18 @@ _TYPES = {
 
 def nearest(word: Any, known: Iterable[str]) -> str:
     """Return `, did you mean "weight"?`, or "" where nothing known is near."""
+    found = nearest_of(word, known)
+    return "" if found is None else f', did you mean "{found}"?'
+
+
+def nearest_of(word: Any, known: Iterable[str]) -> str | None:
+    """Return the one of `known` that is nearest to `word`, None where none is near."""
     if len(str(word)) > _LONGEST:
-        return ""
+        return None
     options = sorted(known)
     lower = {option.lower(): option for option in options}
     found = difflib.get_close_matches(str(word).lower(), list(lower), n=1, cutoff=0.6)
-    return f', did you mean "{lower[found[0]]}"?' if found else ""
+    return lower[found[0]] if found else None
 
 
 def listed(options: Iterable[Any]) -> str:

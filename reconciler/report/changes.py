@@ -131,7 +131,7 @@ def _named(forecast: VictimForecast, all_names: bool) -> str:
     if not forecast.pods:
         return ""
     sure = "certain" if forecast.certain else "likely; the controller may take others"
-    way = "" if forecast.strategy in ("", "logarithmic") else f", by {one_line(forecast.strategy)}"
+    way = "" if forecast.strategy in ("", "Logarithmic") else f", by {one_line(forecast.strategy)}"
     return f"victims {some_names(forecast.pods, everything=all_names)} ({sure}{way})"
 
 

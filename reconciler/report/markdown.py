@@ -104,7 +104,7 @@ def told_in(plan: Plan) -> list[str]:
 def _observed(plan: Plan) -> list[list[str]]:
     if not plan.observed:
         return []
-    summary = f"{counted(len(plan.observed), 'change')} only observed, never applied (mode: observe)"
+    summary = f"{counted(len(plan.observed), 'change')} only observed, never applied (mode: Observe)"
     return [details(summary, change_table(number(plan.observed)))]
 
 

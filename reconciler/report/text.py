@@ -138,7 +138,7 @@ def _status(outcome: Outcome | None, style: _Style) -> str:
 
 def _observed(plan: Plan, style: _Style) -> Iterator[str]:
     if plan.observed:
-        yield style.paint("1", "Observed only, never applied (mode: observe):")
+        yield style.paint("1", "Observed only, never applied (mode: Observe):")
         yield from _decisions(plan.observed, style, len(plan.observed))
 
 

@@ -131,7 +131,7 @@ def after_summary(plan: Plan, *, everything: bool = False) -> Iterator[str]:
     """Yield what follows the last line: what was left alone, and what was left out of it."""
     yield from _left_alone(plan, everything)
     if plan.observed:
-        yield f"{counted(len(plan.observed), 'change')} only observed (mode: observe); never applied."
+        yield f"{counted(len(plan.observed), 'change')} only observed (mode: Observe); never applied."
     if plan.dropped:
         yield f"{counted(plan.dropped, 'change')} left out by filters."
 

@@ -36,7 +36,7 @@ metadata: {name: nights}
 spec:
   selector: {namespaces: {include: [load]}, workloads: {kinds: [Deployment]}}
   idleWhen:
-    - schedule: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}
+    - schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
 """
 
 

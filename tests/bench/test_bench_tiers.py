@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.model import LabelSelector
 from reconciler.plan.plan import in_order, number
 from reconciler.plan.serialise import change_document
 from reconciler.policy.types import WakeOrder
 from tests.bench.measure import SHARES, Work, measured
 from tests.builders import a_service, a_workload
-from tests.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, run_in, services_selector
+from tests.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, labelled, run_in
 from tests.idling.world import a_world
 
 pytestmark = pytest.mark.bench
@@ -19,7 +18,7 @@ WORKLOADS = 2_000
 POLICIES = tuple(
     a_policy(
         f"tier-{tier}",
-        selector=services_selector(services=LabelSelector((("tier", str(tier)),))),
+        selector=labelled("tier", str(tier)),
         wake_order=WakeOrder("all", tier),
     )
     for tier in range(2)

@@ -29,11 +29,11 @@ kind: IdlingPolicy
 metadata:
   name: idle-{n}
 spec:
-  mode: enforce
+  mode: Enforce
   priority: {n}
   selector:
     clusters:
-      names: ["*"]
+      include: ["*"]
       matchLabels:
         region: r{n % 3}
     namespaces:
@@ -53,7 +53,7 @@ spec:
         window: 30m
         coverage: 'min by (namespace, service) (count_over_time(up[{{{{ window }}}}]))'
         coverageAtLeast: 50
-        noSeries: unknown
+        noSeries: Unknown
     - schedule:
         timeZone: Europe/Paris
         windows:
@@ -61,19 +61,19 @@ spec:
           - "Fri 20:00-Mon 07:00"
   minAge: 1h
   minAwake: 2h
-  floor: 0
+  idleReplicas: 0
   wakeWhen:
     - metric:
         query: 'sum by (namespace, service) (queue_length{{queue="q{n}"}})'
         above: 0
         window: 5m
-  wake: automatic
+  wake: Automatic
   wakeOrder:
     group: group-{n % 29}
     tier: 10
   autoscalers:
-    hpa: idle
-    keda: pause
+    hpa: Idle
+    keda: Pause
   markEndpoints: false
   limits:
     idledWorkloads:
@@ -106,14 +106,14 @@ spec:
         minReplicas: 0
         maxReplicas: 10
         weight: 2
-  rounding: fair
+  rounding: Fair
   paused: false
   unschedulableAfter: 5m
   waitingReplicas: 2
   clusterGracePeriod: 10m
   progressDeadline: 10m
-  onConflict: overwrite
-  onDelete: orphan
+  onConflict: Overwrite
+  onDelete: Orphan
   selector:
     matchLabels:
       app: web-{n}
@@ -153,11 +153,11 @@ kind: DownscalePolicy
 metadata:
   name: workers-{n}
 spec:
-  mode: enforce
+  mode: Enforce
   priority: {n}
   selector:
     clusters:
-      names:
+      include:
         - cluster-0*
         - cluster-1*
       matchLabels:
@@ -180,7 +180,7 @@ spec:
     query: 'ceil(sum(running_tasks{{queue="q{n}"}}) / 8)'
     min: 2
     max: 40
-    direction: down
+    direction: Down
   podPicker:
     http:
       host: picker.batch-{n}.svc.cluster.local
@@ -202,7 +202,7 @@ spec:
     onTooFew: fill
   logarithm:
     base: 2
-  onForeignCost: skip
+  onForeignCost: Skip
   settleSeconds: 2
   verifySeconds: 30
 """
@@ -229,7 +229,7 @@ metadata: {name: nights}
 spec:
   selector: {namespaces: {include: ["dev-*"]}, services: {}}
   idleWhen:
-    - schedule: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}
+    - schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
 """
     )
     return folder

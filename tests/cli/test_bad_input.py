@@ -97,7 +97,9 @@ def contents(folder: Folder) -> dict[Path, bytes]:
         ),
         pytest.param(["show", "nowhere.json"], 5, "nowhere.json: No such file or directory", id="no plan"),
         pytest.param(["show", "policies/fleet.yaml"], 5, "policies/fleet.yaml: is no JSON", id="a plan that is none"),
-        pytest.param(["explain", "IdlingPolicy.spec.flor"], 64, 'did you mean "floor"?', id="an unknown field"),
+        pytest.param(
+            ["explain", "IdlingPolicy.spec.idleReplica"], 64, 'did you mean "idleReplicas"?', id="an unknown field"
+        ),
         pytest.param(["explain", "Fleeet"], 64, 'did you mean "Fleet"?', id="an unknown kind"),
         pytest.param(["schema", "Pod"], 64, '"Pod" is no kind', id="a schema of no kind"),
         pytest.param(

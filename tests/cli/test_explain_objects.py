@@ -19,7 +19,7 @@ kind: IdlingPolicy
 metadata: {name: nights}
 spec:
   selector: {namespaces: {include: [shop]}, services: {}}
-  idleWhen: [{schedule: {timeZone: UTC, windows: ["Mon-Fri 20:00-07:00"]}}]
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Fri 20:00-07:00"]}}]
 """
 UNTIL = 'schedule "Mon-Fri 20:00-07:00" until 2026-11-21T07:00:00Z'
 CLUSTER = """\
@@ -125,7 +125,7 @@ def test_what_a_limit_holds_back(folder):
 
 
 def test_what_is_only_observed(folder):
-    folder.write("policies/all.yaml", f"{FLEET}---\n{NIGHTS}  mode: observe\n")
+    folder.write("policies/all.yaml", f"{FLEET}---\n{NIGHTS}  mode: Observe\n")
     assert f"  only observed, never applied: idle replicas 3 → 0 ({UNTIL}" in explained(folder, "east/shop/deploy/web")
 
 
@@ -138,7 +138,7 @@ spec:
     namespaces: {include: [shop]}
     services: {matchLabels: {shown: "yes"}}
     workloads: {kinds: [Deployment], matchLabels: {chosen: "yes"}}
-  idleWhen: [{schedule: {timeZone: UTC, windows: ["Mon-Fri 20:00-07:00"]}}]
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Fri 20:00-07:00"]}}]
 """
 
 

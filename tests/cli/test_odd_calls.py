@@ -78,8 +78,8 @@ def put_in_state(quickstart, state):
 @pytest.mark.parametrize(
     ("state", "written"),
     [
-        pytest.param("frozen", {"Deployment/reports", "Service/reports"}, id="defect 17: frozen, wakes go on"),
-        pytest.param("readOnly", set(), id="readOnly"),
+        pytest.param("Frozen", {"Deployment/reports", "Service/reports"}, id="defect 17: frozen, wakes go on"),
+        pytest.param("ReadOnly", set(), id="readOnly"),
     ],
 )
 def test_freezing_a_cluster_counts_for_a_saved_plan_too(quickstart, state, written):
@@ -178,7 +178,7 @@ def test_a_flag_with_a_word_that_the_verb_does_not_know(quickstart, monkeypatch)
 
 @pytest.mark.parametrize("verb", ["wake", "restore"])
 def test_nothing_is_asked_of_a_read_only_cluster(quickstart, verb):
-    put_in_state(quickstart, "readOnly")
+    put_in_state(quickstart, "ReadOnly")
     before = quickstart.objects()
     more = ["--auto-approve"] if verb == "restore" else []
     said = quickstart.call(verb, "us-east/dev-b", *LOOK, *more)
@@ -189,7 +189,7 @@ def test_nothing_is_asked_of_a_read_only_cluster(quickstart, verb):
 
 @pytest.mark.parametrize("verb", ["wake", "restore"])
 def test_defect_17_what_is_asked_for_on_a_frozen_cluster_wakes(quickstart, verb):
-    put_in_state(quickstart, "frozen")
+    put_in_state(quickstart, "Frozen")
     more = ["--auto-approve"] if verb == "restore" else []
     said = quickstart.call(verb, "us-east/dev-b", *LOOK, *more)
     assert (said.code, replicas_of_reports(quickstart)) == (0, 2)

@@ -174,7 +174,7 @@ def test_without_what_a_wake_needs_nothing_is_done(folder: Folder, fleet: str) -
 
 
 def test_what_a_wake_needs_of_a_fleet(folder: Folder) -> None:
-    text = TYPO.replace("spec:\n", "spec:\n  namespace: ours\n  formerNames: [old]\n  protect: {namespaces: [pay]}\n")
+    text = TYPO.replace("spec:\n", "spec:\n  namespace: ours\n  formerNames: [old]\n  protectedNamespaces: [pay]\n")
     folder.write("policies/fleet.yaml", text)
     fleet, problems = read_fleet_for_wakes(folder.path / "policies")
     assert (fleet.name, fleet.namespace, fleet.former_names) == ("one", "ours", ("old",))

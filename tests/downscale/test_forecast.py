@@ -98,7 +98,7 @@ def test_the_default_is_the_controllers_order() -> None:
     assert decision.victims == VictimForecast(
         pods=("d", "c"),
         certain=True,
-        strategy="logarithmic",
+        strategy="Logarithmic",
         rules=("shorter time Ready", "shorter time Ready"),
         count=2,
         age_ratios=(1.0, 1.0),
@@ -112,9 +112,9 @@ CLOSE = (pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"), pod
 @pytest.mark.parametrize(
     ("policy", "pods", "rule"),
     [
-        pytest.param(by("newestFirst"), ("z", "y"), "newest first", id="23 newest first"),
-        pytest.param(by("logarithmic", logarithm_base=1.05), ("z", "y"), "age to base 1.05", id="23 a finer base"),
-        pytest.param(by("logarithmic", logarithm_base=100), ("x", "y"), "age to base 100", id="23 a coarser base"),
+        pytest.param(by("NewestFirst"), ("z", "y"), "newest first", id="23 newest first"),
+        pytest.param(by("Logarithmic", logarithm_base=1.05), ("z", "y"), "age to base 1.05", id="23 a finer base"),
+        pytest.param(by("Logarithmic", logarithm_base=100), ("x", "y"), "age to base 100", id="23 a coarser base"),
     ],
 )
 def test_defect_23_what_the_controller_does_not_do_is_done_by_marks(
@@ -129,12 +129,12 @@ def test_defect_23_what_the_controller_does_not_do_is_done_by_marks(
 
 
 def test_defect_23_the_controllers_own_way_needs_no_marks() -> None:
-    decision, _, _ = forecast(by("logarithmic"), pods=CLOSE)
+    decision, _, _ = forecast(by("Logarithmic"), pods=CLOSE)
     assert decision.victims is not None
     assert (decision.victims.pods, decision.victims.certain, decision.downscale) == (("x", "y"), True, None)
 
 
-@pytest.mark.parametrize("policy", [by("newestFirst"), by("logarithmic", logarithm_base=10)])
+@pytest.mark.parametrize("policy", [by("NewestFirst"), by("Logarithmic", logarithm_base=10)])
 def test_defect_23_where_an_autoscaler_shrinks_the_prediction_is_of_the_controller(policy: DownscalePolicy) -> None:
     decision, _, [notice] = forecast(policy, pods=CLOSE, autoscalers=(an_hpa(),))
     assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("x", "y"))
@@ -183,7 +183,7 @@ def test_the_sibling_pods_count_for_colocation() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        pytest.param({"to": 0}, VictimForecast((), True, "logarithmic", count=4, note="all pods go"), id="to zero"),
+        pytest.param({"to": 0}, VictimForecast((), True, "Logarithmic", count=4, note="all pods go"), id="to zero"),
         pytest.param(
             {"kind": "StatefulSet"},
             VictimForecast((), True, "ordinals", count=2, note="the highest ordinals go first"),
@@ -249,37 +249,37 @@ ZONES = tuple(
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "Rollout", "CloneSet"])
 def test_zone_balanced(kind: str) -> None:
-    decision, _, notices = forecast(by("zoneBalanced", kind), kind=kind, nodes=ZONES)
+    decision, _, notices = forecast(by("ZoneBalanced", kind), kind=kind, nodes=ZONES)
     assert decision.victims == VictimForecast(
         pods=("c", "b"),
         certain=True,
-        strategy="zoneBalanced",
+        strategy="ZoneBalanced",
         rules=("balance of topology.kubernetes.io/zone",) * 2,
         count=2,
         requested=2,
         candidates=4,
     )
-    assert decision.downscale == DownscaleSettings("shrink", "zoneBalanced", topology_key="topology.kubernetes.io/zone")
+    assert decision.downscale == DownscaleSettings("shrink", "ZoneBalanced", topology_key="topology.kubernetes.io/zone")
     assert notices == ()
 
 
 def test_zone_balanced_after_those_that_go_first() -> None:
-    found = victims_of(by("zoneBalanced"), pods=(*PODS, pod("x", ready=False)), nodes=ZONES)
+    found = victims_of(by("ZoneBalanced"), pods=(*PODS, pod("x", ready=False)), nodes=ZONES)
     assert found.pods == ("x", "c", "b")
     assert found.rules[0] == "not Ready"
     assert (found.count, found.requested, found.candidates) == (3, 2, 4)
 
 
 def test_zones_that_could_not_be_read() -> None:
-    found = victims_of(by("zoneBalanced"), unreadable={"nodes": "forbidden"})
+    found = victims_of(by("ZoneBalanced"), unreadable={"nodes": "forbidden"})
     assert (found.pods, found.certain) == ((), False)
     assert found.note == "the nodes could not be read, so no zones are known"
 
 
 @pytest.mark.parametrize("nodes", [(), tuple(replace(node, labels={}) for node in ZONES)], ids=["none", "no label"])
 def test_defect_25_without_zone_labels_nothing_is_balanced(nodes: tuple[Node, ...]) -> None:
-    found = victims_of(by("zoneBalanced"), nodes=nodes)
-    assert (found.pods, found.certain, found.strategy) == (("d", "c"), False, "logarithmic")
+    found = victims_of(by("ZoneBalanced"), nodes=nodes)
+    assert (found.pods, found.certain, found.strategy) == (("d", "c"), False, "Logarithmic")
     assert found.note == (
         "none of its nodes has the label topology.kubernetes.io/zone, so there is nothing to balance; "
         "the controller chooses"
@@ -289,42 +289,42 @@ def test_defect_25_without_zone_labels_nothing_is_balanced(nodes: tuple[Node, ..
 COSTLY = (replace(PODS[0], deletion_cost="5"), *PODS[1:3], replace(PODS[3], deletion_cost="-7"))
 
 
-@pytest.mark.parametrize(("strategy", "costly"), [("newestFirst", "d"), ("zoneBalanced", "c")])
+@pytest.mark.parametrize(("strategy", "costly"), [("NewestFirst", "d"), ("ZoneBalanced", "c")])
 def test_defect_24_what_apply_refuses_is_not_promised(strategy: str, costly: str) -> None:
     pods = tuple(replace(one, deletion_cost="-7") if one.name == costly else one for one in PODS)
     found = victims_of(by(strategy), pods=pods, nodes=ZONES)
     assert (found.pods, found.certain, found.count, found.postponed) == ((), False, 0, True)
     assert found.note == (
-        f"left to a later run: foreign deletion costs on {costly} (-7), expected none (onForeignCost: skip)"
+        f"left to a later run: foreign deletion costs on {costly} (-7), expected none (onForeignCost: Skip)"
     )
-    overriding = victims_of(by(strategy, on_foreign_cost="override"), pods=pods, nodes=ZONES)
+    overriding = victims_of(by(strategy, on_foreign_cost="Override"), pods=pods, nodes=ZONES)
     assert (len(overriding.pods), overriding.postponed) == (2, False)
 
 
 def test_defect_24_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> None:
-    policy = by("logarithmic", pod_picker=PICKER)
+    policy = by("Logarithmic", pod_picker=PICKER)
     found = victims_of(policy, pods=COSTLY)
     assert found.chosen_at_apply
     assert found.note == (
-        "nothing is done if it chooses any of d (-7), a (5) with a foreign deletion cost (onForeignCost: skip)"
+        "nothing is done if it chooses any of d (-7), a (5) with a foreign deletion cost (onForeignCost: Skip)"
     )
     lowest = (*PODS[:3], replace(PODS[3], deletion_cost="-2147483648"))
     assert victims_of(policy, pods=lowest).postponed
-    assert not victims_of(by("logarithmic", pod_picker=PICKER, on_foreign_cost="override"), pods=lowest).postponed
+    assert not victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=lowest).postponed
 
 
 def test_a_picker_is_asked_at_apply() -> None:
-    policy = by("logarithmic", pod_picker=PICKER, on_foreign_cost="override", settle_seconds=5, verify_seconds=60)
+    policy = by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override", settle_seconds=5, verify_seconds=60)
     decision, _, _ = forecast(policy, pods=(*PODS, pod("x", ready=False)))
     assert decision.victims == VictimForecast(
-        certain=False, strategy="podPicker", chosen_at_apply=True, count=3, requested=2, candidates=4
+        certain=False, strategy="PodPicker", chosen_at_apply=True, count=3, requested=2, candidates=4
     )
     assert decision.downscale == DownscaleSettings(
         "shrink",
-        "podPicker",
+        "PodPicker",
         PICKER,
         topology_key="topology.kubernetes.io/zone",
-        on_foreign_cost="override",
+        on_foreign_cost="Override",
         settle_seconds=5,
         verify_seconds=60,
     )
@@ -362,7 +362,7 @@ def test_a_picker_that_is_asked_for_the_plan(
     web = a_workload(replicas=4)
     state = a_state(a_cluster(workloads=(web,), pods={web.ref: (*PODS, pod("x", ready=False))}))
     picker = replace(PICKER, on_too_few="reject")
-    policies = a_policy_set(a_fleet(), downscale=(by("logarithmic", pod_picker=picker),))
+    policies = a_policy_set(a_fleet(), downscale=(by("Logarithmic", pod_picker=picker),))
     asked, _, _ = with_victims([shrinking(web, 2), shrinking(web, 0)], policies, state, a_run())
     requests = picker_requests(asked, policies, state, a_run())
     assert requests == {web.ref: PickerRequest(picker, "shop", 2, ("a", "b", "c", "d"))}
@@ -375,14 +375,14 @@ def test_a_picker_that_is_asked_for_the_plan(
 
 def test_nothing_is_asked_where_those_that_go_first_suffice() -> None:
     pods = (*PODS[:2], pod("x", ready=False), pod("y", phase="Pending", ready=False))
-    found = victims_of(by("logarithmic", pod_picker=PICKER), pods=pods)
+    found = victims_of(by("Logarithmic", pod_picker=PICKER), pods=pods)
     assert (found.pods, found.chosen_at_apply) == (("y", "x"), False)
-    assert found.strategy == "logarithmic", "27: the controller chooses, no picker is asked"
+    assert found.strategy == "Logarithmic", "27: the controller chooses, no picker is asked"
 
 
 @pytest.mark.parametrize(("kind", "to"), [("Deployment", 0), ("StatefulSet", 2), ("Other", 2)])
 def test_no_marks_where_they_do_nothing(kind: str, to: int) -> None:
-    assert forecast(by("zoneBalanced", kind), kind=kind, to=to)[0].downscale is None
+    assert forecast(by("ZoneBalanced", kind), kind=kind, to=to)[0].downscale is None
 
 
 # Whose order
@@ -398,24 +398,24 @@ def settings(*policies: DownscalePolicy, **options: Any) -> DownscaleSettings | 
 
 
 def test_the_higher_priority_orders() -> None:
-    found = settings(by("zoneBalanced", name="a"), by("logarithmic", name="b", pod_picker=PICKER, priority=1))
+    found = settings(by("ZoneBalanced", name="a"), by("Logarithmic", name="b", pod_picker=PICKER, priority=1))
     assert found is not None
-    assert (found.policy, found.strategy) == ("b", "podPicker")
+    assert (found.policy, found.strategy) == ("b", "PodPicker")
 
 
 def test_with_equal_priorities_the_controller_chooses() -> None:
-    decision, _, [notice] = forecast(by("zoneBalanced", name="a"), by("newestFirst", name="b"))
+    decision, _, [notice] = forecast(by("ZoneBalanced", name="a"), by("NewestFirst", name="b"))
     assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("d", "c"))
     assert notice.text == "a and b have the same priority, the controller chooses"
 
 
 def test_a_policy_that_observes_orders_nothing() -> None:
-    assert settings(by("zoneBalanced", mode="observe")) is None
+    assert settings(by("ZoneBalanced", mode="Observe")) is None
 
 
 def test_the_picker_of_a_federated_replica_set_orders_its_workloads() -> None:
-    found = settings(by("zoneBalanced", priority=9), federated=(a_federated(),))
-    assert found == DownscaleSettings("web", "podPicker", PICKER)
+    found = settings(by("ZoneBalanced", priority=9), federated=(a_federated(),))
+    assert found == DownscaleSettings("web", "PodPicker", PICKER)
     assert settings(federated=(a_federated(pod_picker=None),)) is None
 
 
@@ -425,10 +425,10 @@ def an_hpa(**fields: Any) -> HorizontalPodAutoscaler:
 
 
 def test_beside_an_autoscaler_that_scales_down_nothing_is_marked() -> None:
-    decision, _, [notice] = forecast(by("zoneBalanced"), nodes=ZONES, autoscalers=(an_hpa(),))
+    decision, _, [notice] = forecast(by("ZoneBalanced"), nodes=ZONES, autoscalers=(an_hpa(),))
     assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("d", "c"))
-    assert "zoneBalanced needs HorizontalPodAutoscaler/web to leave scaling down alone" in notice.text
-    assert settings(by("zoneBalanced"), autoscalers=(an_hpa(scale_down_disabled=True),)) is not None
+    assert "ZoneBalanced needs HorizontalPodAutoscaler/web to leave scaling down alone" in notice.text
+    assert settings(by("ZoneBalanced"), autoscalers=(an_hpa(scale_down_disabled=True),)) is not None
 
 
 # What an earlier run left

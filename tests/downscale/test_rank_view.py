@@ -71,7 +71,7 @@ def test_defect_24_rank_promises_nothing_that_apply_refuses():
     web = a_workload("web", replicas=2)
     costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))
     state = a_state(a_cluster(workloads=(web,), pods={web.ref: costly}))
-    policy = a_downscale_policy("Deployment", target=None, strategy="newestFirst")
+    policy = a_downscale_policy("Deployment", target=None, strategy="NewestFirst")
     ranking = ranking_of(web, a_policy_set(a_fleet(), downscale=(policy,)), state, a_run(), None)
     assert [pod.goes for pod in ranking.pods] == [False, False]
     assert (ranking.forecast.count, ranking.forecast.certain) == (0, False)
@@ -82,7 +82,7 @@ def test_defect_24_a_downscale_that_apply_refuses_is_undecided():
     web = a_workload("web", replicas=2)
     costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))
     state = a_state(a_cluster(workloads=(web,), pods={web.ref: costly}))
-    policy = a_downscale_policy("Deployment", target=DownscaleTarget(replicas=1), strategy="newestFirst")
+    policy = a_downscale_policy("Deployment", target=DownscaleTarget(replicas=1), strategy="NewestFirst")
     desired = decide(a_policy_set(a_fleet(), downscale=(policy,)), state, a_run())
     assert desired.decisions == ()
     [undecided] = desired.undecided

@@ -177,7 +177,7 @@ def test_another_config_map_is_not_the_journal() -> None:
     assert closes(recovered(observed(5, config_maps=(other,)))) == []
 
 
-@pytest.mark.parametrize("state", ["frozen", "readOnly"])
+@pytest.mark.parametrize("state", ["Frozen", "ReadOnly"])
 def test_nothing_is_written_in_a_frozen_cluster(state: Any) -> None:
     [cluster] = a_fleet().clusters
     frozen = (FleetCluster(cluster.name, cluster.labels, cluster.connection, state),)

@@ -50,8 +50,8 @@ def test_zone_balanced_takes_what_the_zones_say(tmp_path: Path, kind: str) -> No
 @pytest.mark.parametrize(
     ("fields", "left"),
     [
-        pytest.param({"strategy": "newestFirst"}, ["web-0", "web-1", "web-2"], id="23 the newest"),
-        pytest.param({"strategy": "logarithmic", "logarithm_base": 10}, ["web-0", "web-4", "web-5"], id="23 base 10"),
+        pytest.param({"strategy": "NewestFirst"}, ["web-0", "web-1", "web-2"], id="23 the newest"),
+        pytest.param({"strategy": "Logarithmic", "logarithm_base": 10}, ["web-0", "web-4", "web-5"], id="23 base 10"),
     ],
 )
 def test_defect_23_what_the_controller_has_no_setting_for_is_done_by_marks(
@@ -311,7 +311,7 @@ def test_foreign_costs_overridden_go_back_to_the_survivors(tmp_path: Path) -> No
         ZONED[3] | {"cost": "3"},
         *ZONED[4:],
     ]
-    world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="override")
+    world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="Override")
     outcome = outcome_of(world)
     assert (outcome.status, outcome.hit) == (Status.APPLIED, 3)
     assert world.names() == ["web-0", "web-1", "web-3"]
@@ -320,7 +320,7 @@ def test_foreign_costs_overridden_go_back_to_the_survivors(tmp_path: Path) -> No
 
 
 def test_a_foreign_cost_written_at_the_last_moment_is_not_overwritten(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3, on_foreign_cost="override")
+    world = a_world(tmp_path, pods=ZONED, to=3, on_foreign_cost="Override")
 
     class Racing(Picker):
         def pick(self, request: Any) -> PickerAnswer:
@@ -328,7 +328,7 @@ def test_a_foreign_cost_written_at_the_last_moment_is_not_overwritten(tmp_path: 
             world.patch_pod("web-4", add)
             return PickerAnswer(("web-3", "web-4", "web-5"))
 
-    world.policy = replace(world.policy, pod_picker=PICKER, strategy="logarithmic")
+    world.policy = replace(world.policy, pod_picker=PICKER, strategy="Logarithmic")
     world.picker = Racing()
     outcome = outcome_of(world)
     assert outcome.status is Status.STALE
@@ -420,7 +420,7 @@ class Lagging:
 
 def test_marks_stay_while_the_status_lags(tmp_path: Path) -> None:
     pods = [ZONED[0] | {"cost": "-2147483648"}, *ZONED[1:]]
-    world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="override")
+    world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="Override")
     outcome = outcome_of(world, through=Lagging(world.cluster))
     assert (outcome.status, outcome.hit) == (Status.APPLIED, 3)
     assert outcome.message == "its status did not reach 3 in 30 s"
@@ -434,7 +434,7 @@ def test_marks_stay_while_the_status_lags(tmp_path: Path) -> None:
 def test_what_an_earlier_run_left_is_put_right_first(tmp_path: Path) -> None:
     """Also where nobody recovered it before, as with a saved plan."""
     world = a_world(tmp_path, pods=[*ZONED[:5], ZONED[5] | {"cost": "5"}], to=3)
-    world.policy = replace(world.policy, on_foreign_cost="override", pod_picker=PICKER, strategy="logarithmic")
+    world.policy = replace(world.policy, on_foreign_cost="Override", pod_picker=PICKER, strategy="Logarithmic")
     world.picker = Picker(PickerAnswer(("web-0", "web-4", "web-5")))
     [decision] = world.decided(a_run())
     world.clock = Clock(while_asleep=lambda: setattr(world.lock, "lost", True))

@@ -32,9 +32,9 @@ COSTS = {"web-0": "-2147483648"}
 def a_shrink(folder: Path, kind: str, picks: bool = False) -> World:
     folder.mkdir()
     if not picks:
-        return a_world(folder, kind, pods=PODS, to=3, on_foreign_cost="override")
+        return a_world(folder, kind, pods=PODS, to=3, on_foreign_cost="Override")
     picker = Picker(PickerAnswer(("web-2", "web-3", "web-4")))
-    return a_world(folder, kind, pods=PODS, to=3, on_foreign_cost="override", pod_picker=PICKER, picker=picker)
+    return a_world(folder, kind, pods=PODS, to=3, on_foreign_cost="Override", pod_picker=PICKER, picker=picker)
 
 
 def calls_of_a_whole_run(folder: Path, kind: str, **options: Any) -> int:

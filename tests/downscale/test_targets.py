@@ -26,11 +26,10 @@ from reconciler.model import (
     Workload,
 )
 from reconciler.policy.types import (
-    ClusterSelector,
     DownscalePolicy,
     DownscaleTarget,
     FleetCluster,
-    NamespaceSelector,
+    ObjectSelector,
     Selector,
     WorkloadSelector,
 )
@@ -87,7 +86,7 @@ def test_a_decrease() -> None:
 
 
 def test_an_absent_field_counts_as_one_and_is_tested_as_absent() -> None:
-    policy = a_downscale_policy(target=a_target(2, direction="both"))
+    policy = a_downscale_policy(target=a_target(2, direction="Both"))
     [decision] = decided(policy, workload=a_workload(replicas=None)).decisions
     assert decision.changes == (FieldChange(("spec", "replicas"), None, 2),)
     assert decision.replicas_before == 1
@@ -98,11 +97,11 @@ def test_an_absent_field_counts_as_one_and_is_tested_as_absent() -> None:
     [
         pytest.param(a_target(4), 6, 4, id="down"),
         pytest.param(a_target(8), 6, None, id="up, but only down"),
-        pytest.param(a_target(8, direction="both"), 6, 8, id="up"),
-        pytest.param(a_target(6, direction="both"), 6, None, id="there already"),
+        pytest.param(a_target(8, direction="Both"), 6, 8, id="up"),
+        pytest.param(a_target(6, direction="Both"), 6, None, id="there already"),
         pytest.param(a_target(1, minimum=2), 6, 2, id="not below min"),
         pytest.param(a_target(9, maximum=4), 6, 4, id="not above max, also on the way down"),
-        pytest.param(a_target(9, maximum=8, direction="both"), 6, 8, id="not above max"),
+        pytest.param(a_target(9, maximum=8, direction="Both"), 6, 8, id="not above max"),
         pytest.param(a_target(0), 6, 0, id="to zero"),
     ],
 )
@@ -161,7 +160,7 @@ def test_an_unknown_query_decides_nothing(answer: QueryAnswer | None, words: str
 
 @given(st.floats(allow_nan=True, allow_infinity=True), st.integers(0, 5), st.none() | st.integers(5, 9))
 def test_whatever_a_query_gives_the_limits_hold(value: float, minimum: int, maximum: int | None) -> None:
-    target = by_query(minimum=minimum, maximum=maximum, direction="both")
+    target = by_query(minimum=minimum, maximum=maximum, direction="Both")
     desired = decided(a_downscale_policy(target=target), answer=a_sample(value))
     for _, after in numbers(desired):
         assert after is not None
@@ -183,8 +182,8 @@ def test_whatever_a_query_gives_the_limits_hold(value: float, minimum: int, maxi
 )
 def test_selection(fields: dict[str, Any], selected: bool) -> None:
     selector = Selector(
-        namespaces=NamespaceSelector(include=("sh*",)),
-        workloads=WorkloadSelector(("deployment",), LabelSelector((("app", "web"),))),
+        namespaces=ObjectSelector(include=("sh*",)),
+        workloads=WorkloadSelector(("deployment",), ObjectSelector(labels=LabelSelector((("app", "web"),)))),
     )
     workload = a_workload(**({"replicas": 6, "labels": {"app": "web"}} | fields))
     desired = decided(a_downscale_policy(selector=selector), workload=workload)
@@ -199,8 +198,8 @@ def test_kinds_without_replicas_are_not_selected(kind: str) -> None:
 
 def test_clusters_and_namespaces_are_selected_by_label_too() -> None:
     selector = Selector(
-        clusters=ClusterSelector(("ea*",), LabelSelector((("region", "eu"),))),
-        namespaces=NamespaceSelector(labels=LabelSelector((("team", "a"),))),
+        clusters=ObjectSelector(("ea*",), labels=LabelSelector((("region", "eu"),))),
+        namespaces=ObjectSelector(labels=LabelSelector((("team", "a"),))),
         workloads=WorkloadSelector(),
     )
     policy = a_downscale_policy(selector=selector)
@@ -234,8 +233,8 @@ def a_fleet_in(state: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        pytest.param({"fleet": a_fleet_in("frozen")}, "the cluster is frozen", id="frozen"),
-        pytest.param({"fleet": a_fleet_in("readOnly")}, "the cluster is read-only", id="read-only"),
+        pytest.param({"fleet": a_fleet_in("Frozen")}, "the cluster is frozen", id="frozen"),
+        pytest.param({"fleet": a_fleet_in("ReadOnly")}, "the cluster is read-only", id="read-only"),
         pytest.param({"fleet": a_fleet(protected_namespaces=("shop",))}, "namespace shop is protected", id="protected"),
         pytest.param({"fleet": a_fleet(namespace="shop")}, "namespace shop is protected", id="our own namespace"),
         pytest.param(
@@ -322,7 +321,7 @@ def test_idling_and_placement_win(to: int, overridden: bool) -> None:
     ],
 )
 def test_what_is_idle_stays_idle(replicas: int, annotations: dict[str, str], left_alone: bool) -> None:
-    policy = a_downscale_policy(target=a_target(3, direction="both"))
+    policy = a_downscale_policy(target=a_target(3, direction="Both"))
     desired = decided(policy, workload=a_workload(replicas=replicas, annotations=annotations))
     assert numbers(desired) == ([] if left_alone else [(replicas, 3)])
     assert [one.winner for one in desired.overridden] == (["idling"] if left_alone else [])
@@ -352,8 +351,8 @@ def test_autoscalers_are_left_their_workloads(options: dict[str, Any], name: str
         pytest.param(a_target(3), None, [(6, 3)], id="we scale down"),
         pytest.param(a_target(3), 4, [(6, 4)], id="not below what it would put back"),
         pytest.param(a_target(0), None, [(6, 1)], id="not to zero, which would switch it off"),
-        pytest.param(a_target(8, direction="both"), None, [], id="it scales up"),
-        pytest.param(a_target(2, direction="both"), 7, [], id="below its minimum there is nothing to do"),
+        pytest.param(a_target(8, direction="Both"), None, [], id="it scales up"),
+        pytest.param(a_target(2, direction="Both"), 7, [], id="below its minimum there is nothing to do"),
     ],
 )
 def test_an_autoscaler_whose_way_down_is_disabled(
@@ -369,7 +368,7 @@ def test_an_autoscaler_whose_way_down_is_disabled(
 @pytest.mark.parametrize(("to", "decisions"), [(3, 0), (8, 1)])
 def test_a_rollout_is_not_shrunk_but_may_grow(to: int, decisions: int) -> None:
     rolling = a_workload(replicas=6, updated_replicas=2, conditions=(Condition("Progressing", "True"),))
-    desired = decided(a_downscale_policy(target=a_target(to, direction="both")), workload=rolling)
+    desired = decided(a_downscale_policy(target=a_target(to, direction="Both")), workload=rolling)
     assert len(desired.decisions) == decisions
     assert len(desired.undecided) == 1 - decisions
 
@@ -411,13 +410,13 @@ def test_an_order_without_a_target_wins_nothing_but_the_order() -> None:
     desired = decided(named("target", 4), named("order", target=None, priority=1))
     assert numbers(desired) == [(6, 4)]
     assert [(one.policy, one.outcome) for one in desired.considered] == [
-        ("order", "victims by zoneBalanced"),
+        ("order", "victims by ZoneBalanced"),
         ("target", "4 replicas"),
     ]
 
 
 def test_a_policy_that_observes_only_tells() -> None:
-    desired = decided(named("watch", 1, mode="observe", priority=9), named("do", 4))
+    desired = decided(named("watch", 1, mode="Observe", priority=9), named("do", 4))
     assert numbers(desired) == [(6, 4)]
     assert [(one.replicas_after, one.cause.policy) for one in desired.observed] == [(1, "watch")]
     assert desired.notices == ()

@@ -31,7 +31,7 @@ from reconciler.plan.plan import in_order, number
 from reconciler.policy.types import (
     DownscalePolicy,
     DownscaleTarget,
-    NamespaceSelector,
+    ObjectSelector,
     Place,
     PolicySet,
     Selector,
@@ -218,14 +218,12 @@ def a_downscale_policy(kind: str = "Deployment", *, to: int = 3, **fields: Any) 
     defaults: dict[str, Any] = {
         "name": "shrink",
         "place": Place("policies/shrink.yaml", 4),
-        "selector": Selector(
-            namespaces=NamespaceSelector(include=("shop",)), workloads=WorkloadSelector(kinds=(kind,))
-        ),
+        "selector": Selector(namespaces=ObjectSelector(include=("shop",)), workloads=WorkloadSelector(kinds=(kind,))),
         "target": DownscaleTarget(replicas=to),
-        "strategy": "zoneBalanced",
+        "strategy": "ZoneBalanced",
     }
     if "pod_picker" in fields:
-        defaults["strategy"] = "logarithmic"
+        defaults["strategy"] = "Logarithmic"
     return DownscalePolicy(**(defaults | fields))
 
 

@@ -17,6 +17,7 @@ from reconciler.policy.types import (
     Fleet,
     IdlingPolicy,
     MetricCriterion,
+    ObjectSelector,
     Place,
     ScheduleCriterion,
     Selector,
@@ -48,7 +49,12 @@ def a_metric(**fields: Any) -> MetricCriterion:
 
 
 def services_selector(**fields: Any) -> Selector:
-    return Selector(**({"services": LabelSelector()} | fields))
+    return Selector(**({"services": ObjectSelector()} | fields))
+
+
+def labelled(key: str, value: str) -> Selector:
+    """All Services with this label."""
+    return Selector(services=ObjectSelector(labels=LabelSelector(((key, value),))))
 
 
 def workloads_selector(*kinds: str) -> Selector:

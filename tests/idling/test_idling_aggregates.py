@@ -17,7 +17,7 @@ from reconciler.decide.idling.guard import guard_of
 from reconciler.decide.idling.marks import AWAKE_UNTIL, IDLED_TO, WAKE_DUE
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.wants import UNDONE_HOLDS, Bid, Want, winning
-from reconciler.model import FieldWriter, HorizontalPodAutoscaler, LabelSelector, ObjectRef, OwnerReference, Service
+from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Service
 from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
@@ -39,9 +39,9 @@ from tests.idling.idling_policies import (
     a_metric,
     a_policy,
     decided,
+    labelled,
     notices_of,
     run_in,
-    services_selector,
     why_of,
 )
 from tests.idling.world import a_world
@@ -125,7 +125,12 @@ class TestBids:
             pytest.param(
                 lambda want: want.until, (bid(end=8), bid("b", end=3), bid("c")), NIGHT + 3 * HOUR, id="the first end"
             ),
-            pytest.param(lambda want: want.floor, (bid(floor=1), bid("b", floor=2)), 2, id="the highest floor"),
+            pytest.param(
+                lambda want: want.idle_replicas,
+                (bid(idle_replicas=1), bid("b", idle_replicas=2)),
+                2,
+                id="the highest floor",
+            ),
             pytest.param(
                 lambda want: want.min_age,
                 (bid(min_age=HOUR), bid("b", min_age=2 * HOUR)),
@@ -161,7 +166,7 @@ class TestBids:
 
     def test_without_any(self):
         none = Want()
-        assert (none.until, none.policy, none.floor, none.min_age, none.window_end(NIGHT)) == (
+        assert (none.until, none.policy, none.idle_replicas, none.min_age, none.window_end(NIGHT)) == (
             None,
             None,
             0,
@@ -189,7 +194,7 @@ def two_services(**workload: Any):
 
 
 def of_owner(name: str, *criteria: Any, **fields: Any) -> IdlingPolicy:
-    return a_policy(name, *criteria, selector=services_selector(services=LabelSelector((("owner", name),))), **fields)
+    return a_policy(name, *criteria, selector=labelled("owner", name), **fields)
 
 
 class TestOneWorkloadOfTwoPolicies:
@@ -200,7 +205,7 @@ class TestOneWorkloadOfTwoPolicies:
 
     def test_it_keeps_the_highest_floor(self):
         world = two_services()
-        run_in(world, of_owner("a", floor=1), of_owner("b", floor=2))
+        run_in(world, of_owner("a", idle_replicas=1), of_owner("b", idle_replicas=2))
         assert world.replicas(WEB) == 2
 
     @pytest.mark.parametrize("older", [HOUR, 3 * HOUR], ids=["of one", "of none"])
@@ -261,7 +266,7 @@ class TestOneServiceOfTwoWorkloads:
 
     def test_it_counts_as_idle_up_to_the_highest_floor(self):
         world = self.world()
-        run_in(world, of_owner("all"), of_owner("a", floor=1), of_owner("b", floor=2))
+        run_in(world, of_owner("all"), of_owner("a", idle_replicas=1), of_owner("b", idle_replicas=2))
         assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [1, 2]
         assert world.objects[self.fronts].annotations[IDLED_TO] == "2"
 

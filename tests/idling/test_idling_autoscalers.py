@@ -26,7 +26,7 @@ from tests.idling.world import World, a_world
 WEB = a_ref("web")
 HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
 MINUTE = timedelta(minutes=1)
-FLOOR = a_policy(floor=1)
+FLOOR = a_policy(idle_replicas=1)
 
 
 def an_autoscaler(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> HorizontalPodAutoscaler:
@@ -159,32 +159,32 @@ class TestIdledToAFloor:
     @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (1, 2), (2, 1)])
     def test_another_floor(self, first, second):
         world = the_world()
-        run_in(world, a_policy(floor=first))
+        run_in(world, a_policy(idle_replicas=first))
         world.controllers()
         world.now += MINUTE
-        run_in(world, a_policy(floor=second))
+        run_in(world, a_policy(idle_replicas=second))
         world.controllers()
         assert world.replicas(WEB) == second
         assert bounds(world) == ((second, second) if second else (2, 10))
-        assert run_in(world, a_policy(floor=second)).desired.decisions == ()
+        assert run_in(world, a_policy(idle_replicas=second)).desired.decisions == ()
         world.now = MONDAY
-        run_in(world, a_policy(floor=second))
+        run_in(world, a_policy(idle_replicas=second))
         assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
 
     @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (1, 2), (2, 1)])
     @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts meanwhile"])
     def test_another_floor_and_a_crash_after_the_scalable(self, first, second, acts):
         world = the_world()
-        run_in(world, a_policy(floor=first))
-        decisions = decided(world.state(), a_policy(floor=second), now=world.now).desired.decisions
+        run_in(world, a_policy(idle_replicas=first))
+        decisions = decided(world.state(), a_policy(idle_replicas=second), now=world.now).desired.decisions
         world.apply([one for one in decisions if one.ref == WEB])
         if acts:
             world.controllers()
-        run_in(world, a_policy(floor=second))
+        run_in(world, a_policy(idle_replicas=second))
         world.controllers()
         assert (world.replicas(WEB), world.remembered(WEB)) in {(second, 5), (max(first, second), None)}
         world.now = MONDAY
-        run_in(world, a_policy(floor=second))
+        run_in(world, a_policy(idle_replicas=second))
         world.controllers()
         assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
         assert world.replicas(WEB) >= 2
@@ -314,7 +314,7 @@ class TestKeda:
 
 def test_an_autoscaler_left_alone_is_told_with_its_name():
     world = the_world()
-    outcome = run_in(world, a_policy(hpa="leave"))
+    outcome = run_in(world, a_policy(hpa="Leave"))
     assert notices_of(outcome, "autoscaler") == [
-        "east/shop/Deployment/web: HorizontalPodAutoscaler/web controls it (autoscalers.hpa: leave)"
+        "east/shop/Deployment/web: HorizontalPodAutoscaler/web controls it (autoscalers.hpa: Leave)"
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.decide.idling.criteria import Answers, Says, Verdict, all_of, any_of, judge_of, wake_judge_of
 from reconciler.model import LabelSelector, QueryAnswer, QueryKey, Sample
-from reconciler.policy.types import AnyOf, NamespaceSelector, Selector, WakeMetric
+from reconciler.policy.types import AnyOf, ObjectSelector, Selector, WakeMetric
 from tests.builders import a_cluster, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
@@ -74,7 +74,7 @@ def test_a_metric(said, says, words):
     ],
 )
 def test_no_series_may_count_as_zero(said, says):
-    assert judged(a_policy("idle-dev", a_metric(no_series="zero")), said).says is says
+    assert judged(a_policy("idle-dev", a_metric(no_series="Zero")), said).says is says
 
 
 OTHER_LABELS = {
@@ -98,9 +98,9 @@ OTHER_LABELS = {
     ],
 )
 def test_row_19_no_series_is_zero_only_where_the_series_that_are_there_name_a_selected_service(said, says, words):
-    selected = LabelSelector((("tier", "web"),))
-    selector = Selector(services=selected, namespaces=NamespaceSelector(("shop",)))
-    policy = a_policy("idle-dev", a_metric(no_series="zero"), a_schedule(), selector=selector)
+    selected = ObjectSelector(labels=LabelSelector((("tier", "web"),)))
+    selector = Selector(services=selected, namespaces=ObjectSelector(("shop",)))
+    policy = a_policy("idle-dev", a_metric(no_series="Zero"), a_schedule(), selector=selector)
     services = (
         *(a_service(name, labels={"tier": "web"}) for name in ("web", "api")),
         a_service("db"),

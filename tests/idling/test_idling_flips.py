@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.policy.types import IdlingPolicy, NamespaceSelector, WakeOrder
+from reconciler.policy.types import IdlingPolicy, ObjectSelector, WakeOrder
 from tests.builders import a_cluster, a_fleet, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
@@ -88,11 +88,11 @@ def test_what_the_criteria_call_busy(annotations, flip):
 @pytest.mark.parametrize(
     ("fleet", "flip"),
     [
-        (a_fleet(protected_namespaces=("shop",)), "taking the namespace off protect.namespaces of the Fleet"),
+        (a_fleet(protected_namespaces=("shop",)), "taking the namespace off protectedNamespaces of the Fleet"),
         (a_fleet(namespace="shop"), ""),
-        (of_state("leaving"), "another state of the cluster"),
-        (of_state("frozen"), "another state of the cluster"),
-        (of_state("readOnly"), "another state of the cluster"),
+        (of_state("Leaving"), "another state of the cluster"),
+        (of_state("Frozen"), "another state of the cluster"),
+        (of_state("ReadOnly"), "another state of the cluster"),
     ],
     ids=["protected", "our own", "leaving", "frozen", "readOnly"],
 )
@@ -106,12 +106,12 @@ def test_what_the_fleet_keeps_up(fleet, flip):
         pytest.param(a_policy("p", a_metric()), 0, SOON, ("stays idle", "a value above 0"), id="called idle"),
         pytest.param(a_policy("p", a_metric()), 5, SOON, ("wakes", "a value of at most 0"), id="called busy"),
         pytest.param(
-            a_policy("p", a_metric(), wake="onSignal"), 5, SOON, ("stays idle", "a wake request"), id="busy, on signal"
+            a_policy("p", a_metric(), wake="OnSignal"), 5, SOON, ("stays idle", "a wake request"), id="busy, on signal"
         ),
-        pytest.param(a_policy("p", floor=3), 0, SOON, ("wakes", "a floor below 3"), id="the floor"),
+        pytest.param(a_policy("p", idle_replicas=3), 0, SOON, ("wakes", "idleReplicas below 3"), id="the floor"),
         pytest.param(a_policy("p"), 0, MONDAY, ("wakes", ""), id="due"),
         pytest.param(
-            a_policy("p", selector=services_selector(namespaces=NamespaceSelector(("other",)))),
+            a_policy("p", selector=services_selector(namespaces=ObjectSelector(("other",)))),
             0,
             SOON,
             ("wakes", "a policy that selects it"),
@@ -129,7 +129,7 @@ def test_what_is_idle(policy, said, now, expected):
 def test_what_is_overdue_on_a_read_only_cluster():
     world = a_world(a_service(), a_workload(), now=NIGHT)
     run_in(world)
-    assert told(world.state(), now=MONDAY, fleet=of_state("readOnly")) == ("stays idle", "another state of the cluster")
+    assert told(world.state(), now=MONDAY, fleet=of_state("ReadOnly")) == ("stays idle", "another state of the cluster")
 
 
 def test_what_waits_its_turn():

@@ -118,11 +118,11 @@ class TestByHand:
 
     def test_scaled_below_or_to_the_floor_it_is_still_idle(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, a_policy(floor=2))
+        run_in(world, a_policy(idle_replicas=2))
         world.scale(WEB, 1)
-        assert run_in(world, a_policy(floor=2)).desired.decisions == ()
+        assert run_in(world, a_policy(idle_replicas=2)).desired.decisions == ()
         world.now = MONDAY
-        run_in(world, a_policy(floor=2))
+        run_in(world, a_policy(idle_replicas=2))
         assert world.replicas(WEB) == 3
 
     def test_a_change_of_field_manager_alone_is_only_told(self):
@@ -245,7 +245,7 @@ class TestContested:
 def test_the_fingerprint_of_a_policy_is_what_it_says():
     policy = a_policy()
     assert fingerprint(policy) == fingerprint(replace(policy, place=Place("elsewhere.yaml", 7)))
-    assert fingerprint(policy) != fingerprint(replace(policy, floor=1))
+    assert fingerprint(policy) != fingerprint(replace(policy, idle_replicas=1))
     assert len(fingerprint(policy)) == 12
 
 

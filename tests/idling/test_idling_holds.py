@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.model import Condition, HorizontalPodAutoscaler, LabelRequirement, LabelSelector, ObjectRef
-from reconciler.policy.types import NamespaceSelector, WakeMetric
+from reconciler.policy.types import ObjectSelector, WakeMetric
 from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     NIGHT,
@@ -26,7 +26,7 @@ from tests.idling.idling_policies import (
 )
 
 HOUR = timedelta(hours=1)
-UNLABELLED = LabelSelector((), (LabelRequirement("x", "DoesNotExist"),))
+UNLABELLED = ObjectSelector(labels=LabelSelector((), (LabelRequirement("x", "DoesNotExist"),)))
 EXCLUDED = {"reconciler/exclude": "true"}
 
 
@@ -64,7 +64,7 @@ def test_what_nothing_holds_is_idled():
             {"annotations": {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}}, "exclude-until", id="excluded until"
         ),
         pytest.param({"annotations": {"reconciler/exclude": "yes"}}, 'expected "true"', id="excluded, unreadable"),
-        pytest.param({"replicas": 0}, "already at or below the floor", id="at the floor"),
+        pytest.param({"replicas": 0}, "already at or below idleReplicas", id="at the floor"),
         pytest.param({"updated_replicas": 1}, "in the middle of a rollout", id="a rollout"),
         pytest.param({"generation": 2}, "in the middle of a rollout", id="a change the controller has not seen"),
         pytest.param({"updated_replicas": None}, "in the middle of a rollout", id="none updated yet"),
@@ -160,7 +160,7 @@ def test_protected_namespaces(fleet, words):
 
 
 @pytest.mark.parametrize(
-    ("cluster_state", "words"), [("leaving", "leaving"), ("frozen", "is frozen"), ("readOnly", "is read-only")]
+    ("cluster_state", "words"), [("Leaving", "leaving"), ("Frozen", "is frozen"), ("ReadOnly", "is read-only")]
 )
 def test_clusters_on_which_nothing_is_idled(cluster_state, words):
     fleet = a_fleet()
@@ -170,7 +170,7 @@ def test_clusters_on_which_nothing_is_idled(cluster_state, words):
     assert words in why_of(outcome)
 
 
-@pytest.mark.parametrize("cluster_state", ["active", "draining"])
+@pytest.mark.parametrize("cluster_state", ["Active", "Draining"])
 def test_clusters_on_which_it_is(cluster_state):
     fleet = a_fleet()
     fleet = replace(fleet, clusters=(replace(fleet.clusters[0], state=cluster_state),))
@@ -200,7 +200,7 @@ def test_what_criteria_do_not_call_idle(value, words):
 
 
 def test_what_no_policy_selects_is_not_even_considered():
-    policy = a_policy(selector=services_selector(namespaces=NamespaceSelector(("other",))))
+    policy = a_policy(selector=services_selector(namespaces=ObjectSelector(("other",))))
     assert decided(idle_state(), policy).desired.considered == ()
 
 
@@ -218,7 +218,7 @@ def an_autoscaler(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> 
     ("autoscaler", "policy", "words"),
     [
         (an_autoscaler(0), a_policy(), "HorizontalPodAutoscaler/web has minReplicas 0, its zeros are its own"),
-        (an_autoscaler(), a_policy(hpa="leave"), "controls it (autoscalers.hpa: leave)"),
+        (an_autoscaler(), a_policy(hpa="Leave"), "controls it (autoscalers.hpa: Leave)"),
     ],
     ids=["its zeros are its own", "left alone"],
 )
@@ -232,9 +232,9 @@ def test_autoscalers_that_hold(autoscaler, policy, words):
 def test_keda_left_alone():
     scaled = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
     state = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(), scaled)))
-    outcome = decided(state, a_policy(keda="leave"))
+    outcome = decided(state, a_policy(keda="Leave"))
     assert outcome.desired.decisions == ()
-    assert "autoscalers.keda: leave" in notices_of(outcome, "autoscaler")[0]
+    assert "autoscalers.keda: Leave" in notices_of(outcome, "autoscaler")[0]
 
 
 def test_a_signal_that_would_wake_it_at_once_keeps_it_up():

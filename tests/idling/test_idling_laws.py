@@ -34,7 +34,6 @@ from reconciler.decide.types import DesiredState
 from reconciler.model import (
     Endpoints,
     HorizontalPodAutoscaler,
-    LabelSelector,
     ObjectRef,
     QueryAnswer,
     QueryKey,
@@ -49,7 +48,7 @@ from reconciler.policy.types import (
     FederatedReplicaSet,
     FleetCluster,
     IdlingPolicy,
-    NamespaceSelector,
+    ObjectSelector,
     Place,
     Selector,
     TargetRef,
@@ -102,12 +101,12 @@ SERVICES = [a_ref(name, kind="Service") for name in NAMES]
 SCALABLES = [*DEPLOYMENTS, a_ref("nightly", kind="CronJob"), a_ref("jobs", kind="ScaledObject")]
 
 SELECTORS = [
-    Selector(services=LabelSelector()),
-    Selector(services=LabelSelector()),
-    Selector(services=LabelSelector(), workloads=WorkloadSelector(("CronJob", "Deployment"))),
+    Selector(services=ObjectSelector()),
+    Selector(services=ObjectSelector()),
+    Selector(services=ObjectSelector(), workloads=WorkloadSelector(("CronJob", "Deployment"))),
     Selector(workloads=WorkloadSelector()),
     Selector(workloads=WorkloadSelector(("Deployment", "ScaledObject", "CronJob"))),
-    Selector(services=LabelSelector(), namespaces=NamespaceSelector(("other",))),
+    Selector(services=ObjectSelector(), namespaces=ObjectSelector(("other",))),
 ]
 CRITERIA = [
     AllOf((a_schedule(),)),
@@ -128,12 +127,12 @@ def policies(draw: st.DrawFn) -> IdlingPolicy:
         name,
         selector=draw(st.sampled_from(SELECTORS)),
         idle_when=draw(st.sampled_from(CRITERIA)),
-        floor=floor,
+        idle_replicas=floor,
         priority=1 if odd == 0 else ord(name),
-        mode="observe" if odd == 1 else "enforce",
-        wake="onSignal" if odd in (2, 3) else "automatic",
-        hpa="leave" if odd == 4 else "idle",
-        keda="leave" if odd == 4 else "pause",
+        mode="Observe" if odd == 1 else "Enforce",
+        wake="OnSignal" if odd in (2, 3) else "Automatic",
+        hpa="Leave" if odd == 4 else "Idle",
+        keda="Leave" if odd == 4 else "Pause",
         mark_endpoints=odd in (5, 6),
         wake_when=(WakeMetric(QUEUE, 0, "5m"),) if odd in (7, 8) else (),
         min_age=timedelta(hours=1),
@@ -342,7 +341,7 @@ class Idling(RuleBasedStateMachine):
         if name in self.policies:
             self.policies[other] = replace(self.policies.pop(name), name=other, place=Place(f"{other}.yaml", 9))
 
-    @rule(state=st.sampled_from(["active", "active", "active", "frozen", "readOnly", "leaving"]))
+    @rule(state=st.sampled_from(["Active", "Active", "Active", "Frozen", "ReadOnly", "Leaving"]))
     def cluster_state(self, state: str) -> None:
         clusters = tuple(_with_state(cluster, state) for cluster in self.fleet.clusters)
         self.fleet = replace(self.fleet, clusters=clusters)
@@ -416,7 +415,7 @@ class Idling(RuleBasedStateMachine):
 
     def _can_reach(self, cluster: str) -> bool:
         found = self.fleet.cluster(cluster)
-        return cluster not in self.world.unreachable and found is not None and found.state != "readOnly"
+        return cluster not in self.world.unreachable and found is not None and found.state != "ReadOnly"
 
     def _nothing_is_left_behind(self) -> None:
         for ref, found in self.world.objects.items():

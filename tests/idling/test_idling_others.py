@@ -194,20 +194,20 @@ class TestBrokenPolicies:
     def test_defect_17_what_is_due_on_a_frozen_cluster_wakes(self):
         world = an_idle_world()
         world.now = MONDAY
-        desired = due(world, of_state("frozen"))
+        desired = due(world, of_state("Frozen"))
         assert (world.replicas(WEB), desired.notices) == (3, ())
 
     def test_a_read_only_cluster_is_told(self):
         world = an_idle_world()
         world.now = MONDAY
-        desired = due(world, of_state("readOnly"))
+        desired = due(world, of_state("ReadOnly"))
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["overdueWake"]
 
     def test_an_autoscaler_held_at_a_floor_gets_its_bounds_back(self, an_autoscaler):
         hpa = an_autoscaler
         world = a_world(a_service(), a_workload(replicas=5), hpa, now=NIGHT)
-        run_in(world, a_policy(floor=1))
+        run_in(world, a_policy(idle_replicas=1))
         world.now = MONDAY
         due(world)
         after = world.objects[hpa.ref]
@@ -216,7 +216,7 @@ class TestBrokenPolicies:
 
 def test_broken_policies_hold_no_autoscaler(an_autoscaler):
     world = a_world(a_service(), a_workload(replicas=5), an_autoscaler, now=NIGHT)
-    run_in(world, a_policy(floor=1), writes=2)
+    run_in(world, a_policy(idle_replicas=1), writes=2)
     assert due(world).decisions == ()
     assert world.objects[an_autoscaler.ref] == an_autoscaler
 
@@ -306,12 +306,12 @@ class TestRestore:
 
     def test_defect_17_a_frozen_cluster_is_restored(self):
         world = an_idle_world()
-        desired = restored(world, of_state("frozen"))
+        desired = restored(world, of_state("Frozen"))
         assert (world.replicas(WEB), desired.notices) == (3, ())
 
     def test_a_read_only_cluster_is_told(self):
         world = an_idle_world()
-        desired = restored(world, of_state("readOnly"))
+        desired = restored(world, of_state("ReadOnly"))
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["overdueWake"]
 

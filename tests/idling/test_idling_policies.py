@@ -16,7 +16,7 @@ from reconciler.policy.types import (
     FederatedReplicaSet,
     Limit,
     Limits,
-    NamespaceSelector,
+    ObjectSelector,
     Place,
     TargetRef,
 )
@@ -29,6 +29,7 @@ from tests.idling.idling_policies import (
     a_policy,
     answers,
     decided,
+    labelled,
     notices_of,
     run_in,
     services_selector,
@@ -92,13 +93,13 @@ class TestPriorities:
                 workloads=(a_workload(), a_workload("api")),
             )
         )
-        second = a_policy("b", selector=services_selector(services=LabelSelector((("tier", "x"),))))
+        second = a_policy("b", selector=labelled("tier", "x"))
         assert verbs(decided(state, a_policy("a"), second)) == [("mark", "Service/api"), ("idle", "Deployment/api")]
 
 
 class TestObserve:
     def test_it_is_planned_and_never_applied(self):
-        outcome = decided(SIMPLE, a_policy(mode="observe"))
+        outcome = decided(SIMPLE, a_policy(mode="Observe"))
         assert outcome.desired.decisions == ()
         assert [(str(one.verb), one.ref.name) for one in outcome.desired.observed] == [("mark", "web"), ("idle", "web")]
         assert [one.outcome for one in outcome.desired.considered] == ["would go idle"]
@@ -110,17 +111,17 @@ class TestObserve:
         world = a_world(a_service(), a_workload(), now=NIGHT)
         run_in(world)
         world.now = MONDAY
-        run_in(world, a_policy(mode="observe"))
+        run_in(world, a_policy(mode="Observe"))
         assert world.replicas(WEB) == 3
 
     def test_what_it_calls_idle_stays_idle(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)
         run_in(world)
-        assert run_in(world, a_policy(mode="observe", floor=2)).desired.decisions == ()
+        assert run_in(world, a_policy(mode="Observe", idle_replicas=2)).desired.decisions == ()
 
     def test_it_never_stands_in_the_way_of_a_policy_that_enforces(self):
         state = replace(SIMPLE, answers=BUSY)
-        outcome = decided(state, a_policy(), never(mode="observe", priority=9))
+        outcome = decided(state, a_policy(), never(mode="Observe", priority=9))
         assert verbs(outcome) == IDLE
         (lost,) = outcome.desired.overridden
         assert (lost.policy, lost.why) == ("never", "it only observes")
@@ -132,8 +133,8 @@ class TestObserve:
                 workloads=(a_workload(template_labels={"app": "a"}),),
             )
         )
-        first = a_policy("a", selector=services_selector(services=LabelSelector((("tier", "x"),))))
-        second = a_policy("b", selector=workloads_selector(), mode="observe")
+        first = a_policy("a", selector=labelled("tier", "x"))
+        second = a_policy("b", selector=workloads_selector(), mode="Observe")
         outcome = decided(state, first, second)
         assert outcome.desired.decisions == ()
         assert outcome.desired.observed
@@ -177,13 +178,17 @@ class TestSharedServices:
         assert [one.ref.name for one in outcome.desired.decisions if one.idles] == idled
 
     def test_also_when_different_policies_select_them(self):
-        other = a_policy("b", selector=services_selector(services=LabelSelector((("owner", "x"),))), priority=9)
+        other = a_policy(
+            "b",
+            selector=labelled("owner", "x"),
+            priority=9,
+        )
         state = replace(self.state, answers=self.said(web=0, all=1, alone=0))
         outcome = decided(state, self.policy, other)
         assert [one.ref.name for one in outcome.desired.decisions if one.idles] == ["alone"]
 
     def test_a_service_that_no_policy_selects_has_no_say(self):
-        policy = replace(self.policy, selector=services_selector(services=LabelSelector((("owner", "x"),))))
+        policy = replace(self.policy, selector=labelled("owner", "x"))
         outcome = decided(replace(self.state, answers=self.said(web=0, all=1)), policy)
         assert [one.ref.name for one in outcome.desired.decisions if one.idles] == ["web"]
 
@@ -331,12 +336,12 @@ class TestFederated:
 
     def test_not_where_no_policy_selects_it_on_one_cluster(self):
         world = self.world()
-        selector = replace(services_selector(), clusters=replace(services_selector().clusters, names=("east",)))
+        selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
         assert self.run(world, a_policy(selector=selector)).desired.decisions == ()
 
     def test_a_local_workload_without_replicas_has_no_say(self):
         world = self.world(west=0)
-        selector = replace(services_selector(), clusters=replace(services_selector().clusters, names=("east",)))
+        selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
         self.run(world, a_policy(selector=selector))
         assert self.replicas(world) == [0, 0]
 
@@ -365,7 +370,11 @@ class TestGuard:
 
     def policies(self, *names: str):
         return tuple(
-            a_policy(name, a_metric(), selector=services_selector(services=LabelSelector((("owner", name),))))
+            a_policy(
+                name,
+                a_metric(),
+                selector=labelled("owner", name),
+            )
             for name in names
         )
 
@@ -418,7 +427,7 @@ class TestGuard:
         objects = [a_workload(name, namespace=space) for name, space in zip(self.names, spaces, strict=True)]
         world = a_world(*objects, now=NIGHT)
         policies = {
-            name: a_policy(name, selector=replace(workloads_selector(), namespaces=NamespaceSelector((space,))))
+            name: a_policy(name, selector=replace(workloads_selector(), namespaces=ObjectSelector((space,))))
             for name, space in zip(self.names, spaces, strict=True)
         }
         run_in(world, *policies.values())
@@ -480,7 +489,7 @@ class TestGuard:
 
     def test_renamed_policies_are_not_lost(self):
         world = self.world()
-        everything = a_policy("new", a_metric(no_series="zero"), selector=services_selector())
+        everything = a_policy("new", a_metric(no_series="Zero"), selector=services_selector())
         world.answers |= answers(policy="new")
         outcome = run_in(world, everything)
         assert outcome.desired.held_back == ()

@@ -35,7 +35,7 @@ NIGHTLY = a_ref("nightly", kind="CronJob")
 MINUTE = timedelta(minutes=1)
 WEEK = timedelta(days=7)
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
-FLOOR = a_policy(floor=1)
+FLOOR = a_policy(idle_replicas=1)
 GIT = "argocd-controller"
 
 
@@ -231,7 +231,7 @@ def test_defect_14_what_is_put_back_after_each_run_comes_to_rest(runs, metric, f
     """Whatever is put back, whenever our runs come or die: what is undone twice is contested, and nothing is written
     then. Each idle takes one run, and one that answers the undo.
     """
-    policy = a_policy("idle-dev", a_metric() if metric else a_schedule(), floor=floor)
+    policy = a_policy("idle-dev", a_metric() if metric else a_schedule(), idle_replicas=floor)
     world = the_world(minimum)
     world.answers = answers(("web", 0))
     declared, had, most = world.objects[HPA], world.replicas(WEB), IDLES

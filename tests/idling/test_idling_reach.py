@@ -11,7 +11,7 @@ from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.types import DesiredState
 from reconciler.model import EndpointSlice, FieldWriter, ObjectRef, ObservedState, OwnerReference, PodsQuestion
 from reconciler.observe.pods import owners_of
-from reconciler.policy.types import NamespaceSelector
+from reconciler.policy.types import ObjectSelector
 from tests.builders import a_cluster, a_fleet, a_pod, a_run, a_service, a_state, a_workload
 from tests.idling import idling_policies
 from tests.idling.idling_policies import NIGHT, a_policy, services_selector
@@ -19,7 +19,7 @@ from tests.idling.idling_policies import NIGHT, a_policy, services_selector
 EVIL = "dev-evil"
 DATABASE = a_workload("db", namespace="prod", replicas=5)
 CLAIMED = OwnerReference("apps/v1", "Deployment", "db", DATABASE.uid)
-DEV = a_policy(selector=services_selector(namespaces=NamespaceSelector(("dev-*",))))
+DEV = a_policy(selector=services_selector(namespaces=ObjectSelector(("dev-*",))))
 
 
 def decided(state: ObservedState, *policies) -> DesiredState:

@@ -101,7 +101,7 @@ class TestTakenOver:
 
     def test_read_only_nothing_is_written(self, reason):
         world = taken_over(reason)
-        assert decided(world.state(), now=world.now, fleet=of_state("readOnly")).desired.decisions == ()
+        assert decided(world.state(), now=world.now, fleet=of_state("ReadOnly")).desired.decisions == ()
 
 
 def test_once_its_writer_scales_it_up_it_is_idled_again_another_night():
@@ -140,12 +140,12 @@ def test_defect_16_an_autoscaler_that_is_held_is_let_go():
         2,
     )
     world = a_world(a_service(), a_workload(replicas=5), hpa, now=NIGHT)
-    run_in(world, a_policy(floor=1))
+    run_in(world, a_policy(idle_replicas=1))
     world.annotate(WEB, REASON, "Maintenance")
-    run_in(world, a_policy(floor=1))
+    run_in(world, a_policy(idle_replicas=1))
     after = world.objects[hpa.ref]
     assert (world.replicas(WEB), after.minimum, after.maximum, after.annotations) == (1, 2, 10, {})
-    assert run_in(world, a_policy(floor=1)).desired.decisions == ()
+    assert run_in(world, a_policy(idle_replicas=1)).desired.decisions == ()
 
 
 def test_a_record_without_reason_and_time_is_ours_all_the_same():

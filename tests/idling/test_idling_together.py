@@ -23,7 +23,15 @@ from reconciler.model import (
     Service,
     Workload,
 )
-from reconciler.policy.types import FederatedReplicaSet, IdlingPolicy, Place, Selector, TargetRef, WorkloadSelector
+from reconciler.policy.types import (
+    FederatedReplicaSet,
+    IdlingPolicy,
+    ObjectSelector,
+    Place,
+    Selector,
+    TargetRef,
+    WorkloadSelector,
+)
 from tests.builders import a_cluster, a_fleet, a_pod, a_ref, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     NIGHT,
@@ -31,9 +39,9 @@ from tests.idling.idling_policies import (
     a_policy,
     a_schedule,
     decided,
+    labelled,
     notices_of,
     run_in,
-    services_selector,
     verbs,
     why_of,
     workloads_selector,
@@ -159,7 +167,7 @@ def test_row_12_what_stands_at_zero_holds_nothing_back(other):
 
 def test_row_12_what_stands_at_the_floor_holds_nothing_back():
     low = a_workload("low", replicas=1, template_labels={"app": "web"})
-    assert idled(decided(behind(SERVICE, by_labels=(WEB, low)), a_policy(floor=1))) == ["web"]
+    assert idled(decided(behind(SERVICE, by_labels=(WEB, low)), a_policy(idle_replicas=1))) == ["web"]
 
 
 def test_row_12_an_autoscaler_that_scales_to_zero_itself_holds_the_others_back():
@@ -192,16 +200,16 @@ class TestSharedTargets:
         assert len(notices_of(outcome, "heldTogether")) == 2
 
     def test_row_12_a_service_that_no_policy_selects_has_no_say(self):
-        selector = services_selector(services=LabelSelector((("a", "b"),)))
+        selector = labelled("a", "b")
         services = (replace(SERVICE, labels={"a": "b"}), *self.services[1:])
         workloads = (WEB, API, replace(self.db, annotations=EXCLUDED))
         state = a_state(a_cluster(services=services, workloads=workloads))
         assert idled(decided(state, a_policy(selector=selector))) == ["api", "web"]
 
     def test_row_12_observed_together(self):
-        watching = a_policy("watch", mode="observe", selector=services_selector(services=LabelSelector((("a", "b"),))))
+        watching = a_policy("watch", mode="Observe", selector=labelled("a", "b"))
         services = (SERVICE, replace(self.services[1], labels={"a": "b"}))
-        enforcing = a_policy(selector=services_selector(services=LabelSelector((("a", "c"),))))
+        enforcing = a_policy(selector=labelled("a", "c"))
         state = a_state(
             a_cluster(services=(replace(services[0], labels={"a": "c"}), services[1]), workloads=(WEB, API, self.db))
         )
@@ -258,7 +266,7 @@ class TestWhatIsIdleAlready:
 
     def test_row_12_and_a_hand_on_what_such_a_service_does_not_list_is_a_hand(self):
         world = self.world()
-        selector = services_selector(services=LabelSelector((("late", "yes"),)))
+        selector = labelled("late", "yes")
         world.add(a_service("late", selector={"app": "web"}, labels={"late": "yes"}))
         world.add(a_workload("new", template_labels={"app": "web"}, annotations=EXCLUDED))
         world.objects.pop(SERVICE.ref)
@@ -412,7 +420,10 @@ def a_monitored_state(*more: Workload) -> ObservedState:
 
 def naming(*kinds: str) -> Selector:
     """All Services, and of the workloads themselves none that is there."""
-    return Selector(services=LabelSelector(), workloads=WorkloadSelector(kinds, LabelSelector((("no", "one"),))))
+    return Selector(
+        services=ObjectSelector(),
+        workloads=WorkloadSelector(kinds, ObjectSelector(labels=LabelSelector((("no", "one"),)))),
+    )
 
 
 def test_row_18_a_custom_kind_behind_a_service_is_idled_only_where_a_policy_names_it():

@@ -10,10 +10,10 @@ import pytest
 
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.types import Phase, Verb
-from reconciler.model import Event, LabelSelector
+from reconciler.model import Event
 from reconciler.plan.plan import in_order, number
 from reconciler.plan.serialise import change_document
-from reconciler.policy.types import AnyOf, NamespaceSelector, WakeMetric, WakeOrder
+from reconciler.policy.types import AnyOf, ObjectSelector, WakeMetric, WakeOrder
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
@@ -23,6 +23,7 @@ from tests.idling.idling_policies import (
     a_schedule,
     answers,
     decided,
+    labelled,
     notices_of,
     of_state,
     run_in,
@@ -95,7 +96,7 @@ class TestCriteria:
         world.answers = said
         assert verbs(decided(world.state(), self.policy, now=world.now + MINUTE)) == expected
 
-    @pytest.mark.parametrize(("wake", "expected"), [("automatic", WAKE), ("onSignal", [])])
+    @pytest.mark.parametrize(("wake", "expected"), [("Automatic", WAKE), ("OnSignal", [])])
     def test_busy_does_not_wake_with_on_signal(self, wake, expected):
         policy = replace(self.policy, wake=wake)
         world = a_world(a_service(), a_workload(), now=NIGHT)
@@ -113,25 +114,24 @@ class TestCriteria:
                 answers(("late", 1), policy="night", query="q", window="5m"),
                 "wakeWhen 1 above 0 in 5m",
             ),
-            ({"floor": 3}, answers(("late", 0), policy="night"), "the floor is 3, it had 3"),
+            ({"idle_replicas": 3}, answers(("late", 0), policy="night"), "idleReplicas is 3, it had 3"),
         ],
         ids=["its criteria", "its wakeWhen", "its floor"],
     )
     def test_a_wake_is_told_under_the_name_of_the_policy_that_causes_it(self, fields, said, why):
-        first, second = LabelSelector((("of", "dev"),)), LabelSelector((("of", "night"),))
-        dev = a_policy("idle-dev", a_metric(), selector=services_selector(services=first))
-        night = a_policy("night", a_metric(), selector=services_selector(services=second), **fields)
+        dev = a_policy("idle-dev", a_metric(), selector=labelled("of", "dev"))
+        night = a_policy("night", a_metric(), selector=labelled("of", "night"), **fields)
         services = (a_service(labels={"of": "dev"}), a_service("late", selector={"app": "web"}, labels={"of": "night"}))
         world = a_world(*services, a_workload(), now=NIGHT)
         world.answers = answers(("web", 0)) | answers(("late", 0), policy="night")
-        run_in(world, dev, replace(night, wake_when=(), floor=0))
+        run_in(world, dev, replace(night, wake_when=(), idle_replicas=0))
         assert world.objects[WEB].annotations["reconciler/owner"] == "production/IdlingPolicy/idle-dev"
         world.answers |= said
         decisions = decided(world.state(), dev, night, now=world.now + MINUTE).desired.decisions
         told = {(one.cause.policy, one.cause.at, one.cause.why) for one in decisions if one.phase is Phase.WAKE}
         assert told == {("night", "policies/night.yaml:4", why)}
 
-    @pytest.mark.parametrize(("wake", "expected"), [("automatic", WAKE), ("onSignal", [])])
+    @pytest.mark.parametrize(("wake", "expected"), [("Automatic", WAKE), ("OnSignal", [])])
     def test_wake_when(self, wake, expected):
         policy = a_policy(wake_when=(WakeMetric("q", 0, "5m"),), wake=wake)
         world = a_world(a_service(), a_workload(), now=NIGHT)
@@ -146,7 +146,7 @@ class TestCriteria:
         ids=["something says idle", "nothing says idle", "busy"],
     )
     def test_a_passed_wake_due_wakes_where_nothing_says_idle(self, value, expected):
-        policy = a_policy("idle-dev", AnyOf((a_schedule(), a_metric())), wake="onSignal")
+        policy = a_policy("idle-dev", AnyOf((a_schedule(), a_metric())), wake="OnSignal")
         world = a_world(a_service(), a_workload(), now=NIGHT)
         world.answers = answers(("web", 0))
         run_in(world, policy)
@@ -154,8 +154,8 @@ class TestCriteria:
         assert verbs(decided(world.state(), policy, now=MONDAY)) == expected
 
     def test_a_schedule_that_ended_wakes_also_with_on_signal(self):
-        world = an_idle_world(a_policy(wake="onSignal"))
-        assert verbs(decided(world.state(), a_policy(wake="onSignal"), now=MONDAY)) == WAKE
+        world = an_idle_world(a_policy(wake="OnSignal"))
+        assert verbs(decided(world.state(), a_policy(wake="OnSignal"), now=MONDAY)) == WAKE
 
 
 def an_event(at: datetime | None, **fields) -> Event:
@@ -329,7 +329,7 @@ class TestWithoutAPolicy:
 
 class TestExcluded:
     @pytest.mark.parametrize("ref", [WEB, SERVICE], ids=["the scalable", "the Service"])
-    @pytest.mark.parametrize("wake", ["automatic", "onSignal"])
+    @pytest.mark.parametrize("wake", ["Automatic", "OnSignal"])
     def test_exclusion_wakes(self, ref, wake):
         policy = a_policy(wake=wake)
         world = an_idle_world(policy)
@@ -339,7 +339,7 @@ class TestExcluded:
     def test_a_leaving_cluster_wakes_everything(self):
         world = an_idle_world()
         fleet = a_fleet()
-        leaving = replace(fleet, clusters=(replace(fleet.clusters[0], state="leaving"),))
+        leaving = replace(fleet, clusters=(replace(fleet.clusters[0], state="Leaving"),))
         assert verbs(decided(world.state(), now=world.now, fleet=leaving)) == WAKE
 
     def test_a_namespace_that_became_protected(self):
@@ -352,23 +352,23 @@ class TestFrozen:
     def test_defect_17_what_is_due_wakes(self):
         world = an_idle_world()
         world.now = MONDAY
-        outcome = run_in(world, fleet=of_state("frozen"))
+        outcome = run_in(world, fleet=of_state("Frozen"))
         assert (world.replicas(WEB), outcome.desired.notices) == (3, ())
-        assert run_in(world, fleet=of_state("frozen")).desired.decisions == ()
+        assert run_in(world, fleet=of_state("Frozen")).desired.decisions == ()
 
     def test_defect_17_what_is_asked_for_wakes(self):
         world = an_idle_world()
         world.now += MINUTE
         world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T22:00:30Z")
-        run_in(world, fleet=of_state("frozen"))
+        run_in(world, fleet=of_state("Frozen"))
         assert world.replicas(WEB) == 3
 
     def test_defect_17_what_no_policy_selects_wakes(self):
         world = an_idle_world()
         run_in(
             world,
-            a_policy(selector=services_selector(namespaces=NamespaceSelector(("other",)))),
-            fleet=of_state("frozen"),
+            a_policy(selector=services_selector(namespaces=ObjectSelector(("other",)))),
+            fleet=of_state("Frozen"),
         )
         assert world.replicas(WEB) == 3
 
@@ -376,21 +376,21 @@ class TestFrozen:
         world = a_world(a_service(), a_workload(), now=NIGHT)
         run_in(world, writes=1)
         assert world.objects[SERVICE].annotations
-        run_in(world, fleet=of_state("frozen"))
+        run_in(world, fleet=of_state("Frozen"))
         assert world.replicas(WEB) == 3
         assert not [key for key in world.objects[SERVICE].annotations if "idl" in key]
 
     @pytest.mark.parametrize("floor", [1, 3])
     def test_no_floor_moves(self, floor):
         world = a_world(a_service(), a_workload(replicas=5), now=NIGHT)
-        run_in(world, a_policy(floor=2))
-        assert run_in(world, a_policy(floor=floor), fleet=of_state("frozen")).desired.decisions == ()
+        run_in(world, a_policy(idle_replicas=2))
+        assert run_in(world, a_policy(idle_replicas=floor), fleet=of_state("Frozen")).desired.decisions == ()
         assert world.replicas(WEB) == 2
 
 
 class TestReadOnly:
     def outcome(self):
-        return decided(an_idle_world().state(), now=MONDAY, fleet=of_state("readOnly"))
+        return decided(an_idle_world().state(), now=MONDAY, fleet=of_state("ReadOnly"))
 
     def test_nothing_is_written_there(self):
         assert self.outcome().desired.decisions == ()
@@ -407,30 +407,30 @@ class TestReadOnly:
 class TestFloor:
     def test_a_floor_keeps_replicas(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, a_policy(floor=1))
+        run_in(world, a_policy(idle_replicas=1))
         assert (world.replicas(WEB), world.remembered(WEB)) == (1, 3)
-        assert run_in(world, a_policy(floor=1)).desired.decisions == ()
+        assert run_in(world, a_policy(idle_replicas=1)).desired.decisions == ()
 
     @pytest.mark.parametrize(("first", "second"), [(0, 2), (2, 0), (1, 2)])
     def test_a_changed_floor_moves_replicas_and_idled_to_together(self, first, second):
         world = a_world(a_service(), a_workload(replicas=5), now=NIGHT)
-        run_in(world, a_policy(floor=first))
+        run_in(world, a_policy(idle_replicas=first))
         world.now += MINUTE
-        outcome = run_in(world, a_policy(floor=second))
+        outcome = run_in(world, a_policy(idle_replicas=second))
         assert (world.replicas(WEB), world.remembered(WEB)) == (second, 5)
         assert world.objects[WEB].annotations["reconciler/idled-to"] == str(second)
         assert world.objects[SERVICE].annotations["reconciler/idled-to"] == str(second)
         moved = next(one for one in outcome.desired.decisions if one.ref == WEB)
         assert moved.phase is (Phase.DECREASE if second < first else Phase.REPAIR)
-        assert run_in(world, a_policy(floor=second)).desired.decisions == ()
+        assert run_in(world, a_policy(idle_replicas=second)).desired.decisions == ()
 
     @pytest.mark.parametrize("floor", [3, 4])
     def test_a_floor_at_or_above_the_record_wakes_it(self, floor):
         world = an_idle_world()
-        assert verbs(run_in(world, a_policy(floor=floor))) == WAKE
+        assert verbs(run_in(world, a_policy(idle_replicas=floor))) == WAKE
         assert world.replicas(WEB) == 3
         world.now += timedelta(hours=5)
-        assert run_in(world, a_policy(floor=floor)).desired.decisions == ()
+        assert run_in(world, a_policy(idle_replicas=floor)).desired.decisions == ()
 
 
 class TestWakeOrder:
@@ -445,7 +445,7 @@ class TestWakeOrder:
         return tuple(
             a_policy(
                 name,
-                selector=services_selector(services=LabelSelector((("tier", name),))),
+                selector=labelled("tier", name),
                 wake_order=WakeOrder("shop", tier, per_run),
             )
             for name, tier in (("api", 20), ("db", 10))
@@ -508,7 +508,7 @@ class TestWakeOrder:
 
     def test_what_was_begun_is_finished_first(self, an_autoscaler):
         world = a_world(a_service(), a_workload(replicas=5), an_autoscaler, a_service("a"), a_workload("a"), now=NIGHT)
-        policy = a_policy(floor=1, wake_order=WakeOrder("", per_run=1))
+        policy = a_policy(idle_replicas=1, wake_order=WakeOrder("", per_run=1))
         run_in(world, policy)
         world.objects[an_autoscaler.ref] = replace(world.objects[an_autoscaler.ref], minimum=2, maximum=10)
         world.now = MONDAY
@@ -558,7 +558,7 @@ class TestWakeOrder:
         policies = tuple(
             a_policy(
                 name,
-                selector=replace(workloads_selector(), namespaces=NamespaceSelector((name,))),
+                selector=replace(workloads_selector(), namespaces=ObjectSelector((name,))),
                 wake_order=WakeOrder("shop", tier),
             )
             for name, tier in (("team-a", 20), ("team-b", 10))

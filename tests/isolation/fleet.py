@@ -39,7 +39,7 @@ spec:
 apiVersion: reconciler/v1alpha1
 kind: Calendar
 metadata: {name: night}
-spec: {timeZone: UTC, windows: ["Mon 00:00-Sun 24:00"]}
+spec: {timeZone: UTC, downtime: ["Mon 00:00-Sun 24:00"]}
 ---
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy

@@ -33,7 +33,7 @@ kind: Calendar
 metadata: {name: night}
 spec:
   timeZone: Europe/Paris
-  windows: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
+  downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
 ---
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
@@ -61,7 +61,7 @@ spec:
     namespaces: {include: [floor]}
     workloads: {kinds: [Deployment]}
   idleWhen: [{schedule: {calendar: night}}]
-  floor: 1
+  idleReplicas: 1
 ---
 apiVersion: reconciler/v1alpha1
 kind: FederatedReplicaSet
@@ -90,11 +90,11 @@ kind: DownscalePolicy
 metadata: {name: workers}
 spec:
   selector:
-    clusters: {names: [east]}
+    clusters: {include: [east]}
     namespaces: {include: [batch]}
     workloads: {kinds: [Deployment], matchLabels: {app: worker}}
   target: {replicas: 4}
-  strategy: zoneBalanced
+  strategy: ZoneBalanced
   settleSeconds: 0
   verifySeconds: 2
 """
@@ -140,8 +140,8 @@ def _east() -> Iterator[Object]:
     # placed
     yield _replica_set("web", 8)
     yield _replica_set("cache", 2)
-    yield _left_git("old", 3, on_delete="delete")
-    yield _left_git("older", 2, on_delete="orphan")
+    yield _left_git("old", 3, on_delete="Delete")
+    yield _left_git("older", 2, on_delete="Orphan")
     # shrunk, and who goes is ours to choose
     yield _settled("worker", "batch", STAYING + VICTIMS)
 

@@ -49,7 +49,7 @@ kind: Calendar
 metadata: {name: night}
 spec:
   timeZone: UTC
-  windows: ["Mon-Sun 20:00-07:00"]
+  downtime: ["Mon-Sun 20:00-07:00"]
 ---
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
@@ -70,7 +70,7 @@ spec:
     namespaces: {include: [floor]}
     workloads: {kinds: [Deployment]}
   idleWhen: [{schedule: {calendar: night}}]
-  floor: 1
+  idleReplicas: 1
 ---"""
 _REST = """
 apiVersion: reconciler/v1alpha1
@@ -110,7 +110,7 @@ spec:
     namespaces: {include: [batch]}
     workloads: {kinds: [Deployment]}
   target: {replicas: 2}
-  strategy: zoneBalanced
+  strategy: ZoneBalanced
   settleSeconds: 0
   verifySeconds: 0
 """

@@ -29,7 +29,7 @@ kind: IdlingPolicy
 metadata: {{name: always}}
 spec:
   selector: {{namespaces: {{include: ["{namespace}"]}}, services: {{}}}}
-  idleWhen: [{{schedule: {{timeZone: UTC, windows: ["Mon-Sun 00:00-24:00"]}}}}]
+  idleWhen: [{{schedule: {{timeZone: UTC, downtime: ["Mon-Sun 00:00-24:00"]}}}}]
 """
 
 

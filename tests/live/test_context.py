@@ -26,7 +26,7 @@ spec:
 apiVersion: reconciler/v1alpha1
 kind: Calendar
 metadata: {name: night}
-spec: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}
+spec: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
 """
 FLEET = """
 apiVersion: reconciler/v1alpha1

@@ -28,8 +28,8 @@ kind: IdlingPolicy
 metadata: {{name: nights}}
 spec:
   selector: {{namespaces: {{include: ["{namespace}"]}}, services: {{}}}}
-  floor: {floor}
-  idleWhen: [{{schedule: {{timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}}}}]
+  idleReplicas: {floor}
+  idleWhen: [{{schedule: {{timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}}}}]
 """
 REASON = "scale.kubernetes.io/scale-reason"
 
@@ -42,7 +42,7 @@ class Night:
         self.path = deployment_path(namespace, "web")
         self.write()
 
-    def write(self, *, floor: int = 0, state: str = "active") -> None:
+    def write(self, *, floor: int = 0, state: str = "Active") -> None:
         self.desk.write("policies/all.yaml", POLICIES.format(namespace=self.namespace, floor=floor, state=state))
 
     def run(self, day: int, time: str) -> str:
@@ -190,7 +190,7 @@ def restored(night: Night) -> None:
 @pytest.mark.parametrize("wake", [due, asked, woken, restored])
 def test_defect_17_a_frozen_cluster_holds_no_wake(night: Night, wake: Any) -> None:
     with_web(night)
-    night.write(state="frozen")
+    night.write(state="Frozen")
     night.run(0, "23:10")
     assert night.replicas == 0
     wake(night)

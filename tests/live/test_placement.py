@@ -33,7 +33,7 @@ class Fleet(LiveFleet):
 
     def write(self, *policies: Object, **states: str) -> None:
         """Make `policies` those of the Fleet, whose clusters are in the `states` given."""
-        clusters = [{"name": name, "state": states.get(name, "active")} for name in NAMES]
+        clusters = [{"name": name, "state": states.get(name, "Active")} for name in NAMES]
         limits = {part: {"share": "100%", "atLeast": 1000} for part in ("idledWorkloads", "removedReplicas")}
         fleet = a_policy("Fleet", "three", home="east", clusters=clusters, limits=limits)
         self.folder.joinpath("policies", "all.yaml").write_text(yaml.safe_dump_all([fleet, *policies]))
@@ -201,7 +201,7 @@ def test_defect_4_frozen_at_night_and_thawed_on_monday(fleet: Fleet) -> None:
         "IdlingPolicy",
         "nights",
         selector={"namespaces": {"include": ["shop"]}, "workloads": {"kinds": ["ReplicaSet"]}},
-        idleWhen=[{"schedule": {"timeZone": "UTC", "windows": ["Fri 20:00-Mon 07:00"]}}],
+        idleWhen=[{"schedule": {"timeZone": "UTC", "downtime": ["Fri 20:00-Mon 07:00"]}}],
     )
     two = {"rebalance": True, "clusters": {"east": {"weight": 1}, "west": {"weight": 1}}}
     fleet.write(a_federated("shop", 6, preferences=two), night)
@@ -209,7 +209,7 @@ def test_defect_4_frozen_at_night_and_thawed_on_monday(fleet: Fleet) -> None:
     fleet.wait_for_pods("shop", east=3, north=0, west=3)
     fleet.run(timedelta(), NIGHT)
     fleet.wait_for_pods("shop", east=0, north=0, west=0)
-    fleet.write(a_federated("shop", 6), night, west="frozen")
+    fleet.write(a_federated("shop", 6), night, west="Frozen")
     for minutes in (5, 30):
         fleet.run(timedelta(minutes=minutes), NIGHT)
         fleet.wait_for_pods("shop", east=0, north=0, west=0)

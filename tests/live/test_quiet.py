@@ -23,7 +23,7 @@ spec:
   selector:
     namespaces: {include: [dev]}
     services: {}
-  idleWhen: [{schedule: {timeZone: UTC, windows: ["Sat 01:00-02:00"]}}]
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Sat 01:00-02:00"]}}]
 """
 
 ASKED = {

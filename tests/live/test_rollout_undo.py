@@ -27,7 +27,7 @@ kind: IdlingPolicy
 metadata: {{name: nights}}
 spec:
   selector: {{namespaces: {{include: ["{namespace}"]}}, services: {{}}}}
-  idleWhen: [{{schedule: {{timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}}}}]
+  idleWhen: [{{schedule: {{timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}}}}]
 """
 
 

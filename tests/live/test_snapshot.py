@@ -51,7 +51,7 @@ spec:
 apiVersion: reconciler/v1alpha1
 kind: Calendar
 metadata: {name: night}
-spec: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}
+spec: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
 ---
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
@@ -86,11 +86,11 @@ kind: DownscalePolicy
 metadata: {name: workers}
 spec:
   selector:
-    clusters: {names: [east]}
+    clusters: {include: [east]}
     namespaces: {include: [batch]}
     workloads: {kinds: [Deployment], matchLabels: {app: worker}}
   target: {replicas: 1}
-  strategy: zoneBalanced
+  strategy: ZoneBalanced
 """
 
 
@@ -319,7 +319,7 @@ def test_two_snapshots_of_the_same_are_the_same_bytes(desk: Desk) -> None:
 @pytest.mark.real
 def test_what_was_not_recorded_is_unknown_to_other_policies(desk: Desk) -> None:
     text = (desk.folder / "policies" / "all.yaml").read_text()
-    desk.write("policies/all.yaml", text.replace("strategy: zoneBalanced", "strategy: newestFirst"))
+    desk.write("policies/all.yaml", text.replace("strategy: ZoneBalanced", "strategy: NewestFirst"))
     desk.call("snapshot", "recorded", "--now", NOW, *LIVE)
     desk.write("policies/all.yaml", text)
     said = desk.call("plan", "--now", NOW, "--snapshot", "recorded", "-o", "json")

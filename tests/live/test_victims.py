@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
 
 STRATEGIES: dict[str, dict[str, Any]] = {
-    "controller": {"strategy": "logarithmic"},
-    "newest": {"strategy": "newestFirst"},
-    "decimal": {"strategy": "logarithmic", "logarithm": {"base": 10}},
-    "balanced": {"strategy": "zoneBalanced", "zoneBalanced": {"topologyKey": "kubernetes.io/hostname"}},
+    "controller": {"strategy": "Logarithmic"},
+    "newest": {"strategy": "NewestFirst"},
+    "decimal": {"strategy": "Logarithmic", "logarithm": {"base": 10}},
+    "balanced": {"strategy": "ZoneBalanced", "zoneBalanced": {"topologyKey": "kubernetes.io/hostname"}},
 }
 OURS = ("newest", "decimal", "balanced")
 TARGET = 2

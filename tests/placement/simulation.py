@@ -51,7 +51,7 @@ class SimCluster:
     name: str
     room: int
     spec: int | None = None
-    state: str = "active"
+    state: str = "Active"
     reachable: bool = True
     broken: bool = False
     refuses: bool = False  # admission says no to whatever asks for more

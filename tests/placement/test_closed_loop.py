@@ -104,15 +104,15 @@ def lose_nodes(rng, world, cluster):
     cluster.control(world.now)
 
 
-LEFT_OUT = ("frozen", "readOnly")
+LEFT_OUT = ("Frozen", "ReadOnly")
 
 
 def drain(rng, world, cluster):
-    cluster.state = "active" if cluster.state != "active" else rng.choice(("draining", "leaving"))
+    cluster.state = "Active" if cluster.state != "Active" else rng.choice(("Draining", "Leaving"))
 
 
 def freeze(rng, world, cluster):
-    cluster.state = "active" if cluster.state in LEFT_OUT else rng.choice(LEFT_OUT)
+    cluster.state = "Active" if cluster.state in LEFT_OUT else rng.choice(LEFT_OUT)
 
 
 def cut_off(rng, world, cluster):
@@ -170,7 +170,11 @@ def wanted(world):
     }
     current = {one.name: one.placed for one in placed}
     given = allocate_replicas(
-        preferences, max(0, left), [one.name for one in placed], current=current, rounding=world.federated.rounding
+        preferences,
+        max(0, left),
+        [one.name for one in placed],
+        current=current,
+        rounding=world.federated.rounding.lower(),
     )
     return sum(given.replicas.values())
 
@@ -221,9 +225,9 @@ def check_rest(world):
         assert world.decided() == first
     assert not first.decisions
     home = world.clusters[0]
-    writable = [one for one in world.readable if one.state != "readOnly"]
+    writable = [one for one in world.readable if one.state != "ReadOnly"]
     # Where nothing records since when, a cluster that does not answer is never given up.
-    clock = bool(writable) and not (home.reachable and home.state == "readOnly")
+    clock = bool(writable) and not (home.reachable and home.state == "ReadOnly")
     if all(one.reachable or (clock and one.state not in LEFT_OUT) for one in world.clusters):
         check_nothing_missing(world)
 
@@ -235,7 +239,7 @@ def check_nothing_missing(world):
     roomy = [one.name for one in world.readable if has_room(world, one)]
     short = world.federated.replicas - held - running
     assert short <= 0 or not roomy, f"{short} replicas wait while {roomy} have room"
-    drained = [one.name for one in world.readable if one.state in ("draining", "leaving") and one.placed]
+    drained = [one.name for one in world.readable if one.state in ("Draining", "Leaving") and one.placed]
     assert not drained or not roomy or blocked(world), f"{drained} keep pods while {roomy} have room"
 
 
@@ -248,7 +252,7 @@ def blocked(world):
 def has_room(world, cluster):
     entries = world.federated.clusters
     own = entries.get(cluster.name, entries.get("*"))
-    if own is None or not own.weight or cluster.state != "active":
+    if own is None or not own.weight or cluster.state != "Active":
         return False
     if cluster.lags(world.now):
         return False

@@ -18,7 +18,7 @@ def of(name, **fields):
     return a_federated(name=name, **fields)
 
 
-def a_left_one(name="gone", on_delete="orphan", **marks):
+def a_left_one(name="gone", on_delete="Orphan", **marks):
     """The local ReplicaSet of a policy that is not there; `marks` are more annotations."""
     policy = of(name, on_delete=on_delete)
     own = a_local("west", 3, policy).annotations
@@ -46,7 +46,7 @@ def test_it_keeps_running_without_our_marks():
 
 
 def test_it_is_deleted_where_its_policy_said_so():
-    (deleted,) = without(a_left_one(on_delete="delete")).decisions
+    (deleted,) = without(a_left_one(on_delete="Delete")).decisions
     assert (deleted.verb, deleted.phase, deleted.orphan) == (Verb.DELETE, Phase.DECREASE, False)
     assert (deleted.replicas_before, deleted.replicas_after) == (3, 0)
 
@@ -88,7 +88,7 @@ def test_what_is_left_alone(fields):
     assert without(a_workload(**(marks | fields))).decisions == ()
 
 
-@pytest.mark.parametrize("state", ["frozen", "readOnly"])
+@pytest.mark.parametrize("state", ["Frozen", "ReadOnly"])
 def test_frozen_and_claimed_ones_are_left_alone(state):
     gone = a_left_one()
     assert without(gone, fleet=a_fleet_with(state, "east", "west")).decisions == ()
@@ -105,7 +105,7 @@ class TestGuard:
     """More than a quarter of the policies that own marks (and more than one) are gone at once: nothing is done."""
 
     def world(self, gone, there):
-        lost = [a_left_one(name=f"gone-{number}", on_delete="delete") for number in range(gone)]
+        lost = [a_left_one(name=f"gone-{number}", on_delete="Delete") for number in range(gone)]
         kept = [of(f"kept-{number}", replicas=3) for number in range(there)]
         local = [a_local("west", 3, one, name=one.name) for one in kept]
         return [*lost, *local], kept

@@ -96,7 +96,7 @@ def test_what_finds_no_room_of_a_raised_total_goes_to_clusters_that_lag_by_weigh
 
 
 def test_nothing_is_drained_to_a_cluster_that_lags():
-    fleet = a_fleet_with("draining", "c", "d")
+    fleet = a_fleet_with("Draining", "c", "d")
     crashing = running("c", 0, some_pods(10, minutes=DAY, ready=False))
     desired = place(crashing, settled("d", 5), fleet=fleet, federated=a_federated(15))
     assert numbers(desired) == {}

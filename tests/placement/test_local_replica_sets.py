@@ -86,7 +86,7 @@ def test_a_policy_that_states_less_than_it_did_is_told_by_its_digest():
 
 
 def test_other_changes_of_the_policy_do_not_concern_the_template():
-    before = a_federated(2, on_delete="delete")
+    before = a_federated(2, on_delete="Delete")
     assert template_check(a_form())(a_local("west", 3, before)) == ()
 
 

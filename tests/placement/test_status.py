@@ -76,11 +76,11 @@ def test_what_the_first_run_writes_stands_once_it_is_carried_out():
 
 
 def test_nothing_is_written_to_a_read_only_home():
-    assert place(settled("east", 6), lost=("west",), fleet=_home_in("readOnly")).decisions == ()
+    assert place(settled("east", 6), lost=("west",), fleet=_home_in("ReadOnly")).decisions == ()
 
 
 def test_defect_17_a_frozen_home_keeps_its_records():
-    written = place(settled("east", 6), lost=("west",), fleet=_home_in("frozen")).decisions
+    written = place(settled("east", 6), lost=("west",), fleet=_home_in("Frozen")).decisions
     assert {(one.verb, one.ref.cluster, one.ref.kind) for one in written} == {(Verb.REMEMBER, "east", "ConfigMap")}
 
 
@@ -97,7 +97,7 @@ PREFERENCES = {
 
 def test_explain_knows_the_steps_the_limit_and_what_would_change_it():
     federated = a_federated(9, clusters=PREFERENCES)
-    fleet = a_fleet_with("draining", "a", "b", "c", "d", "e")
+    fleet = a_fleet_with("Draining", "a", "b", "c", "d", "e")
     clusters = [settled("a", 4), settled("b", 2), a_cluster("c"), a_full("d", 5, 3), settled("e", 0)]
     told = {
         one.ref.cluster: (one.outcome, one.why, one.flip)
@@ -108,7 +108,7 @@ def test_explain_knows_the_steps_the_limit_and_what_would_change_it():
         "b": ("2 replicas", "share 2: weight 1 of 4, max 2", "maxReplicas above 2"),
         "c": ("0 replicas", "no weight", "a weight above 0"),
         "d": ("4 replicas", "share 3: weight 1 of 4, room for 3, 1 waiting", "room for more than 3"),
-        "e": ("0 replicas", "draining", "state: active in the Fleet"),
+        "e": ("0 replicas", "draining", "state: Active in the Fleet"),
     }
 
 

@@ -170,13 +170,13 @@ class TestConflict:
         assert scaled.cause.why == "adopted, it was not ours; weight 1 of 2"
 
     def test_with_abort_it_is_reported_and_left_alone_and_does_not_count(self):
-        desired = place(settled("east", 3), settled("west", 3, **FOREIGN), federated=a_federated(on_conflict="abort"))
+        desired = place(settled("east", 3), settled("west", 3, **FOREIGN), federated=a_federated(on_conflict="Abort"))
         assert numbers(desired) == {"east": "scale 3 -> 6"}
         assert [(one.kind, one.subject) for one in desired.notices] == [("conflict", "west/shop/ReplicaSet/web")]
 
     def test_with_abort_ours_is_kept_like_the_policy(self):
         changed = {"template": FOREIGN["template"]}
-        desired = place(settled("east", 3), settled("west", 3, **changed), federated=a_federated(on_conflict="abort"))
+        desired = place(settled("east", 3), settled("west", 3, **changed), federated=a_federated(on_conflict="Abort"))
         assert [one.verb for one in about(desired, "west")] == [Verb.OVERWRITE]
 
     def test_one_that_another_controller_owns_is_never_touched(self):
@@ -194,7 +194,7 @@ class TestConflict:
     def test_the_marks_of_a_former_name_are_ours(self):
         marks = a_local("west", 1).annotations | {"reconciler/owner": "old/FederatedReplicaSet/shop/web"}
         fleet = a_fleet("east", "west", former_names=("old",))
-        abort = a_federated(on_conflict="abort")
+        abort = a_federated(on_conflict="Abort")
         desired = place(settled("east", 3), settled("west", 3, annotations=marks), federated=abort, fleet=fleet)
         (repaired,) = about(desired, "west")
         assert repaired.changes == (
@@ -303,7 +303,7 @@ def since(**duration):
 
 
 class TestLeftOut:
-    @pytest.mark.parametrize(("state", "words"), [("frozen", "is frozen"), ("readOnly", "is read-only")])
+    @pytest.mark.parametrize(("state", "words"), [("Frozen", "is frozen"), ("ReadOnly", "is read-only")])
     def test_a_frozen_cluster_keeps_what_it_has_off_the_total(self, state, words):
         desired = place(settled("east", 2), settled("west", 1), fleet=a_fleet_with(state, "east", "west"))
         assert numbers(desired) == {"east": "scale 2 -> 5"}
@@ -393,20 +393,20 @@ class TestMoves:
     def test_placed_but_crashing_replicas_never_cost_the_ones_that_work(self):
         crashing = {"ready_replicas": 0, "available_replicas": None}
         west = with_pods(settled("west", 6, **crashing), some_pods(6, minutes=11, ready=False))
-        desired = place(settled("east", 6), west, fleet=a_fleet_with("active", "east", "west"))
+        desired = place(settled("east", 6), west, fleet=a_fleet_with("Active", "east", "west"))
         assert numbers(desired) == {"west": "scale 6 -> 3"}
         assert [(one.kind, one.text) for one in desired.notices] == [
             ("notAvailable", "6 replicas are placed, not available")
         ]
 
     def test_draining_moves_everything_that_finds_room(self):
-        draining = a_fleet_with("draining", "east", "west")
+        draining = a_fleet_with("Draining", "east", "west")
         first = place(settled("east", 3), settled("west", 3), fleet=draining)
         assert numbers(first) == {"east": "scale 3 -> 6"}
         assert numbers(place(settled("east", 6), settled("west", 3), fleet=draining)) == {"west": "scale 3 -> 0"}
 
     def test_a_draining_cluster_keeps_what_has_no_room_anywhere_else(self):
-        draining = a_fleet_with("draining", "east", "west")
+        draining = a_fleet_with("Draining", "east", "west")
         desired = place(a_full("east", 6, 4), settled("west", 4), fleet=draining)
         assert numbers(desired) == {"west": "scale 4 -> 2"}
         assert row(desired, "west").why == "draining, keeps 2 that have no room anywhere else"
@@ -433,6 +433,6 @@ class TestRest:
         )
 
     def test_on_delete_follows_the_policy(self):
-        desired = place(settled("east", 3), settled("west", 3), federated=a_federated(on_delete="delete"))
+        desired = place(settled("east", 3), settled("west", 3), federated=a_federated(on_delete="Delete"))
         (repaired,) = about(desired, "west")
         assert [(change.before, change.after) for change in repaired.changes] == [("orphan", "delete")]

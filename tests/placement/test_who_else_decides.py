@@ -93,7 +93,7 @@ class TestIdling:
 
     def test_defect_4_nothing_starts_elsewhere_while_one_of_the_idle_clusters_is_frozen(self):
         fleet = a_fleet("east", "north", "west")
-        clusters = tuple(replace(one, state="frozen") if one.name == "west" else one for one in fleet.clusters)
+        clusters = tuple(replace(one, state="Frozen") if one.name == "west" else one for one in fleet.clusters)
         desired = place(idle("east"), a_cluster("north"), idle("west"), fleet=replace(fleet, clusters=clusters))
         assert numbers(desired) == {}
         assert row(desired, "west").why == "idle, nights decides"

@@ -28,9 +28,9 @@ apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
 metadata: {name: idle-dev}
 spec:
-  mode: enforce
+  mode: Enforce
   selector:
-    clusters: {names: [eu-west]}
+    clusters: {include: [eu-west]}
     namespaces: {include: ["dev-*"]}
     services: {matchLabels: {tier: web}}
   idleWhen:
@@ -41,7 +41,7 @@ spec:
     - schedule:
         calendar: nights
   minAge: 1h
-  floor: 0
+  idleReplicas: 0
   wakeOrder: {group: shop, tier: 10}
 """
 CALENDAR = """\
@@ -50,8 +50,8 @@ kind: Calendar
 metadata: {name: nights}
 spec:
   timeZone: Europe/Paris
-  windows: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
-  except: ["2026-12-01T00:00/2026-12-04T00:00"]
+  downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
+  exceptions: [{from: "2026-12-01T00:00", to: "2026-12-04T00:00"}]
 """
 FEDERATED = """\
 apiVersion: reconciler/v1alpha1

@@ -15,7 +15,7 @@ spec:
       labels: {region: eu}
       connection: {inCluster: true}
       prometheus: {url: "https://prometheus.eu:9090", bearerTokenFile: /var/run/secrets/prom/token, caFile: null}
-      state: active
+      state: Active
     - name: us-east
       labels: {region: us}
       connection: {context: us-east}
@@ -23,8 +23,7 @@ spec:
   limits:
     idledWorkloads: {share: 25%, atLeast: 10}
     removedReplicas: {share: 25%, atLeast: 10}
-  protect:
-    namespaces: [payments]
+  protectedNamespaces: [payments]
   podPickers:
     allowedHosts: ["*.svc.cluster.local", "*.svc"]
 """
@@ -33,10 +32,10 @@ apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
 metadata: {name: idle-dev}
 spec:
-  mode: enforce
+  mode: Enforce
   priority: 0
   selector:
-    clusters: {names: ["*"], matchLabels: {region: eu}}
+    clusters: {include: ["*"], matchLabels: {region: eu}}
     namespaces: {include: ["dev-*"], exclude: [dev-shared], matchLabels: {}}
     services: {matchLabels: {tier: web}, matchExpressions: [{key: app, operator: NotIn, values: [db]}]}
     workloads: {kinds: [Deployment, StatefulSet], matchLabels: {}}
@@ -47,17 +46,17 @@ spec:
         window: 30m
         coverage: 'min by (namespace, service) (count_over_time(up[{{ window }}]))'
         coverageAtLeast: 50
-        noSeries: unknown
+        noSeries: Unknown
     - schedule:
         calendar: office-hours-off
   minAge: 1h
   minAwake: 2h
-  floor: 0
+  idleReplicas: 0
   wakeWhen:
     - metric: {query: '...', above: 0, window: 5m}
-  wake: automatic
+  wake: Automatic
   wakeOrder: {group: shop, tier: 10}
-  autoscalers: {hpa: idle, keda: pause}
+  autoscalers: {hpa: Idle, keda: Pause}
   markEndpoints: false
   limits: {idledWorkloads: {share: 50%, atLeast: 5}}
 ---
@@ -66,8 +65,8 @@ kind: Calendar
 metadata: {name: office-hours-off}
 spec:
   timeZone: Europe/Paris
-  windows: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
-  except: ["2026-12-01T00:00/2026-12-04T00:00"]
+  downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
+  exceptions: [{from: "2026-12-01T00:00", to: "2026-12-04T00:00"}]
 ---
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
@@ -76,10 +75,13 @@ spec:
   selector: {workloads: {}}
   idleWhen:
     - anyOf:
-        - schedule: {timeZone: UTC, windows: ["20:00-24:00"], except: ["2026-12-01T00:00:30/2026-12-04T00:00:00"]}
+        - schedule:
+            timeZone: UTC
+            downtime: ["20:00-24:00"]
+            exceptions: [{from: "2026-12-01T00:00:30", to: "2026-12-04T00:00:00"}]
         - allOf:
             - schedule: {calendar: office-hours-off}
-            - schedule: {timeZone: Asia/Kolkata, windows: ["2026-12-24T18:00/2027-01-02T08:00"]}
+            - schedule: {timeZone: Asia/Kolkata, downtime: ["2026-12-24T18:00/2027-01-02T08:00"]}
 """
 PLACEMENT = """\
 apiVersion: reconciler/v1alpha1
@@ -92,14 +94,14 @@ spec:
     clusters:
       "*": {weight: 1}
       C: {minReplicas: 0, maxReplicas: 20, weight: 1}
-  rounding: fair
+  rounding: Fair
   paused: false
   unschedulableAfter: 5m
   waitingReplicas: 2
   clusterGracePeriod: 10m
   progressDeadline: 10m
-  onConflict: overwrite
-  onDelete: orphan
+  onConflict: Overwrite
+  onDelete: Orphan
   selector: {matchLabels: {app: web}}
   template:
     metadata: {labels: {app: web, tier: front}}
@@ -140,17 +142,17 @@ apiVersion: reconciler/v1alpha1
 kind: DownscalePolicy
 metadata: {name: airflow-workers}
 spec:
-  mode: enforce
+  mode: Enforce
   priority: 0
   selector:
-    clusters: {names: ["*"]}
+    clusters: {include: ["*"]}
     namespaces: {include: [airflow]}
     workloads: {kinds: [Deployment, ReplicaSet, CloneSet], matchLabels: {app: worker}}
   target:
     query: 'ceil(sum(airflow_running_tasks) / 8)'
     min: 2
     max: 40
-    direction: down
+    direction: Down
   podPicker:
     http:
       host: my-app.my-namespace.svc.cluster.local
@@ -166,10 +168,10 @@ spec:
     timeoutSeconds: 5
     onError: fallback
     onTooFew: fill
-  strategy: logarithmic
+  strategy: Logarithmic
   logarithm: {base: 2}
   zoneBalanced: {topologyKey: topology.kubernetes.io/zone}
-  onForeignCost: skip
+  onForeignCost: Skip
   settleSeconds: 2
   verifySeconds: 30
 ---
@@ -179,6 +181,6 @@ metadata: {name: runners}
 spec:
   selector: {workloads: {kinds: [Deployment]}}
   target: {replicas: 4}
-  strategy: zoneBalanced
+  strategy: ZoneBalanced
 """
 SAMPLES = {"fleet.yaml": FLEET, "idling.yaml": IDLING, "placement.yaml": PLACEMENT, "downscale.yaml": DOWNSCALE}

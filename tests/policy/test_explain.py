@@ -14,7 +14,7 @@ KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscaleP
 
 FLOOR = """\
 KIND:     IdlingPolicy
-FIELD:    spec.floor <integer>
+FIELD:    spec.idleReplicas <integer>
 DEFAULT:  0
 
 DESCRIPTION:
@@ -23,11 +23,11 @@ DESCRIPTION:
 MODE = """\
 KIND:     DownscalePolicy
 FIELD:    spec.mode <string>
-ONE OF:   enforce, observe
-DEFAULT:  "enforce"
+ONE OF:   Enforce, Observe
+DEFAULT:  "Enforce"
 
 DESCRIPTION:
-    enforce, or observe: planned and reported, never applied.
+    Enforce, or Observe: planned and reported, never applied.
 """
 CLUSTERS = """\
 KIND:     FederatedReplicaSet
@@ -70,7 +70,7 @@ FIELDS:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        pytest.param("IdlingPolicy.spec.floor", FLOOR, id="a number"),
+        pytest.param("IdlingPolicy.spec.idleReplicas", FLOOR, id="a number"),
         pytest.param("DownscalePolicy.spec.mode", MODE, id="one of several words"),
         pytest.param("FederatedReplicaSet.spec.preferences.clusters", CLUSTERS, id="a map"),
         pytest.param("IdlingPolicy.spec.wakeWhen.metric", METRIC, id="fields, through a list"),
@@ -113,14 +113,16 @@ def test_a_path_goes_through_lists_maps_and_references(path, line):
 
 
 def test_the_case_of_the_kind_does_not_matter():
-    assert explain_field("idlingpolicy.spec.floor") == FLOOR
+    assert explain_field("idlingpolicy.spec.idleReplicas") == FLOOR
 
 
 @pytest.mark.parametrize(
     ("path", "message"),
     [
         pytest.param(
-            "IdlingPolicy.spec.flor", 'IdlingPolicy.spec: has no field "flor", did you mean "floor"?', id="misspelt"
+            "IdlingPolicy.spec.idleReplica",
+            'IdlingPolicy.spec: has no field "idleReplica", did you mean "idleReplicas"?',
+            id="misspelt",
         ),
         pytest.param(
             "Fleet.spec.clusters.lables",
@@ -133,8 +135,8 @@ def test_the_case_of_the_kind_does_not_matter():
             id="nothing is near",
         ),
         pytest.param(
-            "IdlingPolicy.spec.floor.x",
-            'IdlingPolicy.spec.floor: has no field "x", expected none: it is a single value',
+            "IdlingPolicy.spec.idleReplicas.x",
+            'IdlingPolicy.spec.idleReplicas: has no field "x", expected none: it is a single value',
             id="below a single value",
         ),
         pytest.param(

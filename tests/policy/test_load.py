@@ -253,12 +253,14 @@ def test_what_cannot_be_read_hides_nothing_and_invents_nothing(tmp_path):
         **FILES,
         "fleet.yaml": "kind: [\n",
         "calendar.yaml": CALENDAR.replace("kind: Calendar", "kind: Calender"),
-        "idling.yaml": FILES["idling.yaml"].replace("mode: enforce", "mode: enforced").replace("floor", "flor"),
+        "idling.yaml": FILES["idling.yaml"]
+        .replace("mode: Enforce", "mode: enforced")
+        .replace("idleReplicas", "idleReplica"),
     }
     assert problems_in(tmp_path, files) == [
         'policies/calendar.yaml:2:7: kind: is "Calender", expected "Fleet", "IdlingPolicy", "Calendar", '
         '"FederatedReplicaSet" or "DownscalePolicy", did you mean "Calendar"?',
         "policies/fleet.yaml:2:1: is no YAML: did not find expected node content",
-        'policies/idling.yaml:5:9: spec.mode: is "enforced", expected "enforce" or "observe", did you mean "enforce"?',
-        'policies/idling.yaml:18:3: spec.flor: unknown field, did you mean "floor"?',
+        'policies/idling.yaml:5:9: spec.mode: is "enforced", expected "Enforce" or "Observe", did you mean "Enforce"?',
+        'policies/idling.yaml:18:3: spec.idleReplica: unknown field, did you mean "idleReplicas"?',
     ]

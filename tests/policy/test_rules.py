@@ -33,9 +33,9 @@ ANNOTATION = "metadata.annotations.federation.kubernetes.io/replica-set-preferen
         pytest.param(
             "fleet.yaml",
             "  limits:\n",
-            '  protect: {namespaces: ["pay-*"]}\n  limits:\n',
+            '  protectedNamespaces: ["pay-*"]\n  limits:\n',
             [
-                'policies/fleet.yaml:12:26: spec.protect.namespaces[0]: is "pay-*", expected a namespace: at most 63 '
+                'policies/fleet.yaml:12:25: spec.protectedNamespaces[0]: is "pay-*", expected a namespace: at most 63 '
                 "lower-case letters, digits and - that starts and ends with a letter or digit"
             ],
             id="a pattern where only names work",
@@ -132,15 +132,15 @@ ANNOTATION = "metadata.annotations.federation.kubernetes.io/replica-set-preferen
         ),
         pytest.param(
             "idling.yaml",
-            "  floor: 0\n",
-            '  floor: "0"\n  markEndpoints: "true"\n  mode: true\n',
+            "  idleReplicas: 0\n",
+            '  idleReplicas: "0"\n  markEndpoints: "true"\n  mode: true\n',
             [
-                'policies/idling.yaml:18:10: spec.floor: is "0", expected a whole number of at least 0; take away the '
-                "quotes",
+                'policies/idling.yaml:18:17: spec.idleReplicas: is "0", expected a whole number of at least 0; '
+                "take away the quotes",
                 'policies/idling.yaml:19:18: spec.markEndpoints: is "true", expected true or false; take '
                 "away the quotes",
                 'policies/idling.yaml:20:3: "mode" is given twice, expected once',
-                'policies/idling.yaml:20:9: spec.mode: is "true", expected "enforce" or "observe"',
+                'policies/idling.yaml:20:9: spec.mode: is "true", expected "Enforce" or "Observe"',
             ],
             id="quotes that are too many",
         ),
@@ -387,15 +387,15 @@ def test_a_second_fleet_is_told_by_its_place(tmp_path):
 
 def test_everything_wrong_is_told_at_once(tmp_path):
     """One document with a wrong field, a wrong value, a broken rule and an unknown name; another file as well."""
-    files = edited("idling.yaml", "names: [eu-west]", "names: [eu-wst], matchLabels: {a: 1}")
+    files = edited("idling.yaml", "include: [eu-west]", "include: [eu-wst], matchLabels: {a: 1}")
     files["idling.yaml"] = files["idling.yaml"].replace("minAge: 1h", "minAge: 1hour").replace("nights", "nihgts")
     files["downscale.yaml"] = files["downscale.yaml"].replace("max: 40", "max: 1").replace("kinds", "kind")
     assert problems_in(tmp_path, files) == [
         'policies/downscale.yaml:7:17: spec.selector.workloads.kind: unknown field, did you mean "kinds"?',
         'policies/downscale.yaml:11:10: spec.target.max: is "1", expected at least min, which is "2"',
-        'policies/idling.yaml:7:24: spec.selector.clusters.names[0]: is "eu-wst", expected a cluster of the Fleet, '
+        'policies/idling.yaml:7:26: spec.selector.clusters.include[0]: is "eu-wst", expected a cluster of the Fleet, '
         'did you mean "eu-west"?',
-        'policies/idling.yaml:7:50: spec.selector.clusters.matchLabels.a: is "1", expected a label value of at most 63 '
+        'policies/idling.yaml:7:52: spec.selector.clusters.matchLabels.a: is "1", expected a label value of at most 63 '
         "letters, digits, -, _ and .; put it in quotes",
         'policies/idling.yaml:16:19: spec.idleWhen[1].schedule.calendar: is "nihgts", expected the name of a Calendar, '
         'did you mean "nights"?',
@@ -431,7 +431,7 @@ def test_zones(tmp_path, zone):
         ("idling.yaml", "atMost: 0", "atMost: {}", 2**53, "2^53"),
         ("idling.yaml", "tier: 10", "tier: {}", 2**53, "2^53"),
         ("federated.yaml", "maxReplicas: 20, weight: 1", "weight: {}", 2**53, "2^53"),
-        ("idling.yaml", "floor: 0", "floor: {}", 2**31 - 1, "2147483647"),
+        ("idling.yaml", "idleReplicas: 0", "idleReplicas: {}", 2**31 - 1, "2147483647"),
         ("fleet.yaml", "atLeast: 10", "atLeast: {}", 2**31 - 1, "2147483647"),
         ("federated.yaml", "replicas: 50", "replicas: {}", 2**31 - 1, "2147483647"),
         ("downscale.yaml", "max: 40", "max: {}", 2**31 - 1, "2147483647"),
@@ -459,7 +459,7 @@ def test_criteria_nested_to_any_depth_are_told_or_refused(tmp_path, levels):
 
 @pytest.mark.parametrize(
     ("settings", "chooser"),
-    [("strategy: newestFirst", "newestFirst"), ("logarithm: {base: 10}", "logarithm.base")],
+    [("strategy: NewestFirst", "NewestFirst"), ("logarithm: {base: 10}", "logarithm.base")],
 )
 def test_defect_23_a_strategy_that_cannot_be_carried_out_is_refused(tmp_path, settings, chooser):
     policy = f"""\

@@ -22,8 +22,8 @@ from reconciler.policy.durations import parse_duration, parse_share
 from reconciler.policy.load import load
 from reconciler.policy.schemas import load_schema, schema_folder, schema_of, validator_of
 from reconciler.policy.types import (
+    AbsoluteWindow,
     ClusterPreference,
-    ClusterSelector,
     DownscalePolicy,
     DownscaleTarget,
     FederatedReplicaSet,
@@ -32,7 +32,7 @@ from reconciler.policy.types import (
     IdlingPolicy,
     Limit,
     MetricCriterion,
-    NamespaceSelector,
+    ObjectSelector,
     PolicySet,
     WakeMetric,
     WakeOrder,
@@ -172,6 +172,7 @@ _PICKER = {
 }
 
 DEFAULTS: dict[str, dict[str, tuple[type, str]]] = {
+    "Calendar": {"spec.exceptions[].reason": (AbsoluteWindow, "reason")},
     "ReplicaSet": {f"spec.downscalePodPicker.{field}": default for field, default in _PICKER.items()},
     "Fleet": {
         "spec.formerNames": (Fleet, "former_names"),
@@ -189,22 +190,28 @@ DEFAULTS: dict[str, dict[str, tuple[type, str]]] = {
         "spec.limits.idledWorkloads.atLeast": (Limit, "at_least"),
         "spec.limits.removedReplicas.share": (Limit, "share"),
         "spec.limits.removedReplicas.atLeast": (Limit, "at_least"),
-        "spec.protect.namespaces": (Fleet, "protected_namespaces"),
+        "spec.protectedNamespaces": (Fleet, "protected_namespaces"),
         "spec.podPickers.allowedHosts": (Fleet, "allowed_picker_hosts"),
     },
     "IdlingPolicy": {
         "spec.mode": (IdlingPolicy, "mode"),
         "spec.priority": (IdlingPolicy, "priority"),
-        "spec.selector.clusters.names": (ClusterSelector, "names"),
-        "spec.selector.namespaces.include": (NamespaceSelector, "include"),
-        "spec.selector.namespaces.exclude": (NamespaceSelector, "exclude"),
+        "spec.selector.clusters.include": (ObjectSelector, "include"),
+        "spec.selector.clusters.exclude": (ObjectSelector, "exclude"),
+        "spec.selector.namespaces.include": (ObjectSelector, "include"),
+        "spec.selector.namespaces.exclude": (ObjectSelector, "exclude"),
         "spec.selector.workloads.kinds": (WorkloadSelector, "kinds"),
+        "spec.selector.workloads.include": (ObjectSelector, "include"),
+        "spec.selector.workloads.exclude": (ObjectSelector, "exclude"),
+        "spec.selector.services.include": (ObjectSelector, "include"),
+        "spec.selector.services.exclude": (ObjectSelector, "exclude"),
         "spec.idleWhen[].metric.atMost": (MetricCriterion, "at_most"),
         "spec.idleWhen[].metric.window": (MetricCriterion, "window"),
         "spec.idleWhen[].metric.noSeries": (MetricCriterion, "no_series"),
+        "spec.idleWhen[].schedule.exceptions[].reason": (AbsoluteWindow, "reason"),
         "spec.minAge": (IdlingPolicy, "min_age"),
         "spec.minAwake": (IdlingPolicy, "min_awake"),
-        "spec.floor": (IdlingPolicy, "floor"),
+        "spec.idleReplicas": (IdlingPolicy, "idle_replicas"),
         "spec.wakeWhen": (IdlingPolicy, "wake_when"),
         "spec.wakeWhen[].metric.above": (WakeMetric, "above"),
         "spec.wakeWhen[].metric.window": (WakeMetric, "window"),
@@ -245,10 +252,13 @@ DEFAULTS: dict[str, dict[str, tuple[type, str]]] = {
     "DownscalePolicy": {
         "spec.mode": (DownscalePolicy, "mode"),
         "spec.priority": (DownscalePolicy, "priority"),
-        "spec.selector.clusters.names": (ClusterSelector, "names"),
-        "spec.selector.namespaces.include": (NamespaceSelector, "include"),
-        "spec.selector.namespaces.exclude": (NamespaceSelector, "exclude"),
+        "spec.selector.clusters.include": (ObjectSelector, "include"),
+        "spec.selector.clusters.exclude": (ObjectSelector, "exclude"),
+        "spec.selector.namespaces.include": (ObjectSelector, "include"),
+        "spec.selector.namespaces.exclude": (ObjectSelector, "exclude"),
         "spec.selector.workloads.kinds": (WorkloadSelector, "kinds"),
+        "spec.selector.workloads.include": (ObjectSelector, "include"),
+        "spec.selector.workloads.exclude": (ObjectSelector, "exclude"),
         "spec.target.min": (DownscaleTarget, "minimum"),
         "spec.target.max": (DownscaleTarget, "maximum"),
         "spec.target.direction": (DownscaleTarget, "direction"),
@@ -336,7 +346,7 @@ def spelt_out(value: Any, schema: Schema, root: Schema) -> Any:
 
 LEAST = {
     "Fleet": {"home": "east", "clusters": [{"name": "east"}, {"name": "west", "prometheus": {"url": "http://p:9090"}}]},
-    "Calendar": {"timeZone": "UTC", "windows": ["Mon 20:00-22:00"]},
+    "Calendar": {"timeZone": "UTC", "downtime": ["Mon 20:00-22:00"]},
     "IdlingPolicy": {
         "selector": {"services": {}, "workloads": {}},
         "idleWhen": [{"metric": {"query": "idle"}}, {"schedule": {"calendar": "least"}}],

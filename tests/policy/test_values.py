@@ -23,7 +23,6 @@ from reconciler.policy.types import (
     AllOf,
     AnyOf,
     ClusterPreference,
-    ClusterSelector,
     DownscalePolicy,
     DownscaleTarget,
     FederatedReplicaSet,
@@ -33,7 +32,7 @@ from reconciler.policy.types import (
     Limit,
     Limits,
     MetricCriterion,
-    NamespaceSelector,
+    ObjectSelector,
     Place,
     PolicySet,
     ScheduleCriterion,
@@ -53,7 +52,7 @@ HEAD = "apiVersion: reconciler/v1alpha1\nkind: {kind}\nmetadata: {{name: least}}
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web"}]}}
 LEAST = {
     "Fleet": "  home: east\n  clusters: [{name: east}]\n",
-    "Calendar": "  timeZone: Asia/Kolkata\n  windows: ['20:00-07:00']\n",
+    "Calendar": "  timeZone: Asia/Kolkata\n  downtime: ['20:00-07:00']\n",
     "IdlingPolicy": "  selector: {workloads: {}}\n  idleWhen: [{schedule: {calendar: least}}]\n",
     "FederatedReplicaSet": (
         f"  replicas: 3\n  selector: {{matchLabels: {{app: web}}}}\n  template: {json.dumps(TEMPLATE)}\n"
@@ -116,12 +115,12 @@ def test_the_least_of_each_kind_has_the_defaults_of_its_type(least):
 def test_defaults_are_those_of_the_documentation(least):
     policy = least.idling[0]
     assert (policy.min_age, policy.min_awake) == (timedelta(hours=1), timedelta(hours=2))
-    assert (policy.mode, policy.priority, policy.floor, policy.wake) == ("enforce", 0, 0, "automatic")
-    assert (policy.hpa, policy.keda, policy.mark_endpoints, policy.limits) == ("idle", "pause", False, Limits())
+    assert (policy.mode, policy.priority, policy.idle_replicas, policy.wake) == ("Enforce", 0, 0, "Automatic")
+    assert (policy.hpa, policy.keda, policy.mark_endpoints, policy.limits) == ("Idle", "Pause", False, Limits())
     federated = least.federated[0]
     assert (federated.unschedulable_after, federated.waiting_replicas) == (timedelta(minutes=5), 2)
     assert (federated.cluster_grace_period, federated.progress_deadline) == (timedelta(minutes=10),) * 2
-    assert (federated.rounding, federated.on_conflict, federated.on_delete) == ("fair", "overwrite", "orphan")
+    assert (federated.rounding, federated.on_conflict, federated.on_delete) == ("Fair", "Overwrite", "Orphan")
     assert least.fleet.limits == Limits(Limit(0.25, 10), Limit(0.25, 10))
     assert least.fleet.protected == {"kube-system", "kube-public", "kube-node-lease", "reconciler"}
 
@@ -144,9 +143,9 @@ def test_the_documentation_as_values(samples):
     )
     policy = samples.idling[0]
     assert policy.selector == Selector(
-        ClusterSelector(("*",), LabelSelector((("region", "eu"),))),
-        NamespaceSelector(("dev-*",), ("dev-shared",)),
-        LabelSelector((("tier", "web"),), (LabelRequirement("app", "NotIn", ("db",)),)),
+        ObjectSelector(("*",), labels=LabelSelector((("region", "eu"),))),
+        ObjectSelector(("dev-*",), ("dev-shared",)),
+        ObjectSelector(labels=LabelSelector((("tier", "web"),), (LabelRequirement("app", "NotIn", ("db",)),))),
         WorkloadSelector(("Deployment", "StatefulSet")),
     )
     metric, schedule = policy.idle_when.criteria
@@ -208,7 +207,7 @@ def test_downscale_policies_as_values(samples):
             PickerHeader("x-team", value="data"),
         ),
     )
-    assert (runners.strategy, runners.target) == ("zoneBalanced", DownscaleTarget(replicas=4))
+    assert (runners.strategy, runners.target) == ("ZoneBalanced", DownscaleTarget(replicas=4))
 
 
 ANNOTATION = '{"rebalance": true, "clusters": {"eu-west": {"Weight": 2}, "*": {"weight": 1}}}'
@@ -275,15 +274,15 @@ def warnings(folder: Path, files: dict[str, str]) -> tuple[str, ...]:
             "calendar.yaml",
             '"Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"',
             '"Mon-Fri 20:00-07:00", "Sat-Sun 00:00-24:00"',
-            "policies/calendar.yaml:6: spec.windows: is awake on Mon from 00:00, on other weekdays from 07:00",
+            "policies/calendar.yaml:6: spec.downtime: is awake on Mon from 00:00, on other weekdays from 07:00",
             id="a weekend that ends at midnight",
         ),
         pytest.param(
             "idling.yaml",
             "calendar: nights",
-            'timeZone: UTC\n        windows: ["18:00-09:00"]',
-            "policies/idling.yaml:17: spec.idleWhen[1].schedule.windows: is awake for less than 12 hours on a weekend, "
-            "from Sat 09:00 to Sat 18:00",
+            'timeZone: UTC\n        downtime: ["18:00-09:00"]',
+            "policies/idling.yaml:17: spec.idleWhen[1].schedule.downtime: is awake for less than 12 hours on a "
+            "weekend, from Sat 09:00 to Sat 18:00",
             id="a short gap, inside a policy",
         ),
         pytest.param(
@@ -313,14 +312,14 @@ def warnings(folder: Path, files: dict[str, str]) -> tuple[str, ...]:
         ),
         pytest.param(
             "idling.yaml",
-            "names: [eu-west]",
-            'names: ["ap-*"]',
+            "include: [eu-west]",
+            'include: ["ap-*"]',
             "policies/idling.yaml:7: spec.selector.clusters: selects no cluster of the Fleet",
             id="a pattern that matches no cluster",
         ),
         pytest.param(
             "idling.yaml",
-            "names: [eu-west]",
+            "include: [eu-west]",
             "matchLabels: {region: ap}",
             "policies/idling.yaml:7: spec.selector.clusters: selects no cluster of the Fleet",
             id="labels that no cluster has",
@@ -328,8 +327,8 @@ def warnings(folder: Path, files: dict[str, str]) -> tuple[str, ...]:
         pytest.param(
             "idling.yaml",
             "  minAge: 1h\n",
-            "  minAge: 1h\n  wake: onSignal\n  wakeWhen: [{metric: {query: up}}]\n",
-            "policies/idling.yaml:19: spec.wakeWhen: wakes nothing beside wake: onSignal, it only keeps things awake",
+            "  minAge: 1h\n  wake: OnSignal\n  wakeWhen: [{metric: {query: up}}]\n",
+            "policies/idling.yaml:19: spec.wakeWhen: wakes nothing beside wake: OnSignal, it only keeps things awake",
             id="wakeWhen beside onSignal",
         ),
         pytest.param(
@@ -342,9 +341,17 @@ def warnings(folder: Path, files: dict[str, str]) -> tuple[str, ...]:
             id="no weights",
         ),
         pytest.param(
+            "federated.yaml",
+            "maxReplicas: 20, weight: 1",
+            "maxReplicas: 20",
+            "policies/federated.yaml:10: spec.preferences.clusters.us-east: has no weight beside a * that has one, so "
+            "it holds its minimum only",
+            id="a cluster without a weight",
+        ),
+        pytest.param(
             "downscale.yaml",
             "  podPicker:\n",
-            "  strategy: zoneBalanced\n  podPicker:\n",
+            "  strategy: ZoneBalanced\n  podPicker:\n",
             "policies/downscale.yaml:12: spec.strategy: counts for nothing beside podPicker",
             id="a strategy beside a picker",
         ),

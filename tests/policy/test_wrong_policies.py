@@ -93,7 +93,7 @@ CASES = [
         "  replicas: 50\n",
         "  replicas: 50\n  rounding: fiar\n",
         [
-            'policies/federated.yaml:6:13: spec.rounding: is "fiar", expected "fair" or "kubefed", did you mean "fair"?',
+            'policies/federated.yaml:6:13: spec.rounding: is "fiar", expected "Fair" or "KubeFed", did you mean "Fair"?',
         ],
         id="unknown rounding",
     ),
@@ -201,7 +201,7 @@ CASES = [
         "  replicas: 50\n",
         "  replicas: 50\n  onConflict: replace\n",
         [
-            'policies/federated.yaml:6:15: spec.onConflict: is "replace", expected "overwrite" or "abort"',
+            'policies/federated.yaml:6:15: spec.onConflict: is "replace", expected "Overwrite" or "Abort"',
         ],
         id="unknown onConflict",
     ),
@@ -298,34 +298,34 @@ CASES = [
     pytest.param(
         "idling.yaml",
         "        calendar: nights\n",
-        '        calendar: nights\n        windows: ["20:00-07:00"]\n',
+        '        calendar: nights\n        downtime: ["20:00-07:00"]\n',
         [
-            "policies/idling.yaml:16:9: spec.idleWhen[1].schedule: has a calendar and windows of its own, expected one of the two",
+            "policies/idling.yaml:16:9: spec.idleWhen[1].schedule: has a calendar and hours of its own, expected one of the two",
         ],
         id="calendar beside windows",
     ),
     pytest.param(
         "idling.yaml",
         "        calendar: nights\n",
-        '        windows: ["20:00-07:00"]\n',
+        '        downtime: ["20:00-07:00"]\n',
         [
-            "policies/idling.yaml:16:9: spec.idleWhen[1].schedule.timeZone: is missing, expected a calendar by name, or timeZone and windows here",
+            "policies/idling.yaml:16:9: spec.idleWhen[1].schedule.timeZone: is missing, expected a calendar by name, or timeZone and downtime or uptime here",
         ],
         id="own windows without a time zone",
     ),
     pytest.param(
         "idling.yaml",
-        "mode: enforce",
+        "mode: Enforce",
         "mode: enforced",
         [
-            'policies/idling.yaml:5:9: spec.mode: is "enforced", expected "enforce" or "observe", did you mean "enforce"?',
+            'policies/idling.yaml:5:9: spec.mode: is "enforced", expected "Enforce" or "Observe", did you mean "Enforce"?',
         ],
         id="unknown mode",
     ),
     pytest.param(
         "idling.yaml",
-        "  mode: enforce\n",
-        "  mode: enforce\n  priority: high\n",
+        "  mode: Enforce\n",
+        "  mode: Enforce\n  priority: high\n",
         [
             'policies/idling.yaml:6:13: spec.priority: is "high", expected a whole number',
         ],
@@ -333,10 +333,10 @@ CASES = [
     ),
     pytest.param(
         "idling.yaml",
-        "names: [eu-west]",
-        "names: [eu-wset]",
+        "include: [eu-west]",
+        "include: [eu-wset]",
         [
-            'policies/idling.yaml:7:24: spec.selector.clusters.names[0]: is "eu-wset", expected a cluster of the Fleet, did you mean "eu-west"?',
+            'policies/idling.yaml:7:26: spec.selector.clusters.include[0]: is "eu-wset", expected a cluster of the Fleet, did you mean "eu-west"?',
         ],
         id="misspelt cluster",
     ),
@@ -364,7 +364,7 @@ CASES = [
         "    - schedule:\n        calendar: nights\n",
         "",
         [
-            "policies/idling.yaml:11:5: spec.idleWhen: has a metric criterion that idle pods can never turn busy, expected a schedule or wakeWhen beside it, or wake: onSignal",
+            "policies/idling.yaml:11:5: spec.idleWhen: has a metric criterion that idle pods can never turn busy, expected a schedule or wakeWhen beside it, or wake: OnSignal",
         ],
         id="metric that can never wake",
     ),
@@ -472,7 +472,7 @@ CASES = [
         "        window: 30m\n",
         "        window: 30m\n        noSeries: idle\n",
         [
-            'policies/idling.yaml:15:19: spec.idleWhen[0].metric.noSeries: is "idle", expected "unknown" or "zero"',
+            'policies/idling.yaml:15:19: spec.idleWhen[0].metric.noSeries: is "idle", expected "Unknown" or "Zero"',
         ],
         id="unknown noSeries",
     ),
@@ -523,19 +523,19 @@ CASES = [
     ),
     pytest.param(
         "idling.yaml",
-        "floor: 0",
-        "floor: -1",
+        "idleReplicas: 0",
+        "idleReplicas: -1",
         [
-            'policies/idling.yaml:18:10: spec.floor: is "-1", expected a whole number of at least 0',
+            'policies/idling.yaml:18:17: spec.idleReplicas: is "-1", expected a whole number of at least 0',
         ],
         id="floor below zero",
     ),
     pytest.param(
         "idling.yaml",
-        "floor: 0",
-        "floor: true",
+        "idleReplicas: 0",
+        "idleReplicas: true",
         [
-            'policies/idling.yaml:18:10: spec.floor: is "true", expected a whole number of at least 0',
+            'policies/idling.yaml:18:17: spec.idleReplicas: is "true", expected a whole number of at least 0',
         ],
         id="floor as a truth",
     ),
@@ -562,7 +562,7 @@ CASES = [
         "  minAge: 1h\n",
         "  minAge: 1h\n  wake: onsignal\n",
         [
-            'policies/idling.yaml:18:9: spec.wake: is "onsignal", expected "automatic" or "onSignal", did you mean "onSignal"?',
+            'policies/idling.yaml:18:9: spec.wake: is "onsignal", expected "Automatic" or "OnSignal", did you mean "OnSignal"?',
         ],
         id="unknown wake",
     ),
@@ -571,7 +571,7 @@ CASES = [
         "  minAge: 1h\n",
         "  minAge: 1h\n  autoscalers: {hpa: ignore}\n",
         [
-            'policies/idling.yaml:18:22: spec.autoscalers.hpa: is "ignore", expected "idle" or "leave"',
+            'policies/idling.yaml:18:22: spec.autoscalers.hpa: is "ignore", expected "Idle" or "Leave"',
         ],
         id="unknown autoscaler word",
     ),
@@ -631,8 +631,8 @@ CASES = [
     ),
     pytest.param(
         "idling.yaml",
-        "spec:\n  mode: enforce\n",
-        "spec: []\nother:\n  mode: enforce\n",
+        "spec:\n  mode: Enforce\n",
+        "spec: []\nother:\n  mode: Enforce\n",
         [
             "policies/idling.yaml:4:7: spec: is an empty list, expected a mapping",
             "policies/idling.yaml:5:1: other: unknown field",
@@ -641,16 +641,16 @@ CASES = [
     ),
     pytest.param(
         "idling.yaml",
-        "  floor: 0\n",
-        "  floor: 0\n  floor: 1\n",
+        "  idleReplicas: 0\n",
+        "  idleReplicas: 0\n  idleReplicas: 1\n",
         [
-            'policies/idling.yaml:19:3: "floor" is given twice, expected once',
+            'policies/idling.yaml:19:3: "idleReplicas" is given twice, expected once',
         ],
         id="a key given twice",
     ),
     pytest.param(
         "idling.yaml",
-        "  floor: 0\n",
+        "  idleReplicas: 0\n",
         "\tfloor: 0\n",
         [
             "policies/idling.yaml:18:1: is no YAML: found a tab character that violates indentation",
@@ -668,19 +668,19 @@ CASES = [
     ),
     pytest.param(
         "idling.yaml",
-        "floor: 0",
-        "floor: *zero",
+        "idleReplicas: 0",
+        "idleReplicas: *zero",
         [
-            'policies/idling.yaml:18:10: "*zero" names no anchor that ends before it, expected one',
+            'policies/idling.yaml:18:17: "*zero" names no anchor that ends before it, expected one',
         ],
         id="an alias without anchor",
     ),
     pytest.param(
         "idling.yaml",
-        "floor: 0",
-        "floor: !python/object 0",
+        "idleReplicas: 0",
+        "idleReplicas: !python/object 0",
         [
-            'policies/idling.yaml:18:10: has the tag "!python/object", expected none',
+            'policies/idling.yaml:18:17: has the tag "!python/object", expected none',
         ],
         id="a tag",
     ),
@@ -698,7 +698,7 @@ CASES = [
         '"Mon-Thu 20:00-07:00"',
         '"Mon-Thu 20:00-25:00"',
         [
-            'policies/calendar.yaml:6:13: spec.windows[0]: is "Mon-Thu 20:00-25:00", expected a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026-12-24T18:00/2027-01-02T08:00"',
+            'policies/calendar.yaml:6:14: spec.downtime[0]: is "Mon-Thu 20:00-25:00", expected a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026-12-24T18:00/2027-01-02T08:00"',
         ],
         id="window with an hour that does not exist",
     ),
@@ -707,7 +707,7 @@ CASES = [
         '"Mon-Thu 20:00-07:00"',
         '"Mon-Thr 20:00-07:00"',
         [
-            'policies/calendar.yaml:6:13: spec.windows[0]: is "Mon-Thr 20:00-07:00", expected a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026-12-24T18:00/2027-01-02T08:00"',
+            'policies/calendar.yaml:6:14: spec.downtime[0]: is "Mon-Thr 20:00-07:00", expected a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026-12-24T18:00/2027-01-02T08:00"',
         ],
         id="window with an unknown day",
     ),
@@ -716,25 +716,25 @@ CASES = [
         '"Mon-Thu 20:00-07:00"',
         "2000",
         [
-            'policies/calendar.yaml:6:13: spec.windows[0]: is "2000", expected a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026-12-24T18:00/2027-01-02T08:00"',
+            'policies/calendar.yaml:6:14: spec.downtime[0]: is "2000", expected a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026-12-24T18:00/2027-01-02T08:00"',
         ],
         id="window that is a number",
     ),
     pytest.param(
         "calendar.yaml",
-        'windows: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]',
-        "windows: []",
+        'downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]',
+        "downtime: []",
         [
-            "policies/calendar.yaml:6:12: spec.windows: is an empty list, expected a list with at least 1 entry",
+            "policies/calendar.yaml:6:13: spec.downtime: is an empty list, expected a list with at least 1 entry",
         ],
         id="no windows",
     ),
     pytest.param(
         "calendar.yaml",
-        "2026-12-01T00:00/2026-12-04T00:00",
-        "2026-12-04T00:00/2026-12-01T00:00",
+        'to: "2026-12-04T00:00"',
+        'to: "2026-12-01T00:00"',
         [
-            'policies/calendar.yaml:7:12: spec.except[0]: is "2026-12-04T00:00/2026-12-01T00:00", expected a window like "2026-12-24T18:00/2027-01-02T08:00", end after start',
+            'policies/calendar.yaml:7:47: spec.exceptions[0].to: is "2026-12-01T00:00", expected a time after "2026-12-01T00:00"',
         ],
         id="exception that ends before it starts",
     ),
@@ -816,7 +816,7 @@ CASES = [
         "      labels: {region: eu}\n",
         "      labels: {region: eu}\n      state: frozzen\n",
         [
-            'policies/fleet.yaml:9:14: spec.clusters[0].state: is "frozzen", expected "active", "frozen", "readOnly", "draining" or "leaving", did you mean "frozen"?',
+            'policies/fleet.yaml:9:14: spec.clusters[0].state: is "frozzen", expected "Active", "Frozen", "ReadOnly", "Draining" or "Leaving", did you mean "Frozen"?',
         ],
         id="unknown state",
     ),
@@ -969,7 +969,7 @@ CASES = [
         "    min: 2\n",
         "    min: 2\n    direction: up\n",
         [
-            'policies/downscale.yaml:11:16: spec.target.direction: is "up", expected "down" or "both"',
+            'policies/downscale.yaml:11:16: spec.target.direction: is "up", expected "Down" or "Both"',
         ],
         id="unknown direction",
     ),
@@ -978,7 +978,7 @@ CASES = [
         "  podPicker:\n",
         "  strategy: zoneBalance\n  podPicker:\n",
         [
-            'policies/downscale.yaml:12:13: spec.strategy: is "zoneBalance", expected "logarithmic", "newestFirst" or "zoneBalanced", did you mean "zoneBalanced"?',
+            'policies/downscale.yaml:12:13: spec.strategy: is "zoneBalance", expected "Logarithmic", "NewestFirst" or "ZoneBalanced", did you mean "ZoneBalanced"?',
         ],
         id="unknown strategy",
     ),

@@ -60,7 +60,7 @@ pickers = st.builds(
 downscales = st.builds(
     DownscaleSettings,
     policy=texts,
-    strategy=st.sampled_from(("logarithmic", "newestFirst", "zoneBalanced", "podPicker")),
+    strategy=st.sampled_from(("Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker")),
     picker=st.none() | pickers,
     logarithm_base=seconds,
     topology_key=texts,

@@ -179,7 +179,7 @@ def test_what_is_told_beside_the_changes():
         "- **Attention:** eu-west/a/Deployment/c: scaled back by @&#8203;argocd\n"
         "- **Undecided:** eu-west/a/Service/b: no answer\n"
     ) in text
-    assert "<summary>1 change only observed, never applied (mode: observe)</summary>" in text
+    assert "<summary>1 change only observed, never applied (mode: Observe)</summary>" in text
 
 
 def test_a_long_table_says_what_is_left_out():

@@ -101,7 +101,7 @@ def test_an_age_ratio_that_json_cannot_hold_is_left_out(ratio):
 
 def test_secrets_are_references():
     header = PickerHeader("authentication", secret=("my-secret", "token"))
-    settings = DownscaleSettings("workers", "podPicker", PodPicker("picker.svc", headers=(header,)))
+    settings = DownscaleSettings("workers", "PodPicker", PodPicker("picker.svc", headers=(header,)))
     change = plan_to_dict(a_plan(a_scale(6, 2, downscale=settings)))["actions"][0]
     assert change["downscale"]["picker"]["headers"] == [
         {"name": "authentication", "value": None, "secret": {"name": "my-secret", "key": "token"}}

@@ -135,7 +135,7 @@ def test_everything_beside_the_changes_is_told_the_most_pressing_first():
     assert text_of(plan) == (
         "No changes in what could be read.\n"
         "\n"
-        "Observed only, never applied (mode: observe):\n"
+        "Observed only, never applied (mode: Observe):\n"
         "  →0 eu-west dev-a/Deployment/seen replicas 3 → 0 (idle-dev: 0 requests in 30m; policies/dev.yaml:4)\n"
         "Unknown: us-west: no route to host; what cannot be read is left as it is\n"
         "Attention: east/a/Deployment/d: argocd scaled it back twice (idle-dev)\n"
@@ -147,7 +147,7 @@ def test_everything_beside_the_changes_is_told_the_most_pressing_first():
         "Plan: 0 to idle, 0 to wake, 0 to scale down, 1 undecided, 1 unknown. No replicas change.\n"
         "2 left alone because of an autoscaler (idle-dev): east/a/Deployment/b, east/a/Deployment/c.\n"
         "east/a/Deployment/d left alone: ScaledObject/d controls it (workers).\n"
-        "1 change only observed (mode: observe); never applied.\n"
+        "1 change only observed (mode: Observe); never applied.\n"
     )
 
 
@@ -170,7 +170,7 @@ def test_a_policy_with_limits_of_its_own_has_them_in_the_last_line():
             VictimForecast(("a",), certain=False), "victims a (likely; the controller may take others)", id="likely"
         ),
         pytest.param(
-            VictimForecast(("a",), strategy="zoneBalanced"), "victims a (certain, by zoneBalanced)", id="a strategy"
+            VictimForecast(("a",), strategy="ZoneBalanced"), "victims a (certain, by ZoneBalanced)", id="a strategy"
         ),
         pytest.param(
             VictimForecast(count=2, requested=2, candidates=7, chosen_at_apply=True),

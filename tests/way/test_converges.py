@@ -82,7 +82,7 @@ def policies(chance: random.Random) -> list[dict]:
         }
 
     states = chance.choices(
-        ["active", "frozen", "readOnly", "draining", "leaving"], weights=[8, 1, 1, 1, 1], k=len(CLUSTERS)
+        ["Active", "Frozen", "ReadOnly", "Draining", "Leaving"], weights=[8, 1, 1, 1, 1], k=len(CLUSTERS)
     )
     clusters = [{"name": name, "state": state} for name, state in zip(CLUSTERS, states, strict=True)]
     found = [
@@ -103,7 +103,7 @@ def policies(chance: random.Random) -> list[dict]:
         selector = {"namespaces": {"include": ["dev"]}, "services": {}}
         if chance.random() < 0.5:
             selector["workloads"] = {"kinds": ["Deployment", "StatefulSet"]}
-        schedule = {"timeZone": "Europe/Paris", "windows": ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]}
+        schedule = {"timeZone": "Europe/Paris", "downtime": ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]}
         spec = {
             "selector": selector,
             "idleWhen": [{"schedule": schedule}],
@@ -130,7 +130,7 @@ def policies(chance: random.Random) -> list[dict]:
         spec = {
             "selector": {"namespaces": {"include": ["dev"]}, "workloads": {"kinds": ["Deployment"]}},
             "target": {"replicas": chance.randint(0, 3), "direction": chance.choice(["down", "both"])},
-            "strategy": chance.choice(["logarithmic", "newestFirst", "zoneBalanced"]),
+            "strategy": chance.choice(["Logarithmic", "NewestFirst", "ZoneBalanced"]),
         }
         found.append(document("DownscalePolicy", "shrink", spec))
     return found

@@ -19,7 +19,7 @@ kind: IdlingPolicy
 metadata: {name: nights}
 spec:
   selector: {namespaces: {include: [shop]}, workloads: {kinds: [Pool]}}
-  idleWhen: [{schedule: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}}]
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}}]
 """
 SCALE = {"specReplicasPath": ".spec.pool.size", "statusReplicasPath": ".status.size"}
 DEFINITION = {

@@ -21,7 +21,7 @@ kind: IdlingPolicy
 metadata: {name: nights}
 spec:
   selector: {namespaces: {include: [shop]}, services: {}}
-  idleWhen: [{schedule: {timeZone: UTC, windows: ["Mon-Sun 20:00-07:00"]}}]
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}}]
 """
 
 

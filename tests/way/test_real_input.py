@@ -29,7 +29,7 @@ spec:
     services: {}
     workloads: {kinds: [Deployment, StatefulSet, ReplicationController]}
   idleWhen:
-    - schedule: {timeZone: UTC, windows: ["22:00-06:00"]}
+    - schedule: {timeZone: UTC, downtime: ["22:00-06:00"]}
 """
 SPREAD = """\
 apiVersion: reconciler/v1alpha1

@@ -125,7 +125,7 @@ def events(folder: Folder, cluster: str) -> list[dict]:
 
 
 def test_a_refused_delete_is_no_want_of_room(two, monkeypatch):
-    two.write("policies/all.yaml", f"{FLEET}---\n{WEB}  onDelete: delete\n")
+    two.write("policies/all.yaml", f"{FLEET}---\n{WEB}  onDelete: Delete\n")
     assert two.apply(at(0)).code == 0
     two.write("policies/all.yaml", FLEET)
     held = refuse(monkeypatch, "west", "delete")

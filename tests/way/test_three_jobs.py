@@ -139,8 +139,8 @@ class ThreeJobs(Idling):
         for decision in desired.decisions:
             where = decision.ref.cluster
             assert where not in self.world.unreachable, f"{decision.key} is on a cluster that does not answer"
-            assert states[where] != "readOnly", f"{decision.key} is on a cluster that is read only"
-            assert not (states[where] == "frozen" and decision.removed), f"{decision.key} shrinks on a frozen cluster"
+            assert states[where] != "ReadOnly", f"{decision.key} is on a cluster that is read only"
+            assert not (states[where] == "Frozen" and decision.removed), f"{decision.key} shrinks on a frozen cluster"
             starts = decision.job == "placement" and (decision.replicas_after or 0) > (decision.replicas_before or 0)
             assert not starts or decision.ref.name not in idle - woken, f"{decision.key} starts what is idle"
         self._judge_total(desired)
@@ -199,7 +199,7 @@ class ThreeJobs(Idling):
         if self.spread is None or self.spread.paused or self.world.unreachable:
             return
         idle = any(self.world.recorded(one.ref) is not None for one in found)
-        if not idle and all(one.state == "active" for one in self.fleet.clusters):
+        if not idle and all(one.state == "Active" for one in self.fleet.clusters):
             total = sum(one.wanted for one in found)
             assert total == self.spread.replicas, f"{total} at rest, {self.spread.replicas} are wanted"
 
@@ -214,7 +214,7 @@ class ThreeJobs(Idling):
         assert set(first.questions) == set(again.questions)
 
     @rule(
-        trouble=st.sampled_from(["frozen", "draining", "readOnly", "gone", "gone"]),
+        trouble=st.sampled_from(["Frozen", "Draining", "ReadOnly", "gone", "gone"]),
         name=st.sampled_from(CLUSTERS),
         over=st.booleans(),
         total=st.sampled_from([None, None, 1, 2, 5]),
@@ -230,11 +230,11 @@ class ThreeJobs(Idling):
         self.policies["b"] = a_policy("b", selector=Selector(workloads=WorkloadSelector(("ReplicaSet",))), priority=9)
         self._pass_until(opens_next(CALENDAR, self.world.now))
         self.clusters_go_or_come((name,) if trouble == "gone" else ())
-        self.cluster_state(name, "active" if trouble == "gone" else trouble)
+        self.cluster_state(name, "Active" if trouble == "gone" else trouble)
         self._pass_until(self.world.now + 2 * TICK)
         if over:
             self.clusters_go_or_come(())
-            self.cluster_state(name, "active")
+            self.cluster_state(name, "Active")
         self._pass_until(open_until(CALENDAR, self.world.now))
 
     def _pass_until(self, then: datetime | None) -> None:
@@ -284,7 +284,7 @@ class ThreeJobs(Idling):
 
     @rule(
         name=st.sampled_from(CLUSTERS),
-        state=st.sampled_from(["active", "active", "active", "frozen", "readOnly", "draining", "leaving"]),
+        state=st.sampled_from(["Active", "Active", "Active", "Frozen", "ReadOnly", "Draining", "Leaving"]),
     )
     def cluster_state(self, name: str, state: str) -> None:
         clusters = (replace(one, state=state) if one.name == name else one for one in self.fleet.clusters)

@@ -37,7 +37,7 @@ spec:
   idleWhen:
     - schedule:
         timeZone: Europe/Paris
-        windows: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
+        downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
 """
 SERVICE = """\
 apiVersion: v1

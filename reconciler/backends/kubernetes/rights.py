@@ -21,7 +21,7 @@ from reconciler.model import EVERY_KIND, ScaleKind
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
-Use = Literal["", "keda", "custom", "zoneBalanced", "podPicker"]
+Use = Literal["", "keda", "custom", "ZoneBalanced", "podPicker"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,7 +30,7 @@ class Right:
 
     `own` True: only in our own namespace, the Fleet's; else in all namespaces, or for kinds without one. `name` limits
     it to that object. `apply` True: a plan does without. `use` says what has to be there for it to be needed: "keda"
-    and "custom" kinds that the cluster serves, "zoneBalanced" and "podPicker" in a policy; "" is always needed.
+    and "custom" kinds that the cluster serves, "ZoneBalanced" and "podPicker" in a policy; "" is always needed.
     """
 
     group: str
@@ -67,7 +67,7 @@ RIGHTS: tuple[Right, ...] = (
     *_rights("autoscaling", "horizontalpodautoscalers", "list"),
     *(right for kind in BUILT_IN_SCALES for right in _of_scale(kind, "")),
     *_rights("", "configmaps", "list", own=True),
-    *_rights("", "nodes", "list", use="zoneBalanced"),
+    *_rights("", "nodes", "list", use="ZoneBalanced"),
     *_rights("keda.sh", "scaledobjects", "list", use="keda"),
     *_rights("apiextensions.k8s.io", "customresourcedefinitions", "get", use="custom"),
     # An apply also reads again what it was refused, to tell what changed from what may not be.

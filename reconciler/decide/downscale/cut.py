@@ -56,7 +56,7 @@ def cut_of(group: Group, target: int, *, now_ns: int, rules: RankingRules) -> Cu
 def rules_of(settings: DownscaleSettings) -> RankingRules:
     """Return the rules by which we put pods in order; a picker's ranks stand in for the cost and what is before it."""
     return RankingRules(
-        logarithmic=settings.strategy != "newestFirst",
+        logarithmic=settings.strategy != "NewestFirst",
         base=settings.logarithm_base,
         deletion_cost=settings.picker is None,
     )

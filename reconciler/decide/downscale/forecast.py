@@ -182,9 +182,9 @@ def _of_group(shrinking: _Shrinking, group: Group) -> VictimForecast:
     settings = shrinking.order.settings
     if settings.picker is not None:
         return _asked(cut, group, shrinking, settings.picker)
-    if settings.strategy == "zoneBalanced":
+    if settings.strategy == "ZoneBalanced":
         return _balanced(cut, group, shrinking)
-    word = "newest first" if settings.strategy == "newestFirst" else f"age to base {settings.logarithm_base:g}"
+    word = "newest first" if settings.strategy == "NewestFirst" else f"age to base {settings.logarithm_base:g}"
     return _chosen(cut, group, shrinking, first_of(cut), word)
 
 
@@ -207,10 +207,10 @@ def _not_asked(cut: Cut, shrinking: _Shrinking) -> VictimForecast:
     foreign, always = foreign_costs(cut, cut.candidates)[0], foreign_costs(cut, ())[1]
     if always and _heeds_costs(shrinking):
         return _postponed(shrinking, always)
-    note = f"nothing is done if it chooses any of {_costs(foreign)} with a foreign deletion cost (onForeignCost: skip)"
+    note = f"nothing is done if it chooses any of {_costs(foreign)} with a foreign deletion cost (onForeignCost: Skip)"
     return VictimForecast(
         certain=False,
-        strategy="podPicker",
+        strategy="PodPicker",
         chosen_at_apply=True,
         count=cut.count,
         requested=cut.requested,
@@ -252,7 +252,7 @@ def _predicted(shrinking: _Shrinking, group: Group) -> VictimForecast:
 def _balanced(cut: Cut, group: Group, shrinking: _Shrinking) -> VictimForecast:
     key = shrinking.order.settings.topology_key
     if "nodes" in shrinking.observed.unreadable:
-        return shrinking.told("the nodes could not be read, so no zones are known", strategy="zoneBalanced")
+        return shrinking.told("the nodes could not be read, so no zones are known", strategy="ZoneBalanced")
     domains = domains_of(shrinking.observed.nodes, key)
     why = without_domains(cut, domains, key)
     if why:
@@ -282,11 +282,11 @@ def _chosen(cut: Cut, group: Group, shrinking: _Shrinking, choice: Choice, rule:
 
 
 def _heeds_costs(shrinking: _Shrinking) -> bool:
-    return shrinking.order.settings.on_foreign_cost == "skip" and shrinking.ref.kind != "CloneSet"
+    return shrinking.order.settings.on_foreign_cost == "Skip" and shrinking.ref.kind != "CloneSet"
 
 
 def _postponed(shrinking: _Shrinking, foreign: Sequence[Pod]) -> VictimForecast:
-    why = f"foreign deletion costs on {_costs(foreign)}, expected none (onForeignCost: skip)"
+    why = f"foreign deletion costs on {_costs(foreign)}, expected none (onForeignCost: Skip)"
     return VictimForecast(
         certain=False, strategy=shrinking.order.settings.strategy, note=f"left to a later run: {why}", postponed=True
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from reconciler.decide.selection import namespace_labels, selects_cluster, selects_namespace, selects_workload
+from reconciler.decide.selection import namespace_labels, selects_workload
 from reconciler.model import ObjectRef, ObservedCluster, Workload
 from reconciler.policy.types import DownscalePolicy, FleetCluster
 
@@ -21,7 +21,7 @@ def policies_by_workload(
     labels = namespace_labels(observed)
     found: dict[ObjectRef, list[DownscalePolicy]] = {}
     for policy in policies:
-        if selects_cluster(policy.selector, fleet_cluster):
+        if policy.selector.selects_cluster(fleet_cluster):
             for workload in _selected(policy, inside, labels):
                 found.setdefault(workload.ref, []).append(policy)
     return found
@@ -34,8 +34,8 @@ def winners(policies: Sequence[DownscalePolicy]) -> list[DownscalePolicy]:
 
 
 def strategy_of(policy: DownscalePolicy) -> str:
-    """Return the policy's strategy in one word, "podPicker" where it has one."""
-    return policy.strategy if policy.pod_picker is None else "podPicker"
+    """Return the policy's strategy in one word, "PodPicker" where it has one."""
+    return policy.strategy if policy.pod_picker is None else "PodPicker"
 
 
 def _by_namespace(workloads: Iterable[Workload]) -> dict[str, list[Workload]]:
@@ -53,7 +53,7 @@ def _selected(
     if selector.workloads is None:
         return
     for namespace in _possible(selector.namespaces.include, inside):
-        if selects_namespace(selector.namespaces, namespace, labels.get(namespace, {})):
+        if selector.namespaces.matches(namespace, labels.get(namespace, {})):
             yield from (workload for workload in inside[namespace] if selects_workload(selector.workloads, workload))
 
 

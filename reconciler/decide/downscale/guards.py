@@ -66,7 +66,7 @@ class Case:
     def changes(self) -> bool:
         """Whether the wish differs from what is there, in a direction that the policy takes."""
         if self.wanted > self.workload.wanted:
-            return self.wish.target.direction == "both" and self.autoscaler is None
+            return self.wish.target.direction == "Both" and self.autoscaler is None
         return self.wanted < self.workload.wanted
 
     def stays(self, why: str, flip: str = "") -> Considered:

@@ -11,7 +11,7 @@ from reconciler.decide.types import DownscaleSettings
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, PolicySet
 
-DEFAULT = DownscaleSettings(policy="", strategy="logarithmic")
+DEFAULT = DownscaleSettings(policy="", strategy="Logarithmic")
 """What the controller does by itself."""
 
 
@@ -53,8 +53,8 @@ class Orders:
     def _wanted(self, ref: ObjectRef) -> Order:
         federated = self.federated.get(key_of(ref))
         if federated is not None and federated.pod_picker is not None:
-            return Order(DownscaleSettings(federated.name, "podPicker", federated.pod_picker))
-        best = winners([policy for policy in self.policies.get(ref, ()) if policy.mode == "enforce"])
+            return Order(DownscaleSettings(federated.name, "PodPicker", federated.pod_picker))
+        best = winners([policy for policy in self.policies.get(ref, ()) if policy.mode == "Enforce"])
         if len(best) > 1:
             names = " and ".join(policy.name for policy in best)
             return Order(note=f"{names} have the same priority, the controller chooses")
@@ -85,7 +85,7 @@ def settings_of(policy: DownscalePolicy) -> DownscaleSettings:
     """Return what apply needs of `policy`."""
     return DownscaleSettings(
         policy=policy.name,
-        strategy=policy.strategy if policy.pod_picker is None else "podPicker",
+        strategy=policy.strategy if policy.pod_picker is None else "PodPicker",
         picker=policy.pod_picker,
         logarithm_base=policy.logarithm_base,
         topology_key=policy.topology_key,

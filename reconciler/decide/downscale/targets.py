@@ -42,10 +42,10 @@ def decide_downscale(
         selected = policies_by_workload(policies.downscale, scene.cluster, scene.observed)
         workloads = {workload.ref: workload for workload in scene.observed.workloads if workload.ref in selected}
         for ref in sorted(selected):
-            enforced = [policy for policy in selected[ref] if policy.mode == "enforce"]
+            enforced = [policy for policy in selected[ref] if policy.mode == "Enforce"]
             found += _enforced(scene, workloads[ref], enforced)
             for policy in selected[ref]:
-                if policy.mode == "observe":
+                if policy.mode == "Observe":
                     observed += _considered(scene, workloads[ref], policy)
     beside = [one for one in observed if not isinstance(one, Decision | Notice)]
     return replace(_desired([*found, *beside]), observed=_of_type(observed, Decision))

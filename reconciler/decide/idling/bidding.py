@@ -9,7 +9,7 @@ from functools import partial
 
 from reconciler.decide.idling.criteria import Answers, Judge, judge_of, wake_judge_of
 from reconciler.decide.idling.wants import Bid, winning
-from reconciler.decide.selection import namespace_labels, selects_cluster, selects_namespace, selects_workload
+from reconciler.decide.selection import namespace_labels, selects_workload
 from reconciler.model import ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 
@@ -36,7 +36,7 @@ class Bidding:
         said: Mapping[QueryKey, QueryAnswer],
         now: datetime,
     ) -> None:
-        self._reaching = tuple(policy for policy in policies if selects_cluster(policy.selector, fleet_cluster))
+        self._reaching = tuple(policy for policy in policies if policy.selector.selects_cluster(fleet_cluster))
         self._labels = namespace_labels(cluster)
         self._spaces: dict[str, tuple[IdlingPolicy, ...]] = {}
         self._judges: dict[str, tuple[Judge, Judge]] = {}
@@ -54,7 +54,7 @@ class Bidding:
 
     def on_service(self, service: Service) -> Bids:
         """Return the bids for `service`."""
-        selecting = [policy for policy in self._in(service.ref.namespace) if _selects_service(policy, service)]
+        selecting = [policy for policy in self._in(service.ref.namespace) if policy.selector.selects_service(service)]
         return self._bids(service.ref, selecting, service.ref.name)
 
     def on_workload(self, workload: Workload) -> Bids:
@@ -68,13 +68,13 @@ class Bidding:
 
     def _selects(self, policy: IdlingPolicy, namespace: str, name: str) -> bool:
         service = self._services.get((namespace, name))
-        return service is not None and policy in self._in(namespace) and _selects_service(policy, service)
+        return service is not None and policy in self._in(namespace) and policy.selector.selects_service(service)
 
     def _in(self, namespace: str) -> tuple[IdlingPolicy, ...]:
         if namespace not in self._spaces:
             labels = self._labels.get(namespace, {})
             self._spaces[namespace] = tuple(
-                policy for policy in self._reaching if selects_namespace(policy.selector.namespaces, namespace, labels)
+                policy for policy in self._reaching if policy.selector.namespaces.matches(namespace, labels)
             )
         return self._spaces[namespace]
 
@@ -95,7 +95,3 @@ class Bidding:
             self._judges[policy.name] = (judge_of(policy, answers), wake_judge_of(policy, answers))
         judge, wakes = self._judges[policy.name]
         return Bid(policy, subject, judge(subject.namespace, service), wakes(subject.namespace, service), rivals)
-
-
-def _selects_service(policy: IdlingPolicy, service: Service) -> bool:
-    return policy.selector.services is not None and policy.selector.services.matches(service.labels)

@@ -41,7 +41,7 @@ _SNIPPETS = (
     ("horizontal-pod-autoscaler", "an autoscaler sets it: autoscalers: {{hpa: idle}} with minReplicas of at least 1"),
 )
 _ANY = 'let {by} leave {fields} alone, or exclude the object with reconciler/exclude: "true"'
-_NO_BOUNDS = "; floor: 0 needs no other bounds"
+_NO_BOUNDS = "; idleReplicas: 0 needs no other bounds"
 _POINTERS = {"CronJob": "/spec/suspend", "ScaledObject": "/metadata/annotations/autoscaling.keda.sh~1paused-replicas"}
 
 
@@ -147,7 +147,8 @@ def _said(criterion: Criterion) -> Any:
     """Return what `criterion` says, without the place of its calendar; a zone counts by its name."""
     if isinstance(criterion, ScheduleCriterion):
         calendar = criterion.calendar
-        return ("schedule", calendar.zone_name, calendar.windows, calendar.exceptions)
+        awake = [(one.start, one.end) for one in (*calendar.exceptions, *calendar.awake)]
+        return ("schedule", calendar.zone_name, calendar.windows, awake)
     if isinstance(criterion, AllOf | AnyOf):
         return (type(criterion).__name__, [_said(inner) for inner in criterion.criteria])
     return criterion

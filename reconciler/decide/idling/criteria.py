@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from reconciler.decide.schedule import is_open, open_until, opens_next
+from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.decide.selection import format_time
 from reconciler.model import NOTHING, QueryAnswer, QueryKey
 from reconciler.policy.types import (
@@ -154,10 +154,12 @@ def _schedule_verdict(calendar: Calendar, now: datetime) -> Verdict:
         if until is None:
             return Verdict(Says.IDLE, f"{name} without end", f"an end of {name}")
         return Verdict(Says.IDLE, f"{name} until {format_time(until)}", f"from {format_time(until)}", until)
+    exception = exception_at(calendar, now)
+    reason = f" ({exception.reason})" if exception is not None and exception.reason else ""
     opens = opens_next(calendar, now)
     if opens is None:
-        return Verdict(Says.BUSY, f"{name} is over", f"another window of {name}")
-    return Verdict(Says.BUSY, f"{name} closed until {format_time(opens)}", f"from {format_time(opens)}")
+        return Verdict(Says.BUSY, f"{name} is over{reason}", f"another window of {name}")
+    return Verdict(Says.BUSY, f"{name} closed until {format_time(opens)}{reason}", f"from {format_time(opens)}")
 
 
 def _metric_judge(criterion: MetricCriterion, answers: Answers) -> Judge:
@@ -166,7 +168,7 @@ def _metric_judge(criterion: MetricCriterion, answers: Answers) -> Judge:
 
     @cache
     def absent() -> float | str:
-        return _absent(series, answers) if criterion.no_series == "zero" else "no series"
+        return _absent(series, answers) if criterion.no_series == "Zero" else "no series"
 
     def judge(namespace: str, service: str | None) -> Verdict:
         gap = _gap(criterion, _value(coverage, namespace, service)) if criterion.coverage is not None else ""
@@ -199,12 +201,13 @@ def _gap(criterion: MetricCriterion, covered: float | str | None) -> str:
 def _metric_verdict(criterion: MetricCriterion, value: float | str) -> Verdict:
     window = f" in {criterion.window}" if criterion.window else ""
     if isinstance(value, str):
-        return Verdict(Says.UNKNOWN, f"metric unknown{window}: {value}", "a value for it")
+        return Verdict(Says.UNKNOWN, f"{criterion.name or 'metric'} unknown{window}: {value}", "a value for it")
+    name = f"{criterion.name} " if criterion.name else ""
     bound = f"{criterion.at_most:.12g}"
     values = {"value": value, "atMost": criterion.at_most, "window": criterion.window}
     if value <= criterion.at_most:
-        return Verdict(Says.IDLE, f"{value:.12g} at most {bound}{window}", f"a value above {bound}", None, values)
-    return Verdict(Says.BUSY, f"{value:.12g} above {bound}{window}", f"a value of at most {bound}", None, values)
+        return Verdict(Says.IDLE, f"{name}{value:.12g} at most {bound}{window}", f"a value above {bound}", None, values)
+    return Verdict(Says.BUSY, f"{name}{value:.12g} above {bound}{window}", f"a value of at most {bound}", None, values)
 
 
 def all_of(verdicts: tuple[Verdict, ...]) -> Verdict:

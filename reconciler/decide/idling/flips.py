@@ -3,4 +3,4 @@
 ANOTHER_STATE = "another state of the cluster"
 ASKED = "a wake request"
 UNCONTESTED = "taking reconciler/contested off, or a change of its policy"
-UNPROTECTED = "taking the namespace off protect.namespaces of the Fleet"
+UNPROTECTED = "taking the namespace off protectedNamespaces of the Fleet"

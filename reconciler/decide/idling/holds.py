@@ -84,14 +84,14 @@ def _autoscaler(target: Target, _now: datetime) -> Iterator[Reason]:
     if target.controller:
         yield Reason(f"left to {target.controller}")
     if target.scale.is_paused_kind and "keda" in leaves:
-        yield Reason("autoscalers.keda: leave", "autoscalers.keda: pause")
+        yield Reason("autoscalers.keda: Leave", "autoscalers.keda: Pause")
     if target.scale.paused_by:
         yield Reason(f"{target.scale.paused_by} is set by somebody else", "taking it off")
     if target.hold is None:
         return
     name = f"HorizontalPodAutoscaler/{target.hold.autoscaler.ref.name}"
     if "hpa" in leaves:
-        yield Reason(f"{name} controls it (autoscalers.hpa: leave)", "autoscalers.hpa: idle")
+        yield Reason(f"{name} controls it (autoscalers.hpa: Leave)", "autoscalers.hpa: Idle")
     if target.hold.own_bounds.minimum == 0:
         yield Reason(f"{name} has minReplicas 0, its zeros are its own", "minReplicas of at least 1")
     if target.hold.problem:
@@ -120,8 +120,8 @@ def _young(target: Target, now: datetime) -> Iterator[Reason]:
 
 
 def _low(target: Target, _now: datetime) -> Iterator[Reason]:
-    if target.scale.replicas <= target.want.floor:
-        yield Reason("already at or below the floor", f"more than {target.want.floor} replicas")
+    if target.scale.replicas <= target.want.idle_replicas:
+        yield Reason("already at or below idleReplicas", f"more than {target.want.idle_replicas} replicas")
 
 
 def _rollout(target: Target, _now: datetime) -> Iterator[Reason]:

@@ -245,7 +245,7 @@ class _Eye:
 
     def _exclusion(self, scale: Scale, fronts: Iterable[Front]) -> Exclusion | None:
         namespace, now = scale.ref.namespace, self._setting.run.now
-        if self._fleet_cluster.state == "leaving":
+        if self._fleet_cluster.state == "Leaving":
             return Exclusion(f"the cluster {self._fleet_cluster.name} is leaving", flip=ANOTHER_STATE)
         if namespace in self._setting.fleet.protected:
             named = namespace in self._setting.fleet.protected_namespaces

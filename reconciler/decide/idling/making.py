@@ -60,7 +60,7 @@ def _waking_policy(ruling: Ruling) -> str:
     told = ruling.choice.told
     if ruling.action is not Action.WAKE or told is None:
         return ""
-    highest = max(want.bids, key=lambda bid: bid.policy.floor, default=None)
+    highest = max(want.bids, key=lambda bid: bid.policy.idle_replicas, default=None)
     bid = {Flag.BUSY: want.busy, Flag.WAKE_WHEN: want.wake_when, Flag.FLOOR: highest}.get(told)
     return "" if bid is None else bid.policy.name
 
@@ -108,7 +108,7 @@ def _new_record(ruling: Ruling, making: Making) -> Record:
     return Record(
         idled_at=making.run.now,
         replicas=ruling.target.scale.replicas,
-        idled_to=want.floor,
+        idled_to=want.idle_replicas,
         fleet=making.fleet.name,
         policy=want.policy.name if want.policy is not None else "",
         wake_due=want.until,
@@ -129,7 +129,7 @@ def _kept_record(record: Record, target: Target, making: Making) -> Record:
     return Record(
         idled_at=record.idled_at,
         replicas=record.replicas,
-        idled_to=want.floor if decided else record.idled_to,
+        idled_to=want.idle_replicas if decided else record.idled_to,
         fleet=making.fleet.name,
         policy=record.policy if record.policy in names else want.policy.name,
         wake_due=want.until or (record.wake_due if scheduled else None),

@@ -270,7 +270,7 @@ def _repair_words(ruling: Ruling, record: Record, moved: bool) -> str:
     if own is None:
         return "its record was gone, its Service remembers it"
     if moved:
-        return f"the floor is {record.idled_to}"
+        return f"idleReplicas is {record.idled_to}"
     if own.policy != record.policy:
         return f"{_former_owner(ruling, own)}, {record.policy} wants it idle"
     if own.orphaned_since != record.orphaned_since:

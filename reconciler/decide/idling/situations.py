@@ -68,7 +68,7 @@ class Ruling:
     def stays_up(self) -> bool:
         """Whether it runs after this run, above the floor of what wants it idle."""
         if self.standing.state in _MAYBE_DOWN and self.action is not Action.WAKE:
-            return self.target.scale.replicas > self.target.want.floor
+            return self.target.scale.replicas > self.target.want.idle_replicas
         return self.action is not Action.IDLE and not self.stays_asleep
 
     def with_flag(self, flag: Flag, words: str, flip: str = "") -> Ruling:
@@ -96,7 +96,7 @@ def _flip(want: Want, situation: Situation, choice: Choice, reasons: Mapping[Fla
     if choice.told is not None:
         return reasons[choice.told].flip
     if situation.state is State.DOWN:
-        return f"more than {want.floor} replicas"
+        return f"more than {want.idle_replicas} replicas"
     if choice.why:
         return ""
     if choice.action is Action.KEEP and want.says is Says.BUSY:
@@ -130,15 +130,15 @@ def _want_flags(want: Want) -> Iterator[tuple[Flag, Reason]]:
     if want.wake_when is not None:
         yield Flag.WAKE_WHEN, Reason(want.wake_when.wake_when.words, want.wake_when.wake_when.flip)
     if want.observed:
-        yield Flag.OBSERVED, Reason("a policy that only observes selects it", "mode: enforce")
+        yield Flag.OBSERVED, Reason("a policy that only observes selects it", "mode: Enforce")
 
 
 def _record_flags(target: Target, record: Record, guards: Guards, now: datetime) -> Iterator[tuple[Flag, Reason]]:
     if record.wake_due is not None and record.wake_due <= now and target.scale.stands_at(record.idled_to):
         yield Flag.DUE, Reason(f"due since {format_time(record.wake_due)}")
-    if target.want.floor >= record.replicas:
-        words = f"the floor is {target.want.floor}, it had {record.replicas}"
-        yield Flag.FLOOR, Reason(words, f"a floor below {record.replicas}")
+    if target.want.idle_replicas >= record.replicas:
+        words = f"idleReplicas is {target.want.idle_replicas}, it had {record.replicas}"
+        yield Flag.FLOOR, Reason(words, f"idleReplicas below {record.replicas}")
     guard = guards.of(target.ref.namespace)
     if is_guarded(guard, record, now):
         yield Flag.GUARDED, Reason(guard.words, f"--allow-exceed {FLEET}")

@@ -181,4 +181,4 @@ def _unmarked(target: Target) -> State:
 
 
 def _is_down(target: Target) -> bool:
-    return target.scale.replicas <= target.want.floor
+    return target.scale.replicas <= target.want.idle_replicas

@@ -148,7 +148,7 @@ ROWS: tuple[Row, ...] = (
     Row(frozenset({State.AWAKE}), Action.LEAVE, says=_SAYS_IDLE, needs=_one(Flag.TOGETHER), told=Flag.TOGETHER),
     Row(frozenset({State.AWAKE}), Action.LEAVE, says=_SAYS_IDLE, needs=_one(Flag.UNSEEN), told=Flag.UNSEEN),
     Row(frozenset({State.AWAKE}), Action.LEAVE),
-    Row(frozenset({State.DOWN}), Action.LEAVE, reason="already at or below the floor, without a record of ours"),
+    Row(frozenset({State.DOWN}), Action.LEAVE, reason="already at or below idleReplicas, without a record of ours"),
     Row(frozenset({State.CONTESTED}), Action.LEAVE, reason="contested", flip=UNCONTESTED),
 )
 

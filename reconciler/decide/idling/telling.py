@@ -95,7 +95,7 @@ def overridden(rulings: Iterable[Ruling]) -> Iterator[Overridden]:
             if winner is None or says is target.want.says or says is Says.UNKNOWN:
                 continue
             wish = "idle" if says is Says.IDLE else "awake"
-            why = "it only observes" if lost[name].policy.mode == "observe" else f"priority {winner.priority}"
+            why = "it only observes" if lost[name].policy.mode == "Observe" else f"priority {winner.priority}"
             yield Overridden(target.scale.runs.ref, "idling", name, wish, winner.name, why)
 
 

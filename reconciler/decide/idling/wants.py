@@ -30,8 +30,8 @@ class Bid:
 
     @property
     def wakes(self) -> bool:
-        """Whether what it says wakes: not with `wake: onSignal`."""
-        return self.policy.wake == "automatic"
+        """Whether what it says wakes: not with `wake: OnSignal`."""
+        return self.policy.wake == "Automatic"
 
 
 def winning(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, ...]:
@@ -39,7 +39,7 @@ def winning(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, ...]:
 
     One that only observes decides nothing, so it never stands in the way of one that enforces.
     """
-    enforcing = [policy for policy in selecting if policy.mode == "enforce"]
+    enforcing = [policy for policy in selecting if policy.mode == "Enforce"]
     chosen = enforcing or selecting
     top = max((policy.priority for policy in chosen), default=0)
     return tuple(sorted((policy for policy in chosen if policy.priority == top), key=lambda policy: policy.name))
@@ -123,11 +123,11 @@ class Want:
     @property
     def observed(self) -> bool:
         """Whether a policy among them only observes."""
-        return any(bid.policy.mode == "observe" for bid in self.bids)
+        return any(bid.policy.mode == "Observe" for bid in self.bids)
 
     @property
-    def floor(self) -> int:
-        return max((bid.policy.floor for bid in self.bids), default=0)
+    def idle_replicas(self) -> int:
+        return max((bid.policy.idle_replicas for bid in self.bids), default=0)
 
     @property
     def min_age(self) -> timedelta:
@@ -140,8 +140,8 @@ class Want:
     @property
     def leaves_autoscalers(self) -> frozenset[str]:
         """Which kinds of autoscaler some policy leaves alone: "hpa", "keda"."""
-        hpa = {"hpa" for bid in self.bids if bid.policy.hpa == "leave"}
-        return frozenset(hpa | {"keda" for bid in self.bids if bid.policy.keda == "leave"})
+        hpa = {"hpa" for bid in self.bids if bid.policy.hpa == "Leave"}
+        return frozenset(hpa | {"keda" for bid in self.bids if bid.policy.keda == "Leave"})
 
     def window_end(self, now: datetime) -> datetime | None:
         """Return when the last of the schedule windows open now ends."""

@@ -152,7 +152,7 @@ def _not_ours(case: Case) -> Finding | None:
     other = names_another(workload, federated, ours)
     if other:
         return case.told(case.held(f"is marked as {other}, left alone", part="out"), "foreignMark")
-    if federated.on_conflict == "abort" and not is_ours(workload, federated, ours):
+    if federated.on_conflict == "Abort" and not is_ours(workload, federated, ours):
         return case.told(case.held("is not ours, left alone (onConflict: abort)", part="out"), "conflict")
     return None
 
@@ -253,8 +253,8 @@ def _room(
 ) -> tuple[int | None, Limit, Rejection | None]:
     """Return the known capacity, where it comes from, and what is remembered about refusals."""
     state = case.site.cluster.state
-    if state in ("draining", "leaving"):
-        return 0, "draining" if state == "draining" else "leaving", None
+    if state in ("Draining", "Leaving"):
+        return 0, "draining" if state == "Draining" else "leaving", None
     rejection = case.around.rejection(case.ref)
     if rejection is not None and rejection.count >= IN_A_ROW and rejection.in_force(case.around.run.now):
         return counts.current, "refused", rejection

@@ -73,7 +73,7 @@ def form_of(federated: FederatedReplicaSet, fleet: Fleet) -> Form | None:
         **federated.annotations,
         OWNER: owner_text(fleet, federated.key),
         DIGEST: template_digest(federated),
-        ON_DELETE: federated.on_delete,
+        ON_DELETE: federated.on_delete.lower(),
     }
     labels = {**federated.labels, LABEL: label_of(federated.name)}
     return Form(federated, labels, annotations, _normal(_selector_of(federated.selector)))

@@ -15,7 +15,7 @@ def bound_by_maximum(given: Allocation) -> frozenset[str]:
         for at, (name, most) in enumerate(zip(served.names, served.maximums, strict=True))
         if most < UNBOUNDED and given.replicas[name] >= most
     ]
-    is_left = given.demand.rounding == "fair" and sum(given.replicas.values()) < given.demand.total
+    is_left = given.demand.rounding == "Fair" and sum(given.replicas.values()) < given.demand.total
     sure = {at for at in full if is_left and _takes_more(given, at)}
     return frozenset(
         served.names[at] for at in full if at in sure or _moves(given, _widened(served, at), served.names[at])

@@ -192,8 +192,8 @@ def _shared(local: Local, view: Outlook) -> str:
 def _flip(local: Local, view: Outlook, found: Counterfactuals) -> str:
     """Return the smallest change that would give `local` another number, "" where none is known."""
     by_limit = {
-        "draining": "state: active in the Fleet",
-        "leaving": "state: active in the Fleet",
+        "draining": "state: Active in the Fleet",
+        "leaving": "state: Active in the Fleet",
         "refused": "a write that is not refused",
         "missing": f"a {local.ref.kind} of that name",
         "no namespace": f"kubectl create namespace {local.ref.namespace}",

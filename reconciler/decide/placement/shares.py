@@ -61,7 +61,7 @@ class Shares:
             max(own, min(kept.get(name, 0), top))
             for name, own, top in zip(served.names, minimum, ceilings, strict=True)
         )
-        if demand.rounding != "fair" or not settled or held > demand.total:
+        if demand.rounding != "Fair" or not settled or held > demand.total:
             return {}
         seats = [given[name] - own for name, own in zip(served.names, minimum, strict=True)]
         claims = Claims(served.weights, seats, list(map(sub, ceilings, minimum)))

@@ -1,4 +1,4 @@
-"""`rounding: kubefed`: the rounds of the federation planner, to the last replica.
+"""`rounding: KubeFed`: the rounds of the federation planner, to the last replica.
 
 Source: kubernetes/federation pkg/federation-controller/util/planner/planner.go and kubefed
 pkg/controller/util/planner/planner.go, Planner.Plan.

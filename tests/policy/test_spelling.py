@@ -1,0 +1,164 @@
+"""How policies are spelt: hours as downtime or uptime, selection by name, and one message for each former spelling."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reconciler.decide.schedule import is_open, open_periods
+from reconciler.policy.types import ObjectSelector
+from reconciler.policy.validate import read_fleet_for_wakes, read_policies
+from tests.policy.base import FILES, edited, problems_in
+
+START = datetime(2026, 11, 16, tzinfo=UTC)  # a Monday
+
+
+def test_every_former_spelling_is_refused_with_the_present_one(tmp_path):
+    files = {
+        "fleet.yaml": """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: f}
+spec:
+  home: a
+  clusters: [{name: a, state: frozen}, {name: b, state: readOnly}]
+  protect: {namespaces: [pay]}
+""",
+        "idling.yaml": """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  mode: observe
+  wake: onSignal
+  floor: 1
+  autoscalers: {hpa: leave, keda: pause}
+  selector: {clusters: {names: [a]}, services: {}}
+  idleWhen:
+    - metric: {query: up, noSeries: zero}
+    - schedule: {timeZone: UTC, windows: ["20:00-07:00"], except: ["2026-12-24T18:00/2026-12-25T08:00"]}
+---
+apiVersion: reconciler/v1alpha1
+kind: Calendar
+metadata: {name: c}
+spec: {timeZone: UTC, windows: ["20:00-07:00"]}
+""",
+        "placement.yaml": """\
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web}
+spec:
+  replicas: 3
+  rounding: kubefed
+  onConflict: abort
+  onDelete: delete
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+---
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: shrink}
+spec:
+  selector: {workloads: {}}
+  strategy: zoneBalanced
+  onForeignCost: override
+  target: {replicas: 1, direction: both}
+""",
+    }
+    found = problems_in(tmp_path, files)
+    meant = [line.rpartition("did you mean ")[2] for line in found]
+    assert meant == [
+        *('"Frozen"?', '"ReadOnly"?', '"protectedNamespaces"?'),
+        *('"Observe"?', '"OnSignal"?', '"idleReplicas"?', '"Leave"?', '"Pause"?', '"include"?', '"Zero"?'),
+        *('"downtime"?', '"exceptions"?', '"downtime"?'),
+        *('"KubeFed"?', '"Abort"?', '"Delete"?', '"ZoneBalanced"?', '"Override"?', '"Both"?'),
+    ]
+
+
+def test_a_fleet_in_the_former_spelling_is_read_for_wakes(tmp_path):
+    fleet = FILES["fleet.yaml"].replace("  clusters:\n", "  clusters:\n    - {name: old, state: readOnly}\n", 1)
+    fleet = fleet.replace("protectedNamespaces: [", "protect: {namespaces: [", 1)
+    (tmp_path / "fleet.yaml").write_text(fleet)
+    read, problems = read_fleet_for_wakes(tmp_path)
+    assert problems
+    assert {cluster.name: cluster.state for cluster in read.clusters}["old"] == "ReadOnly"
+
+
+def of_hours(tmp_path, hours):
+    (tmp_path / "policies").mkdir(exist_ok=True)
+    for name, text in {**FILES, "hours.yaml": CALENDAR.format(hours=hours)}.items():
+        (tmp_path / "policies" / name).write_text(text)
+    (found,) = [one for one in read_policies(tmp_path / "policies").calendars if one.name == "hours"]
+    return found
+
+
+CALENDAR = """\
+---
+apiVersion: reconciler/v1alpha1
+kind: Calendar
+metadata: {{name: hours}}
+spec: {{timeZone: Europe/Paris, {hours}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("uptime", "downtime"),
+    [
+        pytest.param('["Mon-Fri 08:00-18:00"]', '["Mon-Thu 18:00-08:00", "Fri 18:00-Mon 08:00"]', id="office hours"),
+        pytest.param('["Fri 20:00-Mon 07:00"]', '["Mon 07:00-Fri 20:00"]', id="over the end of the week"),
+        pytest.param('["00:00-24:00"]', '["2020-01-01T00:00/2020-01-02T00:00"]', id="always"),
+        pytest.param('["08:00-12:00", "11:00-18:00"]', '["18:00-08:00"]', id="overlapping"),
+        pytest.param('["Mon 00:00-06:00", "Sun 22:00-24:00"]', '["Mon 06:00-Sun 22:00"]', id="around Sunday night"),
+    ],
+)
+def test_uptime_is_the_inverse_of_downtime(tmp_path, uptime, downtime):
+    """Over both changes of the clocks."""
+    for start in (datetime(2026, 3, 23, tzinfo=UTC), datetime(2026, 10, 19, tzinfo=UTC)):
+        end = start + timedelta(days=14)
+        idle = [
+            open_periods(of_hours(tmp_path, f"{key}: {value}"), start, end)
+            for key, value in (("uptime", uptime), ("downtime", downtime))
+        ]
+        assert idle[0] == idle[1]
+
+
+def test_an_uptime_that_happens_once_and_exceptions_are_awake(tmp_path):
+    exceptions = 'exceptions: [{from: "2026-11-18T20:00", to: "2026-11-18T22:00", reason: release}]'
+    calendar = of_hours(tmp_path, f'uptime: ["Mon-Fri 08:00-18:00", "2026-11-21T10:00/2026-11-21T12:00"], {exceptions}')
+    awake = [hour for hour in range(24 * 6) if not is_open(calendar, START + timedelta(hours=hour - 1))]
+    assert awake == [
+        *(day * 24 + hour for day in (0, 1) for hour in range(8, 18)),
+        *(2 * 24 + hour for hour in (*range(8, 18), 20, 21)),
+        *(day * 24 + hour for day in (3, 4) for hour in range(8, 18)),
+        *(5 * 24 + hour for hour in (10, 11)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "selected"), [("web", True), ("web-api", True), ("web-admin", False), ("db", False), ("Web", False)]
+)
+def test_names_are_included_and_excluded(name, selected):
+    assert ObjectSelector(("web", "web-*"), ("*-admin",)).matches(name, {}) is selected
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        pytest.param(
+            "idling.yaml",
+            "- metric:\n",
+            "- name: requests\n      schedule: {timeZone: UTC, downtime: ['20:00-07:00']}\n    - metric:\n",
+            "policies/idling.yaml:11:7: spec.idleWhen[0].name: stands beside schedule, expected it beside a metric",
+            id="a name beside a schedule",
+        ),
+        pytest.param(
+            "calendar.yaml",
+            "  timeZone: Europe/Paris\n",
+            '  timeZone: Europe/Paris\n  uptime: ["08:00-18:00"]\n',
+            "policies/calendar.yaml:6:3: spec.uptime: stands beside downtime, expected one of the two",
+            id="downtime and uptime",
+        ),
+    ],
+)
+def test_what_does_not_go_together(tmp_path, file, old, new, expected):
+    assert problems_in(tmp_path, edited(file, old, new)) == [expected]
