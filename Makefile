@@ -4,9 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+SAMPLE ?= 600
+SEED ?= 0
+
 OTHERS = lowest $(shell sh .ci/interpreters)
 
-.PHONY: demo test lint parts built-where-possible check others others-ready soak bench clean
+.PHONY: demo test lint parts built-where-possible check others others-ready soak mutants bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -58,6 +61,11 @@ again-%: .venvs/%/.installed
 
 soak: built-where-possible
 	$(BIN)/pytest -n auto --dist loadgroup -m soak
+	$(MAKE) mutants
+
+# Which small changes to the pure rooms no fast test notices: a sample, drawn by SEED; `make mutants SAMPLE=` tries all.
+mutants: $(STAMP)
+	nice $(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE)) --seed $(SEED)
 
 bench: built-where-possible
 	$(BIN)/pytest -m bench --benchmark-enable --benchmark-only --benchmark-json=benchmarks.json

@@ -293,6 +293,7 @@ def test_what_could_not_be_read_may_be_there(what: str) -> None:
     desired = decided(a_downscale_policy(), unreadable={what: "forbidden"})
     assert desired.decisions == ()
     assert desired.undecided[0].why == f"the {what} of east could not be read"
+    assert told(desired) == f"the {what} of east could not be read"
 
 
 @pytest.mark.parametrize(

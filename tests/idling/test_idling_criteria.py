@@ -204,3 +204,24 @@ def test_wake_when(value, says):
 def test_without_wake_when_nothing_wakes():
     judge = wake_judge_of(a_policy(), Answers("east", "idle-dev", {}, NIGHT))
     assert judge("shop", "web").says is IDLE
+
+
+def test_each_query_that_cannot_be_used_is_told_once():
+    policy = a_policy(
+        "idle-dev", AnyOf((a_metric(coverage=COVERAGE), a_metric())), wake_when=(WakeMetric("queue", 0, "5m"),)
+    )
+    said = answers(("web", 0))
+    assert list(Answers("east", policy.name, said, NIGHT).problems(policy)) == [
+        "queue in 5m: not evaluated",
+        f"{COVERAGE} in 30m: not evaluated",
+    ]
+
+
+def test_coverage_needs_a_series_and_no_more_where_no_least_is_given():
+    policy = a_policy("idle-dev", a_metric(coverage=COVERAGE))
+    assert judged(policy, {**answers(("web", 0)), **answers(("web", 0), query=COVERAGE)}).says is IDLE
+
+
+def test_what_each_criterion_found_is_told():
+    policy = a_policy("idle-dev", AnyOf((a_metric(at_most=1), a_schedule())))
+    assert judged(policy, answers(("web", 1))).values == {"value": 1.0, "atMost": 1, "window": "30m"}

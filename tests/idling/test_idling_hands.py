@@ -13,16 +13,18 @@ from reconciler.decide.idling.contests import fingerprint, snippet
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter
 from reconciler.plan.actions import Action
-from reconciler.policy.types import Place
+from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, Place, ScheduleCriterion
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
     NIGHT,
     a_metric,
     a_policy,
+    a_schedule,
     answers,
     decided,
     notices_of,
+    office_hours_off,
     run_in,
     verbs,
     workloads_selector,
@@ -247,6 +249,29 @@ def test_the_fingerprint_of_a_policy_is_what_it_says():
     assert fingerprint(policy) == fingerprint(replace(policy, place=Place("elsewhere.yaml", 7)))
     assert fingerprint(policy) != fingerprint(replace(policy, idle_replicas=1))
     assert len(fingerprint(policy)) == 12
+
+
+HOLIDAYS = AbsoluteWindow(datetime(2026, 12, 24), datetime(2026, 12, 27))
+
+
+@pytest.mark.parametrize(
+    ("calendar", "same"),
+    [
+        pytest.param(
+            {"place": Place("elsewhere.yaml", 7), "name": "nights", "texts": ("as written",)}, True, id="place"
+        ),
+        pytest.param({"zone_name": "Europe/Rome"}, False, id="its zone"),
+        pytest.param({"windows": office_hours_off().windows[1:]}, False, id="its windows"),
+        pytest.param(
+            {"exceptions": (AbsoluteWindow(datetime(2026, 12, 24), datetime(2026, 12, 27)),)}, False, id="holes"
+        ),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: AnyOf((one, a_metric()))], ids=["alone", "nested"])
+def test_another_schedule_is_another_policy_and_another_place_is_not(wrap, calendar, same):
+    policy = a_policy(idle_when=AllOf((wrap(a_schedule()),)))
+    changed = ScheduleCriterion(replace(office_hours_off(), **calendar))
+    assert (fingerprint(policy) == fingerprint(replace(policy, idle_when=AllOf((wrap(changed),))))) is same
 
 
 def test_broken_policies_release_what_was_scaled_by_hand():

@@ -202,3 +202,20 @@ def test_marks_on_endpoints_are_written_where_the_policy_wants_them(an_endpoints
     assert endpoints.needs == (service.key,)
     assert set(deployment.needs) == {service.key, endpoints.key}
     assert json.loads(written(endpoints)["idling.kubernetes.io/unidle-targets"])[0]["name"] == "web"
+
+
+@pytest.mark.parametrize(
+    ("entry", "group"),
+    [
+        pytest.param({"kind": "Deployment"}, "apps", id="a kind that is known"),
+        pytest.param({"kind": "Widget", "apiVersion": "widgets.example/v1"}, "widgets.example", id="by its apiVersion"),
+        pytest.param(
+            {"kind": "Widget", "group": "a.example", "apiVersion": "b/v1"}, "a.example", id="its group"
+        ),
+        pytest.param({"kind": "Widget"}, "", id="nothing says"),
+    ],
+)
+def test_the_group_of_what_a_list_names(entry, group):
+    listed = json.dumps([{"name": "web", "replicas": 3, **entry}])
+    annotations = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": listed}
+    assert [one.group for one in read_mark(annotations, OURS, GROUPS).mark.entries] == [group]

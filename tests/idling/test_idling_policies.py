@@ -53,6 +53,12 @@ def never(name: str = "never", **fields):
 BUSY = answers(("web", 1), policy="never", query="never")
 
 
+def test_an_excluded_namespace_is_not_selected_whatever_includes_it():
+    for exclude, expected in ((("sh*",), []), (("other",), IDLE)):
+        selector = services_selector(namespaces=NamespaceSelector(("*",), exclude=exclude))
+        assert verbs(decided(SIMPLE, a_policy(selector=selector))) == expected
+
+
 class TestPriorities:
     @pytest.mark.parametrize(
         ("idle_priority", "expected", "wish"),
@@ -287,6 +293,10 @@ class TestFederated:
         assert set(outcome.claims) == {a_ref(), a_ref(cluster="west")}
         assert self.run(world).desired.decisions == ()
 
+    def test_a_member_that_stands_at_zero_is_left_to_idling_too(self):
+        outcome = self.run(self.world(west=0))
+        assert set(outcome.claims) == {a_ref(), a_ref(cluster="west")}
+
     def test_not_where_one_cluster_holds_it(self):
         world = self.world()
         world.annotate(a_ref(cluster="west"), "reconciler/exclude", "true")
@@ -421,6 +431,18 @@ class TestGuard:
             world.add(a_workload(f"ghost-{number}", namespace="evil", replicas=0, annotations=record))
         run_in(world, *self.policies(*self.names[1:]))
         assert world.replicas(a_ref("a")) == 3
+
+    @pytest.mark.parametrize(
+        ("passed", "woken"), [(3, 2), (0, 0)], ids=["what passes counts as its new owner's", "gone"]
+    )
+    def test_what_passes_to_another_policy_is_not_gone(self, passed, woken):
+        world = self.world()
+        taken = [
+            a_policy("z", selector=services_selector(services=LabelSelector((("owner", name),)))) for name in "abc"
+        ]
+        others = tuple(replace(one, name=f"z{place}") for place, one in enumerate(taken[:passed]))
+        run_in(world, *others, *self.policies(*self.names[5:]))
+        assert sum(world.replicas(a_ref(name)) > 0 for name in self.names) == woken
 
     def test_a_folder_that_is_lost_holds_the_wakes_of_all_its_namespaces(self):
         spaces = [f"team-{name}" for name in self.names]

@@ -6,12 +6,18 @@ from copy import deepcopy
 
 import pytest
 
-from reconciler.decide.placement.local_replica_sets import form_of, mark_changes, selector_differs, template_check
-from reconciler.decide.placement.marks import config_map_name, label_of, owner_of
+from reconciler.decide.placement.local_replica_sets import (
+    form_of,
+    is_ours,
+    mark_changes,
+    selector_differs,
+    template_check,
+)
+from reconciler.decide.placement.marks import DIGEST, LABEL, config_map_name, label_of, owner_of
 from reconciler.decide.types import FieldChange
 from reconciler.model import LabelRequirement, LabelSelector
 from reconciler.policy.validate import read_policies
-from tests.builders import a_fleet
+from tests.builders import a_fleet, a_workload
 
 from .placements import TEMPLATE, a_federated, a_local
 
@@ -194,3 +200,29 @@ def test_defect_10_what_is_carried_over_is_kept_as_the_policy_says():
     assert mark_changes(a_local("east", 3, min_ready_seconds=3), a_form()) == (
         FieldChange(("spec", "minReadySeconds"), 3, None),
     )
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "ours"),
+    [
+        pytest.param({}, {"reconciler/owner": "production/FederatedReplicaSet/shop/web"}, True, id="we own it"),
+        pytest.param({}, {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}, False, id="another Fleet"),
+        pytest.param({}, {"reconciler/owner": "production/FederatedReplicaSet/shop/api"}, False, id="another of ours"),
+        pytest.param({LABEL: "web"}, {DIGEST: "x"}, True, id="our label and our digest, without an owner"),
+        pytest.param({LABEL: "web"}, {}, False, id="a label alone"),
+        pytest.param({}, {DIGEST: "x"}, False, id="a digest alone"),
+        pytest.param({LABEL: "api"}, {DIGEST: "x"}, False, id="the label of another one"),
+        pytest.param({}, {}, False, id="nothing"),
+    ],
+)
+def test_whose_it_is(labels, annotations, ours):
+    found = a_workload(kind="ReplicaSet", labels=labels, annotations=annotations)
+    assert is_ours(found, a_federated(), frozenset({"production"})) is ours
+
+
+def test_equal_templates_differ_in_the_same_fields():
+    form = form_of(a_federated(), a_fleet())
+    differences = template_check(form)
+    other = {**TEMPLATE, "metadata": {"labels": {"app": "other"}}}
+    first, second = (a_local(cluster, 3, template=dict(other)) for cluster in ("east", "west"))
+    assert differences(first) == differences(second) == ("template.metadata.labels.app",)
