@@ -6,6 +6,7 @@ Each case differs in just that value, so that taking the other end of it fails h
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from reconciler.decide.idling.autoscalers import Hold
 from reconciler.decide.idling.criteria import Says, Verdict, all_of, any_of, window_end
-from reconciler.decide.idling.guard import guard_of
+from reconciler.decide.idling.guard import guard_of, guards_of
 from reconciler.decide.idling.marks import AWAKE_UNTIL, IDLED_TO, WAKE_DUE
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.wants import UNDONE_HOLDS, Bid, Want, winning
@@ -324,11 +325,14 @@ def listing(name: str, at: str, *replicas: int) -> Service:
 class TestSeveralLists:
     """A workload that we idled, whose record is gone, and that Services list."""
 
-    def outcome(self, *services: Service, copied: int = 9):
+    def outcome(self, *services: Service, copied: int = 9, fleet: str = "production"):
         web = a_workload(replicas=0, replicas_writer=FieldWriter("reconciler", NIGHT - 2 * HOUR))
         copy = a_workload(
             "web-1", kind="ReplicaSet", replicas=0, owner=OwnerReference("apps/v1", "Deployment", "web", web.uid),
-            annotations={**OURS, "idling.kubernetes.io/previous-scale": f"{copied}"},
+            annotations={
+                "reconciler/owner": f"{fleet}/IdlingPolicy/idle-dev",
+                "idling.kubernetes.io/previous-scale": f"{copied}",
+            },
         )  # fmt: skip
         return decided(a_state(a_cluster(services=services, workloads=(web, copy))), now=NOON)
 
@@ -348,6 +352,9 @@ class TestSeveralLists:
     @pytest.mark.parametrize("counts", [(3, 5), (5, 3)])
     def test_of_one_list_the_higher_counts(self, counts):
         assert self.woken_to(self.outcome(listing("one", THEN, *counts))) == [5]
+
+    def test_a_copy_of_another_fleet_bears_nothing_out(self):
+        assert self.woken_to(self.outcome(listing("one", THEN, 5), fleet="staging")) == [1]
 
     def test_what_is_told_is_the_list_that_says_most(self):
         low, high = listing("one", THEN, 1), listing("two", THEN, 5)
@@ -457,3 +464,47 @@ def test_a_quarter_of_the_owners_may_go_rounded_down_and_one_always(owners, allo
         guard = guard_of(names, frozenset(names[gone:]), frozenset())
         assert (guard.tripped, len(guard.gone), guard.owners) == (gone > allowed, gone, owners)
         assert not guard_of(names, frozenset(names[gone:]), frozenset({"fleet"})).tripped
+
+
+class TestGuards:
+    """A namespace counts what is gone in itself, and of the others all policies but one, each once."""
+
+    def guards(self, there: int, **gone: str):
+        owned = [(space, policy) for space, policies in gone.items() for policy in policies]
+        names = [f"there-{number}" for number in range(there)]
+        return guards_of([*owned, *(("home", name) for name in names)], frozenset(names), frozenset())
+
+    @pytest.mark.parametrize(
+        ("there", "gone", "counted"),
+        [
+            pytest.param(7, {"one": "a", "two": "b", "six": "c"}, {"one": "ac", "two": "bc", "six": "bc"}, id="each"),
+            pytest.param(7, {"one": "a"}, {"one": "a"}, id="one alone"),
+            pytest.param(7, {"one": "a", "two": "a", "six": "b"}, {"one": "a", "two": "a", "six": "b"}, id="shared"),
+        ],
+    )
+    def test_what_is_counted(self, there, gone, counted):
+        guards = self.guards(there, **gone)
+        assert {space: "".join(sorted(guards.of(space).gone)) for space in gone} == counted
+        assert {guards.of(space).owners for space in gone} == {there + len(one) for one in counted.values()}
+        assert guards.tripped == ()
+
+    @pytest.mark.parametrize(
+        ("gone", "words"),
+        [
+            pytest.param({"one": "abc"}, "3 of the 4 policies that own marks are gone: a, b, c", id="in one"),
+            pytest.param({"one": "abcde"}, "5 of the 6 policies that own marks are gone: a, b, c, d, e", id="five"),
+            pytest.param({"one": "abcdef"}, "6 of the 7 policies that own marks are gone: a, b, c, d, e, ...", id="6"),
+            pytest.param({"one": "ab", "two": "cd"}, "4 policies that own marks in 2 namespaces are gone: a, b, c, d"),
+        ],
+    )
+    def test_what_is_told(self, gone, words):
+        assert self.guards(1, **gone).words == words
+
+
+def test_what_several_bids_found_is_told_together():
+    first, second = (replace(bid(name), verdict=Verdict(Says.IDLE, name, values={name: 1})) for name in "ab")
+    busy = replace(bid("c"), verdict=Verdict(Says.BUSY, "c", values={"c": 1}))
+    assert (Want((first, second)).values, Want((first, second)).words) == ({"a": 1, "b": 1}, "a, b")
+    assert (Want((first, busy)).values, Want((first, busy)).words) == ({"c": 1}, "c")
+    assert (Want((bid(),)).values, Want().words) == ({}, "no policy selects it")
+    assert (Want(blind=True).words, Want(blind=True).says) == ("the policies cannot be read", Says.UNKNOWN)

@@ -209,9 +209,7 @@ def test_marks_on_endpoints_are_written_where_the_policy_wants_them(an_endpoints
     [
         pytest.param({"kind": "Deployment"}, "apps", id="a kind that is known"),
         pytest.param({"kind": "Widget", "apiVersion": "widgets.example/v1"}, "widgets.example", id="by its apiVersion"),
-        pytest.param(
-            {"kind": "Widget", "group": "a.example", "apiVersion": "b/v1"}, "a.example", id="its group"
-        ),
+        pytest.param({"kind": "Widget", "group": "a.example", "apiVersion": "b/v1"}, "a.example", id="its group"),
         pytest.param({"kind": "Widget"}, "", id="nothing says"),
     ],
 )

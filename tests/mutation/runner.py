@@ -22,13 +22,6 @@ from tests.mutation.mutants import Mutant, Unchanged, install
 
 ROOT = Path(__file__).resolve().parents[2]
 WHICH = "not soak and not bench and not real"
-_SLOW = (
-    "tests/scenarios/",
-    "tests/way/test_three_jobs.py",
-    "tests/idling/test_idling_laws.py",
-    "tests/placement/test_closed_loop.py",
-    "tests/downscale/test_shrink_kills.py",
-)
 _MEMORY = 6 * 2**30
 
 
@@ -51,7 +44,7 @@ class Covered:
     item: int
     functions: frozenset[tuple[str, str]]
     seconds: float
-    is_slow: bool = False
+    is_slow: bool
 
 
 @dataclass(eq=False)
@@ -75,6 +68,11 @@ def _outermost(qualified: str) -> str:
     return qualified.partition(".<locals>")[0]
 
 
+def _is_slow(item: pytest.Item) -> bool:
+    """Return whether it tries many cases, or is a scenario."""
+    return item.get_closest_marker("laws") is not None or item.nodeid.startswith("tests/scenarios/")
+
+
 class Runner:
     """A pytest plugin that runs mutants instead of the tests. `fates` are in the order of `mutants`."""
 
@@ -86,7 +84,7 @@ class Runner:
         self.broken = False
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self._items = [one for one in session.items if not (self._fast and one.nodeid.startswith(_SLOW))]
+        self._items = [one for one in session.items if not (self._fast and _is_slow(one))]
         self._watch = _Watch(str(ROOT / "reconciler"))
         session.config.pluginmanager.register(self._watch)
         covered = self._coverage()
@@ -120,7 +118,7 @@ class Runner:
             self._run(item, self._items[place + 1] if place + 1 < len(self._items) else None)
             sys.settrace(None)
             seconds = time.perf_counter() - began
-            yield Covered(place, frozenset(self._watch.called), seconds, item.nodeid.startswith(_SLOW))
+            yield Covered(place, frozenset(self._watch.called), seconds, _is_slow(item))
             if self._watch.failed:
                 print(f"fails without a mutant: {item.nodeid}", file=sys.stderr)
                 return
