@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-SAMPLE ?= 600
+# What `make mutants` holds to 5 %; the other modules of decide/ and plan/ are not there yet.
+MUTATED ?= $(addprefix reconciler/decide/idling/,guard.py signals.py wants.py)
 SEED ?= 0
 
 OTHERS = lowest $(shell sh .ci/interpreters)
@@ -63,9 +64,9 @@ soak: built-where-possible
 	$(BIN)/pytest -n auto --dist loadgroup -m soak
 	$(MAKE) mutants
 
-# Which small changes to the pure rooms no fast test notices: a sample, drawn by SEED; `make mutants SAMPLE=` tries all.
+# Which small changes to the pure rooms no test notices, of all rooms a sample: `make mutants MUTATED= SAMPLE=600`.
 mutants: $(STAMP)
-	nice $(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE)) --seed $(SEED)
+	nice $(BIN)/python -m tests.mutation $(MUTATED) $(if $(SAMPLE),--sample $(SAMPLE)) --seed $(SEED) --fast
 
 bench: built-where-possible
 	$(BIN)/pytest -m bench --benchmark-enable --benchmark-only --benchmark-json=benchmarks.json
