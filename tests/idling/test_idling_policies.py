@@ -55,7 +55,7 @@ BUSY = answers(("web", 1), policy="never", query="never")
 
 def test_an_excluded_namespace_is_not_selected_whatever_includes_it():
     for exclude, expected in ((("sh*",), []), (("other",), IDLE)):
-        selector = services_selector(namespaces=NamespaceSelector(("*",), exclude=exclude))
+        selector = services_selector(namespaces=ObjectSelector(("*",), exclude=exclude))
         assert verbs(decided(SIMPLE, a_policy(selector=selector))) == expected
 
 
@@ -437,10 +437,8 @@ class TestGuard:
     )
     def test_what_passes_to_another_policy_is_not_gone(self, passed, woken):
         world = self.world()
-        taken = [
-            a_policy("z", selector=services_selector(services=LabelSelector((("owner", name),)))) for name in "abc"
-        ]
-        others = tuple(replace(one, name=f"z{place}") for place, one in enumerate(taken[:passed]))
+        others = [replace(one, name=f"z-{one.name}") for one in self.policies(*self.names[:passed])]
+        others = [a_policy(one.name, selector=one.selector) for one in others]
         run_in(world, *others, *self.policies(*self.names[5:]))
         assert sum(world.replicas(a_ref(name)) > 0 for name in self.names) == woken
 
