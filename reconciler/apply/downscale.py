@@ -26,11 +26,12 @@ from reconciler.decide.downscale.cut import (
     rules_of,
     without_domains,
 )
-from reconciler.decide.downscale.groups import in_rollout, nanoseconds_at
+from reconciler.decide.downscale.groups import nanoseconds_at
 from reconciler.decide.downscale.journal import Entry, Marked
 from reconciler.decide.downscale.settled import why_unsettled
 from reconciler.decide.types import Decision
 from reconciler.decide.victims import is_active
+from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import (
     ClusterError,
     LockHeldError,
@@ -118,7 +119,7 @@ def _looked(task: Task) -> Live:
     name = autoscaler_of(task)
     if name is not None:
         raise _Postponed(f"{task.ref}: {name} scales it down too, expected none that does; left to the next run")
-    if live.group.split or in_rollout(live.workload):
+    if live.group.split or replaces_replica_sets(live.workload):
         raise _Postponed(f"{task.ref}: is in the middle of a rollout, expected its end; left to the next run")
     return live
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from reconciler.apply.outcomes import Access
 from reconciler.backends.base import AUTOSCALERS, NODES, PODS, SCALED_OBJECT, Resource, workloads_of
 from reconciler.decide.downscale.forecast import domains_of
-from reconciler.decide.downscale.groups import THROUGH_REPLICA_SETS, Group, group_of
+from reconciler.decide.downscale.groups import Group, group_of
 from reconciler.decide.downscale.orders import DEFAULT, shrunk_by
 from reconciler.decide.membership import autoscalers_of
 from reconciler.decide.owners import own_key, owner_key
 from reconciler.decide.types import Decision, DownscaleSettings
+from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
 from reconciler.errors import NotFoundError, StaleError
 from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from reconciler.model import SCALABLE_KINDS, ObservedCluster, Workload
-from reconciler.policy.types import WorkloadSelector
+from reconciler.policy.types import DownscalePolicy, IdlingPolicy, WorkloadSelector
+
+Ranked = TypeVar("Ranked", IdlingPolicy, DownscalePolicy)
 
 EXCLUDE = "reconciler/exclude"
 EXCLUDE_UNTIL = "reconciler/exclude-until"
@@ -29,6 +32,12 @@ def selects_workload(selector: WorkloadSelector, workload: Workload) -> bool:
 def names_kind(selector: WorkloadSelector | None, kind: str) -> bool:
     """Return whether `selector` has `kind` among its kinds."""
     return selector is not None and kind.lower() in {one.lower() for one in selector.kinds}
+
+
+def of_highest_priority(policies: Sequence[Ranked]) -> list[Ranked]:
+    """Return those of the highest priority: one, unless priorities are equal; none of none."""
+    highest = max((policy.priority for policy in policies), default=0)
+    return [policy for policy in policies if policy.priority == highest]
 
 
 def namespace_labels(cluster: ObservedCluster) -> dict[str, Mapping[str, str]]:

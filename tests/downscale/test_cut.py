@@ -17,8 +17,9 @@ from reconciler.decide.downscale.cut import (
     picked,
     question_of,
 )
-from reconciler.decide.downscale.groups import Group, group_of, in_rollout
+from reconciler.decide.downscale.groups import Group, group_of
 from reconciler.decide.victims import RankingRules, rank_victims
+from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import PickerError
 from reconciler.model import Condition, PickerAnswer, Pod, PodPicker
 from tests.builders import NOW_NS, a_pod, a_workload
@@ -249,4 +250,4 @@ def test_two_replica_sets_with_pods() -> None:
     ],
 )
 def test_in_rollout(kind: str, fields: dict[str, object], rolling: bool) -> None:
-    assert in_rollout(a_workload(kind=kind, **fields)) is rolling
+    assert replaces_replica_sets(a_workload(kind=kind, **fields)) is rolling

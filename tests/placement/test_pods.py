@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.decide.placement.pods import Counts, counted, is_calm, is_rolling_out
+from reconciler.decide.placement.pods import Counts, counted, is_calm
+from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.model import Condition, FieldWriter
 from tests.builders import NOW, NOW_NS, a_pod, a_workload
 
@@ -128,7 +129,7 @@ GIVEN_UP = Condition("Progressing", "False", "ProgressDeadlineExceeded")
     ],
 )
 def test_a_rollout(fields, rolling):
-    assert is_rolling_out(a_workload(**({"replicas": 3} | fields))) is rolling
+    assert replaces_replica_sets(a_workload(**({"replicas": 3} | fields))) is rolling
 
 
 def test_times_with_microseconds_are_exact():

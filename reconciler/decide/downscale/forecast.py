@@ -21,7 +21,6 @@ from reconciler.decide.downscale.cut import (
 )
 from reconciler.decide.downscale.groups import (
     OWN_PODS,
-    THROUGH_REPLICA_SETS,
     Group,
     group_of,
     nanoseconds_at,
@@ -33,6 +32,7 @@ from reconciler.decide.downscale.recovery import former_costs
 from reconciler.decide.downscale.steadiness import is_steady
 from reconciler.decide.types import Decision, Notice, VictimForecast
 from reconciler.decide.victims import RankingRules, VictimRanking, rank_victims
+from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
 from reconciler.errors import PickerError
 from reconciler.model import (
     NOTHING,

@@ -27,12 +27,6 @@ def policies_by_workload(
     return found
 
 
-def winners(policies: Sequence[DownscalePolicy]) -> list[DownscalePolicy]:
-    """Return those of the highest priority: one, unless priorities are equal; none of none."""
-    highest = max((policy.priority for policy in policies), default=0)
-    return [policy for policy in policies if policy.priority == highest]
-
-
 def strategy_of(policy: DownscalePolicy) -> str:
     """Return the policy's strategy in one word, "PodPicker" where it has one."""
     return policy.strategy if policy.pod_picker is None else "PodPicker"

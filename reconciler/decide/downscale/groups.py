@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from reconciler.decide.owners import OwnerKey, owner_key
 from reconciler.decide.victims import is_active
+from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload
 
 OWN_PODS = ("ReplicaSet", "ReplicationController", "CloneSet")
 """Kinds that own their pods."""
-THROUGH_REPLICA_SETS = ("Deployment", "Rollout")
 """Kinds that own ReplicaSets, and these the pods."""
 
 
@@ -65,18 +65,6 @@ def siblings_in(observed: ObservedCluster, relatives: Sequence[ObjectRef] | None
     if relatives is None:
         return None
     return tuple(pod for ref in relatives for pod in observed.pods.get(ref, ()))
-
-
-def in_rollout(workload: Workload) -> bool:
-    """Return whether the pods of `workload` are being replaced; one that gave up (Progressing is False) is not."""
-    if workload.ref.kind not in THROUGH_REPLICA_SETS:
-        return False
-    if (workload.observed_generation or 0) < (workload.generation or 0) and workload.observed_generation is not None:
-        return True
-    progressing = workload.condition("Progressing")
-    if progressing is not None and progressing.status == "False":
-        return False
-    return (workload.updated_replicas or 0) < (workload.status_replicas or 0)
 
 
 def nanoseconds_at(run: Run) -> int:

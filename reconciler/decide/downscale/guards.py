@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.decide.downscale.groups import in_rollout
 from reconciler.decide.downscale.wishes import Wish
 from reconciler.decide.idling.marks import IDLED_AT, IDLED_TO, OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE
 from reconciler.decide.membership import Autoscalers, key_of
 from reconciler.decide.selection import exclusion
 from reconciler.decide.types import Considered, Decision, Notice, Overridden, Undecided
+from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import Fleet, FleetCluster
 from reconciler.whole_numbers import whole_number_in
@@ -168,7 +168,7 @@ def _settled(case: Case) -> Iterator[Finding]:
 
 
 def _rolling(case: Case) -> Iterator[Finding]:
-    if case.wanted < case.workload.wanted and in_rollout(case.workload):
+    if case.wanted < case.workload.wanted and replaces_replica_sets(case.workload):
         why = "it is in the middle of a rollout"
         yield case.undecided(why)
         yield case.stays(why, "the end of the rollout")

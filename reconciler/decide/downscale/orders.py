@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.decide.downscale.governing import policies_by_workload, winners
+from reconciler.decide.downscale.governing import policies_by_workload
 from reconciler.decide.membership import Autoscalers, LocalKey, autoscalers_of, federated_by_local_key, key_of
+from reconciler.decide.selection import of_highest_priority
 from reconciler.decide.types import DownscaleSettings
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, PolicySet
@@ -54,7 +55,7 @@ class Orders:
         federated = self.federated.get(key_of(ref))
         if federated is not None and federated.pod_picker is not None:
             return Order(DownscaleSettings(federated.name, "PodPicker", federated.pod_picker))
-        best = winners([policy for policy in self.policies.get(ref, ()) if policy.mode == "Enforce"])
+        best = of_highest_priority([policy for policy in self.policies.get(ref, ()) if policy.mode == "Enforce"])
         if len(best) > 1:
             names = " and ".join(policy.name for policy in best)
             return Order(note=f"{names} have the same priority, the controller chooses")

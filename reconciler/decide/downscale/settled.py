@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from reconciler.decide.downscale.cut import MARK, Cut
-from reconciler.decide.downscale.groups import Group, in_rollout
+from reconciler.decide.downscale.groups import Group
 from reconciler.decide.downscale.journal import Entry, is_marked
 from reconciler.decide.victim_rules import deletion_cost
 from reconciler.decide.victims import goes_first
+from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.model import Pod, Workload
 
 
@@ -24,7 +25,7 @@ def why_unsettled(workload: Workload, group: Group, cut: Cut, victims: Iterable[
 def _changes(workload: Workload, group: Group, cut: Cut, chosen: set[str], entry: Entry) -> Iterator[str]:
     if workload.uid != entry.uid or workload.wanted != entry.before:
         yield f"its replicas are {workload.wanted}, expected {entry.before}"
-    if group.split or in_rollout(workload):
+    if group.split or replaces_replica_sets(workload):
         yield "a rollout has begun"
     now = {pod.uid: pod for pod in group.active}
     before = {pod.uid: pod for pod in (*cut.first, *cut.candidates)}

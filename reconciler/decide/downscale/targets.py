@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from reconciler.decide.downscale.governing import policies_by_workload, strategy_of, winners
+from reconciler.decide.downscale.governing import policies_by_workload, strategy_of
 from reconciler.decide.downscale.guards import GUARDS, Case, Finding, Scene
 from reconciler.decide.downscale.wishes import wish_of
 from reconciler.decide.membership import autoscalers_of
-from reconciler.decide.selection import namespace_annotations
+from reconciler.decide.selection import namespace_annotations, of_highest_priority
 from reconciler.decide.types import (
     Cause,
     Considered,
@@ -69,8 +69,8 @@ def _scenes(policies: PolicySet, state: ObservedState, run: Run, claims: Mapping
 
 def _enforced(scene: Scene, workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Finding]:
     """Yield what the policies that compete for one workload come to."""
-    deciding = winners([policy for policy in policies if policy.target is not None])
-    equal = next((group for group in (winners(policies), deciding) if len(group) > 1), None)
+    deciding = of_highest_priority([policy for policy in policies if policy.target is not None])
+    equal = next((group for group in (of_highest_priority(policies), deciding) if len(group) > 1), None)
     if equal is not None:
         yield from _undecidable(workload, equal)
         return

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
+from reconciler.decide.metrics import why_unusable
 from reconciler.model import NOTHING, ObservedState, QueryAnswer, QueryKey, Run
 from reconciler.policy.types import DownscalePolicy, DownscaleTarget
 
-_FRESH = timedelta(minutes=5)
 _LARGEST = 2**31 - 1  # spec.replicas is an int32
 
 
@@ -44,25 +44,15 @@ def wish_of(policy: DownscalePolicy, cluster: str, state: ObservedState, run: Ru
 
 def value_of(answer: QueryAnswer | None, now: datetime) -> float | str:
     """Return the one number in `answer`, or why there is none."""
-    why = "it was not asked" if answer is None else _unusable(answer, now)
+    why = why_unusable(answer, now)
     if answer is None or why:
         return why
+    if len(answer.samples) != 1:
+        return f"it gives {len(answer.samples) or 'no'} series, expected one"
     value = answer.samples[0].value
     if not math.isfinite(value) or math.ceil(value) > _LARGEST:
         return f"it gives {value:g}, expected a number of replicas"
     return value
-
-
-def _unusable(answer: QueryAnswer, now: datetime) -> str:
-    if answer.error:
-        return answer.error
-    if answer.warnings:
-        return f"the answer is partial: {answer.warnings[0]}"
-    if answer.at is not None and now - answer.at > _FRESH:
-        return f"the recorded value is {int((now - answer.at).total_seconds())} s old, expected at most 300 s"
-    if len(answer.samples) != 1:
-        return f"it gives {len(answer.samples) or 'no'} series, expected one"
-    return ""
 
 
 def _within(policy: DownscalePolicy, wanted: int, why: str, values: dict[str, Any]) -> Wish:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from reconciler.decide.metrics import why_unusable
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.decide.selection import format_time
 from reconciler.model import NOTHING, QueryAnswer, QueryKey
@@ -23,8 +24,6 @@ from reconciler.policy.types import (
     ScheduleCriterion,
     WakeMetric,
 )
-
-STALE_AFTER = timedelta(minutes=5)
 
 
 class Says(StrEnum):
@@ -90,7 +89,7 @@ class _Series:
 
 
 def _series(answer: QueryAnswer | None, now: datetime) -> _Series:
-    problem = _problem(answer, now)
+    problem = why_unusable(answer, now)
     if answer is None or problem:
         return _Series(problem=problem)
     values: dict[tuple[str, str], tuple[float, ...]] = {}
@@ -98,18 +97,6 @@ def _series(answer: QueryAnswer | None, now: datetime) -> _Series:
         key = (sample.labels.get("namespace", ""), sample.labels.get("service", ""))
         values[key] = (*values.get(key, ()), float(sample.value))
     return _Series(values)
-
-
-def _problem(answer: QueryAnswer | None, now: datetime) -> str:
-    if answer is None:
-        return "not evaluated"
-    if answer.error:
-        return f"failed to load: {answer.error}"
-    if answer.warnings:
-        return f"partial: {answer.warnings[0]}"
-    if answer.at is not None and now - answer.at > STALE_AFTER:
-        return f"recorded at {format_time(answer.at)}, more than 5 minutes ago"
-    return ""
 
 
 def _value(series: _Series, namespace: str, service: str | None) -> float | str | None:

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from reconciler.decide.idling.flips import ANOTHER_STATE
 from reconciler.decide.idling.marks import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
-from reconciler.decide.idling.scales import Scale
 from reconciler.decide.idling.targets import Target
 from reconciler.decide.selection import format_time, names_kind
-from reconciler.model import SCALABLE_KINDS, Workload
+from reconciler.decide.workload_status import in_rollout
+from reconciler.model import SCALABLE_KINDS
 
 ITSELF = "app.kubernetes.io/name"
 _OUR_NAME = "reconciler"
@@ -127,29 +127,8 @@ def _low(target: Target, _now: datetime) -> Iterator[Reason]:
 def _rollout(target: Target, _now: datetime) -> Iterator[Reason]:
     if target.scale.written.terminating or target.scale.runs.terminating:
         yield Reason("it is being deleted")
-    if in_rollout(target.scale):
+    if in_rollout(target.scale.runs):
         yield Reason("in the middle of a rollout", "the end of the rollout")
-
-
-def in_rollout(scale: Scale) -> bool:
-    """Return whether the pods of `scale` are being replaced; one that gave up (Progressing is False) is not."""
-    workload = scale.runs
-    if workload.observed_generation is not None and workload.observed_generation < (workload.generation or 0):
-        return True
-    progressing = workload.condition("Progressing")
-    if progressing is not None and progressing.status == "False":
-        return False
-    return _updated(workload) < (workload.status_replicas or 0)
-
-
-def _updated(workload: Workload) -> int:
-    """Return how many pods are of the newest template; a kind that does not say has only those.
-
-    A Deployment leaves the number out where it is 0.
-    """
-    if workload.updated_replicas is not None:
-        return workload.updated_replicas
-    return 0 if workload.ref.kind == "Deployment" else (workload.status_replicas or 0)
 
 
 def _unquiet(target: Target, _now: datetime) -> Iterator[Reason]:

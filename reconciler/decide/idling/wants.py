@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reconciler.decide.idling.criteria import Says, Verdict, window_end
+from reconciler.decide.selection import of_highest_priority
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.policy.types import IdlingPolicy
 
@@ -40,9 +41,7 @@ def winning(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, ...]:
     One that only observes decides nothing, so it never stands in the way of one that enforces.
     """
     enforcing = [policy for policy in selecting if policy.mode == "Enforce"]
-    chosen = enforcing or selecting
-    top = max((policy.priority for policy in chosen), default=0)
-    return tuple(sorted((policy for policy in chosen if policy.priority == top), key=lambda policy: policy.name))
+    return tuple(sorted(of_highest_priority(enforcing or selecting), key=lambda policy: policy.name))
 
 
 @dataclass(frozen=True, slots=True)

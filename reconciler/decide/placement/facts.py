@@ -10,11 +10,12 @@ from reconciler.decide.idling.records import read_record
 from reconciler.decide.placement.local_replica_sets import is_ours, names_another
 from reconciler.decide.placement.marks import ObservedCapacity, read_capacity
 from reconciler.decide.placement.memory import IN_A_ROW, Rejection
-from reconciler.decide.placement.pods import Counts, available_replicas, calm_counts, counted, is_calm, is_rolling_out
+from reconciler.decide.placement.pods import Counts, available_replicas, calm_counts, counted, is_calm
 from reconciler.decide.placement.sites import Site, Surroundings, local_ref
 from reconciler.decide.placement.status import Status
 from reconciler.decide.selection import format_time
 from reconciler.decide.types import Notice, Undecided
+from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.model import ObjectRef, PodsQuestion, Workload
 from reconciler.policy.types import FederatedReplicaSet
 
@@ -190,7 +191,7 @@ def _moving(case: Case) -> Finding | None:
         return None
     if workload.terminating:
         return Finding(case.held("is being deleted"))
-    return Finding(case.held("in the middle of a rollout")) if is_rolling_out(workload) else None
+    return Finding(case.held("in the middle of a rollout")) if replaces_replica_sets(workload) else None
 
 
 def _missing(case: Case) -> Finding | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from reconciler.decide.workload_status import is_lagging
 from reconciler.model import Pod, Workload
 from reconciler.policy.types import FederatedReplicaSet
 
@@ -28,23 +29,6 @@ class Counts:
     stuck: int = 0
     crashing: int = 0
     late: int = 0
-
-
-def is_lagging(workload: Workload) -> bool:
-    """Return whether the workload's controller has not looked at its spec yet."""
-    observed, generation = workload.observed_generation, workload.generation
-    return observed is not None and generation is not None and observed < generation
-
-
-def is_rolling_out(workload: Workload) -> bool:
-    """Return whether a Deployment is in the middle of a rollout; one past its progress deadline is not."""
-    if workload.ref.kind != "Deployment":
-        return False
-    if is_lagging(workload):
-        return True
-    progressing = workload.condition("Progressing")
-    given_up = progressing is not None and progressing.status == "False"
-    return not given_up and (workload.updated_replicas or 0) < (workload.status_replicas or 0)
 
 
 def is_calm(workload: Workload) -> bool:
