@@ -18,7 +18,8 @@ from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.errors import LockHeldError, LockLostError, NotFoundError
 from reconciler.model import ClusterConnection, ObjectRef, PatchOperation, Write
 from tests.backends.clocks import PatientClock
-from tests.real.proxy import Exchange, Fault, Proxy
+from tests.real import faults
+from tests.real.proxy import Proxy
 from tests.real.worlds import wait_until
 
 if TYPE_CHECKING:
@@ -123,24 +124,13 @@ def test_a_holder_that_died_is_succeeded_once_nobody_touched_its_lease_for_as_lo
     holder.lock.release()
 
 
-def dated(date: str) -> Fault:
-    """Pass an answer on with another Date."""
-
-    def fault(exchange: Exchange) -> None:
-        with exchange.forwarded() as answer:
-            body = answer.read()
-        exchange.answer(answer.status, body, {"Content-Type": answer.headers["Content-Type"], "Date": date})
-
-    return fault
-
-
 def test_defect_31_a_server_whose_clock_is_ahead_frees_no_lease(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path
 ) -> None:
     first = Holder(api_server, api_namespace, "first")
     first.lock.acquire(0)
     with Proxy(api_server.access(), tmp_path) as proxy:
-        proxy.rule(dated(format_datetime(datetime.now(UTC) + timedelta(seconds=50), usegmt=True)), times=None)
+        proxy.rule(faults.dated(format_datetime(datetime.now(UTC) + timedelta(seconds=50), usegmt=True)), times=None)
         with pytest.raises(LockHeldError, match="is held by first"):
             Holder(proxy, api_namespace, "second").lock.acquire(0)
     assert first.lock.held()
@@ -161,7 +151,7 @@ def test_a_server_that_does_not_know_the_time(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path, date: str
 ) -> None:
     with Proxy(api_server.access(), tmp_path) as proxy:
-        proxy.rule(dated(date), times=None)
+        proxy.rule(faults.dated(date), times=None)
         holder = Holder(proxy, api_namespace, "one")
         holder.lock.acquire(0)
         assert str(a_lease(api_server, api_namespace)["renewTime"])[:4] == str(datetime.now(UTC).year)

@@ -97,6 +97,8 @@ def is_pod_list(request: Request) -> bool:
         pytest.param(faults.drip_headers(), is_any, "west", 20, id="H1 everything drips"),
         pytest.param(faults.drip_headers(), is_lease, "west", 100, id="H1 the Lease drips"),
         pytest.param(faults.hang(), is_list, "west", 100, id="lists hang"),
+        pytest.param(faults.bomb(1200 << 20), is_list, "longer than 32 MiB", 100, id="H5 gzip bomb of 1.2 MB"),
+        pytest.param(faults.flood(500 << 20), is_list, "longer than 32 MiB", 100, id="H5 plain body of 500 MB"),
         pytest.param(pages_without_end(), is_list, "pages", 1100, id="H2 pages without end"),
         pytest.param(same_page_again(), is_list, "goes on where it was already", 100, id="H2 the same page again"),
         pytest.param(
@@ -134,6 +136,17 @@ def test_the_others_wake_in_time(stage: Stage, fault: Fault, matching: Matching,
     assert int((stage.folder.path / "peak").read_text()) < 300 << 10
     assert stage.objects()[DOCS]["spec"]["replicas"] == 2
     assert len(stage.proxies["west"].requests) < asked + 50
+
+
+@pytest.mark.parametrize(
+    "date", ["Fri, 01 Jan 99999999999999999999 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "yesterday"]
+)
+def test_h4_a_cluster_that_does_not_know_the_time_is_written_like_the_other(stage: Stage, date: str) -> None:
+    stage.proxies["west"].rule(faults.dated(date), matching=is_any, times=None)
+    said = stage.apply()
+    assert (said.code, "Traceback" in said.out + said.err) == (0, False), said
+    assert stage.objects()[DOCS]["spec"]["replicas"] == 2
+    assert len(stage.proxies["west"].writes()) > 3
 
 
 def test_a_write_that_hangs_keeps_no_decrease_elsewhere_waiting(stage: Stage) -> None:

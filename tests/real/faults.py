@@ -150,6 +150,17 @@ def after(call: Callable[[Request], object]) -> Fault:
     return fault
 
 
+def dated(date: str) -> Fault:
+    """Pass an answer on with another Date."""
+
+    def fault(exchange: Exchange) -> None:
+        with exchange.forwarded() as answer:
+            body = answer.read()
+        exchange.answer(answer.status, body, {"Content-Type": answer.headers["Content-Type"], "Date": date})
+
+    return fault
+
+
 def replaced(old: bytes, new: bytes) -> Fault:
     """Let the real server do it, and put `new` for `old` in its answer."""
 
