@@ -140,8 +140,8 @@ def _east() -> Iterator[Object]:
     # placed
     yield _replica_set("web", 8)
     yield _replica_set("cache", 2)
-    yield _left_git("old", 3, on_delete="Delete")
-    yield _left_git("older", 2, on_delete="Orphan")
+    yield _left_git("old", 3, on_delete="delete")
+    yield _left_git("older", 2, on_delete="orphan")
     # shrunk, and who goes is ours to choose
     yield _settled("worker", "batch", STAYING + VICTIMS)
 
