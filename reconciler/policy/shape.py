@@ -14,7 +14,9 @@ from reconciler.yaml.documents import Document
 from reconciler.yaml.scalars import plain_value
 from reconciler.yaml.words import Path, shown
 
-_MEANT = "unknown field, did you mean"
+UNKNOWN = "unknown field"
+"""What is said of a field that is like none there is."""
+_MEANT = f"{UNKNOWN}, did you mean"
 _MISSING = "is missing"
 RENAMED = {
     "except": "exceptions",
@@ -82,15 +84,23 @@ def _take_out(error: Any, document: Document) -> None:
         document.taken_out += [(*path, name) for name in error.validator_value if name not in error.instance]
     elif error.validator == "additionalProperties":
         for name in _not_known(error):
+            value, meant = error.instance[name], _meant(name, error)
             document.take_out((*path, name))
-            if (meant := _meant(name, error)) is not None:
+            if meant is not None:
                 document.taken_out.append((*path, meant))
+            if name == "protect" and meant == RENAMED[name]:
+                document.put((*path, meant), _protected_before(value))
     elif _is_key(error):
         document.take_out((*path, error.instance))
     elif error.validator == "enum" and (meant := _in_other_case(error)) is not None:
         document.put(path, meant)
     else:
         document.take_out(path)
+
+
+def _protected_before(protect: Any) -> Any:
+    """Return what the former `protect.namespaces` says, which is judged like the present field; it must not be lost."""
+    return protect["namespaces"] if isinstance(protect, dict) and protect.keys() == {"namespaces"} else None
 
 
 def _in_other_case(error: Any) -> str | None:
@@ -112,7 +122,7 @@ def _problems_of(error: Any, document: Document) -> Iterator[Problem]:
 def _unknown(error: Any, document: Document, path: Path) -> Iterator[Problem]:
     for name in _not_known(error):
         meant = _meant(name, error)
-        words = "unknown field" if meant is None else f'{_MEANT} "{meant}"?'
+        words = UNKNOWN if meant is None else f'{_MEANT} "{meant}"?'
         yield document.problem((*path, name), words, key=True)
 
 

@@ -90,6 +90,7 @@ class Fleet:
     former_names: tuple[str, ...] = ()
     limits: Limits = Limits(Limit(), Limit())
     protected_namespaces: tuple[str, ...] = ()  # as written; `protected` has all of them
+    protects_unread: bool = False  # which namespaces it protects could not be read, or not all of them
     allowed_picker_hosts: tuple[str, ...] = ("*.svc.cluster.local", "*.svc")
 
     @property
@@ -97,6 +98,12 @@ class Fleet:
         """Every namespace that is never touched by idling, placement or downscale."""
         own = {"kube-system", "kube-public", "kube-node-lease", self.namespace}
         return frozenset(own.union(self.protected_namespaces))
+
+    def protection(self, namespace: str) -> str:
+        """Return why what is idle in `namespace`, and is not ours, stays as it is; "" where it may be woken."""
+        if namespace in self.protected:
+            return f"the namespace {namespace} is protected"
+        return "the namespaces that the Fleet protects cannot be read" if self.protects_unread else ""
 
     def cluster(self, name: str) -> FleetCluster | None:
         return next((cluster for cluster in self.clusters if cluster.name == name), None)

@@ -16,7 +16,7 @@ from reconciler.policy.build_idling import Calendars, build_idling
 from reconciler.policy.building import Reading
 from reconciler.policy.cross import cross_problems, cross_warnings
 from reconciler.policy.load import Loaded, left_out, load
-from reconciler.policy.shape import shape_problems
+from reconciler.policy.shape import UNKNOWN, shape_problems
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
 from reconciler.policy.words import listed, nearest
 from reconciler.yaml.documents import Document
@@ -110,7 +110,8 @@ def read_fleet_for_wakes(path: str | Path) -> tuple[Fleet, tuple[Problem, ...]]:
     """Return what of the Fleet below `path` a wake needs, and all that is wrong with it.
 
     What cannot be read is left out or at its default: limits, labels, and the clusters of which name, connection or
-    state cannot be read. A typo there must not keep the others dark, and neither must a former spelling.
+    state cannot be read. A typo there must not keep the others dark, and neither must a former spelling. Where
+    protected namespaces may be lost, every namespace counts as one for what this Fleet did not idle.
 
     Raises:
         PolicyError: there is no Fleet, there are several, or nothing is left: no name, or no cluster.
@@ -121,7 +122,18 @@ def read_fleet_for_wakes(path: str | Path) -> tuple[Fleet, tuple[Problem, ...]]:
         raise PolicyError.of(problems)
     fleet: Fleet = built.policy
     home = fleet.home if fleet.home in {cluster.name for cluster in usable} else usable[0].name
-    return replace(fleet, clusters=usable, home=home), problems
+    unread = _protects_unread(built, problems)
+    return replace(fleet, clusters=usable, home=home, protects_unread=unread), problems
+
+
+def _protects_unread(built: Built, problems: Sequence[Problem]) -> bool:
+    """Return whether a protected namespace may be lost: by a problem there, or in a field of which nobody knows what
+    was meant."""
+    path, document = ("spec", "protectedNamespaces"), built.reading.document
+    if not document.whole or any(problem.message == UNKNOWN for problem in problems):
+        return True
+    found = built.reading.get(path)
+    return not document.is_judged(path) and (found is None or None in found)
 
 
 def _usable_clusters(built: Built, problems: Sequence[Problem]) -> Iterator[FleetCluster]:

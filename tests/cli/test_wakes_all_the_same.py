@@ -180,3 +180,68 @@ def test_what_a_wake_needs_of_a_fleet(folder: Folder) -> None:
     assert (fleet.name, fleet.namespace, fleet.former_names) == ("one", "ours", ("old",))
     assert "pay" in fleet.protected
     assert [one.field for one in problems] == ["spec.limits.idledWorkloads.atLest"]
+
+
+FOREIGN = """\
+apiVersion: v1
+kind: Service
+metadata:
+  name: db
+  namespace: pay
+  annotations:
+    idling.alpha.openshift.io/idled-at: "2026-11-20T20:00:00Z"
+    idling.alpha.openshift.io/unidle-targets: '[{"kind":"Deployment","name":"db","group":"apps","replicas":7}]'
+    reconciler/wake-requested-at: "2026-11-23T06:59:00Z"
+spec: {selector: {app: db}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: db
+  namespace: pay
+  annotations:
+    idling.alpha.openshift.io/idled-at: "2026-11-20T20:00:00Z"
+    idling.alpha.openshift.io/previous-scale: "7"
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: db}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: []}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fleet", "after"),
+    [
+        pytest.param(TYPO + "  protectedNamespaces: [pay]\n", 0, id="beside another typo"),
+        pytest.param(FLEET + "  protect: {namespaces: [pay]}\n", 0, id="the former spelling"),
+        pytest.param(FLEET + "  protect: {namespaces: [other]}\n", 7, id="the former spelling, another namespace"),
+        pytest.param(FLEET + "  protect: {namespace: [pay]}\n", 0, id="the former spelling, misspelt"),
+        pytest.param(FLEET + "  protect: {namespaces: [PAY]}\n", 0, id="the former spelling of a name that is none"),
+        pytest.param(FLEET + "  protectedNamespace: [pay]\n", 0, id="the key misspelt"),
+        pytest.param(FLEET + "  keepOut: [pay]\n", 0, id="a key that is like none"),
+        pytest.param(FLEET + "protectedNamespaces: [pay]\n", 0, id="at another depth"),
+        pytest.param(FLEET + "  protectedNamespaces: pay\n", 0, id="one name, no list"),
+        pytest.param(FLEET + "  protectedNamespaces: [other, pay_]\n", 0, id="a name that is none"),
+        pytest.param(FLEET + "  protectedNamespaces:\n", 0, id="no value"),
+        pytest.param(
+            FLEET + "  protectedNamespaces: [pay]\n  protectedNamespaces: [other]\n", 0, id="the key a second time"
+        ),
+        pytest.param(TYPO, 7, id="a typo that has nothing to do with it"),
+    ],
+)
+def test_1_a_fleet_with_a_problem_loses_no_protected_namespace(folder: Folder, fleet: str, after: int) -> None:
+    """What somebody else idled there stays as it is on requested wakes; what is ours is woken all the same."""
+    folder.write("policies/fleet.yaml", fleet)
+    folder.write("snapshot/east/pay.yaml", FOREIGN)
+    assert folder.apply(NOW).code == 3
+    assert folder.replicas("east", "pay", "Deployment", "db") == after
+    assert replicas(folder) == [3, 3]
+
+
+def test_1_a_wake_says_that_the_protected_namespaces_cannot_be_read(folder: Folder) -> None:
+    folder.write("policies/fleet.yaml", FLEET + "  protectedNamespace: [pay]\n")
+    folder.write("snapshot/east/pay.yaml", FOREIGN)
+    said = folder.call("wake", "east/pay/deploy/db", "--snapshot", "snapshot", "--now", NOW)
+    assert said.code == 6
+    assert "the namespaces that the Fleet protects cannot be read, and this Fleet did not idle it" in said.err
+    assert folder.replicas("east", "pay", "Deployment", "db") == 0

@@ -222,7 +222,7 @@ class _Eye:
             exclusion=self._exclusion(scale, fronts),
             signal=latest_of(requested(scale.written.annotations), requested(scale.runs.annotations)),
             unknown=self._unknown or self._missing(scale),
-            protected=scale.ref.namespace in self._setting.fleet.protected,
+            protected=self._setting.fleet.protection(scale.ref.namespace),
             strangers=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
             evidence=self._testimony.on(scale.written) if fronts else Evidence(),
             direct=frozenset(bid.policy.name for ref in own if ref in direct for bid in direct[ref].won),

@@ -117,7 +117,7 @@ def _flags(target: Target, standing: Standing, guards: Guards, now: datetime) ->
         yield Flag.HELD, hold
     yield from _want_flags(target.want)
     if target.protected:
-        yield Flag.PROTECTED, Reason(f"the namespace {target.ref.namespace} is protected", UNPROTECTED)
+        yield Flag.PROTECTED, Reason(target.protected, UNPROTECTED)
     if target.cluster.writes is Writes.NOTHING:
         yield Flag.READ_ONLY, Reason(target.cluster.restriction, ANOTHER_STATE)
     if standing.record is not None:

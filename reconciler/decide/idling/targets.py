@@ -86,7 +86,8 @@ class Target:
 
     `fronts` are the Services it is behind or that list it; `strangers` those of them that list it and that it is not
     behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
-    idling it would need. `direct` are the policies that select it themselves, not just a Service it is behind.
+    idling it would need, `protected` why it is left alone where it is not ours, "" where it need not be. `direct` are
+    the policies that select it themselves, not just a Service it is behind.
     """
 
     scale: Scale
@@ -100,7 +101,7 @@ class Target:
     exclusion: Exclusion | None = None
     signal: Signal | None = None
     unknown: str = ""
-    protected: bool = False
+    protected: str = ""
     strangers: frozenset[ObjectRef] = frozenset()
     evidence: Evidence = Evidence()
     direct: frozenset[str] = frozenset()
