@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from reconciler.decide.idling.asleep import sleepers
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.types import Phase, Verb
-from reconciler.model import Event
+from reconciler.model import Event, OwnerReference
 from reconciler.plan.plan import in_order, number
 from reconciler.plan.serialise import change_document
 from reconciler.policy.types import AnyOf, ObjectSelector, WakeMetric, WakeOrder
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -621,3 +622,12 @@ def test_daylight_saving_does_not_move_the_morning():
     world.now = datetime(2026, 10, 26, 6, 0, tzinfo=UTC)
     run_in(world)
     assert world.replicas(WEB) == 3
+
+
+def test_the_copies_of_a_record_on_replica_sets_are_not_asked():
+    marks = {"idling.kubernetes.io/idled-at": "2026-11-20T22:00:00Z"}
+    owner = OwnerReference("apps/v1", "Deployment", "web", "u")
+    copy = a_workload("web-1", kind="ReplicaSet", replicas=0, annotations=marks, owner=owner)
+    own = a_workload("alone", kind="ReplicaSet", replicas=0, annotations=marks)
+    found = sleepers(a_fleet(), a_state(a_cluster(workloads=(copy, own))), a_run(MONDAY), lambda ref: True)
+    assert [one.asked.ref.name for one in found] == ["alone"]

@@ -179,7 +179,7 @@ def test_metrics_that_policies_ask_for_and_nobody_gives(
     ("age", "state", "words"),
     [
         pytest.param(20, "ok", "answers, its newest sample is ", id="fresh"),
-        pytest.param(900, "bad", "answers, its newest sample is 9", id="stale"),
+        pytest.param(950, "bad", "answers, its newest sample is 9", id="stale"),
         pytest.param(None, "note", "answers, but has scraped nothing in five minutes (no series up)", id="no series"),
     ],
 )

@@ -271,7 +271,7 @@ def endure(seed):
     because things are tried again. Then let all be well for long enough.
     """
     rng = random.Random(seed)
-    world = a_world(rng, "kubefed" if seed % 2 else "fair", rebalance=bool(seed // 2 % 2))
+    world = a_world(rng, "KubeFed" if seed % 2 else "Fair", rebalance=bool(seed // 2 % 2))
     if seed // 4 % 2:
         world.federated = replace_federated(world, waiting_replicas=0)
     try:
@@ -307,7 +307,7 @@ def live(seed):
     it took to come to rest.
     """
     rng = random.Random(seed)
-    rounding = "kubefed" if seed % 2 else "fair"
+    rounding = "KubeFed" if seed % 2 else "Fair"
     world = a_world(rng, rounding, rebalance=bool(seed // 2 % 2))
     tick = TICKS[seed // 4 % 3]
     story = [f"ticks of {tick}"]

@@ -75,7 +75,7 @@ def test_a_raised_total_goes_to_calm_clusters_first(lagging):
     assert numbers(place(settled("a", 10), lagging, federated=a_federated(23))) == {"a": "scale 10 -> 13"}
 
 
-@pytest.mark.parametrize("rounding", ["fair", "kubefed"])
+@pytest.mark.parametrize("rounding", ["Fair", "KubeFed"])
 @pytest.mark.parametrize("lagging", LAGGING)
 def test_what_finds_no_room_of_a_raised_total_goes_to_clusters_that_lag_by_weight(lagging, rounding):
     clusters = {

@@ -64,7 +64,7 @@ downscales = st.builds(
     picker=st.none() | pickers,
     logarithm_base=seconds,
     topology_key=texts,
-    on_foreign_cost=st.sampled_from(("skip", "override")),
+    on_foreign_cost=st.sampled_from(("Skip", "Override")),
     settle_seconds=seconds,
     verify_seconds=seconds,
 )

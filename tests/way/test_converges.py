@@ -107,9 +107,9 @@ def policies(chance: random.Random) -> list[dict]:
         spec = {
             "selector": selector,
             "idleWhen": [{"schedule": schedule}],
-            "floor": chance.choice([0, 0, 1]),
-            "mode": chance.choice(["enforce", "enforce", "enforce", "observe"]),
-            "autoscalers": {"hpa": chance.choice(["idle", "leave"])},
+            "idleReplicas": chance.choice([0, 0, 1]),
+            "mode": chance.choice(["Enforce", "Enforce", "Enforce", "Observe"]),
+            "autoscalers": {"hpa": chance.choice(["Idle", "Leave"])},
         }
         found.append(document("IdlingPolicy", "nights", spec))
     if chance.random() < 0.7:
@@ -117,7 +117,7 @@ def policies(chance: random.Random) -> list[dict]:
         spec = {
             "replicas": chance.randint(0, 9),
             "preferences": {"rebalance": chance.random() < 0.5, "clusters": {"*": {"weight": 1}, **preferences}},
-            "rounding": chance.choice(["fair", "kubefed"]),
+            "rounding": chance.choice(["Fair", "KubeFed"]),
             "paused": chance.random() < 0.1,
         }
         if chance.random() < 0.5:
@@ -129,7 +129,7 @@ def policies(chance: random.Random) -> list[dict]:
     if chance.random() < 0.6:
         spec = {
             "selector": {"namespaces": {"include": ["dev"]}, "workloads": {"kinds": ["Deployment"]}},
-            "target": {"replicas": chance.randint(0, 3), "direction": chance.choice(["down", "both"])},
+            "target": {"replicas": chance.randint(0, 3), "direction": chance.choice(["Down", "Both"])},
             "strategy": chance.choice(["Logarithmic", "NewestFirst", "ZoneBalanced"]),
         }
         found.append(document("DownscalePolicy", "shrink", spec))

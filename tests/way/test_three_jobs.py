@@ -68,7 +68,7 @@ def federations(draw: st.DrawFn) -> FederatedReplicaSet:
         template=TEMPLATE,
         clusters={**EVERYWHERE, **preferences},
         rebalance=draw(st.booleans()),
-        rounding=draw(st.sampled_from(["fair", "fair", "kubefed"])),
+        rounding=draw(st.sampled_from(["Fair", "Fair", "KubeFed"])),
         paused=draw(st.integers(0, 9)) == 0,
     )
 
@@ -76,7 +76,7 @@ def federations(draw: st.DrawFn) -> FederatedReplicaSet:
 @st.composite
 def downscales(draw: st.DrawFn) -> DownscalePolicy:
     kinds = draw(st.sampled_from([("Deployment",), ("Deployment", "ReplicaSet"), ("ReplicaSet",)]))
-    target = DownscaleTarget(replicas=draw(st.integers(0, 3)), direction=draw(st.sampled_from(["down", "both"])))
+    target = DownscaleTarget(replicas=draw(st.integers(0, 3)), direction=draw(st.sampled_from(["Down", "Both"])))
     return DownscalePolicy(
         "shrink", Place("shrink.yaml", 4), Selector(workloads=WorkloadSelector(kinds)), target=target,
         mode=draw(st.sampled_from(["enforce", "enforce", "observe"])),

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from reconciler.decide.idling.marks import SCALE_TIME
 from tests.way.calls import Folder
 
 pytestmark = pytest.mark.laws
@@ -120,12 +121,13 @@ def state(folder: Folder, namespace: str = "dev-1") -> str:
 
 
 def leftovers(folder: Folder) -> list[str]:
-    """Return our idling marks that are still on anything."""
+    """Return our idling marks that are still on anything; the time of the last scale stays."""
     return [
         f"{key}: {annotation}"
         for key, one in folder.objects().items()
         for annotation in one["metadata"].get("annotations", {})
         if annotation.startswith(("idling.", "scale.")) or annotation in ("reconciler/owner", "reconciler/wake-due")
+        if annotation != SCALE_TIME
     ]
 
 

@@ -37,7 +37,11 @@ def sleepers(fleet: Fleet, state: ObservedState, run: Run, named: Callable[[Obje
             known = found.get(one.ref, Sleeper(one))
             found[one.ref] = Sleeper(one, known.wakes | {ruling.ref}, known.problem or _problem(ruling, one))
     for cluster in state.clusters.values():
-        objects: list[Service | Workload] = [*cluster.services, *cluster.workloads]
+        # A Deployment's annotations are copied to its ReplicaSets, which nobody asks.
+        objects: list[Service | Workload] = [
+            *cluster.services,
+            *(one for one in cluster.workloads if one.owner is None),
+        ]
         for marked in objects:
             is_marked = IDLED_AT in marked.annotations or OPENSHIFT_IDLED_AT in marked.annotations
             if is_marked and named(marked.ref):
