@@ -239,7 +239,7 @@ def test_defect_14_what_is_put_back_after_each_run_comes_to_rest(runs, metric, f
         world.now += timedelta(minutes=minutes)
         before = len(world.idles)
         run_in(world, policy, writes=writes)
-        if len(world.idles) > before and world.objects[HPA] == declared:
+        if len(world.idles) > before and bounds(world) == (declared.minimum, declared.maximum):
             most += 2  # it died before there was anything to put back, so that a wake may come first: the row ends
         world.now += timedelta(seconds=20)
         world.put_back(declared, whole=whole)
