@@ -25,7 +25,7 @@ def build_calendar(reading: Reading, path: Path, name: str) -> Calendar:
     texts = reading.texts((*path, field))
     stated = _windows(reading, (*path, field), texts)
     windows = stated if field == "downtime" else the_rest_of_the_week(stated)
-    for words in weekend_warnings(windows):
+    for words in weekend_warnings(windows) if field == "downtime" else _uptime_warnings(windows):
         reading.warn((*path, field), words)
     zone_name = str(reading.get((*path, "timeZone"), "UTC"))
     return Calendar(
@@ -41,12 +41,17 @@ def build_calendar(reading: Reading, path: Path, name: str) -> Calendar:
     )
 
 
+def _uptime_warnings(windows: tuple[WeeklyWindow | AbsoluteWindow, ...]) -> list[str]:
+    """Return what is hardly meant of an uptime that leaves `windows`; its weekends are as somebody wrote them."""
+    return [] if windows else ["leaves no hour of the week, so nothing is ever idle by it"]
+
+
 def _field(reading: Reading, path: Path) -> Literal["downtime", "uptime"]:
     """Return the one of downtime and uptime that is given."""
     given = [field for field in STATED if reading.get((*path, field)) is not None]
     if len(given) == len(STATED):
         reading.add((*path, "uptime"), "stands beside downtime, expected one of the two", key=True)
-    if not given and reading.document.is_judged((*path, "downtime")):
+    if not given and all(reading.document.is_judged((*path, stated)) for stated in STATED):
         reading.add((*path, "downtime"), "is missing, expected downtime or uptime")
     return "uptime" if given == ["uptime"] else "downtime"
 

@@ -123,7 +123,7 @@ class _Criteria:
     def _schedule(self, path: Path) -> ScheduleCriterion | None:
         reading = self._reading
         name = reading.get((*path, "calendar"))
-        own = [field for field in ("timeZone", *STATED) if reading.get((*path, field)) is not None]
+        own = [field for field in ("timeZone", *STATED) if self._is_given((*path, field))]
         if name is not None and own:
             reading.add(path, "has a calendar and hours of its own, expected one of the two")
             return None
@@ -134,6 +134,10 @@ class _Criteria:
             reading.add((*path, "calendar"), f"is {shown(name)}, expected the name of a Calendar{near}")
         found = self._calendars.named.get(name)
         return None if found is None else ScheduleCriterion(found)
+
+    def _is_given(self, path: Path) -> bool:
+        """Return whether there is a value, or was one that is told to be wrong already."""
+        return self._reading.get(path) is not None or path in self._reading.document.taken_out
 
     def _own_calendar(self, path: Path, own: list[str]) -> ScheduleCriterion | None:
         missing = "timeZone" if "timeZone" not in own else "downtime" if len(own) == 1 else ""

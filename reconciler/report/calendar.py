@@ -42,11 +42,17 @@ def render_calendar(views: Sequence[CalendarView], start: datetime, end: datetim
 
 def _calendar(view: CalendarView, start: datetime, end: datetime) -> Iterator[str]:
     zone = view.calendar.zone
-    yield one_line(f"{view.name} ({view.calendar.zone_name}): {', '.join(view.calendar.texts)}".rstrip(": "))
+    yield one_line(f"{view.name} ({view.calendar.zone_name}): {_stated(view.calendar)}".removesuffix(": "))
     lines = [(first, _period(first, last, zone, (start, end))) for first, last in view.periods]
     lines += [(change.at, _clock_change(change)) for change in clock_changes(zone, start, end)]
     yield from ("  " + text for _, text in sorted(lines))
     yield "  " + _summary(view, start, end)
+
+
+def _stated(calendar: Calendar) -> str:
+    """Return the hours as written; what is listed below them are those that are idle, whichever were stated."""
+    texts = ", ".join(calendar.texts)
+    return f"uptime: {texts}; idle:" if calendar.field == "uptime" else texts
 
 
 def _period(first: datetime, last: datetime, zone: tzinfo, shown: tuple[datetime, datetime]) -> str:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
 from reconciler.decide.idling.criteria import Answers, Says, Verdict, all_of, any_of, judge_of, wake_judge_of
 from reconciler.model import LabelSelector, QueryAnswer, QueryKey, Sample
-from reconciler.policy.types import AnyOf, ObjectSelector, Selector, WakeMetric
+from reconciler.policy.types import (
+    AbsoluteWindow,
+    AnyOf,
+    ObjectSelector,
+    ScheduleCriterion,
+    Selector,
+    WakeMetric,
+    WeeklyWindow,
+)
+from reconciler.policy.windows import parse_window, the_rest_of_the_week
 from tests.builders import a_cluster, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
@@ -23,6 +33,7 @@ from tests.idling.idling_policies import (
     decided,
     why_of,
 )
+from tests.schedule.calendars import a_calendar
 
 IDLE, BUSY, UNKNOWN = Says.IDLE, Says.BUSY, Says.UNKNOWN
 COVERAGE = "count_over_time(up[{{ window }}])"
@@ -154,6 +165,62 @@ def test_a_workload_without_a_service_has_no_metric():
 def test_a_schedule(now, says, words, flip, until):
     verdict = judged(a_policy(), now=now)
     assert (verdict.says, verdict.words, verdict.flip, verdict.until) == (says, words, flip, until)
+
+
+OFFICE_HOURS = the_rest_of_the_week(parse_window("Mon-Fri 07:00-20:00") or ())
+ONCE = "2026-01-01T10:00/2026-01-01T12:00"
+RELEASE = AbsoluteWindow(datetime(2026, 11, 20, 20), datetime(2026, 11, 20, 23), reason="release")
+
+
+@pytest.mark.parametrize(
+    ("now", "fields", "says", "words", "flip"),
+    [
+        pytest.param(
+            NIGHT,
+            {},
+            IDLE,
+            'outside uptime "Mon-Fri 07:00-20:00" until 2026-11-23T07:00:00Z',
+            "from 2026-11-23T07:00:00Z",
+        ),
+        pytest.param(
+            NOON, {}, BUSY, 'in uptime "Mon-Fri 07:00-20:00" until 2026-11-20T20:00:00Z', "from 2026-11-20T20:00:00Z"
+        ),
+        pytest.param(
+            NIGHT,
+            {"name": "office-hours"},
+            IDLE,
+            "outside uptime office-hours until 2026-11-23T07:00:00Z",
+            "from 2026-11-23T07:00:00Z",
+        ),
+        pytest.param(
+            NIGHT,
+            {"exceptions": (RELEASE,)},
+            BUSY,
+            'exception to uptime "Mon-Fri 07:00-20:00" until 2026-11-20T23:00:00Z (release)',
+            "from 2026-11-20T23:00:00Z",
+        ),
+        pytest.param(
+            NOON,
+            {"windows": (), "texts": ("00:00-24:00",)},
+            BUSY,
+            'in uptime "00:00-24:00" without end',
+            'an end of uptime "00:00-24:00"',
+        ),
+        pytest.param(
+            NOON,
+            {"windows": (WeeklyWindow(0, 0, 7, 0),), "texts": (ONCE,)},
+            IDLE,
+            f'outside uptime "{ONCE}" without end',
+            f'a window of uptime "{ONCE}"',
+        ),
+    ],
+    ids=["outside", "inside", "a name", "an exception", "always", "never"],
+)
+def test_12_a_schedule_that_states_its_uptime(now, fields, says, words, flip):
+    texts = ("Mon-Fri 07:00-20:00",)
+    calendar = replace(a_calendar("UTC"), **{"windows": OFFICE_HOURS, "texts": texts, "field": "uptime"} | fields)
+    verdict = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)
+    assert (verdict.says, verdict.words, verdict.flip) == (says, words, flip)
 
 
 def said(*says: Says) -> tuple[Verdict, ...]:

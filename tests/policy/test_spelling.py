@@ -162,3 +162,38 @@ def test_names_are_included_and_excluded(name, selected):
 )
 def test_what_does_not_go_together(tmp_path, file, old, new, expected):
     assert problems_in(tmp_path, edited(file, old, new)) == [expected]
+
+
+NEVER = "spec.uptime: leaves no hour of the week, so nothing is ever idle by it"
+SHORT = "spec.downtime: is awake for less than 12 hours on a weekend, from Sat 07:00 to Sat 12:00"
+OWN_HOURS = "{timeZone: UTC, uptime: []}"
+
+
+@pytest.mark.parametrize("file", ["calendar.yaml", "idling.yaml"])
+def test_13_an_uptime_without_hours_is_one_problem(tmp_path, file):
+    hours = 'downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]'
+    inside = ("\n        calendar: nights", f" {OWN_HOURS}")
+    files = edited(file, hours, "uptime: []") if file == "calendar.yaml" else edited(file, *inside)
+    (problem,) = problems_in(tmp_path, files)
+    assert "uptime: is an empty list, expected a list with at least 1 entry" in problem
+
+
+@pytest.mark.parametrize(
+    ("hours", "warnings"),
+    [
+        pytest.param('uptime: ["00:00-24:00"]', [NEVER], id="every day"),
+        pytest.param('uptime: ["Mon 00:00-Sun 24:00"]', [NEVER], id="the whole week"),
+        pytest.param('uptime: ["Mon-Fri 07:00-20:00", "Sat 09:00-12:00"]', [], id="a short Saturday is meant"),
+        pytest.param('uptime: ["Mon 06:00-20:00", "Tue-Fri 07:00-20:00"]', [], id="an early Monday is meant"),
+        pytest.param('uptime: ["2026-11-21T10:00/2026-11-21T12:00"]', [], id="once"),
+        pytest.param(
+            'downtime: ["Mon-Fri 20:00-07:00", "Sat 12:00-Mon 07:00"]', [SHORT], id="a short gap is an accident"
+        ),
+    ],
+)
+def test_13_warnings_of_hours(tmp_path, hours, warnings):
+    (tmp_path / "policies").mkdir()
+    for name, text in {**FILES, "hours.yaml": CALENDAR.format(hours=hours)}.items():
+        (tmp_path / "policies" / name).write_text(text)
+    found = read_policies(tmp_path / "policies").warnings
+    assert [line.partition(": ")[2] for line in found if "hours.yaml" in line] == warnings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -51,6 +52,16 @@ def test_no_window_and_no_calendar():
         "empty (UTC)\n  no window in the 7 days from Fri 2026-11-20 00:00\n"
     )
     assert render_calendar([], datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 8, tzinfo=UTC)) == "No calendars.\n"
+
+
+def test_12_hours_that_were_stated_as_uptime_are_not_those_listed():
+    idle = a_calendar("UTC", "Fri 20:00-Mon 07:00")
+    awake = replace(idle, field="uptime", texts=("Mon-Fri 07:00-20:00",))
+    assert shown(awake, "2026-11-20T15:00").splitlines() == [
+        "office-hours-off (UTC): uptime: Mon-Fri 07:00-20:00; idle:",
+        "  Fri 2026-11-20 20:00 → Mon 2026-11-23 07:00      59h  Fri 2026-11-20 20:00 → Mon 2026-11-23 07:00 UTC",
+        "  1 window, open 59h of 168h",
+    ]
 
 
 @pytest.mark.parametrize(

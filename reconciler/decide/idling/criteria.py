@@ -130,11 +130,36 @@ def _judge(criterion: Criterion, answers: Answers) -> Judge:
 
 
 def calendar_name(calendar: Calendar) -> str:
-    """Return what a person calls the schedule."""
-    return f"schedule {calendar.name}" if calendar.name else "schedule " + ", ".join(f'"{t}"' for t in calendar.texts)
+    """Return what a person calls the schedule: by the hours that it states, or its name."""
+    stated = "uptime" if calendar.field == "uptime" else "schedule"
+    texts = ", ".join(f'"{text}"' for text in calendar.texts)
+    return f"{stated} {calendar.name or texts}"
 
 
 def _schedule_verdict(calendar: Calendar, now: datetime) -> Verdict:
+    return (_uptime_verdict if calendar.field == "uptime" else _downtime_verdict)(calendar, now)
+
+
+def _uptime_verdict(calendar: Calendar, now: datetime) -> Verdict:
+    name, exception = calendar_name(calendar), exception_at(calendar, now)
+    if is_open(calendar, now):
+        end = open_until(calendar, now)
+        says, words, flip = Says.IDLE, f"outside {name}", f"a window of {name}"
+    else:
+        end = opens_next(calendar, now)
+        says, words, flip = (
+            Says.BUSY,
+            f"in {name}" if exception is None else f"exception to {name}",
+            f"an end of {name}",
+        )
+    reason = f" ({exception.reason})" if exception is not None and exception.reason else ""
+    if end is None:
+        return Verdict(says, f"{words} without end{reason}", flip)
+    until = end if says is Says.IDLE else None
+    return Verdict(says, f"{words} until {format_time(end)}{reason}", f"from {format_time(end)}", until)
+
+
+def _downtime_verdict(calendar: Calendar, now: datetime) -> Verdict:
     name = calendar_name(calendar)
     if is_open(calendar, now):
         until = open_until(calendar, now)
