@@ -178,10 +178,10 @@ def _no_server(case: Case, error: Exception) -> Finding:
 def _state(case: Case) -> Iterator[Finding]:
     """Tell what the Fleet lets be written there, where that is not everything."""
     if case.writes is Writes.NOTHING:
-        words = "readOnly: nothing is written there, so only the rights of a plan are asked for"
+        words = "ReadOnly: nothing is written there, so only the rights of a plan are asked for"
         yield Finding("state", "note", words)
     elif case.writes is Writes.WAKES:
-        yield Finding("state", "note", "frozen: only wakes and records are written there")
+        yield Finding("state", "note", "Frozen: only wakes and records are written there")
 
 
 def _objects(case: Case) -> Iterator[Finding]:

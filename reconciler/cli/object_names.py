@@ -66,7 +66,7 @@ def check_cluster(fleet: Fleet, name: ObjectName, text: str) -> None:
         UsageError: with the nearest name.
     """
     if known_cluster(fleet, name, text).writes is Writes.NOTHING:
-        raise UsageError(f"{text}: {name.cluster} is readOnly, nothing is written there; change its state in the Fleet")
+        raise UsageError(f"{text}: {name.cluster} is ReadOnly, nothing is written there; change its state in the Fleet")
 
 
 def known_cluster(fleet: Fleet, name: ObjectName, text: str) -> FleetCluster:

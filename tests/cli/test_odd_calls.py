@@ -183,7 +183,7 @@ def test_nothing_is_asked_of_a_read_only_cluster(quickstart, verb):
     more = ["--auto-approve"] if verb == "restore" else []
     said = quickstart.call(verb, "us-east/dev-b", *LOOK, *more)
     assert said.code == 64
-    assert "us-east is readOnly, nothing is written there" in said.err
+    assert "us-east is ReadOnly, nothing is written there" in said.err
     assert quickstart.objects() == before
 
 

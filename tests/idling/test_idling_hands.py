@@ -11,7 +11,7 @@ import pytest
 from reconciler.apply.events import message_of
 from reconciler.decide.idling.contests import fingerprint, snippet
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.model import FieldWriter
+from reconciler.model import FieldWriter, ObjectRef
 from reconciler.plan.actions import Action
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, Place, ScheduleCriterion
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
@@ -281,3 +281,54 @@ def test_broken_policies_release_what_was_scaled_by_hand():
     assert world.replicas(WEB) == 2
     assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
     assert decided(world.state(), now=world.now).desired.decisions == ()
+
+
+@pytest.mark.parametrize(
+    ("by", "group", "kind", "autoscaler", "expected"),
+    [
+        pytest.param(
+            "kube-controller-manager",
+            "apps",
+            "Deployment",
+            "",
+            "autoscalers: {hpa: Idle} with",
+            id="what validate takes",
+        ),
+        pytest.param(
+            "kustomize-controller",
+            "apps",
+            "Deployment",
+            "web",
+            "^annotate the HorizontalPodAutoscaler with kustomize.toolkit.fluxcd.io/reconcile: disabled;",
+            id="maxReplicas cannot be left out",
+        ),
+        pytest.param(
+            "kustomize-controller",
+            "apps",
+            "Deployment",
+            "",
+            "leave spec.replicas out of the manifest, or annotate the "
+            "Deployment with kustomize.toolkit.fluxcd.io/reconcile: disabled",
+            id="replicas can be left out",
+        ),
+        pytest.param(
+            "argocd",
+            "",
+            "ReplicationController",
+            "",
+            'ignoreDifferences: [{group: "", kind: ReplicationController, jsonPointers: [/spec/replicas]}]',
+            id="the core group",
+        ),
+        pytest.param(
+            "kustomize-controller",
+            "keda.sh",
+            "ScaledObject",
+            "",
+            'leave metadata.annotations["autoscaling.keda.sh/paused-replicas"] out',
+            id="an annotation as people write it",
+        ),
+    ],
+)
+def test_14_advice_that_can_be_followed(by, group, kind, autoscaler, expected):
+    text = snippet(by, ObjectRef("east", "shop", kind, "web", group), autoscaler)
+    assert expected in f"^{text}"

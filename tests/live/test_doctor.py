@@ -310,8 +310,8 @@ def test_objects_of_one_cluster_that_cannot_be_decided_are_told_of_it(
 @pytest.mark.parametrize(
     ("state", "words", "writes"),
     [
-        ("ReadOnly", "readOnly: nothing is written there, so only the rights of a plan are asked for", False),
-        ("Frozen", "frozen: only wakes and records are written there", True),
+        ("ReadOnly", "ReadOnly: nothing is written there, so only the rights of a plan are asked for", False),
+        ("Frozen", "Frozen: only wakes and records are written there", True),
     ],
 )
 def test_the_state_of_a_cluster_is_told_and_counts(

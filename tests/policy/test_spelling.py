@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from reconciler.decide.schedule import is_open, open_periods
+from reconciler.policy.schemas import load_schema
+from reconciler.policy.shape import RENAMED
 from reconciler.policy.types import ObjectSelector
-from reconciler.policy.validate import read_fleet_for_wakes, read_policies
+from reconciler.policy.validate import KINDS, read_fleet_for_wakes, read_policies
 from tests.policy.base import FILES, edited, problems_in
 
 START = datetime(2026, 11, 16, tzinfo=UTC)  # a Monday
@@ -197,3 +202,34 @@ def test_13_warnings_of_hours(tmp_path, hours, warnings):
         (tmp_path / "policies" / name).write_text(text)
     found = read_policies(tmp_path / "policies").warnings
     assert [line.partition(": ")[2] for line in found if "hours.yaml" in line] == warnings
+
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+
+
+def values_of(schema) -> Iterator[tuple[str, str]]:
+    """Yield (field, value) of every value that a policy field can have by name."""
+    for name, inside in schema.get("properties", {}).items():
+        if isinstance(inside, dict):
+            yield from ((name, value) for value in inside.get("enum", ()) if isinstance(value, str))
+    for inside in schema.values():
+        for one in inside if isinstance(inside, list) else [inside]:
+            yield from values_of(one) if isinstance(one, dict) else ()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_15_pages_quote_policies_as_they_are_spelt(page):
+    allowed: dict[str, set[str]] = {}
+    for kind in KINDS:
+        for name, value in values_of(load_schema(kind)):
+            allowed.setdefault(name, set()).add(value)
+    compounds = {one.lower(): one for known in allowed.values() for one in known if re.search("[a-z][A-Z]", one)}
+    wrong = []
+    for quoted in re.findall("`([^`\n]+)`", page.read_text()):
+        wrong += [quoted] if compounds.get(quoted.lower(), quoted) != quoted else []
+        for name, value in re.findall(r"\b(\w+): (\w+)", quoted):
+            is_former = name in RENAMED and page.name != "CHANGELOG.md"
+            is_unknown = value.isalpha() and value not in allowed.get(name, {value})
+            wrong += [quoted] if is_former or is_unknown else []
+    assert wrong == []

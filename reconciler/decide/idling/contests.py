@@ -30,15 +30,15 @@ _SNIPPETS = (
     ),
     (
         "kustomize-controller",
-        "leave {fields} out of the manifest, or annotate the {kind} with "
+        "{leave}annotate the {kind} with "
         "kustomize.toolkit.fluxcd.io/reconcile: disabled",
     ),
     (
         "helm-controller",
         "in the HelmRelease: spec.driftDetection: {{mode: enabled, ignore: [{{paths: [{pointers}]}}]}}",
     ),
-    ("kube-controller-manager", "an autoscaler sets it: autoscalers: {{hpa: idle}} with minReplicas of at least 1"),
-    ("horizontal-pod-autoscaler", "an autoscaler sets it: autoscalers: {{hpa: idle}} with minReplicas of at least 1"),
+    ("kube-controller-manager", "an autoscaler sets it: autoscalers: {{hpa: Idle}} with minReplicas of at least 1"),
+    ("horizontal-pod-autoscaler", "an autoscaler sets it: autoscalers: {{hpa: Idle}} with minReplicas of at least 1"),
 )
 _ANY = 'let {by} leave {fields} alone, or exclude the object with reconciler/exclude: "true"'
 _NO_BOUNDS = "; idleReplicas: 0 needs no other bounds"
@@ -166,5 +166,13 @@ def snippet(by: str, ref: ObjectRef, autoscaler: str = "") -> str:
     group, kind, pointers = ref.group, ref.kind, _POINTERS.get(ref.kind, "/spec/replicas")
     if autoscaler:
         group, kind, pointers = "autoscaling", "HorizontalPodAutoscaler", "/spec/minReplicas, /spec/maxReplicas"
-    fields = pointers.removeprefix("/").replace(", /", " and ").replace("/", ".")
-    return text.format(by=by, group=group, kind=kind, pointers=pointers, fields=fields) + _NO_BOUNDS * bool(autoscaler)
+    names = [_field(pointer) for pointer in pointers.split(", ")]
+    said = {"by": by, "group": group or '""', "kind": kind, "pointers": pointers, "fields": " and ".join(names)}
+    said["leave"] = "" if autoscaler else f"leave {said['fields']} out of the manifest, or "  # maxReplicas is required
+    return text.format(**said) + _NO_BOUNDS * bool(autoscaler)
+
+
+def _field(pointer: str) -> str:
+    """Return the JSON pointer as people write a field; a key with dots is quoted, and its escapes are taken away."""
+    *parents, last = (step.replace("~1", "/").replace("~0", "~") for step in pointer.removeprefix("/").split("/"))
+    return ".".join(parents) + (f'["{last}"]' if "." in last else f".{last}")
