@@ -30,8 +30,7 @@ _SNIPPETS = (
     ),
     (
         "kustomize-controller",
-        "{leave}annotate the {kind} with "
-        "kustomize.toolkit.fluxcd.io/reconcile: disabled",
+        "{leave}annotate the {kind} with kustomize.toolkit.fluxcd.io/reconcile: disabled",
     ),
     (
         "helm-controller",
