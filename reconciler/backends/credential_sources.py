@@ -17,8 +17,19 @@ from reconciler.model import ClusterConnection, PrometheusConnection
 DEFAULT_FOLDERS = ("/var/run/secrets", "~/.kube")
 """Where Kubernetes mounts what a pod may know, and where kubectl keeps what a person may."""
 
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io"
-"""Where the token of the pod's own service account is. A Fleet may name it only where this folder itself is given."""
+SECRETS = "/var/run/secrets"
+"""Where the folders of `OWN_TOKENS` are."""
+
+OWN_TOKENS = {
+    "kubernetes.io": "token",
+    "eks.amazonaws.com/serviceaccount": "token",
+    "azure/tokens": "azure-identity-token",
+}
+"""The files that speak for the pod itself, by folder. A Fleet may name one only where its folder itself is given.
+
+Source: kubernetes.io, Configure Service Accounts for Pods; aws/amazon-eks-pod-identity-webhook, README.md;
+Azure/azure-workload-identity, Mutating Admission Webhook.
+"""
 
 PROMETHEUS_FILES = {
     "bearer_token_file": "bearerTokenFile",
@@ -36,26 +47,36 @@ def allowed_file(connection: ClusterConnection, what: str, file: str) -> str:
     """Return where `file`, which the Fleet names as `what` of a cluster, really is.
 
     Raises:
-        UnauthorisedError: that is outside of all folders for credentials.
+        UnauthorisedError: that is outside of all folders for credentials, or a token of the pod itself.
     """
     folders = connection.sources.folders
     if folders is None:
         return file
+    told = f"{connection.name}: {what} {file} of the Fleet is"
     try:
         found = Path(file).expanduser().resolve()
-        if any(_lies_in(found, Path(folder).expanduser().resolve()) for folder in folders):
+        around = [
+            one for one in (Path(folder).expanduser().resolve() for folder in folders) if found.is_relative_to(one)
+        ]
+        own = _folder_of_own_token(found)
+        if any(own is None or one.is_relative_to(own) for one in around):
             return str(found)
+        if around:
+            raise UnauthorisedError(
+                f"{told} a token of the pod itself, expected another file; to let the Fleet send this token anywhere, "
+                f"name {found.parent} with --credentials-dir"
+            )
     except (OSError, RuntimeError, ValueError):  # a circle of links; nobody's home; no path at all
         pass
     raise UnauthorisedError(
-        f"{connection.name}: {what} {file} of the Fleet is not looked at, expected a file below "
-        f"{' or '.join(folders)}, but not the pod's own token; name its folder with --credentials-dir"
+        f"{told} not looked at, expected a file below {' or '.join(folders)}; name its folder with --credentials-dir"
     )
 
 
-def _lies_in(file: Path, folder: Path) -> bool:
-    own = Path(SERVICE_ACCOUNT).resolve()
-    return file.is_relative_to(folder) and (folder.is_relative_to(own) or not file.is_relative_to(own))
+def _folder_of_own_token(file: Path) -> Path | None:
+    """Return the folder in OWN_TOKENS of the token that `file`, without links, is; None where it is none of them."""
+    folders = ((Path(SECRETS, folder).resolve(), name) for folder, name in OWN_TOKENS.items())
+    return next((folder for folder, name in folders if file.name == name and file.is_relative_to(folder)), None)
 
 
 def with_allowed_files(connection: ClusterConnection, reached: PrometheusConnection) -> PrometheusConnection:

@@ -192,17 +192,41 @@ def test_r3_links_are_followed_before_a_file_is_judged(tmp_path, monkeypatch):
     assert reached(tmp_path, "~/allowed/token", "~/allowed") == inside
 
 
-def test_r3_the_token_of_the_service_account_is_sent_only_where_its_own_folder_is_named(tmp_path, monkeypatch):
-    own = tmp_path / "secrets" / "kubernetes.io"
-    (own / "serviceaccount").mkdir(parents=True)
-    (tmp_path / "secrets" / "prom").mkdir()
-    token, other = own / "serviceaccount" / "token", tmp_path / "secrets" / "prom" / "token"
-    for file in (token, other):
-        file.write_text("x")
-    monkeypatch.setattr(credential_sources, "SERVICE_ACCOUNT", str(own))
-    assert reached(tmp_path, str(other), str(tmp_path / "secrets")) == str(other)
-    assert reached(tmp_path, str(token), str(tmp_path / "secrets")) == ""
-    assert reached(tmp_path, str(token), str(own / "serviceaccount")) == str(token)
+OWN_TOKENS = (
+    ("kubernetes.io/serviceaccount", "token"),
+    ("eks.amazonaws.com/serviceaccount", "token"),
+    ("azure/tokens", "azure-identity-token"),
+)
+
+
+@pytest.mark.parametrize(("folder", "name"), OWN_TOKENS)
+def test_r3_a_token_of_the_pod_is_sent_only_where_its_own_folder_is_named(tmp_path, monkeypatch, folder, name):
+    secrets = tmp_path / "secrets"
+    own = secrets / folder
+    (own / "..2026").mkdir(parents=True)
+    (own / "..2026" / name).write_text("x")
+    (own / "..data").symlink_to("..2026")
+    (own / name).symlink_to(f"..data/{name}")  # as Kubernetes mounts it
+    (secrets / "prom").mkdir()
+    (secrets / "prom" / "token").write_text("x")
+    (secrets / "prom" / "linked").symlink_to(own / name)
+    monkeypatch.setattr(credential_sources, "SECRETS", str(secrets))
+    assert reached(tmp_path, str(secrets / "prom" / "token"), str(secrets)) == str(secrets / "prom" / "token")
+    for file in (own / name, secrets / "prom" / "linked"):
+        assert reached(tmp_path, str(file), str(secrets)) == ""
+        assert reached(tmp_path, str(file), str(own)) == str(own / "..2026" / name)
+    sources = CredentialSources((str(secrets),))
+    with pytest.raises(UnauthorisedError, match=f"{name} of the Fleet is a token of the pod itself, expected another"):
+        allowed_file(ClusterConnection("east", sources=sources), "bearerTokenFile", str(own / name))
+
+
+@pytest.mark.parametrize("name", ["ca.crt", "service-ca.crt"])
+def test_the_certificates_of_the_service_account_may_be_used(tmp_path, monkeypatch, name):
+    file = tmp_path / "secrets" / "kubernetes.io" / "serviceaccount" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("x")
+    monkeypatch.setattr(credential_sources, "SECRETS", str(tmp_path / "secrets"))
+    assert reached(tmp_path, str(file), str(tmp_path / "secrets")) == str(file)
 
 
 @pytest.fixture
