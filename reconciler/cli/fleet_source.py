@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import click
+from click.core import ParameterSource
 
 from reconciler.cli.options import DEFAULT_PATH, option, together
 from reconciler.cli.talk import say
@@ -26,11 +30,27 @@ fleet_options = together(
 
 @dataclass(frozen=True, slots=True)
 class FleetSource:
-    """What the flags say; `fleet` None: they do not name one."""
+    """What the flags and their variables say; `fleet` None: they do not name one.
+
+    `unasked`: the contexts come from the variable, not from a flag.
+    """
 
     fleet: str | None
     contexts: Sequence[str]
     own_namespace: str | None
+    unasked: bool = False
+
+    @classmethod
+    def of(cls, flags: dict[str, Any]) -> FleetSource:
+        """Return what `flags`, those of this call, say: a flag beats the variable of another one."""
+        fleet, contexts, own_namespace = flags["fleet"], flags["context"], flags["own_namespace"]
+        if _is_flag("context") and not _is_flag("fleet"):
+            fleet = None
+        if _is_flag("fleet") and not _is_flag("context"):
+            contexts = ()
+        if not contexts and not _is_flag("own_namespace"):
+            own_namespace = None
+        return cls(fleet, contexts, own_namespace, unasked=bool(contexts) and not _is_flag("context"))
 
     @property
     def path(self) -> str:
@@ -46,8 +66,11 @@ class FleetSource:
             if self.own_namespace is not None:
                 raise UsageError("--own-namespace: the Fleet names its own, expected it beside --context")
             return self._from_file()
+        context, fleet = ("RECONCILER_CONTEXT", "RECONCILER_FLEET") if self.unasked else ("--context", "--fleet")
         if self.fleet is not None:
-            raise UsageError("--context: takes the place of a Fleet, expected no --fleet beside it")
+            raise UsageError(f"{context}: takes the place of a Fleet, expected no {fleet} beside it")
+        if self.unasked:
+            say(f"warning: {context} takes the place of the Fleet: {', '.join(self.contexts)}; --fleet FILE reads one")
         return fleet_of_contexts(self.contexts, self.own_namespace)
 
     def _from_file(self) -> Fleet:
@@ -55,3 +78,8 @@ class FleetSource:
         for problem in problems:
             say(f"warning: {problem}")
         return fleet
+
+
+def _is_flag(name: str) -> bool:
+    """Return whether the option `name` stands on the command line of this call."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE

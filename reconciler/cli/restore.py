@@ -60,12 +60,12 @@ def command(subject: str | None, everything: bool, output: str, **flags: Any) ->
     if bool(narrowed) == everything:
         raise UsageError("restore: expected an OBJECT, --policy, --run, or --all alone")
     terminal_or(flags["auto_approve"], "restore")
-    source = FleetSource(flags["fleet"], flags["context"], flags["own_namespace"])
+    source = FleetSource.of(flags)
     found = source.read()
     call = Call.of(source.path, {**flags, "policy": (), "context": None})
     if subject is not None:
         check_cluster(found, object_name(subject), subject)
-    restoration = restoration_of(subject, call, flags)
+    restoration = restoration_of(subject, call, {**flags, "context": source.contexts})
     unmatched = Unmatched(restoration, subject)
 
     def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:

@@ -67,7 +67,7 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     name = object_name(subject)
     asks = not name.namespace and not flags["auto_approve"]
     terminal_or(not asks, "wake")
-    source = FleetSource(flags["fleet"], flags["context"], flags["own_namespace"])
+    source = FleetSource.of(flags)
     found = source.read()
     call = Call.of(source.path, {**flags, "context": None})
     check_cluster(found, name, subject)

@@ -188,6 +188,38 @@ class TestContext:
         assert said.code == 64
         assert "--context: takes the place of a Fleet, expected no --fleet beside it" in said.err
 
+    @pytest.mark.parametrize("verb", [("restore", "--all", "--auto-approve"), ("wake", "east/shop")], ids=" ".join)
+    def test_a_flag_beats_the_variable_of_the_other(self, tmp_path, monkeypatch, verb):
+        """The Fleet knows east alone; OURS is idled by it, THEIRS by another."""
+        folder = a_folder(tmp_path, east=[OURS])
+        monkeypatch.setenv("RECONCILER_FLEET", "nowhere")
+        said = folder.call(*verb, "--context", "east", *LOOK)
+        assert (said.code, replicas(folder)) == (0, {"east/web": 3}), said
+        assert "takes the place" not in said.err
+
+        folder = a_folder(tmp_path, east=[OURS])
+        monkeypatch.delenv("RECONCILER_FLEET")
+        monkeypatch.setenv("RECONCILER_CONTEXT", "nowhere")
+        monkeypatch.setenv("RECONCILER_OWN_NAMESPACE", "mine")
+        said = folder.call(*verb, "--fleet", "policies", *LOOK)
+        assert (said.code, replicas(folder)) == (0, {"east/web": 3}), said
+        assert "takes the place" not in said.err
+
+    def test_a_variable_that_takes_the_place_of_the_fleet_is_told(self, folder, monkeypatch):
+        monkeypatch.setenv("RECONCILER_CONTEXT", "east west")
+        said = restore(folder, "--all")
+        assert said.code == 0, said
+        assert (
+            "warning: RECONCILER_CONTEXT takes the place of the Fleet: east, west; --fleet FILE reads one" in said.err
+        )
+
+    def test_both_variables_are_refused(self, folder, monkeypatch):
+        monkeypatch.setenv("RECONCILER_CONTEXT", "east")
+        monkeypatch.setenv("RECONCILER_FLEET", "policies")
+        said = restore(folder, "--all")
+        assert said.code == 64
+        assert "RECONCILER_CONTEXT: takes the place of a Fleet, expected no RECONCILER_FLEET beside it" in said.err
+
     def test_contexts_of_one_cluster_name_are_refused(self, folder):
         said = restore(folder, "--all", "--context", "a:b", "--context", "a/b")
         assert said.code == 64
