@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.base import AUTOSCALERS, PODS, workloads_of
+from reconciler.backends.base import AUTOSCALERS, ENDPOINT_SLICES, ENDPOINTS, PODS, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import StaleError
 from reconciler.model import ObjectRef, ScaleKind, Workload, Write
@@ -320,3 +320,63 @@ def test_a_create_over_the_expected_uid_overwrites_and_settles(tmp_path: Path) -
     found = cluster.get(BUILT_IN["ReplicaSet"], "shop", "web")
     assert (found.uid, found.replicas, found.ready_replicas, found.labels) == ("u-web", 2, 2, {"new": "yes"})
     assert pods_of(cluster) == ["web-1", "web-2"]
+
+
+def target(name: str, namespace: str = "shop", **more: str) -> dict[str, Any]:
+    return {"targetRef": {"kind": "Pod", "namespace": namespace, "name": name, **more}}
+
+
+def a_slice(*targets: dict[str, Any], name: str = "web-x") -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}}
+    return {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata, "endpoints": [*targets]}
+
+
+def an_endpoints(*subsets: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": "web", "namespace": "shop"}
+    return {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": [*subsets]}
+
+
+def named(cluster: SnapshotCluster) -> tuple[list[str], list[str]]:
+    """Return the pods that EndpointSlices and Endpoints name."""
+    slices, endpoints = cluster.list(ENDPOINT_SLICES), cluster.list(ENDPOINTS)
+    return tuple([name for one in found for name, _ in one.pods] for found in (slices, endpoints))
+
+
+@pytest.mark.parametrize("replicas", [2, 1, 0])
+def test_pods_that_go_leave_their_endpoints(tmp_path: Path, replicas: int) -> None:
+    pods = [pod(f"web-{number}", owned("ReplicaSet", "new")) for number in (1, 2)]
+    slices = (a_slice(target("web-1"), target("web-2")), a_slice(target("web-2"), name="web-y"))
+    endpoints = an_endpoints({"addresses": [target("web-1")], "notReadyAddresses": [target("web-2")], "ports": []})
+    cluster = a_cluster_of(tmp_path, web(replicas=2), replica_set("new", 2), *pods, *slices, endpoints)
+    assert named(cluster) == (["web-1", "web-2", "web-2"], ["web-1", "web-2"])
+    scale(cluster, replicas)
+    left = ["web-1", "web-2"][:replicas]
+    assert named(cluster) == ([*left, *left[1:]], left)
+    fresh = a_snapshot_cluster(tmp_path, {})
+    assert named(fresh) == named(cluster)
+
+
+def test_endpoints_without_addresses_have_no_subsets(tmp_path: Path) -> None:
+    endpoints = an_endpoints({"addresses": [target("web-1")]}, {"addresses": [{"ip": "10.0.0.1"}]})
+    cluster = a_cluster_of(tmp_path, web("ReplicaSet", 1), pod("web-1", owned("ReplicaSet")), endpoints)
+    scale(cluster, 0, "ReplicaSet")
+    (written,) = [one for one in yaml.safe_load_all((tmp_path / "all.yaml").read_text()) if one["kind"] == "Endpoints"]
+    assert written["subsets"] == [{"addresses": [{"ip": "10.0.0.1"}]}]
+
+
+def test_only_the_pod_itself_leaves_its_endpoints(tmp_path: Path) -> None:
+    """Another namespace, another kind, another pod of that name, and an address without a pod are left."""
+    others = (target("web-1", "other"), {"targetRef": {"kind": "Node", "name": "web-1"}}, {"addresses": ["10.0.0.1"]})
+    found = a_slice(target("web-1"), target("web-1", uid="an-older-one"), *others)
+    cluster = a_cluster_of(tmp_path, web("ReplicaSet", 1), pod("web-1", owned("ReplicaSet")), found)
+    scale(cluster, 0, "ReplicaSet")
+    (written,) = [one for one in yaml.safe_load_all((tmp_path / "all.yaml").read_text()) if "endpoints" in one]
+    assert written["endpoints"] == [target("web-1", uid="an-older-one"), *others]
+
+
+def test_the_pods_of_a_deleted_deployment_leave_their_endpoints(tmp_path: Path) -> None:
+    found = a_slice(target("new-1"), target("web-9"))
+    cluster = a_cluster_of(tmp_path, web(), replica_set("new", 1), pod("new-1", owned("ReplicaSet", "new")), found)
+    ref = ObjectRef("east", "shop", "Deployment", "web", "apps")
+    cluster.write(Write("delete", ref, "apps/v1", uid="u-web"))
+    assert named(cluster) == (["web-9"], [])

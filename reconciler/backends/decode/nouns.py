@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, TypeVar, cast
 
@@ -83,15 +83,12 @@ def _service(ref: ObjectRef, metadata: Metadata, decoded: objects.Service) -> mo
 
 
 def _endpoints(ref: ObjectRef, metadata: Metadata, decoded: objects.Endpoints) -> model.Endpoints:
-    addresses = chain.from_iterable(
-        chain(subset.addresses or (), subset.not_ready_addresses or ()) for subset in decoded.subsets or ()
-    )
     return model.Endpoints(
         ref=ref,
         uid=metadata.uid or "",
         annotations=metadata.annotations or NOTHING,
         has_annotations=metadata.annotations is not None,
-        pods=_pods(addresses, ref.namespace),
+        pods=pods_named_in(decoded, ref.namespace),
     )
 
 
@@ -99,18 +96,29 @@ def _endpoint_slice(ref: ObjectRef, metadata: Metadata, decoded: objects.Endpoin
     return model.EndpointSlice(
         ref=ref,
         service=(metadata.labels or NOTHING).get(SERVICE_NAME, ""),
-        pods=_pods(decoded.endpoints or (), ref.namespace),
+        pods=pods_named_in(decoded, ref.namespace),
     )
 
 
-def _pods(endpoints: Iterable[objects.Endpoint], namespace: str) -> tuple[tuple[str, str], ...]:
-    """Return (name, uid) of the Pods that `endpoints` are; what is in another namespace is not behind a Service."""
-    targets = (endpoint.target_ref for endpoint in endpoints)
+def pods_named_in(decoded: Any, namespace: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, uid, "" for none) of the Pods that an EndpointSlice or Endpoints names; () for any other object.
+
+    What is in another namespace is not behind a Service.
+    """
+    targets = (endpoint.target_ref for endpoint in _endpoints_in(decoded))
     return tuple(
         (target.name or "", target.uid or "")
         for target in targets
         if target is not None and target.kind == "Pod" and target.namespace in (None, "", namespace)
     )
+
+
+def _endpoints_in(decoded: Any) -> Iterator[objects.Endpoint]:
+    if isinstance(decoded, objects.EndpointSlice):
+        yield from decoded.endpoints or ()
+    elif isinstance(decoded, objects.Endpoints):
+        for subset in decoded.subsets or ():
+            yield from chain(subset.addresses or (), subset.not_ready_addresses or ())
 
 
 def _namespace(ref: ObjectRef, metadata: Metadata, _: Object) -> model.Namespace:

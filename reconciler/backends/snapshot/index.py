@@ -11,7 +11,7 @@ import msgspec
 from reconciler.backends.base import BUILT_IN_SCALES, NAMESPACES, Resource
 from reconciler.backends.decode.metadata import Metadata, Object, Owner, controller_of
 from reconciler.backends.decode.mismatches import Path, mismatches, shown
-from reconciler.backends.decode.nouns import is_listed, noun_of
+from reconciler.backends.decode.nouns import is_listed, noun_of, pods_named_in
 from reconciler.backends.decode.scalables import scale_kind_of
 from reconciler.backends.decode.shapes import SHAPES, decoded_value
 from reconciler.backends.decode.workloads import Custom
@@ -77,6 +77,7 @@ class Index:
         self._scopes: dict[Kind, bool] = {}
         self._kinds: dict[Kind, dict[Key, Entry]] = {}
         self._owned: dict[tuple[str, str], dict[Key, Entry]] = {}  # by (namespace, uid) of the owner
+        self._naming: dict[tuple[str, str], dict[Key, Entry]] = {}  # by (namespace, name) of the pod
         self._views: dict[Kind, dict[str, tuple[Entry, ...]]] = {}
         found = [entry for file in files for entry in file.entries]
         self._read_definitions(found)
@@ -98,6 +99,8 @@ class Index:
         del self._kinds[entry.group, entry.kind][entry.key]
         for owner in owners_of(entry):
             self._owned.get((entry.key.namespace, owner.uid or ""), {}).pop(entry.key, None)
+        for name, _ in pods_named_in(entry.decoded, entry.key.namespace):
+            self._naming.get((entry.key.namespace, name), {}).pop(entry.key, None)
         self._views.pop((entry.group, entry.kind), None)
         self._views.pop(_NAMESPACE, None)
 
@@ -115,6 +118,10 @@ class Index:
         if kind is None:
             return owned
         return [one for one in owned if (one.group, one.kind) == kind and _controls(uid, one.decoded.metadata)]
+
+    def naming(self, pod: Entry) -> list[Entry]:
+        """Return the EndpointSlices and Endpoints that name a pod of the name of `pod`, sorted."""
+        return [entry for _, entry in sorted(self._naming.get((pod.key.namespace, pod.key.name), {}).items())]
 
     def uid_of(self, entry: Entry) -> str:
         """Return the uid that its manifest states, or else the derived one."""
@@ -208,7 +215,10 @@ class Index:
             fill_status(entry.decoded, self.scales.get(kind))
 
     def _adopt(self, entry: Entry) -> None:
-        """Enter an object under its owners. An owner named without uid is the one of that name in its namespace."""
+        """Enter an object under its owners, and under the pods that its endpoints name.
+
+        An owner named without uid is the one of that name in its namespace.
+        """
         for owner in owners_of(entry):
             if not owner.uid:
                 group = group_of(owner.api_version or "", owner.kind or "")
@@ -216,6 +226,8 @@ class Index:
                 known = self.entries.get(key)
                 owner.uid = self.uid_of(known) if known is not None else derived_uid(self.cluster, key)
             self._owned.setdefault((entry.key.namespace, owner.uid), {})[entry.key] = entry
+        for name, _ in pods_named_in(entry.decoded, entry.key.namespace):
+            self._naming.setdefault((entry.key.namespace, name), {})[entry.key] = entry
 
     def _view(self, kind: Kind) -> dict[str, tuple[Entry, ...]]:
         """The listed objects of `kind`, sorted, by namespace; those of all namespaces under ""."""

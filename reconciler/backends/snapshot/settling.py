@@ -1,5 +1,7 @@
 """What the controllers do when replicas change, done at once: statuses follow, and pods that are too many go.
 
+Pods that go leave the EndpointSlices and Endpoints that name them.
+
 No pod is made up: where replicas grow, only the numbers do. A pod on record that is not ready stays not ready.
 """
 
@@ -21,6 +23,7 @@ from reconciler.whole_numbers import whole_number_in
 
 _POD = ("", "Pod")
 _REPLICA_SET = ("apps", "ReplicaSet")
+_ADDRESSES = ("addresses", "notReadyAddresses")
 _REPLICAS = ("spec", "replicas")
 _REVISION = "deployment.kubernetes.io/revision"
 _FOLLOWS_ALWAYS = ("readyReplicas", "availableReplicas")
@@ -117,6 +120,46 @@ class Settling:
     def _remove(self, victims: Sequence[Entry]) -> None:
         for victim in victims:
             self._changes.remove(victim)
+
+
+def settle_endpoints(index: Index, changes: Changes) -> None:
+    """Take every pod that `changes` remove out of the EndpointSlices and Endpoints that name it."""
+    gone = [
+        entry for entry, value in changes.changed.values() if value is REMOVED and (entry.group, entry.kind) == _POD
+    ]
+    for pod in gone:
+        for entry in index.naming(pod):
+            value = changes.value_of(entry)
+            if value is not REMOVED:
+                changes.put(entry, _without_pod(value, pod, index.uid_of(pod)))
+
+
+def _without_pod(manifest: dict[str, Any], pod: Entry, uid: str) -> dict[str, Any]:
+    """Return an EndpointSlice or Endpoints without `pod`; a subset without addresses goes as well."""
+
+    def left(addresses: Sequence[Any] | None) -> list[Any]:
+        return [one for one in addresses or () if not _is_pod(one.get("targetRef"), pod, uid)]
+
+    if "endpoints" in manifest:
+        return {**manifest, "endpoints": left(manifest["endpoints"])}
+    subsets = []
+    for subset in manifest.get("subsets") or ():
+        kept = {name: left(subset[name]) for name in _ADDRESSES if name in subset}
+        if any(kept.values()):
+            others = {name: value for name, value in subset.items() if name not in _ADDRESSES}
+            subsets.append({name: value for name, value in kept.items() if value} | others)
+    without = {name: value for name, value in manifest.items() if name != "subsets"}
+    return {**without, "subsets": subsets} if subsets else without
+
+
+def _is_pod(target: Any, pod: Entry, uid: str) -> bool:
+    """Return whether `target`, of an endpoint, is `pod`: one with another uid is an older pod of that name."""
+    return (
+        isinstance(target, dict)
+        and (target.get("kind"), target.get("name")) == ("Pod", pod.key.name)
+        and target.get("namespace") in (None, "", pod.key.namespace)
+        and target.get("uid") in (None, "", uid)
+    )
 
 
 def replicas_of(manifest: dict[str, Any], scale: ScaleKind) -> int:

@@ -21,7 +21,7 @@ from reconciler.backends.snapshot.manifests import (
     with_writer,
     without_empty_maps,
 )
-from reconciler.backends.snapshot.settling import Settling, replicas_of
+from reconciler.backends.snapshot.settling import Settling, replicas_of, settle_endpoints
 from reconciler.backends.snapshot.store import Changes, file_of
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
 from reconciler.model import PatchOperation, Write
@@ -47,6 +47,7 @@ class Writing:
             "event": self._event,
         }
         verbs[write.verb]()
+        settle_endpoints(index, self.changes)
 
     def _patch(self) -> None:
         entry = self._found()
