@@ -218,6 +218,30 @@ class TestSharedTargets:
         observed = {one.ref.name for one in outcome.desired.observed if one.ref.kind != "Service"}
         assert observed == {"web", "api", "db"}
 
+    def test_a_policy_that_only_observes_is_named_where_it_holds_the_idles_of_another(self):
+        """Service one (sleep) is in front of web and api, Service two (watch) of api alone."""
+        services = (
+            a_service("one", labels={"a": "one"}, selector={"app": "web"}),
+            a_service("two", labels={"a": "two"}, selector={"part": "api"}),
+        )
+        sleep = a_policy("sleep", selector=labelled("a", "one"))
+        watch = a_policy("watch", mode="Observe", selector=labelled("a", "two"))
+        outcome = decided(a_state(a_cluster(services=services, workloads=(WEB, API))), sleep, watch)
+        assert outcome.desired.decisions == ()
+        for name in ("web", "api"):
+            assert why_of(outcome, name) == "watch only observes Deployment/api through Service/two"
+        flips = {one.flip for one in outcome.desired.considered}
+        assert flips == {"mode: Enforce in watch"}
+        assert notices_of(outcome, "heldTogether") == [
+            "east/shop/Service/one: nothing behind it goes idle: watch only observes Deployment/api through Service/two"
+        ]
+
+    def test_what_policies_that_only_observe_select_keeps_the_reason_of_its_criteria(self):
+        watch = a_policy("watch", mode="Observe")
+        outcome = decided(behind(SERVICE, endpoint_slices=()), watch)
+        assert why_of(outcome) == why_of(decided(behind(SERVICE, endpoint_slices=())))
+        assert notices_of(outcome, "heldTogether") == []
+
     def test_row_12_a_federated_sibling_holds_the_clusters_together(self):
         """web on west cannot sleep, so web on east does not, nor what shares its Service there."""
         one = FederatedReplicaSet("web", "shop", Place("f.yaml"), 7, target=TargetRef("apps/v1", "Deployment", "web"))
@@ -431,7 +455,7 @@ def test_row_18_a_custom_kind_behind_a_service_is_idled_only_where_a_policy_name
     assert outcome.desired.decisions == ()
     assert why_of(outcome, "k8s") == "Prometheus is a custom kind, and idle-dev does not name it"
     (flip,) = {one.flip for one in outcome.desired.considered if one.ref == K8S}
-    assert flip == "workloads: {kinds: [Prometheus]} in the selector of idle-dev"
+    assert flip == "workloads: {kinds: [Prometheus], include: [k8s]} in the selector of idle-dev"
     assert why_of(outcome).startswith("Prometheus/k8s behind Service/web stays awake: Prometheus is a custom kind")
 
 
@@ -439,8 +463,16 @@ def test_row_18_it_says_what_to_write():
     (told,) = notices_of(decided(a_monitored_state()), "customKind")
     assert told == (
         "east/shop/Prometheus/k8s: Prometheus is a custom kind, and idle-dev does not name it; "
-        "to idle it too, write workloads: {kinds: [Prometheus]} in the selector of idle-dev"
+        "to idle it too, write workloads: {kinds: [Prometheus], include: [k8s]} in the selector of idle-dev"
     )
+
+
+def test_what_it_says_to_write_idles_no_other_object_of_that_kind():
+    named = Selector(
+        services=ObjectSelector(), workloads=WorkloadSelector(("Prometheus",), ObjectSelector(include=("k8s",)))
+    )
+    other = replace(a_workload(replicas=1), ref=replace(K8S, name="other"), uid="uid-other", template_labels={})
+    assert idled(decided(a_monitored_state(WEB, other), a_policy(selector=named))) == ["k8s", "web"]
 
 
 @pytest.mark.parametrize("kind", ["Prometheus", "prometheus"])

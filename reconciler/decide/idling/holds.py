@@ -70,7 +70,8 @@ def unnamed(target: Target) -> Reason | None:
             names = " and ".join(policy.name for policy in policies)
             verb = "does" if len(policies) == 1 else "do"
             words = f"{ref.kind} is a custom kind, and {names} {verb} not name it"
-            return Reason(words, f"workloads: {{kinds: [{ref.kind}]}} in the selector of {names}")
+            named = f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
+            return Reason(words, f"{named} in the selector of {names}")
     return None
 
 

@@ -125,7 +125,7 @@ def _kept_record(record: Record, target: Target, making: Making) -> Record:
         return replace(record, orphaned_since=None)
     names = {policy.name for policy in want.policies}
     scheduled = any(True for policy in want.policies for _ in schedules_of(policy.idle_when))
-    decided = not want.observed and not want.rivals and not target.cluster.restriction
+    decided = not want.observing and not want.rivals and not target.cluster.restriction
     return Record(
         idled_at=record.idled_at,
         replicas=record.replicas,

@@ -87,6 +87,6 @@ def _not_known(service: ServiceTargets, _rulings: Mapping[ObjectRef, Ruling]) ->
 
 
 def _observed(service: ServiceTargets, rulings: Mapping[ObjectRef, Ruling]) -> Reason | None:
-    if all(rulings[ref].action is not Action.OBSERVE for ref in service.refs):
-        return None
-    return Reason("a policy that only observes selects something else behind its Services", "mode: enforce")
+    """Return which policy only observes something behind `service` that would go idle, None where none does."""
+    observed = next((rulings[ref] for ref in service.refs if rulings[ref].action is Action.OBSERVE), None)
+    return None if observed is None else Reason(observed.why, observed.flip)

@@ -116,6 +116,8 @@ def _flags(target: Target, standing: Standing, guards: Guards, now: datetime) ->
     if hold is not None:
         yield Flag.HELD, hold
     yield from _want_flags(target.want)
+    if target.want.observing:
+        yield Flag.OBSERVED, _observed(target)
     if target.protected:
         yield Flag.PROTECTED, Reason(target.protected, UNPROTECTED)
     if target.cluster.writes is Writes.NOTHING:
@@ -129,8 +131,19 @@ def _want_flags(want: Want) -> Iterator[tuple[Flag, Reason]]:
         yield Flag.BUSY, Reason(want.busy.verdict.words, want.busy.verdict.flip)
     if want.wake_when is not None:
         yield Flag.WAKE_WHEN, Reason(want.wake_when.wake_when.words, want.wake_when.wake_when.flip)
-    if want.observed:
-        yield Flag.OBSERVED, Reason("a policy that only observes selects it", "mode: Enforce")
+
+
+def _observed(target: Target) -> Reason:
+    """Return why `target` is only observed: what its policies say, or which of them holds back those that enforce."""
+    want, ref = target.want, target.scale.runs.ref
+    if not want.enforcing:
+        return Reason(want.words, want.flip)
+    names = list(dict.fromkeys(bid.policy.name for bid in want.observing))
+    services = dict.fromkeys(f"Service/{bid.subject.name}" for bid in want.observing if bid.subject.kind == "Service")
+    through = f" through {' and '.join(services)}" if services else ""
+    verb = "observes" if len(names) == 1 else "observe"
+    words = f"{' and '.join(names)} only {verb} {ref.kind}/{ref.name}{through}"
+    return Reason(words, f"mode: Enforce in {' and '.join(names)}")
 
 
 def _record_flags(target: Target, record: Record, guards: Guards, now: datetime) -> Iterator[tuple[Flag, Reason]]:

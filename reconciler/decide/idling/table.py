@@ -136,7 +136,14 @@ ROWS: tuple[Row, ...] = (
     Row(_IDLE, Action.KEEP),
     # what runs is idled where everything agrees; what an earlier run left half done is finished or cleared
     Row(_UP, Action.IDLE, says=_SAYS_IDLE, without=_KEEPS_UP | {Flag.OBSERVED}),
-    Row(frozenset({State.AWAKE}), Action.OBSERVE, says=_SAYS_IDLE, needs=_one(Flag.OBSERVED), without=_KEEPS_UP),
+    Row(
+        frozenset({State.AWAKE}),
+        Action.OBSERVE,
+        says=_SAYS_IDLE,
+        needs=_one(Flag.OBSERVED),
+        without=_KEEPS_UP,
+        told=Flag.OBSERVED,
+    ),
     Row(frozenset({State.HALF_IDLED}), Action.CLEAR, reason="it was marked and not idled, and is not to be idled now"),
     Row(frozenset({State.HALF_WOKEN}), Action.CLEAR, reason="it is awake, its Service was not cleared"),
     Row(frozenset({State.STALE}), Action.CLEAR, reason="its record is from before it was woken last"),

@@ -218,10 +218,15 @@ def _unproven(ruling: Ruling, _run: Run) -> Iterator[Notice]:
 
 
 def _held_together(ruling: Ruling, _run: Run) -> Iterator[Notice]:
-    if ruling.choice.told is Flag.TOGETHER:
-        for front in ruling.target.behind:
+    if ruling.choice.told not in (Flag.TOGETHER, Flag.OBSERVED):
+        return
+    for front in ruling.target.behind:
+        policies = [
+            bid.policy for bid in front.bids if ruling.choice.told is Flag.TOGETHER or bid.policy.mode == "Enforce"
+        ]
+        if policies:
             text = f"{front.ref}: nothing behind it goes idle: {ruling.why}"
-            yield Notice("heldTogether", str(front.ref), text, front.bids[0].policy.name)
+            yield Notice("heldTogether", str(front.ref), text, policies[0].name)
 
 
 def _custom_kind(ruling: Ruling, _run: Run) -> Iterator[Notice]:

@@ -120,9 +120,13 @@ class Want:
         return next((bid.rivals for bid in self.bids if bid.rivals), ())
 
     @property
-    def observed(self) -> bool:
-        """Whether a policy among them only observes."""
-        return any(bid.policy.mode == "Observe" for bid in self.bids)
+    def observing(self) -> tuple[Bid, ...]:
+        """The bids of policies that only observe: it is not idled while there is one."""
+        return tuple(bid for bid in self.bids if bid.policy.mode == "Observe")
+
+    @property
+    def enforcing(self) -> tuple[Bid, ...]:
+        return tuple(bid for bid in self.bids if bid.policy.mode == "Enforce")
 
     @property
     def idle_replicas(self) -> int:
