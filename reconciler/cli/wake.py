@@ -31,6 +31,7 @@ from reconciler.cli.stopping import stopping
 from reconciler.cli.talk import say
 from reconciler.decide.idling.asleep import Sleeper, sleepers
 from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.restore import of_every_fleet
 from reconciler.decide.selection import EXCLUDE_UNTIL, format_time
 from reconciler.decide.types import DesiredState, annotation_changes
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code, reason_of
@@ -74,9 +75,10 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     world = call.world(found, writes=True)
     until = None if awake_for is None else call.now + duration_of("--for", awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
-    asleep = sleepers(found, state, Run(call.now), name.matches)
+    any_fleet = bool(flags["context"])
+    asleep = sleepers(of_every_fleet(found, state) if any_fleet else found, state, Run(call.now), name.matches)
     check_looked(asleep, state, name, subject)
-    waking = _Waking(name, asleep, requests(call.now, until))
+    waking = _Waking(name, asleep, requests(call.now, until), any_fleet)
     if asks:
         approve(waking, found, world.without(state.unreachable), call)
     failures = request_wakes(waking, world)
@@ -93,15 +95,20 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
 
 @dataclass(frozen=True)
 class _Waking:
-    """What `name` names, `found` asleep there, and the annotations that ask each of it to wake."""
+    """What `name` names, `found` asleep there, and the annotations that ask each of it to wake.
+
+    `any_fleet`: every Fleet's marks count as its own.
+    """
 
     name: ObjectName
     found: Sequence[Sleeper]
     wanted: Mapping[str, str]
+    any_fleet: bool = False
 
     def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         asked = {ref for one in self.found for ref in (one.asked.ref, *one.wakes)}
-        return only(decide_wakes_due(policies.fleet, state, run), self.name, asked)
+        fleet = of_every_fleet(policies.fleet, state) if self.any_fleet else policies.fleet
+        return only(decide_wakes_due(fleet, state, run), self.name, asked)
 
     def decide_once_asked(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         """Return what `decide` will, once everything is asked."""

@@ -51,6 +51,39 @@ def replicas(folder: Folder) -> dict[str, int]:
     return {f"{key[0]}/{key[3]}": one["spec"]["replicas"] for key, one in folder.objects().items()}
 
 
+def at_a_floor(name: str, owner: str, holder: str = "") -> list[dict]:
+    """Return a Deployment idled from 3 to 1 and its HorizontalPodAutoscaler, held there; it had 2 to 10."""
+    deployment = idle(name, owner)
+    deployment["metadata"]["annotations"]["reconciler/idled-to"] = "1"
+    deployment["spec"]["replicas"] = 1
+    fleet, _, policy = (holder or owner).partition("/")
+    marks = {
+        "reconciler/previous-bounds": '{"minReplicas":2,"maxReplicas":10}',
+        "reconciler/idled-to": "1",
+        "reconciler/owner": f"{fleet}/IdlingPolicy/{policy}",
+    }
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": "shop", "annotations": marks},
+        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 1},
+    }
+    return [deployment, autoscaler]
+
+
+def bounds_and_marks(folder: Folder) -> tuple[int, int, list[str]]:
+    (one,) = (found for key, found in folder.objects().items() if key[2] == "HorizontalPodAutoscaler")
+    return one["spec"]["minReplicas"], one["spec"]["maxReplicas"], sorted(one["metadata"].get("annotations") or ())
+
+
+def scale(folder: Folder) -> int:
+    (one,) = (found for key, found in folder.objects().items() if key[2] == "Deployment")
+    return int(one["spec"]["replicas"])
+
+
+HELD = ["reconciler/idled-to", "reconciler/owner", "reconciler/previous-bounds"]
+
 OURS, THEIRS, BY_HAND = idle("web", "one/nights"), idle("api", "two/nights", "run-2"), idle("old", "")
 
 
@@ -105,6 +138,55 @@ class TestAnotherFleet:
         said = restore(a_folder(tmp_path, east=[running]), "--all")
         assert said.code == 0
         assert "--adopt" not in said.out
+
+
+class TestHeldAutoscalers:
+    @pytest.mark.parametrize(
+        "call",
+        [
+            ("wake", "east/shop/deploy/api"),
+            ("wake", "east/shop/deploy/api", "--context", "east"),
+            ("restore", "--all", "--adopt", "--auto-approve"),
+            ("restore", "--all", "--auto-approve", "--context", "east"),
+        ],
+        ids=" ".join,
+    )
+    def test_what_another_fleet_idled_gets_its_bounds_back_with_its_replicas(self, tmp_path, call):
+        folder = a_folder(tmp_path, east=at_a_floor("api", "two/nights"))
+        said = folder.call(*call, *LOOK, "--quiet")
+        assert said.code == 0, said.out + said.err
+        assert (scale(folder), bounds_and_marks(folder)) == (3, (2, 10, []))
+
+    @pytest.mark.parametrize(
+        ("call", "code"),
+        [(("wake", "east/shop/deploy/api"), 6), (("restore", "--all", "--adopt", "--auto-approve"), 6)],
+        ids=["wake", "restore"],
+    )
+    def test_what_a_third_fleet_holds_is_left_and_told(self, tmp_path, call, code):
+        folder = a_folder(tmp_path, east=at_a_floor("api", "two/nights", "three/nights"))
+        said = folder.call(*call, *LOOK, "--quiet")
+        assert said.code == code
+        assert "Fleet three holds HorizontalPodAutoscaler/api, and did not idle it" in said.out + said.err
+        assert (scale(folder), bounds_and_marks(folder)) == (1, (1, 1, HELD))
+
+    @pytest.mark.parametrize(
+        "call",
+        [("wake", "east/shop/deploy/api"), ("restore", "--all", "--adopt", "--auto-approve")],
+        ids=["wake", "restore"],
+    )
+    def test_with_contexts_also_what_a_third_fleet_holds_is_given_back(self, tmp_path, call):
+        folder = a_folder(tmp_path, east=at_a_floor("api", "two/nights", "three/nights"))
+        said = folder.call(*call, "--context", "east", *LOOK, "--quiet")
+        assert said.code == 0, said.out + said.err
+        assert (scale(folder), bounds_and_marks(folder)) == (3, (2, 10, []))
+
+    def test_restore_lets_an_autoscaler_go_where_nothing_is_idle(self, tmp_path):
+        deployment, autoscaler = at_a_floor("api", "one/nights")
+        del deployment["metadata"]["annotations"]
+        folder = a_folder(tmp_path, east=[deployment, autoscaler])
+        said = restore(folder, "--all")
+        assert said.code == 0
+        assert (scale(folder), bounds_and_marks(folder)) == (1, (2, 10, []))
 
 
 class TestNames:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from reconciler.model import HorizontalPodAutoscaler, ObjectRef
-from tests.builders import a_ref, a_service, a_workload
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.restore import Restoration, decide_restore
+from reconciler.model import HorizontalPodAutoscaler, ObjectRef, Run
+from tests.builders import a_fleet, a_ref, a_service, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -74,6 +77,7 @@ class TestIdledToAFloor:
             "minReplicas": 1,
             "maxReplicas": 1,
             "reconciler/previous-bounds": '{"minReplicas":2,"maxReplicas":10}',
+            "reconciler/idled-to": "1",
             "reconciler/owner": "production/IdlingPolicy/idle-dev",
         }
         world.controllers()
@@ -91,6 +95,7 @@ class TestIdledToAFloor:
         assert wake.needs == (back.key,)
         assert written(forget) == {
             "reconciler/previous-bounds": None,
+            "reconciler/idled-to": None,
             "reconciler/wake-begun-at": None,
             "reconciler/owner": None,
         }
@@ -156,6 +161,88 @@ class TestIdledToAFloor:
         assert (world.replicas(WEB), bounds(world)) == (5, (3, 12))
         assert world.objects[HPA].annotations == {}
 
+    @pytest.mark.parametrize(
+        ("minimum", "maximum", "expected"),
+        [
+            pytest.param(1, 5, (2, 5), id="the maximum"),
+            pytest.param(0, 1, (0, 10), id="the minimum"),
+            pytest.param(3, 3, (3, 3), id="both, to one number"),
+            pytest.param(2, 2, (2, 2), id="both, to another number"),
+        ],
+    )
+    @pytest.mark.parametrize("writes", [None, 1, 2, 3, 4], ids=lambda writes: f"writes {writes}")
+    def test_one_bound_that_somebody_changed_stays_and_the_other_is_given_back(
+        self, minimum, maximum, expected, writes
+    ):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[HPA] = replace(world.objects[HPA], minimum=minimum, maximum=maximum)
+        run_in(world, FLOOR, writes=writes)
+        run_in(world, FLOOR)
+        assert (bounds(world), world.objects[HPA].annotations) == (expected, {})
+        assert world.replicas(WEB) == min(5, expected[1])
+        assert json.loads(world.objects[WEB].annotations["reconciler/undone"])["count"] == 1
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    def test_bounds_given_back_never_contradict_the_one_that_was_changed(self):
+        world = the_world(minimum=6, replicas=7)
+        run_in(world, FLOOR)
+        world.objects[HPA] = replace(world.objects[HPA], maximum=4)
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world)) == (4, (4, 4))
+
+    @pytest.mark.parametrize(
+        ("changed", "words"),
+        [
+            pytest.param((1, 5), "somebody changed the bounds of HorizontalPodAutoscaler/web", id="one"),
+            pytest.param((3, 3), "somebody changed the bounds of HorizontalPodAutoscaler/web", id="to one number"),
+            pytest.param((2, 10), "somebody put the bounds of HorizontalPodAutoscaler/web back", id="put back"),
+        ],
+    )
+    def test_the_wake_says_what_was_done_with_the_bounds(self, changed, words):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[HPA] = replace(world.objects[HPA], minimum=changed[0], maximum=changed[1])
+        (wake,) = (one for one in decided(world.state(), FLOOR, now=NIGHT).desired.decisions if one.ref == WEB)
+        assert wake.cause.why.partition(",")[0] == words
+
+    def test_bounds_of_one_number_stay_where_the_autoscaler_has_scaled_to_it(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[HPA] = replace(world.objects[HPA], minimum=3, maximum=3)
+        world.controllers()
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (3, (3, 3), {})
+
+    def test_bounds_held_before_the_floor_was_written_are_given_back(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(HPA, "reconciler/idled-to", None)
+        assert run_in(world, FLOOR).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
+
+    @pytest.mark.parametrize("reason", ["Maintenance", None], ids=["another reason", "no reason"])
+    def test_a_release_says_that_the_autoscaler_decides_again(self, reason):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(WEB, "scale.kubernetes.io/scale-reason", reason)
+        world.now += MINUTE
+        world.annotate(WEB, "scale.kubernetes.io/scale-time", "2026-11-20T22:01:00Z")
+        outcome = run_in(world, FLOOR)
+        (release,) = (one for one in outcome.desired.decisions if one.ref == WEB)
+        end = "HorizontalPodAutoscaler/web gets its bounds back and scales it from now on, it had 5"
+        assert release.cause.why.partition(": ")[2] == end
+        assert bounds(world) == (2, 10)
+
+    def test_what_is_released_to_its_autoscaler_keeps_the_rest_behind_its_service_up(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance")
+        world.add(a_workload("api", template_labels={"app": "web", "part": "api"}))
+        assert ("idle", "Deployment/api") not in verbs(run_in(world, FLOOR))
+
     @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (1, 2), (2, 1)])
     def test_another_floor(self, first, second):
         world = the_world()
@@ -205,6 +292,51 @@ class TestIdledToAFloor:
         world.annotate(HPA, "reconciler/previous-bounds", '{"minReplicas":2,"maxReplicas":10}')
         world.annotate(HPA, "reconciler/owner", "staging/IdlingPolicy/x")
         assert run_in(world, FLOOR).desired.decisions == ()
+
+    def signalled(self, world: World) -> World:
+        """It is asked to wake under another name of the Fleet."""
+        world.now += MINUTE
+        world.annotate(a_ref("web", kind="Service"), "reconciler/wake-requested-at", "2026-11-20T22:01:00Z")
+        return world
+
+    def test_what_another_fleet_idled_and_is_asked_to_wake_gets_its_bounds_back_too(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        self.signalled(world)
+        world.apply(decide_wakes_due(a_fleet(name="other"), world.state(), Run(world.now)).decisions)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
+
+    @pytest.mark.parametrize("fleet", ["production", "other"])
+    def test_what_is_adopted_gets_its_bounds_back_too(self, fleet):
+        world = the_world()
+        run_in(world, FLOOR)
+        desired = decide_restore(a_fleet(name=fleet), world.state(), Run(world.now), Restoration(adopt=True))
+        world.apply(desired.decisions)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
+
+    def test_an_autoscaler_that_is_held_while_nothing_is_idle_is_restored(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[WEB] = replace(world.objects[WEB], annotations={}, replicas=4)
+        world.objects[a_ref("web", kind="Service")] = a_service()
+        desired = decide_restore(a_fleet(name="production"), world.state(), Run(world.now), Restoration())
+        world.apply(desired.decisions)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (4, (2, 10), {})
+
+    def test_what_another_fleet_idled_is_not_adopted_where_a_third_holds_its_autoscaler(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(HPA, "reconciler/owner", "third/IdlingPolicy/x")
+        desired = decide_restore(a_fleet(name="other"), world.state(), Run(world.now), Restoration(adopt=True))
+        assert desired.decisions == ()
+        assert any("HorizontalPodAutoscaler/web" in one.text and "third" in one.text for one in desired.notices)
+
+    def test_what_another_fleet_idled_is_not_woken_where_a_third_holds_its_autoscaler(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        self.signalled(world).annotate(HPA, "reconciler/owner", "third/IdlingPolicy/x")
+        desired = decide_wakes_due(a_fleet(name="other"), world.state(), Run(world.now))
+        assert desired.decisions == ()
 
     @pytest.mark.parametrize("kinds", ["Deployment", "StatefulSet"], ids=["", "also where no policy selects it"])
     def test_an_autoscaler_left_behind_is_let_go(self, kinds):

@@ -60,6 +60,15 @@ class TestTakenOver:
         assert "it had 3" in release.cause.why
         assert (release.replicas_before, release.event) == (None, "")
 
+    def test_defect_16_it_keeps_nothing_else_behind_its_services_up(self, reason):
+        world = taken_over(reason)
+        world.add(a_workload("api", template_labels={"app": "web", "part": "api"}))
+        outcome = run_in(world)
+        assert ("idle", "Deployment/api") in verbs(outcome)
+        assert ("release", "Deployment/web") in verbs(outcome)
+        assert (world.replicas(WEB), world.replicas(a_ref("api"))) == (0, 0)
+        assert run_in(world).desired.decisions == ()
+
     @pytest.mark.parametrize("policies", [(), (a_policy(priority=3, name="other"),)], ids=["", "another policy"])
     def test_defect_16_nor_does_its_window_wake_it(self, reason, policies):
         world = taken_over(reason)

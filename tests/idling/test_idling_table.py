@@ -38,7 +38,7 @@ def _writable(situation: Situation) -> Action:
         return Action.WAKE if Flag.SIGNAL in flags else Action.RELEASE
     if state in ASLEEP:
         return _asleep(situation)
-    if state is State.FOREIGN and Flag.PROTECTED in flags:
+    if state is State.FOREIGN and flags & {Flag.PROTECTED, Flag.BOUNDS}:
         return Action.LEAVE
     if state is State.FOREIGN:
         return Action.WAKE if Flag.SIGNAL in flags else Action.OVERDUE if Flag.DUE in flags else Action.LEAVE

@@ -10,6 +10,7 @@ from reconciler.decide.idling.looking import Setting, scenes_of
 from reconciler.decide.idling.marks import IDLED_AT, OPENSHIFT_IDLED_AT
 from reconciler.decide.idling.situations import Ruling, rule_all
 from reconciler.decide.idling.states import NOT_OURS, State
+from reconciler.decide.idling.table import Flag
 from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet
 
@@ -69,5 +70,7 @@ def _problem(ruling: Ruling, asked: Service | Workload) -> str:
         return f"{ruling.why}; `restore --adopt` takes its word"
     if ruling.standing.state is State.FOREIGN and ruling.target.protected:
         return f"{ruling.why}, and this Fleet did not idle it; scale it"
+    if ruling.standing.state is State.FOREIGN and Flag.BOUNDS in ruling.situation.flags:
+        return f"{ruling.situation.words[Flag.BOUNDS]}; `wake --context` gives its bounds back"
     is_broken = ruling.standing.state is State.SET_ASIDE and asked is ruling.target.scale.written
     return f"{reading.problem}; `restore` gives back what can be read" if is_broken and reading is not None else ""

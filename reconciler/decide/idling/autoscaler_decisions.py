@@ -21,10 +21,10 @@ _UNTOUCHED = frozenset({Action.OVERDUE, Action.DEFER})
 
 def autoscaler_decisions(ruling: Ruling, own: Decision | None, making: Making) -> tuple[Decision, ...]:
     """Return what is done with the autoscaler of a scalable; `own` is what is done with the scalable itself."""
-    hold = ruling.target.hold
-    if hold is None or hold.problem or ruling.action in _UNTOUCHED:
+    hold, state = ruling.hold, ruling.standing.state
+    if hold is None or hold.problem or ruling.action in _UNTOUCHED or state is State.SET_ASIDE:
         return ()
-    if ruling.standing.state in (State.SET_ASIDE, *NOT_OURS):
+    if state in NOT_OURS and ruling.action is not Action.WAKE:
         return ()
     if ruling.action is Action.WAKE:
         return tuple(_woken(ruling, hold, making))

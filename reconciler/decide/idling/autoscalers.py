@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from reconciler.decide.idling.evidence import OUR_MANAGER
-from reconciler.decide.idling.marks import OWNER, PREVIOUS_BOUNDS, WAKE_BEGUN_AT, compact, owner_of, parsed
+from reconciler.decide.idling.marks import (
+    IDLED_TO,
+    OWNER,
+    PREVIOUS_BOUNDS,
+    WAKE_BEGUN_AT,
+    compact,
+    owner_of,
+    parsed,
+    whole_number,
+)
 from reconciler.decide.selection import format_time
 from reconciler.decide.types import FieldChange, annotation_changes, annotation_tests
 from reconciler.errors import AnnotationError
@@ -26,23 +35,30 @@ class Bounds:
     minimum: int | None
     maximum: int
 
+    @property
+    def least(self) -> int:
+        return 1 if self.minimum is None else self.minimum
+
     def clamp(self, count: int) -> int:
         """Return the number nearest to `count` within the bounds."""
-        return min(max(count, 1 if self.minimum is None else self.minimum), self.maximum)
+        return min(max(count, self.least), self.maximum)
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One autoscaler of a workload. `previous` is what it had before we held it, None where it is not held.
+    """One autoscaler of a workload. `previous` is what it had before it was held, None where it is not held.
 
-    `wake_begun`: it was us who gave it its bounds back. `problem` set: what we wrote on it cannot be read, so it is
-    left as it is.
+    `floor` is what both its bounds were set to, None where that is not known. `wake_begun`: it was us who gave it its
+    bounds back. `problem` set: it is left as it is, as what stands on it cannot be read, or as `holder`, another Fleet,
+    wrote it.
     """
 
     autoscaler: HorizontalPodAutoscaler
     previous: Bounds | None = None
+    floor: int | None = None
     wake_begun: bool = False
     problem: str = ""
+    holder: str = ""
 
     @property
     def bounds(self) -> Bounds:
@@ -50,9 +66,8 @@ class Hold:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether its bounds are still the ones that hold it at a floor."""
-        pinned = self.autoscaler.minimum == self.autoscaler.maximum
-        return self.previous is not None and pinned and self.bounds != self.previous
+        """Whether its bounds are still the ones that hold it at its floor."""
+        return self.floor is not None and self.is_pinned_at(self.floor) and self.bounds != self.previous
 
     def is_pinned_at(self, floor: int) -> bool:
         if self.previous is None:
@@ -80,24 +95,52 @@ class Hold:
 
     @property
     def own_bounds(self) -> Bounds:
-        """The bounds it has when it is not held."""
-        return self.previous if self.is_pinned and self.previous is not None else self.bounds
+        """The bounds it has when it is not held: those before, and what somebody else changed since.
+
+        A bound that is still at our floor goes back, as far as the other one allows.
+        """
+        before, bounds = self.previous, self.bounds
+        if before is None or self.floor is None or (self.wake_begun and not self.is_pinned):
+            return bounds
+        if bounds.least != self.floor:
+            at_floor = bounds.maximum == self.floor
+            return replace(bounds, maximum=max(before.maximum, bounds.least)) if at_floor else bounds
+        if bounds.maximum == self.floor:
+            return before
+        return replace(bounds, minimum=before.minimum if before.least <= bounds.maximum else bounds.maximum)
+
+    @property
+    def gets_back(self) -> bool:
+        """Whether its bounds change when it is let go."""
+        return self.own_bounds != self.bounds
+
+    def read_by(self, fleet: str) -> Hold:
+        """Return the hold as `fleet` may read it, which idled the workload."""
+        return replace(self, problem="", holder="") if self.holder and self.holder == fleet else self
 
 
 def hold_of(autoscaler: HorizontalPodAutoscaler, fleets: frozenset[str]) -> Hold:
-    """Return how we hold `autoscaler`; what another Fleet wrote on it is not ours to read."""
-    text = autoscaler.annotations.get(PREVIOUS_BOUNDS)
-    owner = owner_of(autoscaler.annotations)
+    """Return how `autoscaler` is held; what another Fleet wrote on it is not ours to use."""
+    annotations = autoscaler.annotations
+    text, owner = annotations.get(PREVIOUS_BOUNDS), owner_of(annotations)
     if text is None:
         return Hold(autoscaler)
-    if owner is not None and owner[0] not in fleets:
-        return Hold(autoscaler, problem=f"{PREVIOUS_BOUNDS} belongs to {owner[0]}")
     try:
-        return Hold(
-            autoscaler, _previous_bounds(parsed(text, PREVIOUS_BOUNDS)), WAKE_BEGUN_AT in autoscaler.annotations
-        )
+        previous, floor = _previous_bounds(parsed(text, PREVIOUS_BOUNDS)), _floor_of(autoscaler)
     except AnnotationError as error:
         return Hold(autoscaler, problem=str(error))
+    hold = Hold(autoscaler, previous, floor, WAKE_BEGUN_AT in annotations)
+    if owner is None or owner[0] in fleets:
+        return hold
+    return replace(hold, problem=f"{PREVIOUS_BOUNDS} belongs to {owner[0]}", holder=owner[0])
+
+
+def _floor_of(autoscaler: HorizontalPodAutoscaler) -> int | None:
+    """Return the floor that `autoscaler` was held at; where it is not written, bounds of one number tell it."""
+    text = autoscaler.annotations.get(IDLED_TO)
+    if text is not None:
+        return whole_number(text, IDLED_TO)
+    return autoscaler.maximum if autoscaler.minimum == autoscaler.maximum else None
 
 
 def _previous_bounds(value: Any) -> Bounds:
@@ -112,8 +155,8 @@ def pinned(hold: Hold, floor: int, owner: str) -> tuple[FieldChange, ...]:
     """Return the changes that hold the autoscaler at `floor`, () where it is held there already."""
     own = hold.own_bounds
     text = compact({"minReplicas": own.minimum, "maxReplicas": own.maximum}, sort=False)
-    wanted = {PREVIOUS_BOUNDS: text, OWNER: owner, WAKE_BEGUN_AT: None}
-    if hold.is_pinned_at(floor):
+    wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(floor), OWNER: owner, WAKE_BEGUN_AT: None}
+    if hold.floor == floor and hold.is_pinned_at(floor):
         return ()
     return (*_bounds_changes(hold, Bounds(floor, floor)), *annotation_changes(hold.autoscaler.annotations, wanted))
 
@@ -122,13 +165,13 @@ def given_back(hold: Hold, now: datetime) -> tuple[FieldChange, ...]:
     """Return the changes that give the autoscaler its bounds back and keep what they were, () where it has them.
 
     They say that it was us, in the same request: a run that dies before the replicas follow must not be taken for
-    somebody who put the bounds back.
+    somebody who put the bounds back. Where somebody else changed one of them, that stays to be answered.
     """
-    if not hold.is_pinned or hold.previous is None:
+    if not hold.gets_back:
         return ()
     annotations = hold.autoscaler.annotations
     begun = annotation_changes(annotations, _begun(hold, now))
-    return (*_bounds_changes(hold, hold.previous), *begun, *annotation_tests(annotations, (PREVIOUS_BOUNDS,)))
+    return (*_bounds_changes(hold, hold.own_bounds), *begun, *annotation_tests(annotations, (PREVIOUS_BOUNDS,)))
 
 
 def _begun(hold: Hold, now: datetime) -> dict[str, str]:
@@ -144,12 +187,12 @@ def forgotten(hold: Hold, now: datetime) -> tuple[FieldChange, ...]:
 def _cleared(hold: Hold, annotations: Mapping[str, str]) -> tuple[FieldChange, ...]:
     if hold.previous is None:
         return ()
-    return annotation_changes(annotations, {PREVIOUS_BOUNDS: None, WAKE_BEGUN_AT: None, OWNER: None})
+    return annotation_changes(annotations, {PREVIOUS_BOUNDS: None, IDLED_TO: None, WAKE_BEGUN_AT: None, OWNER: None})
 
 
 def let_go(hold: Hold) -> tuple[FieldChange, ...]:
     """Return the changes that give the bounds back and take our annotations off, in one request."""
-    bounds = _bounds_changes(hold, hold.previous) if hold.is_pinned and hold.previous is not None else ()
+    bounds = _bounds_changes(hold, hold.own_bounds) if hold.gets_back else ()
     return (*bounds, *_cleared(hold, hold.autoscaler.annotations))
 
 

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.decide.idling.situations import Ruling
-from reconciler.decide.idling.states import NOT_OURS, State
+from reconciler.decide.idling.states import MAYBE_DOWN
 from reconciler.decide.idling.table import Action, Flag
 from reconciler.decide.membership import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState
 from reconciler.policy.types import FederatedReplicaSet
-
-_MAYBE_DOWN = frozenset({State.DOWN, State.SET_ASIDE, State.TAKEN_OVER, *NOT_OURS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +86,6 @@ def _runs(ruling: Ruling) -> bool:
     """Return whether something runs there after this run."""
     if ruling.action is Action.OBSERVE:
         return False
-    if ruling.standing.state in _MAYBE_DOWN:
+    if ruling.standing.state in MAYBE_DOWN:
         return ruling.target.scale.replicas > 0 or ruling.action is Action.WAKE
     return not ruling.stays_asleep

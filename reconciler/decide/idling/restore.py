@@ -16,7 +16,7 @@ from reconciler.decide.idling.marks import owner_of, parsed
 from reconciler.decide.idling.records import salvaged
 from reconciler.decide.idling.situations import Ruling, rule_all
 from reconciler.decide.idling.states import NOT_OURS, State
-from reconciler.decide.idling.table import Action, Choice
+from reconciler.decide.idling.table import Action, Choice, Flag
 from reconciler.decide.idling.targets import Target
 from reconciler.decide.idling.telling import notices
 from reconciler.decide.types import DesiredState, Notice
@@ -51,7 +51,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
 
     The run is partial where the record of something cannot be read, and where only another Fleet's is found.
     """
-    fleet = _owning(fleet, state, restoration)
+    fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
     scenes = scenes_of(Setting(fleet, state, run, blind=True, named=restoration.objects))
     alone = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
     rulings = {ref: _restored(ruling, restoration, run) for ref, ruling in alone.items()}
@@ -78,17 +78,15 @@ class Origin:
 
 def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> frozenset[Origin]:
     """Return what idled the objects that `restoration` names, whichever policy or run that was."""
-    fleet = _owning(fleet, state, restoration)
+    fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
     scenes = scenes_of(Setting(fleet, state, run, blind=True, named=restoration.objects))
     rulings = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
     named = (one for one in rulings.values() if one.record is not None and _is_named(one.target, restoration.objects))
     return frozenset(_origin(ruling) for ruling in named)
 
 
-def _owning(fleet: Fleet, state: ObservedState, restoration: Restoration) -> Fleet:
-    """Return `fleet` with the names of all Fleets whose marks count as its own."""
-    if not restoration.any_fleet:
-        return fleet
+def of_every_fleet(fleet: Fleet, state: ObservedState) -> Fleet:
+    """Return `fleet` as one whose own marks are those of every Fleet that wrote any in `state`."""
     return replace(fleet, former_names=tuple(sorted({*fleet.former_names, *_marking(state)})))
 
 
@@ -109,12 +107,20 @@ def _not_adopted(chosen: Sequence[Ruling], fleet: Fleet, restoration: Restoratio
     listed = ", ".join(f"{count} {idler}" for idler, count in sorted(counts.items()))
     who = "no Fleet idled" if restoration.any_fleet else f"Fleet {fleet.name} did not idle"
     how_many, them = ("1 idle object stays", "it") if len(left) == 1 else (f"{len(left)} idle objects stay", "them")
-    protected = f"in a protected namespace: scale {them}"
-    then = protected if restoration.adopt else f"add --adopt to restore {them} too"
+    whys = dict.fromkeys(_why_left(one) for one in left)
+    then = " or ".join(whys) if restoration.adopt else f"add --adopt to restore {them} too"
     others = any(one.standing.state is State.FOREIGN and one.record is not None and one.record.fleet for one in left)
     nothing_of_ours = all(one.record is None or one.standing.state in NOT_OURS for one in chosen)
     text = f"{how_many} idle, as {who} {them} ({listed}); {then}"
     yield Notice("notAdopted", fleet.name, text, partial=others and nothing_of_ours)
+
+
+def _why_left(ruling: Ruling) -> str:
+    """Return why what is not ours is left where that is asked for too, and what gives it back."""
+    words = ruling.situation.words.get(Flag.BOUNDS)
+    if words is None or ruling.target.protected:
+        return "in a protected namespace: scale it"
+    return f"{words}: use --context in place of the Fleet"
 
 
 def _idler(ruling: Ruling) -> str:
@@ -143,7 +149,16 @@ def _restored(ruling: Ruling, restoration: Restoration, run: Run) -> Ruling:
         return ruling
     if ruling.standing.state is State.STALE and written:
         return replace(ruling, choice=Choice(Action.CLEAR, ruling.why))
+    if _is_held_for_nothing(ruling) and written:
+        return replace(ruling, choice=Choice(Action.RELEASE, "its autoscaler is held, and nothing idle needs that"))
     return _left(ruling)
+
+
+def _is_held_for_nothing(ruling: Ruling) -> bool:
+    """Return whether its autoscaler is held by us while nobody remembers it as idle."""
+    hold, unknown = ruling.hold, ruling.record is None and not ruling.target.listings
+    held = hold is not None and hold.previous is not None and not hold.problem
+    return held and unknown and ruling.standing.state is not State.SET_ASIDE
 
 
 def _salvaged(ruling: Ruling, run: Run) -> Ruling:
@@ -163,6 +178,8 @@ def _left(ruling: Ruling) -> Ruling:
 
 def _is_adopted(ruling: Ruling, restoration: Restoration) -> bool:
     if not restoration.adopt or ruling.standing.state not in NOT_OURS or ruling.target.protected:
+        return False
+    if Flag.BOUNDS in ruling.situation.flags:
         return False
     return _stands_idle(ruling)
 

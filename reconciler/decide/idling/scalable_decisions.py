@@ -29,6 +29,7 @@ from reconciler.decide.idling.table import Action
 from reconciler.decide.selection import EXCLUDE, EXCLUDE_UNTIL, format_time
 from reconciler.decide.types import Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
 
+_SOMEBODY = {"unknown": "somebody"}
 _TESTED = (EXCLUDE, EXCLUDE_UNTIL, AWAKE_SINCE, AWAKE_UNTIL, WAKE_REQUESTED_AT)
 """What could keep a scalable awake: an idle is not written where one of these changed meanwhile."""
 
@@ -94,7 +95,7 @@ def _idle(ruling: Ruling, making: Making) -> Decision | None:
 
 def wake_count(ruling: Ruling, record: Record) -> int:
     """Return the replicas a wake restores: those of the record, within the bounds of its autoscaler."""
-    hold = ruling.target.hold
+    hold = ruling.hold
     if hold is None or hold.problem:
         return record.replicas
     return hold.own_bounds.clamp(record.replicas)
@@ -155,8 +156,10 @@ def _undone(ruling: Ruling, record: Record, undo: Undo, making: Making) -> dict[
 
 
 def _undo_words(ruling: Ruling, undo: Undo) -> str:
-    if undo.autoscaler:
-        return f"{undo.by} put the bounds of HorizontalPodAutoscaler/{undo.autoscaler} back"
+    hold = ruling.hold
+    if undo.autoscaler and hold is not None:
+        who, bounds = _SOMEBODY.get(undo.by, undo.by), f"the bounds of HorizontalPodAutoscaler/{undo.autoscaler}"
+        return f"{who} put {bounds} back" if hold.previous in (None, hold.bounds) else f"{who} changed {bounds}"
     return f"scaled to {ruling.target.scale.replicas} by {undo.by}"
 
 
@@ -184,8 +187,9 @@ def _release(ruling: Ruling, making: Making) -> Decision | None:
 def _handed_over(ruling: Ruling, record: Record, making: Making) -> Decision:
     """Return the release of what stays down, because somebody else wants it so; they are told how to bring it back.
 
-    It counts as awake, so that no list on a Service speaks for it any more, and that whoever scales it up has as long
-    as after any scale by hand.
+    An autoscaler that was held gets its bounds back all the same, and raises it to them. What stays down counts as
+    awake, so that no list on a Service speaks for it any more, and that whoever scales it up has as long as after any
+    scale by hand.
     """
     scale, now = ruling.target.scale, making.run.now
     annotations = scale.written.annotations
@@ -198,10 +202,18 @@ def _handed_over(ruling: Ruling, record: Record, making: Making) -> Decision:
     }
     reason = reason_of_others(scale.written, record)
     words = f"its scale-reason is {quoted(reason)}, not {IDLED}" if reason else "its scale-reason was cleared"
-    cause = cause_of(ruling, making, f"{words}: it stays as it is, it had {record.replicas}")
+    cause = cause_of(ruling, making, f"{words}: {_then(ruling)}, it had {record.replicas}")
     return replace(
         _decision(ruling, making, (scale.unchanged(), *annotation_changes(annotations, wanted))), cause=cause
     )
+
+
+def _then(ruling: Ruling) -> str:
+    """Return what becomes of what is handed over."""
+    hold = ruling.hold
+    if hold is None or not ruling.is_held:
+        return "it stays as it is"
+    return f"HorizontalPodAutoscaler/{hold.autoscaler.ref.name} gets its bounds back and scales it from now on"
 
 
 def awake_until(ruling: Ruling, record: Record, now: datetime) -> datetime:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from reconciler.decide.idling.autoscalers import Hold
 from reconciler.decide.idling.contests import contest_of
 from reconciler.decide.idling.criteria import Says
 from reconciler.decide.idling.flips import ANOTHER_STATE, ASKED, UNCONTESTED, UNPROTECTED
@@ -13,7 +14,7 @@ from reconciler.decide.idling.guard import FLEET, Guards, is_guarded
 from reconciler.decide.idling.holds import Reason, hold_on
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.signals import Signal
-from reconciler.decide.idling.states import ASLEEP, NOT_OURS, Standing, State, standing_of
+from reconciler.decide.idling.states import ASLEEP, MAYBE_DOWN, NOT_OURS, Standing, State, standing_of
 from reconciler.decide.idling.table import Action, Choice, Flag, Situation, choose
 from reconciler.decide.idling.targets import Front, Target
 from reconciler.decide.idling.wants import Want
@@ -24,7 +25,6 @@ from reconciler.policy.types import Writes
 _CONTESTABLE = ASLEEP | {State.HALF_IDLED, State.HALF_WOKEN, State.STALE}
 """What may carry a contest besides what is left alone for it: a run that wrote it may have died before the rest."""
 
-_MAYBE_DOWN = frozenset({State.DOWN, State.SET_ASIDE, *NOT_OURS})
 _SINCE_ITS_RECORD = ASLEEP | {State.FOREIGN, State.HALF_IDLED}
 
 
@@ -55,6 +55,17 @@ class Ruling:
         return self.standing.record
 
     @property
+    def hold(self) -> Hold | None:
+        """How its autoscaler is held, as whoever idled it may read that."""
+        return _hold_of(self.target, self.standing)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its autoscaler has bounds of ours that we can take back."""
+        hold = self.hold
+        return hold is not None and not hold.problem and hold.gets_back
+
+    @property
     def was_asleep(self) -> bool:
         return self.standing.state in ASLEEP
 
@@ -67,8 +78,9 @@ class Ruling:
     @property
     def stays_up(self) -> bool:
         """Whether it runs after this run, above the floor of what wants it idle."""
-        if self.standing.state in _MAYBE_DOWN and self.action is not Action.WAKE:
-            return self.target.scale.replicas > self.target.want.idle_replicas
+        if self.standing.state in MAYBE_DOWN and self.action is not Action.WAKE:
+            freed = self.action is Action.RELEASE and self.is_held
+            return freed or self.target.scale.replicas > self.target.want.idle_replicas
         return self.action is not Action.IDLE and not self.stays_asleep
 
     def with_flag(self, flag: Flag, words: str, flip: str = "") -> Ruling:
@@ -118,12 +130,27 @@ def _flags(target: Target, standing: Standing, guards: Guards, now: datetime) ->
     yield from _want_flags(target.want)
     if target.want.observing:
         yield Flag.OBSERVED, _observed(target)
+    yield from _held_by_others(target, standing)
     if target.protected:
         yield Flag.PROTECTED, Reason(target.protected, UNPROTECTED)
     if target.cluster.writes is Writes.NOTHING:
         yield Flag.READ_ONLY, Reason(target.cluster.restriction, ANOTHER_STATE)
     if standing.record is not None:
         yield from _record_flags(target, standing.record, guards, now)
+
+
+def _hold_of(target: Target, standing: Standing) -> Hold | None:
+    if target.hold is None or standing.record is None or standing.state not in NOT_OURS:
+        return target.hold
+    return target.hold.read_by(standing.record.fleet)
+
+
+def _held_by_others(target: Target, standing: Standing) -> Iterator[tuple[Flag, Reason]]:
+    """Yield that a wake would not last: another Fleet than the one that idled it holds its autoscaler at a floor."""
+    hold = _hold_of(target, standing)
+    if hold is not None and hold.holder and hold.gets_back:
+        words = f"Fleet {hold.holder} holds HorizontalPodAutoscaler/{hold.autoscaler.ref.name}, and did not idle it"
+        yield Flag.BOUNDS, Reason(words, "--context in place of the Fleet")
 
 
 def _want_flags(want: Want) -> Iterator[tuple[Flag, Reason]]:

@@ -32,6 +32,9 @@ class State(StrEnum):
 NOT_OURS = frozenset({State.FOREIGN, State.UNPROVEN})
 """What is idle by somebody's word, and not by ours."""
 
+MAYBE_DOWN = frozenset({State.DOWN, State.SET_ASIDE, State.TAKEN_OVER, *NOT_OURS})
+"""What may stand at or below its floor and not be idle by us after this run: its replicas say whether it runs."""
+
 ASLEEP = frozenset({State.IDLE, State.HALF_HELD, State.HALF_FREED, State.UNHELD, State.TAKEN_OVER})
 """What is idle with a record of ours, until it is woken or released."""
 

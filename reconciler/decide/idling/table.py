@@ -26,6 +26,7 @@ class Flag(StrEnum):
     UNSEEN = "unseen"  # the pods behind one of its Services were not read yet
     GUARDED = "guarded"  # its policy is gone, and so are too many others
     PROTECTED = "protected"  # its namespace is one that the Fleet protects
+    BOUNDS = "bounds"  # another Fleet than the one that idled it holds its autoscaler at a floor
     HELD = "held"  # something keeps it from being idled
     OBSERVED = "observed"  # a policy that only observes has a say
     READ_ONLY = "readOnly"  # nothing may be written on its cluster
@@ -108,6 +109,7 @@ ROWS: tuple[Row, ...] = (
         flip="scaling it, or reconciler restore --adopt",
     ),
     Row(_FOREIGN, Action.LEAVE, needs=_one(Flag.PROTECTED), told=Flag.PROTECTED),
+    Row(_FOREIGN, Action.LEAVE, needs=_one(Flag.BOUNDS), told=Flag.BOUNDS),
     Row(_FOREIGN, Action.WAKE, needs=_one(Flag.SIGNAL), told=Flag.SIGNAL),
     Row(_FOREIGN, Action.OVERDUE, needs=_one(Flag.DUE), told=Flag.DUE, flip=ASKED),
     Row(_FOREIGN, Action.LEAVE, reason="somebody else's marks are on it", flip=ASKED),
@@ -123,7 +125,7 @@ ROWS: tuple[Row, ...] = (
     ),
     # what is idle is woken by the first of these
     Row(frozenset({State.HALF_FREED}), Action.WAKE, reason="its wake was begun"),
-    Row(frozenset({State.UNHELD}), Action.WAKE, reason="the bounds of its autoscaler were put back"),
+    Row(frozenset({State.UNHELD}), Action.WAKE, reason="the bounds of its autoscaler were changed"),
     Row(_IDLE, Action.WAKE, needs=_one(Flag.SIGNAL), told=Flag.SIGNAL),
     Row(_IDLE, Action.WAKE, needs=_one(Flag.EXCLUDED), told=Flag.EXCLUDED),
     Row(_IDLE, Action.WAKE, says=_NOT_IDLE, needs=_one(Flag.DUE), told=Flag.DUE),

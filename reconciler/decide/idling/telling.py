@@ -252,7 +252,7 @@ def _unreadable_exclusion(ruling: Ruling, _run: Run) -> Iterator[Notice]:
 
 def _autoscaler(ruling: Ruling, _run: Run) -> Iterator[Notice]:
     held = ruling.situation.words.get(Flag.HELD, "")
-    hold, policy = ruling.target.hold, owner_policy(ruling)
+    hold, policy = ruling.hold, owner_policy(ruling)
     if ruling.action is Action.LEAVE and ruling.choice.why == held and _by_autoscaler(ruling):
         yield Notice("autoscaler", str(ruling.target.scale.runs.ref), f"{ruling.target.scale.runs.ref}: {held}", policy)
     if hold is not None and hold.problem:
