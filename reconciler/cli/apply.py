@@ -23,6 +23,7 @@ from reconciler.cli.options import (
     quiet_option,
     run_options,
     seconds,
+    summary_option,
     terminal_or,
     verbose_option,
     world_options,
@@ -57,6 +58,7 @@ from reconciler.policy.validate import read_fleet_for_wakes
 @run_options
 @color_option
 @verbose_option
+@summary_option
 @quiet_option
 @log_format_option
 @metrics_options
@@ -127,8 +129,8 @@ def _due_only(run: Watched, control: Control, output: str, problem: Exception) -
     except PolicyError:
         raise problem from None
     for line in failure_lines(problem):
-        say(line)
-    say("The policies decide nothing in this run; only what is due by its own mark or was asked for is woken.")
+        say(f"error: {line}")
+    say("warning: the policies decide nothing in this run; only what is due or requested is woken")
     applied = apply_wakes_due(fleet, run.measuring.opened(call.world(fleet, writes=True)), call.request(), control)
     _report(applied, output, run)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
@@ -179,5 +181,5 @@ def print_applied(applied: Applied, output: str, call: Call) -> None:
         raise ReconcilerError("declined at the prompt; nothing was done")
     for lost in applied.lost:
         say(f"warning: {lost}")
-    text = rendered(applied.plan, applied.outcomes, output, color=call.color, verbose=call.verbose)
+    text = rendered(applied.plan, applied.outcomes, output, call.style)
     show(text, output, color=call.color)

@@ -16,7 +16,7 @@ from reconciler.errors import PlanFileError, ReconcilerError
 from reconciler.plan.actions import Action, Plan
 from reconciler.plan.differences import NO_POLICIES, Compared
 from reconciler.plan.plan import doable
-from reconciler.report.changes import what_of
+from reconciler.report.wording import what_of
 
 
 @dataclass
@@ -50,11 +50,11 @@ class Approval:
             if action.decision.phase is Phase.WAKE or _change_of(action) in self._approved
         ]
         if len(allowed) < len(plan.actions):
-            say(f"{len(plan.actions) - len(allowed)} changed since you approved; left to the next run.")
+            say(f"warning: {len(plan.actions) - len(allowed)} changed since you approved; left to the next run")
         return doable(allowed)
 
     def _show(self, plan: Plan) -> None:
-        say_text(rendered(plan, None, "text", color=self.call.color, verbose=self.call.verbose), color=self.call.color)
+        say_text(rendered(plan, None, "text", self.call.style), color=self.call.color)
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Differences:
         for action in self.made.actions:
             if action.id in found.differing:
                 numbers = f" {what_of(action.decision)}"
-                say(f"{self.file}: action {action.id} ({action.ref}{numbers}): {found.differing[action.id]}")
+                say(f"warning: {self.file}: action {action.id} ({action.ref}{numbers}): {found.differing[action.id]}")
 
 
 def _change_of(action: Action) -> Any:

@@ -10,8 +10,9 @@ import click
 from reconciler.cli.options import now_option, option, path_argument
 from reconciler.cli.running import Call
 from reconciler.cli.talk import show
+from reconciler.decide.idling.criteria import schedules_in
 from reconciler.decide.schedule import open_periods
-from reconciler.policy.types import AllOf, AnyOf, Calendar, Criterion, PolicySet, ScheduleCriterion
+from reconciler.policy.types import Calendar, PolicySet
 from reconciler.report.calendar import CalendarView, render_calendar
 
 
@@ -33,13 +34,7 @@ def calendars_of(policies: PolicySet) -> list[tuple[str, Calendar]]:
     inside = [
         (f"{policy.name} (its own)", calendar)
         for policy in policies.idling
-        for calendar in _schedules(policy.idle_when)
+        for calendar in schedules_in(policy.idle_when)
         if not calendar.name
     ]
     return [*((calendar.name, calendar) for calendar in policies.calendars), *inside]
-
-
-def _schedules(criterion: Criterion) -> list[Calendar]:
-    if isinstance(criterion, AllOf | AnyOf):
-        return [calendar for inner in criterion.criteria for calendar in _schedules(inner)]
-    return [criterion.calendar] if isinstance(criterion, ScheduleCriterion) else []

@@ -122,6 +122,6 @@ def _planned(made: Plan, refs: Collection[ObjectRef], about: ObjectRef) -> Itera
 def _change(change: Decision, about: ObjectRef) -> str:
     other = "" if change.ref == about else f" {change.ref.kind}/{change.ref.name}"
     numbers = (
-        f" replicas {change.replicas_before} → {change.replicas_after}" if change.replicas_after is not None else ""
+        f" replicas {change.replicas_before} -> {change.replicas_after}" if change.replicas_after is not None else ""
     )
     return f"{change.verb}{other}{numbers} ({change.cause.why}; {change.cause.at})"

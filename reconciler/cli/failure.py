@@ -25,7 +25,7 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
         with suppress(OSError):  # nobody may be listening any more; the code says it all the same
             show(json.dumps(_document(error, lines, code), indent=2, ensure_ascii=False) + "\n", "json")
     for line in lines:
-        say(line)
+        say(f"error: {line}")
     return code
 
 
@@ -55,9 +55,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def failure_lines(error: Exception) -> list[str]:
-    """Return what to print of `error`: a line for each thing that is wrong; for a bug, how to report it."""
+    """Return what follows "error: ", a line for each thing that is wrong; of a bug, how to report it."""
     if isinstance(error, click.ClickException):
-        return [f"error: {error.format_message()}"]
+        return [error.format_message()]
     if isinstance(error, ReconcilerError):
         return [str(problem) for problem in error.problems] or [str(error) or type(error).__name__]
     if isinstance(error, OSError):

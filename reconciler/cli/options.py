@@ -107,7 +107,8 @@ now_option = option("--now", metavar="RFC3339", help="Decide as if it were this 
 color_option = option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Also NO_COLOR; auto is a terminal."
 )
-verbose_option = option("-v", "--verbose", is_flag=True, help="Every field that changes, before and after.")
+verbose_option = option("-v", "--verbose", is_flag=True, help="Also metadata updates, and every field that changes.")
+summary_option = option("--summary", is_flag=True, help="As text: headings with counts, for 500 objects and more.")
 quiet_option = option("-q", "--quiet", is_flag=True, help="No talk on stderr.")
 
 filter_options = together(

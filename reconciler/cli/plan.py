@@ -20,6 +20,7 @@ from reconciler.cli.options import (
     path_argument,
     quiet_option,
     run_options,
+    summary_option,
     verbose_option,
     world_options,
 )
@@ -54,6 +55,7 @@ from reconciler.plan.actions import Plan
 @run_options
 @color_option
 @verbose_option
+@summary_option
 @quiet_option
 @log_format_option
 @metrics_options
@@ -94,6 +96,6 @@ def _saved(made: Plan, file: str | None) -> ExitCode:
         if file is not None:
             save(made, file)
     except ReconcilerError as error:
-        say(str(error))
+        say(f"error: {error}")
         return error.exit_code
     return ExitCode.DONE

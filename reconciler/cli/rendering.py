@@ -9,7 +9,7 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.cli.compile_ import as_text
 from reconciler.plan.actions import Plan
 from reconciler.plan.serialise import plan_to_dict, plan_to_json
-from reconciler.report.text import render_text
+from reconciler.report.text import Style, render_text
 
 if TYPE_CHECKING:
     from reconciler.cli.running import Call
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 def rendered_plan(made: Plan, output: str, call: Call) -> str:
     """Return `made` as text, JSON, YAML, Markdown or HTML."""
-    return rendered(made, None, output, color=call.color, verbose=call.verbose)
+    return rendered(made, None, output, call.style)
 
 
-def rendered(made: Plan, outcomes: Sequence[Outcome] | None, output: str, *, color: bool, verbose: bool) -> str:
-    """Return a plan, or with `outcomes` the report of its apply, in the form `output`."""
+def rendered(made: Plan, outcomes: Sequence[Outcome] | None, output: str, style: Style) -> str:
+    """Return a plan, or with `outcomes` the report of its apply, in the form `output`; `style` is that of text."""
     if output == "text":
-        return render_text(made, outcomes, color=color, verbose=verbose)
+        return render_text(made, outcomes, style)
     if output == "markdown":
         from reconciler.report.markdown import render_markdown
 

@@ -29,6 +29,7 @@ from reconciler.plan.serialise import plan_to_json
 from reconciler.policy.one_cluster import read_one_cluster
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.policy.validate import read_policies
+from reconciler.report.text import Style
 from reconciler.world import RealClock, World, open_world
 from reconciler.yaml.files import write_private
 
@@ -46,6 +47,7 @@ class Call:
     revision: str = ""
     color: bool = False
     verbose: bool = False
+    summary: bool = False
     quiet: bool = False
     call_pickers: bool = False
     settings: RequestSettings = DEFAULTS
@@ -71,6 +73,7 @@ class Call:
             revision=flags.get("source_revision") or "",
             color=colored(flags.get("color", "auto")),
             verbose=flags.get("verbose", False),
+            summary=flags.get("summary", False),
             quiet=flags.get("quiet", False),
             call_pickers=flags.get("call_pickers", False),
             settings=settings_of(flags, stop),
@@ -81,6 +84,11 @@ class Call:
                 tuple(flags.get("credentials_dir", ())) or DEFAULT_FOLDERS, not flags.get("no_exec", False)
             ),
         )
+
+    @property
+    def style(self) -> Style:
+        """How text is shown."""
+        return Style(self.color, self.verbose, self.summary)
 
     def policies(self) -> PolicySet:
         """Return the policies, after a check that filters and --allow-exceed name something that exists.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from reconciler.cli.options import color_option, colored, output_option, verbose_option
+from reconciler.cli.options import color_option, colored, output_option, summary_option, verbose_option
 from reconciler.cli.rendering import rendered
 from reconciler.cli.saved import read_json
 from reconciler.cli.talk import show
 from reconciler.plan.permitted import check_permitted
 from reconciler.report.saved import plan_and_outcomes
+from reconciler.report.text import Style
 
 
 @click.command(name="show")
@@ -17,9 +18,10 @@ from reconciler.report.saved import plan_and_outcomes
 @output_option("text", "json", "yaml", "markdown", "html")
 @color_option
 @verbose_option
-def command(file: str, output: str, color: str, verbose: bool) -> None:
+@summary_option
+def command(file: str, output: str, color: str, verbose: bool, summary: bool) -> None:
     """Show the plan or report saved in FILE."""
     made, outcomes = plan_and_outcomes(read_json(file), where=file)
     check_permitted(made, file)
-    painted = colored(color)
-    show(rendered(made, outcomes, output, color=painted, verbose=verbose), output, color=painted)
+    style = Style(colored(color), verbose, summary)
+    show(rendered(made, outcomes, output, style), output, color=style.color)

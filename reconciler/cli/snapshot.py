@@ -49,9 +49,9 @@ def command(directory: str, policies: str, overwrite: bool, **flags: Any) -> int
     recorders, made = recorded(call)
     if not (call.quiet and made.clusters):
         for what in sorted(made.unknown):
-            say(f"{what}: {made.unknown[what]}")
+            say(f"warning: {what}: {made.unknown[what]}")
     if not made.clusters:
-        say(f"{directory}: nothing was written, expected a cluster that answers")
+        say(f"error: {directory}: nothing was written, expected a cluster that answers")
         return ExitCode.NOTHING_DONE
     at = format_time(call.now)
     write_snapshot(target, {name: recorder.files(at) for name, recorder in recorders.items()})

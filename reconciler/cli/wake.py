@@ -83,7 +83,7 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
         approve(waking, found, world.without(state.unreachable), call)
     failures = request_wakes(waking, world)
     for failure in failures:
-        say(failure)
+        say(f"error: {failure}")
     shows = progress(quiet=call.quiet, log_format=flags["log_format"])
     with shows as shown, stopping(flags["timeout"], call.stop) as stop:
         control = Control(shown.counted(lambda plan: plan.actions), shown.writing, stop=stop)

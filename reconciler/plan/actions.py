@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 from reconciler.decide.types import Considered, Decision, Notice, Overridden, PlacementView, Undecided
@@ -103,6 +103,8 @@ class Plan:
     placements: tuple[PlacementView, ...] = ()
     considered: tuple[Considered, ...] = ()  # for `explain`; not part of to_dict()
     unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when; not part of to_dict()
+    places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line; not part of to_dict()
+    zones: Mapping[str, tzinfo] = NOTHING  # of calendars, as reasons name these; not part of to_dict()
     unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in to_dict() they are part of `unknown`
     dropped: int = 0  # actions dropped by filters
     revision: str = ""

@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from reconciler.plan.one_line import one_line
 from reconciler.policy.types import Calendar
-from reconciler.report.changes import counted
+from reconciler.report.wording import DAYS, counted, weekday_and_time
 
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 
@@ -56,20 +55,14 @@ def _stated(calendar: Calendar) -> str:
 
 
 def _period(first: datetime, last: datetime, zone: tzinfo, shown: tuple[datetime, datetime]) -> str:
-    here = f"{weekday_and_time(first, zone)} → {weekday_and_time(last, zone)}"
-    there = f"{weekday_and_time(first, UTC)} → {weekday_and_time(last, UTC)} UTC"
+    here = f"{weekday_and_time(first, zone)} -> {weekday_and_time(last, zone)}"
+    there = f"{weekday_and_time(first, UTC)} -> {weekday_and_time(last, UTC)} UTC"
     notes = [
         *(["open already"] if first <= shown[0] else []),
         *(["goes on"] if last >= shown[1] else []),
     ]
     aside = f"  ({', '.join(notes)})" if notes else ""
     return f"{here}  {_hours(last - first):>7}  {there}{aside}"
-
-
-def weekday_and_time(at: datetime, zone: tzinfo) -> str:
-    """Return "Fri 2026-11-20 20:00": what calendar and clock in `zone` show at `at`."""
-    here = at.astimezone(zone)
-    return f"{_DAYS[here.weekday()]} {here:%Y-%m-%d %H:%M}"
 
 
 def _hours(length: timedelta) -> str:
@@ -79,7 +72,7 @@ def _hours(length: timedelta) -> str:
 
 def _clock_change(change: ClockChange) -> str:
     way = "forward" if change.after > change.before else "back"
-    day = f"{_DAYS[change.before.weekday()]} {change.before:%Y-%m-%d}"
+    day = f"{DAYS[change.before.weekday()]} {change.before:%Y-%m-%d}"
     shown = f"{change.before:%H:%M} to {change.after:%H:%M}"
     return f"{day}: the clocks go {way} from {shown} ({weekday_and_time(change.at, UTC)} UTC)"
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from reconciler.decide.types import Decision
 from reconciler.model import ObjectRef, QueryKey
 from reconciler.plan.actions import Action, Plan
-from reconciler.report.calendar import weekday_and_time
-from reconciler.report.changes import counted, what_of
-from reconciler.report.groups import worst_first
-from reconciler.report.markdown import change_row, change_table, held_back_of, origin_of, summary_of, told_in
-from reconciler.report.markdown_text import code, details, joined, prose, table
+from reconciler.plan.one_line import escaped
+from reconciler.report.groups import Group, Line, grouped
+from reconciler.report.markdown import folded, groups_of, held_back_of, origin_of, summary_of, told_in
+from reconciler.report.markdown_text import code, details, fence, joined, table
+from reconciler.report.wording import counted, name_of, weekday_and_time, what_of
 
 Periods = tuple[tuple[datetime, datetime], ...]
 
@@ -48,7 +48,7 @@ def render_markdown_comparison(base: Plan, head: Plan, change: PolicyChange) -> 
             ["### Now"],
             *_now(base, head, known, wanted),
             *held_back_of(head),
-            told_in(head),
+            *told_in(head),
             ["### Scope"],
             *_scope(change),
             ["### Next seven days"],
@@ -56,7 +56,7 @@ def render_markdown_comparison(base: Plan, head: Plan, change: PolicyChange) -> 
             ["### Not evaluated"],
             _unanswered(change),
             ["### What drifts already"],
-            _drift([action for action in head.actions if _identity(action.decision) in known]),
+            _drift(head, [action for action in head.actions if _identity(action.decision) in known]),
             origin_of(head),
         ]
     )
@@ -84,25 +84,25 @@ def _now(base: Plan, head: Plan, known: set[Hashable], wanted: set[Hashable]) ->
     if not new and not gone:
         return [["Nothing: the next run does exactly what it would do without this change."]]
     changed = {action.ref for action in new}
-    instead = {action.ref: action for action in gone if action.ref in changed}
+    instead = {action.ref: what_of(action.decision) for action in gone if action.ref in changed}
     left = [action for action in gone if action.ref not in changed]
-    return [_new(new, instead), _gone(left)]
+    return [*groups_of(_beside(group, instead) for group in grouped(head, new)), *_gone(base, left)]
 
 
-def _new(actions: Sequence[Action], instead: Mapping[ObjectRef, Action]) -> list[str]:
+def _beside(group: Group, instead: Mapping[ObjectRef, str]) -> Group:
+    """Return `group` with what its lines replace."""
+    return replace(group, lines=tuple(_instead(line, instead) for line in group.lines))
+
+
+def _instead(line: Line, instead: Mapping[ObjectRef, str]) -> Line:
+    ref = line.action.ref
+    return replace(line, reason=f"{line.reason} (instead of {instead[ref]})".lstrip()) if ref in instead else line
+
+
+def _gone(base: Plan, actions: Sequence[Action]) -> list[list[str]]:
     if not actions:
         return []
-    rows = [
-        (*change_row(action.decision), prose(what_of(instead[action.ref].decision)) if action.ref in instead else "")
-        for action in worst_first(actions)
-    ]
-    return table(("", "Cluster", "Object", "Change", "Why", "Policy", "Instead of"), rows)
-
-
-def _gone(actions: Sequence[Action]) -> list[str]:
-    if not actions:
-        return []
-    return [f"{counted(len(actions), 'change')} no longer made:", "", *change_table(actions)]
+    return [[f"{counted(len(actions), 'change')} no longer made:"], *groups_of(grouped(base, actions))]
 
 
 def _scope(change: PolicyChange) -> list[list[str]]:
@@ -117,8 +117,7 @@ def _scope(change: PolicyChange) -> list[list[str]]:
 def _objects(refs: Sequence[ObjectRef], words: str) -> list[str]:
     if not refs:
         return []
-    rows = [(code(ref.cluster), code(ref.namespace), code(f"{ref.kind}/{ref.name}")) for ref in sorted(refs)]
-    return details(f"{counted(len(refs), 'object')} {words}", table(("Cluster", "Namespace", "Object"), rows))
+    return details(f"{counted(len(refs), 'object')} {words}", fence(f"  {name_of(ref)}" for ref in sorted(refs)))
 
 
 def _windows(change: PolicyChange) -> list[list[str]]:
@@ -145,16 +144,15 @@ def _times(period: tuple[datetime, datetime]) -> tuple[str, str]:
 def _unanswered(change: PolicyChange) -> list[str]:
     if not change.unanswered:
         return ["Every query of the policies has an answer."]
-    rows = [
-        (code(key.cluster), code(key.policy), code(key.template), code(key.window)) for key in sorted(change.unanswered)
-    ]
+    keys = ((key.cluster, key.policy, key.template, key.window) for key in sorted(change.unanswered))
+    rows = ["  ".join(filter(None, key)) for key in keys]
     queries, them = (counted(len(rows), "query", "queries"), "it" if len(rows) == 1 else "them")
     words = f"The snapshot holds no answer to {queries} of the policies; what depends on {them} is not decided here."
-    return [words, "", *table(("Cluster", "Policy", "Query", "Window"), rows)]
+    return [words, "", *fence(f"  {escaped(row)}" for row in rows)]
 
 
-def _drift(actions: Sequence[Action]) -> list[str]:
+def _drift(head: Plan, actions: Sequence[Action]) -> list[str]:
     if not actions:
         return ["Nothing."]
     words = f"{counted(len(actions), 'change')} that the next run makes with this change or without it"
-    return details(words, change_table(actions))
+    return folded(words, grouped(head, actions))

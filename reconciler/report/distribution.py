@@ -65,4 +65,4 @@ def _changed(decisions: Iterable[Decision]) -> Distribution:
 
 def _placement(view: PlacementView) -> Distribution:
     bars = (Bar(row.cluster, row.current, row.asked, row.capacity, row.why) for row in view.rows)
-    return Distribution(f"{view.key}, {view.total} replicas wanted", tuple(bars))
+    return Distribution(f"{view.key}, {view.total} replicas desired", tuple(bars))

@@ -1,34 +1,49 @@
-"""The changes of a plan in the order people read them: by cluster and policy, worst first."""
+"""The changes of a plan in the order people read them: by policy, and inside by cluster and namespace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from reconciler.decide.types import Decision
-from reconciler.plan.actions import Action
+from reconciler.decide.types import Decision, PlacementView
+from reconciler.plan.actions import Action, Plan
 from reconciler.plan.counts import Effect, effect_of
+from reconciler.plan.one_line import one_line
+from reconciler.report.wording import (
+    KINDS,
+    Clock,
+    counted,
+    field_of,
+    is_measured,
+    is_metadata,
+    metadata_words,
+    name_of,
+    policy_of,
+    sign_of,
+    verb_of,
+    victims_of,
+)
 
-_WORST_FIRST = {
-    Effect.DELETE: 0,
-    Effect.OVERWRITE: 1,
-    Effect.IDLE: 2,
-    Effect.DOWN: 2,
-    Effect.UP: 3,
-    Effect.CREATE: 3,
-    Effect.WAKE: 3,
-    Effect.REPAIR: 4,
-    Effect.NOTE: 5,
-}
-_QUIET = (Effect.REPAIR, Effect.NOTE)
+_WORST_FIRST = tuple(Effect)
+_SEVERAL = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One change to be shown, and what only goes along with it: marks and records of the same group and cluster."""
+    """One object that changes: `field` is what of it, `change` "3 -> 0". `reason` is what is particular to it.
+
+    Of a metadata update, `reason` alone says what it records.
+    """
 
     action: Action
-    along: tuple[Action, ...] = ()
+    sign: str
+    name: str
+    field: str
+    change: str
+    verb: str
+    reason: str
+    victims: str
 
     @property
     def decision(self) -> Decision:
@@ -37,75 +52,145 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What one policy does in one cluster."""
+    """What one policy does. `kind` "" is no policy; `place` its file:line, "" where that is not known.
 
-    cluster: str
-    job: str
-    policy: str
+    `reason` is what holds for all of it. `updates` are the metadata updates; their `reason` says what they record.
+    """
+
+    kind: str
+    name: str
+    place: str
+    reason: str
     lines: tuple[Line, ...]
+    updates: tuple[Line, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Return kind, name and place."""
+        return f"{self.kind} {self.name}".strip() + (f" ({self.place})" if self.place else "")
+
+    @property
+    def heading(self) -> str:
+        """Return what stands above the lines."""
+        return f"{self.title}: {self.reason}" if self.reason else self.title
+
+    @property
+    def summary(self) -> str:
+        """Return what stands in place of the lines: how many objects get which change, "40 idle, 2 wake", and why."""
+        counts = Counter(line.verb for line in self.lines)
+        words = [f"{number} {verb}" for verb, number in counts.items()]
+        words += [updates_of(len(self.updates))] * bool(self.updates)
+        return f"{self.title}: {', '.join(words)}" + (f"; {self.reason}" if self.reason else "")
+
+
+def updates_of(number: int) -> str:
+    """Return "1 metadata update"."""
+    return counted(number, "metadata update")
+
+
+def clock_of(plan: Plan) -> Clock:
+    """Return by which reasons of `plan` are told."""
+    return Clock(plan.made_at, plan.zones)
 
 
 def grouped(
-    actions: Sequence[Action],
-    *,
-    fold: Callable[[Action], bool] = lambda _: True,
-    urgent: Callable[[Action], bool] = lambda _: False,
+    plan: Plan, actions: Sequence[Action], urgent: Callable[[Action], bool] = lambda _: False
 ) -> tuple[Group, ...]:
-    """Return `actions` as groups: those with anything `urgent` first, then the one that takes most away; so inside one.
-
-    Marks and records for which `fold` holds go along with a change of the same group and cluster, where there is one.
+    """Return `actions` of `plan` by policy: what has anything `urgent` first, then what takes most away; inside a group
+    what is urgent, then by cluster and namespace. A metadata update that is urgent is a line like the others.
     """
-
-    def badness(line: Line) -> tuple[bool, int, int, str, int]:
-        return (not urgent(line.action), *_badness(line))
-
-    members: dict[tuple[str, str, str], list[Line]] = {}
-    for line in _folded(actions, fold):
-        decision = line.decision
-        members.setdefault((decision.ref.cluster, decision.cause.policy, decision.job), []).append(line)
-    groups = [
-        Group(cluster, job, policy, tuple(sorted(lines, key=badness)))
-        for (cluster, policy, job), lines in members.items()
-    ]
-    return tuple(sorted(groups, key=lambda group: (not urgent(group.lines[0].action), *_group_badness(group))))
-
-
-def worst_first(actions: Sequence[Action], urgent: Callable[[Action], bool] = lambda _: False) -> list[Action]:
-    """Return `actions` in the order of their groups, nothing folded."""
-    return [line.action for group in grouped(actions, fold=lambda _: False, urgent=urgent) for line in group.lines]
-
-
-def is_quiet(decision: Decision) -> bool:
-    """Return whether a change leaves the number of replicas alone: marks, records, memory."""
-    return effect_of(decision) in _QUIET
-
-
-def _folded(actions: Sequence[Action], fold: Callable[[Action], bool]) -> Iterable[Line]:
-    lines = [Line(action) for action in actions if not (is_quiet(action.decision) and fold(action))]
-    hosts = {_host(line.action): n for n, line in enumerate(lines) if not is_quiet(line.decision)}
-    along: dict[int, list[Action]] = {}
-    alone: list[Line] = []
+    members: dict[tuple[str, str], list[Action]] = {}
     for action in actions:
-        if is_quiet(action.decision) and fold(action):
-            host = hosts.get(_host(action))
-            if host is None:
-                alone.append(Line(action))
-            else:
-                along.setdefault(host, []).append(action)
-    return [replace(line, along=tuple(along.get(n, ()))) for n, line in enumerate(lines)] + alone
+        members.setdefault(_owner(action.decision, plan), []).append(action)
+    views = {(KINDS["placement"], one_line(view.key)): view for view in plan.placements}
+    owners = sorted(members, key=lambda owner: (_badness(members[owner], urgent), owner))
+    ordered = {owner: sorted(members[owner], key=lambda one: _position(one, urgent)) for owner in owners}
+    clock = clock_of(plan)
+    return tuple(_group(owner, ordered[owner], views.get(owner), clock, urgent) for owner in owners)
 
 
-def _host(action: Action) -> tuple[str, str, str, str]:
+def _owner(decision: Decision, plan: Plan) -> tuple[str, str]:
+    if decision.cause.policy:
+        return KINDS[decision.job], one_line(policy_of(decision))
+    return ("Fleet", one_line(plan.fleet)) if decision.job == "placement" else ("No policy", "")
+
+
+def _badness(actions: Sequence[Action], urgent: Callable[[Action], bool]) -> tuple[bool, int, int]:
+    worst = min(_rank(action) for action in actions)
+    return (not any(map(urgent, actions)), worst, -sum(action.decision.removed for action in actions))
+
+
+def _rank(action: Action) -> int:
+    return len(_WORST_FIRST) if is_metadata(action.decision) else _WORST_FIRST.index(effect_of(action.decision))
+
+
+def _position(action: Action, urgent: Callable[[Action], bool]) -> tuple[object, ...]:
     decision = action.decision
-    return (decision.group, decision.ref.cluster, decision.cause.policy, decision.job)
+    ref = decision.ref
+    return (not urgent(action), ref.cluster, ref.namespace, _rank(action), -decision.removed, str(ref), action.id)
 
 
-def _badness(line: Line) -> tuple[int, int, str, int]:
-    decision = line.decision
-    return (_WORST_FIRST[effect_of(decision)], -decision.removed, str(decision.ref), line.action.id)
+def _group(
+    owner: tuple[str, str],
+    actions: Sequence[Action],
+    view: PlacementView | None,
+    clock: Clock,
+    urgent: Callable[[Action], bool],
+) -> Group:
+    shown = [action for action in actions if urgent(action) or not is_metadata(action.decision)]
+    updates = [action for action in actions if is_metadata(action.decision) and not urgent(action)]
+    effects = {effect_of(action.decision) for action in shown}
+    moves = owner[0] == KINDS["placement"] and Effect.DOWN in effects and bool({Effect.UP, Effect.CREATE} & effects)
+    if moves:  # pairs: what comes in stands above what goes out
+        shown.sort(key=lambda action: (not urgent(action), action.decision.removed > 0))
+    reasons = {action.id: clock.reasons(action.decision.cause.why) for action in shown}
+    common = _common([action for action in shown if not is_metadata(action.decision)], reasons, owner[0])
+    words = [_placement_words(view, moves) if view is not None and shown else "", ", ".join(common)]
+    return Group(
+        *owner,
+        place=next((one_line(action.decision.cause.at) for action in actions if action.decision.cause.at), ""),
+        reason="; ".join(word for word in words if word),
+        lines=tuple(_line(action, [one for one in reasons[action.id] if one not in common], moves) for action in shown),
+        updates=tuple(_line(action, (), moves) for action in updates),
+    )
 
 
-def _group_badness(group: Group) -> tuple[int, int, str, str, str]:
-    worst = min(_WORST_FIRST[effect_of(line.decision)] for line in group.lines)
-    removed = sum(line.decision.removed for line in group.lines)
-    return (worst, -removed, group.cluster, group.policy, group.job)
+def _common(actions: Sequence[Action], reasons: dict[int, tuple[str, ...]], kind: str) -> tuple[str, ...]:
+    """Return the parts of the reason that all changes of the most frequent sort share, less what was measured for each.
+
+    How replicas are placed is particular to each cluster, unless all clusters have the same words.
+    """
+    placed = kind == KINDS["placement"]
+    if not actions or (placed and len(actions) == 1):
+        return ()
+    verbs = Counter(verb_of(action.decision) for action in actions).most_common(1)
+    main = [reasons[one.id] for one in actions if placed or verb_of(one.decision) == verbs[0][0]]
+    return tuple(part for part in main[0] if not is_measured(part) and all(part in one for one in main))
+
+
+def _placement_words(view: PlacementView, moves: bool) -> str:
+    rows = [(one_line(row.cluster), row.current or 0, row.wanted) for row in view.rows if row.wanted is not None]
+    less = [name for name, current, wanted in rows if wanted < current]
+    more = [name for name, current, wanted in rows if wanted > current]
+    if moves and less and more:
+        moved = min(
+            sum(max(0, current - wanted) for _, current, wanted in rows),
+            sum(max(0, wanted - current) for _, current, wanted in rows),
+        )
+        return f"move {moved} of {view.total}, {_clusters(less)} -> {_clusters(more)}"
+    shares = [f"{name} {wanted}" for name, _, wanted in rows if wanted]
+    return f"desired {view.total}" + (f": {', '.join(shares)}" if 0 < len(shares) <= _SEVERAL else "")
+
+
+def _clusters(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _SEVERAL else counted(len(names), "cluster")
+
+
+def _line(action: Action, reasons: Sequence[str], moves: bool) -> Line:
+    decision = action.decision
+    name, sign = name_of(decision.ref), sign_of(decision)
+    if is_metadata(decision):
+        return Line(action, sign, name, "", "", "", metadata_words(decision), "")
+    kept = ["pods keep running"] if decision.orphan and "keep running" not in decision.cause.why else []
+    verb, reason = verb_of(decision, moves=moves), ", ".join([*reasons, *kept])
+    return Line(action, sign, name, *field_of(decision), verb, reason, victims_of(decision))

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.decide.selection import format_time
-from reconciler.plan.actions import Action, Plan
+from reconciler.plan.actions import Plan
 from reconciler.plan.counts import counts_of, effect_of
 from reconciler.plan.one_line import one_line
-from reconciler.plan.plan import number
-from reconciler.report.changes import arrow_of, counted, fields_of, name_of, victims_of, what_of
 from reconciler.report.distribution import distributions_of
-from reconciler.report.groups import is_quiet, worst_first
-from reconciler.report.outcome_words import status_of, went_well, words_of
-from reconciler.report.told import after_summary, allow_once, apply_summary, no_changes, plan_summary, told_of
+from reconciler.report.groups import Group, Line, grouped, updates_of
+from reconciler.report.outcome_words import went_well, words_of
+from reconciler.report.summary import (
+    Held,
+    apply_summary,
+    blocks_of,
+    heading,
+    held_of,
+    held_title,
+    plan_summary,
+)
 from reconciler.report.totals import totals_of
+from reconciler.report.wording import counted, edge, fields_of
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -26,38 +32,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One change as the page shows it. `status` is "" for a plan."""
+    """One line of a group, and what became of it: "" for a plan, and for what went as planned."""
 
+    line: Line
     effect: str
-    arrow: str
-    cluster: str
-    object: str
-    what: str
-    victims: str
-    why: str
-    policy: str
-    at: str
     fields: tuple[str, ...]
-    status: str = ""
-    message: str = ""
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The changes in one cluster; marks and records are folded away."""
+    """A group; metadata updates are folded away."""
 
-    cluster: str
+    group: Group
     rows: tuple[Row, ...]
-    quiet: tuple[Row, ...]
+    updates: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSection:
     """What one limit or guard holds back."""
 
-    why: str
-    allow: str
-    rows: tuple[Row, ...]
+    held: Held
+    sections: tuple[Section, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +68,23 @@ class Tile:
 
 def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
     """Return `plan`, or with `outcomes` the report of its apply, as a page: no scripts, nothing from elsewhere."""
+    title, source = heading(plan, applied=outcomes is not None)
+    by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
+    groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
+    held = held_of(plan)
     return _template().render(
-        title="Plan" if outcomes is None else "Apply",
+        title=f"{title} {one_line(plan.fleet)} {source}",
         plan=plan,
-        made_at=format_time(plan.made_at),
-        summary=plan_summary(plan) if outcomes is None else apply_summary(plan, outcomes),
-        after=tuple(after_summary(plan)),
+        made_at=edge(plan.made_at),
+        summary=plan_summary(plan, everything=True) if outcomes is None else apply_summary(plan, outcomes),
         tiles=_plan_tiles(plan) if outcomes is None else _apply_tiles(plan, outcomes),
         distributions=distributions_of(plan),
-        sections=tuple(_sections(plan, outcomes)),
-        held=tuple(Held(held.why, allow_once(held), _rows(number(held.decisions))) for held in plan.held_back),
-        told=told_of(plan),
-        no_changes=no_changes(plan),
-        observed=_rows(number(plan.observed)),
-        applied=outcomes is not None,
+        sections=_sections(groups, by_action),
+        held_title=held_title(held),
+        held=[HeldSection(one, _sections(one.groups)) for one in held],
+        blocks=[(block, _sections(block.groups)) for block in blocks_of(plan)],
         counted=counted,
+        updates_of=updates_of,
     )
 
 
@@ -112,8 +111,8 @@ def _plan_tiles(plan: Plan) -> tuple[Tile, ...]:
         Tile(counts.to_wake, "to wake", "wake"),
         Tile(counts.to_scale_down, "to scale down", "down"),
         Tile(counts.to_scale_up + counts.to_create, "to scale up or create", "up"),
-        Tile(counts.replicas_fewer, "replicas fewer", "down"),
-        Tile(counts.replicas_more, "replicas more", "up"),
+        Tile(counts.replicas_fewer, "fewer replicas", "down"),
+        Tile(counts.replicas_more, "more replicas", "up"),
         Tile(counts.held_back, "held back", "held"),
         Tile(counts.undecided + counts.unknown, "undecided or unknown", "held"),
     )
@@ -125,46 +124,28 @@ def _apply_tiles(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Tile, ...]:
         Tile(totals.applied, "applied", "up"),
         Tile(totals.failed, "failed", "down"),
         Tile(totals.stale, "stale", "held"),
-        Tile(totals.skipped + totals.postponed + totals.not_chosen, "left to the next run", "held"),
-        Tile(totals.replicas_fewer, "replicas fewer", "down"),
-        Tile(totals.replicas_more, "replicas more", "up"),
+        Tile(totals.skipped + totals.postponed + totals.not_chosen, "skipped, deferred or not approved", "held"),
+        Tile(totals.replicas_fewer, "fewer replicas", "down"),
+        Tile(totals.replicas_more, "more replicas", "up"),
     )
 
 
-def _sections(plan: Plan, outcomes: Sequence[Outcome] | None) -> Iterator[Section]:
-    """Yield the clusters, the one with the worst change first."""
-    by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
-    members: dict[str, list[Action]] = {}
-    for action in worst_first(plan.actions, urgent=lambda action: not went_well(action, by_action)):
-        members.setdefault(action.ref.cluster, []).append(action)
-    for cluster, actions in members.items():
-        loud = [action for action in actions if not _folded(action, by_action)]
-        quiet = [action for action in actions if _folded(action, by_action)]
-        yield Section(cluster, _rows(loud, by_action), _rows(quiet, by_action))
-
-
-def _folded(action: Action, outcomes: Mapping[int, Outcome] | None) -> bool:
-    return is_quiet(action.decision) and went_well(action, outcomes)
-
-
-def _rows(actions: Sequence[Action], outcomes: Mapping[int, Outcome] | None = None) -> tuple[Row, ...]:
-    return tuple(_row(action, outcomes) for action in actions)
-
-
-def _row(action: Action, outcomes: Mapping[int, Outcome] | None) -> Row:
-    decision = action.decision
-    outcome = None if outcomes is None else outcomes.get(action.id)
-    return Row(
-        effect=str(effect_of(decision)),
-        arrow=arrow_of(decision),
-        cluster=one_line(decision.ref.cluster),
-        object=name_of(decision.ref),
-        what=what_of(decision),
-        victims=victims_of(decision),
-        why=one_line(decision.cause.why),
-        policy=one_line(decision.cause.policy),
-        at=one_line(decision.cause.at),
-        fields=tuple(fields_of(decision)),
-        status="" if outcomes is None else status_of(outcome),
-        message="; ".join(words_of(outcome)),
+def _sections(groups: Iterable[Group], outcomes: Mapping[int, Outcome] | None = None) -> tuple[Section, ...]:
+    return tuple(
+        Section(group, _rows(group.lines, outcomes), _rows(group.updates, outcomes))
+        for group in groups
+        if group.lines or group.updates
     )
+
+
+def _rows(lines: Iterable[Line], outcomes: Mapping[int, Outcome] | None) -> tuple[Row, ...]:
+    return tuple(
+        Row(line, str(effect_of(line.decision)), tuple(fields_of(line.decision)), _outcome(line, outcomes))
+        for line in lines
+    )
+
+
+def _outcome(line: Line, outcomes: Mapping[int, Outcome] | None) -> str:
+    if outcomes is None or went_well(line.action, outcomes):
+        return ""
+    return "; ".join(words_of(outcomes.get(line.action.id)))

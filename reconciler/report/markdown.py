@@ -1,35 +1,44 @@
-"""A plan or the report of an apply as Markdown for a pull request."""
+"""A plan or the report of an apply as Markdown for a pull request: the groups, words and order of the text form."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.decide.selection import format_time
-from reconciler.decide.types import Decision, PlacementRow, PlacementView
-from reconciler.plan.actions import Action, HeldBackActions, Plan
-from reconciler.plan.plan import number
-from reconciler.report.changes import arrow_of, counted, name_of, victims_of, what_of
-from reconciler.report.groups import is_quiet, worst_first
-from reconciler.report.markdown_text import code, code_element, details, joined, prose, table
-from reconciler.report.outcome_words import status_of, went_well, words_of
-from reconciler.report.told import after_summary, apply_summary, no_changes, plan_summary, told_of
+from reconciler.decide.types import PlacementView
+from reconciler.plan.actions import Plan
+from reconciler.plan.one_line import one_line
+from reconciler.report.groups import Group, clock_of, grouped, updates_of
+from reconciler.report.markdown_text import code, code_element, details, fence, joined, prose
+from reconciler.report.outcome_words import went_well
+from reconciler.report.summary import (
+    Held,
+    apply_summary,
+    blocks_of,
+    heading,
+    held_of,
+    held_title,
+    plan_summary,
+)
+from reconciler.report.text import Style, entries_of, lines_of
+from reconciler.report.wording import counted, edge
 
 _PLACEMENTS = 10
-_HEAD = ("", "Cluster", "Object", "Change", "Why", "Policy")
+_PLAIN = Style()
 
 
 def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
     """Return `plan`, or with `outcomes` the report of its apply, as Markdown in fixed blocks."""
-    title = "Plan" if outcomes is None else "Apply"
+    title, source = heading(plan, applied=outcomes is not None)
+    by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
+    groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
     return joined(
         [
-            [f"## {title}: Fleet {code(plan.fleet)}"],
+            [f"## {title} {code(plan.fleet)} {source}"],
             summary_of(plan, outcomes),
-            changes_of(plan, outcomes),
+            *groups_of(groups, by_action),
             *held_back_of(plan),
-            told_in(plan),
-            *_observed(plan),
+            *told_in(plan),
             *_placements(plan),
             origin_of(plan),
         ]
@@ -37,102 +46,88 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> st
 
 
 def summary_of(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> list[str]:
-    """Return the summary line in bold, and what follows it."""
-    words = plan_summary(plan) if outcomes is None else apply_summary(plan, outcomes)
-    return [f"**{prose(words)}**", *(f"<br>{prose(line)}" for line in after_summary(plan))]
+    """Return the last lines of the text form: the first in bold."""
+    first, *rest = plan_summary(plan, everything=True) if outcomes is None else apply_summary(plan, outcomes)
+    return [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)]
 
 
-def changes_of(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> list[str]:
-    """Return a table of the changes, worst first, and a folded one of the marks and records."""
-    if not plan.actions:
-        return [no_changes(plan)]
-    loud = [action for action in plan.actions if not is_quiet(action.decision)]
-    quiet = [action for action in plan.actions if is_quiet(action.decision)]
-    shown = change_table(loud, outcomes) if loud else []
-    if not quiet:
-        return shown
-    folded = details(counted(len(quiet), "mark or note", "marks and notes"), change_table(quiet, outcomes))
-    return [*shown, *([""] if shown else []), *folded]
+def groups_of(groups: Iterable[Group], outcomes: Mapping[int, Outcome] | None = None) -> list[list[str]]:
+    """Return each group under its heading, and folded away below them the metadata updates of all."""
+    found = [group for group in groups if group.lines or group.updates]
+    blocks = [[_title(group), "", *fence(lines_of(group.lines, outcomes, _PLAIN))] for group in found if group.lines]
+    updates = [line for group in found for line in group.updates]
+    if updates:
+        blocks.append(details(updates_of(len(updates)), fence(lines_of(updates, outcomes, _PLAIN))))
+    return blocks
 
 
-def change_table(actions: Sequence[Action], outcomes: Sequence[Outcome] | None = None) -> list[str]:
-    """Return a table with a row for each of `actions`, worst first; with `outcomes` what became of it comes first."""
-    if outcomes is None:
-        return table(_HEAD, [change_row(action.decision) for action in worst_first(actions)])
-    by_action = {outcome.action: outcome for outcome in outcomes}
-    ordered = worst_first(actions, urgent=lambda action: not went_well(action, by_action))
-    rows = [(_fate(by_action.get(action.id)), *change_row(action.decision)) for action in ordered]
-    return table(("Outcome", *_HEAD), rows)
-
-
-def change_row(decision: Decision) -> tuple[str, ...]:
-    """Return the cells of one change."""
-    victims = victims_of(decision)
-    return (
-        prose(arrow_of(decision)),
-        code(decision.ref.cluster),
-        code(name_of(decision.ref)),
-        prose(what_of(decision)) + (f"<br>{prose(victims)}" if victims else ""),
-        prose(decision.cause.why),
-        " ".join(part for part in (code(decision.cause.policy), prose(decision.cause.at)) if part),
-    )
-
-
-def _fate(outcome: Outcome | None) -> str:
-    return "<br>".join([status_of(outcome), *map(prose, words_of(outcome))])
+def _title(group: Group) -> str:
+    place = f" ({prose(group.place)})" if group.place else ""
+    reason = f": {prose(group.reason)}" if group.reason else ""
+    return f"**{group.kind}**{' ' if group.name else ''}{code(group.name)}{place}{reason}"
 
 
 def held_back_of(plan: Plan) -> list[list[str]]:
     """Return a block for everything a limit or guard holds back."""
-    return [_held_back(held) for held in plan.held_back]
+    held = held_of(plan)
+    return [*([[f"**{held_title(held)}**"]] if held else []), *map(_held_back, held)]
 
 
-def _held_back(held: HeldBackActions) -> list[str]:
-    rows = change_table(number(held.decisions))
+def _held_back(held: Held) -> list[str]:
     return [
-        f"**Held back:** {prose(held.why)} Allow once: {code('--allow-exceed ' + held.allow)}",
+        prose(held.what),
+        *([f"<br>{prose(held.where)}"] if held.where else []),
+        f"<br>{prose(held.allow)}",
         "",
-        *details(counted(len(held.decisions), "change"), rows),
+        *folded(counted(held.number, "change"), held.groups),
     ]
 
 
-def told_in(plan: Plan) -> list[str]:
-    """Return what is told beside the changes, as a list."""
-    return [f"- **{told.about}:** {prose(told.text)}" for told in told_of(plan)]
+def told_in(plan: Plan) -> list[list[str]]:
+    """Return what else a person should read, block by block."""
+    return [
+        folded(block.title, block.groups)
+        if block.groups
+        else [f"**{prose(block.title)}**", "", *fence(entries_of(block))]
+        for block in blocks_of(plan)
+    ]
 
 
-def _observed(plan: Plan) -> list[list[str]]:
-    if not plan.observed:
-        return []
-    summary = f"{counted(len(plan.observed), 'change')} only observed, never applied (mode: Observe)"
-    return [details(summary, change_table(number(plan.observed)))]
+def folded(words: str, groups: Iterable[Group]) -> list[str]:
+    """Return `groups` folded away under `words`."""
+    return details(words, [line for block in groups_of(groups) for line in (*block, "")][:-1])
 
 
 def _placements(plan: Plan) -> list[list[str]]:
     changing = [view for view in plan.placements if any(row.current != row.asked for row in view.rows)]
     left = len(changing) - _PLACEMENTS
-    more = [[f"and {counted(left, 'federated ReplicaSet')} more; the JSON form has them all."]] if left > 0 else []
-    return [*map(_placement, changing[:_PLACEMENTS]), *more]
+    more = [[f"and {left} more placements; the JSON form has them all."]] if left > 0 else []
+    return [*(_placement(view, plan) for view in changing[:_PLACEMENTS]), *more]
 
 
-def _placement(view: PlacementView) -> list[str]:
-    head = ("Cluster", "Now", "After", "Runs", "Fits", "Why")
-    rows = [_placement_row(row) for row in view.rows]
-    words = f"{code_element(view.key)}: {counted(view.total, 'replica')} over {counted(len(rows), 'cluster')}"
-    return details(words, table(head, rows))
-
-
-def _placement_row(row: PlacementRow) -> tuple[str, ...]:
-    fits = "no limit known" if row.capacity is None else str(row.capacity)
-    return (code(row.cluster), _known(row.current), _known(row.asked), _known(row.running), fits, prose(row.why))
+def _placement(view: PlacementView, plan: Plan) -> list[str]:
+    head = ("cluster", "current", "desired", "available", "capacity", "reason")
+    clock = clock_of(plan)
+    rows = [
+        (
+            one_line(row.cluster),
+            *map(_known, (row.current, row.asked, row.running, row.capacity)),
+            clock.reason(row.why),
+        )
+        for row in view.rows
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows))
+    words = f"Placement of {code_element(view.key)}: {counted(view.total, 'replica')}, {counted(len(rows), 'cluster')}"
+    return details(words, fence(f"  {line}".rstrip() for line in lines))
 
 
 def _known(replicas: int | None) -> str:
-    return "unknown" if replicas is None else str(replicas)
+    return "-" if replicas is None else str(replicas)
 
 
 def origin_of(plan: Plan) -> list[str]:
     """Return where the plan comes from, in small letters."""
-    looked_at = "a snapshot" if plan.source == "snapshot" else "live clusters"
+    source = "a snapshot" if plan.source == "snapshot" else "live clusters"
     revision = f", policies at {code_element(plan.revision)}" if plan.revision else ""
-    return [f"<sub>Run {code_element(plan.run)}, made from {looked_at} at {format_time(plan.made_at)}{revision}.</sub>"]
+    return [f"<sub>Run {code_element(plan.run)}, planned from {source} at {edge(plan.made_at)}{revision}.</sub>"]

@@ -14,6 +14,7 @@ _MARKUP = {ord(character): f"&#{ord(character)};" for character in "\\`*_[]<>|~&
 _UNSAFE_IN_BACKTICKS = frozenset("`|\\")
 _MENTION = re.compile(r"@(?=\w)")
 _REFERENCE = re.compile(r"#(?=\d)")
+_BACKTICKS = re.compile(r"`+")
 _WWW = re.compile(r"\bwww\.", re.IGNORECASE)
 ROWS = 100
 """How many rows of a table or list are shown, where there is room for them."""
@@ -60,6 +61,14 @@ def details(summary: str, lines: Iterable[str]) -> list[str]:
     return ["<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>"]
 
 
+def fence(lines: Iterable[str]) -> list[str]:
+    """Return printable `lines` as a block of code: no name is broken, nothing is markup; a line too long is cut."""
+    found = [short(line) for line in lines]
+    longest = max((len(run) for line in found for run in _BACKTICKS.findall(line)), default=0)
+    marks = "`" * max(3, longest + 1)
+    return [f"{marks}text", *found, marks]
+
+
 def joined(blocks: Iterable[Sequence[str]]) -> str:
     """Return `blocks` of lines as one text of at most LONGEST_TEXT characters, an empty line between them.
 
@@ -79,18 +88,29 @@ def _text(blocks: Iterable[Sequence[str]]) -> str:
 
 
 def _cut(block: Sequence[str], rows: int) -> Iterator[str]:
-    """Yield the lines of `block` with at most so many rows of each table and list."""
-    for sign, run in groupby(block, key=_row_sign):
-        lines = list(run)
-        shown = rows + 2 if sign == "|" else rows  # a table has two lines above its rows
+    """Yield the lines of `block` with at most so many rows of each table and block of code."""
+    shown = rows + 2  # a table has two lines above its rows, a block of code one above and one below
+    for sign, run in groupby(_signed(block), key=lambda pair: pair[0]):
+        lines = [line for _, line in run]
         if not sign or len(lines) <= shown:
             yield from lines
+            continue
+        end = [] if sign == "|" else [lines[-1]]
+        yield from (*lines[: shown - len(end)], *end, "", f"and {len(lines) - shown} more; the JSON form has them all.")
+
+
+def _signed(block: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each line with what it is part of: "|" a table, "`" and a number a block of code, "" neither."""
+    end, blocks = "", 0
+    for line in block:
+        if not end and line.startswith("```"):
+            end, blocks = line.removesuffix("text"), blocks + 1
+            yield f"`{blocks}", line
+        elif end:
+            yield f"`{blocks}", line
+            end = "" if line == end else end
         else:
-            yield from (*lines[:shown], "", f"and {len(lines) - shown} more; the JSON form has them all.")
-
-
-def _row_sign(line: str) -> str:
-    return line[0] if line.startswith(("| ", "- ")) else ""
+            yield "|" if line.startswith("| ") else "", line
 
 
 def _first_blocks(blocks: Sequence[Sequence[str]]) -> list[Sequence[str]]:

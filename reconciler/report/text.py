@@ -1,167 +1,150 @@
-"""A plan or the report of an apply as text for a terminal."""
+"""A plan or the report of an apply as text for a terminal: a diff, grouped by policy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.apply.outcomes import Outcome, Status
-from reconciler.decide.selection import format_time
-from reconciler.decide.types import Decision
-from reconciler.plan.actions import Action, HeldBackActions, Plan
+from reconciler.apply.outcomes import Outcome
+from reconciler.plan.actions import Plan
 from reconciler.plan.counts import Effect, effect_of
 from reconciler.plan.one_line import one_line
-from reconciler.plan.plan import number
-from reconciler.report.changes import arrow_of, fields_of, name_of, victims_of, what_of, why_of
-from reconciler.report.groups import Line, grouped, is_quiet
-from reconciler.report.outcome_words import NOT_APPROVED, status_of, went_well, words_of
-from reconciler.report.told import after_summary, allow_once, apply_summary, no_changes, plan_summary, told_of
+from reconciler.report.groups import Group, Line, grouped
+from reconciler.report.outcome_words import went_well, words_of
+from reconciler.report.summary import (
+    Block,
+    apply_summary,
+    blocks_of,
+    heading,
+    held_of,
+    held_title,
+    plan_summary,
+)
+from reconciler.report.wording import fields_of, is_metadata
 
-_HELD_SHOWN = 5
-_COLORS = {
-    Effect.DELETE: "31",
-    Effect.OVERWRITE: "33",
-    Effect.IDLE: "31",
-    Effect.DOWN: "31",
-    Effect.UP: "32",
-    Effect.CREATE: "32",
-    Effect.WAKE: "32",
-    Effect.REPAIR: "33",
-    Effect.NOTE: "2",
-}
-_STATUS_COLORS = {
-    Status.APPLIED: "32",
-    Status.STALE: "33",
-    Status.FAILED: "31",
-    Status.SKIPPED: "33",
-    Status.POSTPONED: "33",
-}
+_RED, _YELLOW, _GREEN = "31", "33", "32"
+_FEWER = (Effect.IDLE, Effect.DOWN, Effect.OVERWRITE)
+_MORE = (Effect.UP, Effect.CREATE, Effect.WAKE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Style:
-    color: bool
-    verbose: bool
+class Style:
+    """How text is shown: with `color`, with everything (`verbose`), or headings alone (`summary`)."""
+
+    color: bool = False
+    verbose: bool = False
+    summary: bool = False
 
     def paint(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.color and text else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self.color and code and text.strip() else text
 
 
-def render_text(
-    plan: Plan, outcomes: Sequence[Outcome] | None = None, *, color: bool = False, verbose: bool = False
-) -> str:
-    """Return `plan`, or with `outcomes` the report of its apply, as lines of text.
-
-    With `verbose` every change has its own line, with every field before and after.
-    """
-    style = _Style(color, verbose)
-    changes = _changes(plan, outcomes, style)
-    blocks = [line for block in (_observed(plan, style), _held(plan, style), _told(plan, style)) for line in block]
-    head = [*_heading(plan, style), *(changes or [no_changes(plan)])]
-    after = list(after_summary(plan, everything=verbose))
-    if not changes and not blocks and not after:
-        return "\n".join(head) + "\n"
-    summary = plan_summary(plan) if outcomes is None else apply_summary(plan, outcomes)
-    middle = ["", *blocks, ""] if blocks else []
-    return "\n".join([*head, *middle, style.paint("1", summary), *after]) + "\n"
-
-
-def _heading(plan: Plan, style: _Style) -> Iterator[str]:
-    if style.verbose:
-        looked_at = "a snapshot" if plan.source == "snapshot" else "live clusters"
-        yield one_line(f"Plan {plan.run} of Fleet {plan.fleet}, made from {looked_at} at {format_time(plan.made_at)}.")
-        revision = f"Source revision {plan.revision}. " if plan.revision else ""
-        yield one_line(f"{revision}Digest of policies {plan.policy_digest}, of inputs {plan.input_digest}.")
-
-
-def _changes(plan: Plan, outcomes: Sequence[Outcome] | None, style: _Style) -> list[str]:
+def render_text(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: Style = Style()) -> str:
+    """Return `plan`, or with `outcomes` the report of its apply, as lines of text; nothing is cut."""
+    title, source = heading(plan, applied=outcomes is not None)
     by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
-    found = grouped(
-        plan.actions,
-        fold=lambda action: not style.verbose and went_well(action, by_action),
-        urgent=lambda action: not went_well(action, by_action),
-    )
-    return [text for group in found for line in group.lines for text in _line(line, by_action, style)]
+    groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
+    last = plan_summary(plan, everything=style.verbose) if outcomes is None else apply_summary(plan, outcomes)
+    parts = [
+        [style.paint("1", one_line(f"{title} {plan.fleet} {source}")), *_origin(plan, style)],
+        *_groups(groups, by_action, style),
+        list(_held(plan, style)),
+        *(list(_block(block, style)) for block in blocks_of(plan, everything=style.verbose)),
+        [style.paint("1", last[0]), *last[1:]],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _line(line: Line, outcomes: Mapping[int, Outcome] | None, style: _Style) -> Iterator[str]:
-    if outcomes is None:
-        yield _change(line.decision, style)
-        yield from _below(line, style, "    ")
-        return
-    outcome = outcomes.get(line.action.id)
-    yield f"{_status(outcome, style)} {_change(line.decision, style)}"
-    yield from ("    " + text for text in words_of(outcome))
-    yield from _below(line, style, "    ")
-
-
-def _change(decision: Decision, style: _Style) -> str:
-    where = f"{one_line(decision.ref.cluster)} {name_of(decision.ref)}"
-    if is_quiet(decision) and effect_of(decision) is Effect.NOTE:
-        return style.paint("2", f"{arrow_of(decision)} {where} {what_of(decision)} ({why_of(decision)})")
-    arrow = style.paint(_COLORS[effect_of(decision)], arrow_of(decision))
-    return f"{arrow} {where} {what_of(decision)} {style.paint('2', f'({why_of(decision)})')}"
-
-
-def _below(line: Line, style: _Style, indent: str) -> Iterator[str]:
-    victims = victims_of(line.decision, all_names=style.verbose)
-    if victims:
-        yield indent + victims
-    if line.along:
-        words = "; ".join(f"{_short(line.decision, action)} {what_of(action.decision)}" for action in line.along)
-        yield indent + style.paint("2", f"with it: {words}")
+def _origin(plan: Plan, style: Style) -> Iterator[str]:
     if style.verbose:
-        yield from (indent + style.paint("2", text) for text in _details(line.action))
+        revision = f", source revision {plan.revision}" if plan.revision else ""
+        digests = f"digest of policies {plan.policy_digest}, of inputs {plan.input_digest}"
+        yield one_line(f"Run {plan.run}{revision}, {digests}")
 
 
-def _short(beside: Decision, action: Action) -> str:
-    ref = action.decision.ref
-    return name_of(ref) if ref.namespace != beside.ref.namespace else one_line(f"{ref.kind}/{ref.name}")
+def _groups(groups: Sequence[Group], outcomes: Mapping[int, Outcome] | None, style: Style) -> Iterator[list[str]]:
+    """Yield the lines of each group; in summary one block with a line for each."""
+    found = [group for group in groups if group.lines or style.verbose]
+    if style.summary:
+        yield [_titled(group, group.summary, style) for group in found]
+        return
+    for group in found:
+        updates = lines_of(group.updates, outcomes, style) if style.verbose else ()
+        yield [_titled(group, group.heading, style), *lines_of(group.lines, outcomes, style), *updates]
 
 
-def _details(action: Action) -> Iterator[str]:
-    decision = action.decision
+def _titled(group: Group, words: str, style: Style) -> str:
+    return style.paint("1", group.title) + words.removeprefix(group.title)
+
+
+def lines_of(lines: Sequence[Line], outcomes: Mapping[int, Outcome] | None, style: Style) -> Iterator[str]:
+    """Yield `lines` below each other, in columns, with what else there is to say of each below it."""
+    columns = [(line.name, line.field, line.change, line.verb) for line in lines]
+    widths = [max(len(cells[n]) for cells in columns) for n in range(4)] if columns else []
+    for line, cells in zip(lines, columns, strict=True):
+        name, field, change, verb = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        code = _color(line)
+        middle = (field, style.paint(code, change), verb) if line.verb else ()
+        text = "  ".join(part for part in (name, *middle, line.reason) if part)
+        yield f"  {style.paint(code, line.sign)} {text}".rstrip()
+        yield from (f"      {text}" for text in _below(line, outcomes, style))
+
+
+def _color(line: Line) -> str:
+    effect, after = effect_of(line.decision), line.decision.replicas_after
+    if is_metadata(line.decision) or (effect not in _FEWER and effect not in _MORE and effect is not Effect.DELETE):
+        return ""
+    if effect in _MORE:
+        return _GREEN
+    return _YELLOW if after and effect is not Effect.DELETE else _RED
+
+
+def _below(line: Line, outcomes: Mapping[int, Outcome] | None, style: Style) -> Iterator[str]:
+    if line.victims:
+        yield line.victims
+    if not went_well(line.action, outcomes) and outcomes is not None:
+        yield from (style.paint("1;33", words) for words in words_of(outcomes.get(line.action.id)))
+    if style.verbose:
+        yield from _details(line)
+
+
+def _details(line: Line) -> Iterator[str]:
+    decision = line.decision
     yield from fields_of(decision)
     if decision.cause.values:
-        yield one_line("decided by: " + ", ".join(f"{key}={value}" for key, value in decision.cause.values.items()))
+        yield one_line("values: " + ", ".join(f"{key}={value}" for key, value in decision.cause.values.items()))
     if decision.victims is not None and any(decision.victims.rules):
         pairs = zip(decision.victims.pods, decision.victims.rules, strict=False)
         yield one_line("order of the pods: " + ", ".join(f"{pod} by {rule}" for pod, rule in pairs))
-    if action.needs:
-        yield f"change {action.id}, after {', '.join(map(str, action.needs))}"
+    if line.action.needs:
+        yield f"change {line.action.id}, after {', '.join(map(str, line.action.needs))}"
 
 
-def _status(outcome: Outcome | None, style: _Style) -> str:
-    color = "33" if outcome is None else _STATUS_COLORS[outcome.status]
-    return style.paint(color, status_of(outcome).ljust(len(NOT_APPROVED)))
+def _held(plan: Plan, style: Style) -> Iterator[str]:
+    held = held_of(plan)
+    if held:
+        yield style.paint("1;33", held_title(held))
+    for one in held:
+        where = one.where if style.verbose or not one.where else f"{one.where} (-v lists them)"
+        yield f"  {one.what}"
+        yield from (f"    {text}" for text in (where, one.allow) if text)
+        if style.verbose:
+            yield from _indented(one.groups, style)
 
 
-def _observed(plan: Plan, style: _Style) -> Iterator[str]:
-    if plan.observed:
-        yield style.paint("1", "Observed only, never applied (mode: Observe):")
-        yield from _decisions(plan.observed, style, len(plan.observed))
+def _indented(groups: Sequence[Group], style: Style) -> Iterator[str]:
+    yield from (f"  {text}" for lines in _groups(groups, None, style) for text in lines)
 
 
-def _decisions(decisions: Sequence[Decision], style: _Style, most: int) -> Iterator[str]:
-    lines = [line for group in grouped(number(decisions)) for line in group.lines]
-    for line in lines[:most]:
-        yield "  " + _change(line.decision, style)
-        yield from _below(line, style, "      ")
-    if len(lines) > most:
-        yield f"  and {len(lines) - most} more (--verbose shows them)"
+def _block(block: Block, style: Style) -> Iterator[str]:
+    yield style.paint("1;33", block.title)
+    if not style.summary:
+        yield from entries_of(block)
+    yield from _indented(block.groups, style)
 
 
-def _held(plan: Plan, style: _Style) -> Iterator[str]:
-    for held in plan.held_back:
-        yield f"{style.paint('1;33', 'Held back:')} {one_line(held.why)}"
-        yield f"  {allow_once(held)}"
-        yield from _decisions(held.decisions, style, _shown(held, style))
-
-
-def _shown(held: HeldBackActions, style: _Style) -> int:
-    return len(held.decisions) if style.verbose else _HELD_SHOWN
-
-
-def _told(plan: Plan, style: _Style) -> Iterator[str]:
-    for told in told_of(plan, everything=style.verbose):
-        yield f"{style.paint('1;33', told.about + ':')} {told.text}"
+def entries_of(block: Block) -> Iterator[str]:
+    """Yield the entries of `block` below each other, in columns."""
+    width = max((len(about) for about, _ in block.entries), default=0)
+    for about, words in block.entries:
+        yield f"  {about.ljust(width)}  {words}".rstrip() if about else f"  {words}"

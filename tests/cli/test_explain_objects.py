@@ -76,12 +76,12 @@ GOES_IDLE = f"""\
 """
 WEB = f"""\
 east/shop/Deployment/web
-{GOES_IDLE.format(name="web")}  planned: idle replicas 3 → 0 ({UNTIL}; policies/all.yaml:6)
+{GOES_IDLE.format(name="web")}  planned: idle replicas 3 -> 0 ({UNTIL}; policies/all.yaml:6)
 """
 JOBS = f"""\
 east/shop/Deployment/jobs
   scaled through ScaledObject/scaler
-{GOES_IDLE.format(name="jobs")}  planned: idle ScaledObject/scaler replicas 3 → 0 ({UNTIL}; policies/all.yaml:6)
+{GOES_IDLE.format(name="jobs")}  planned: idle ScaledObject/scaler replicas 3 -> 0 ({UNTIL}; policies/all.yaml:6)
 """
 BEHIND = f"""\
 east/shop/Service/web
@@ -115,7 +115,7 @@ def test_what_a_limit_holds_back(folder):
     folder.write("policies/all.yaml", f"{FLEET}---\n{NIGHTS}  limits: {{idledWorkloads: {{share: 0%, atLeast: 0}}}}\n")
     why = "nights would idle 2 of 2 workloads (100 %, limit 0 % or 0). 2 come from policies/all.yaml:6."
     held = f"""\
-  held back: idle replicas 3 → 0 ({UNTIL}; policies/all.yaml:6); {why}
+  held back: idle replicas 3 -> 0 ({UNTIL}; policies/all.yaml:6); {why}
     allow it once: --allow-exceed nights
   planned: nothing
 """
@@ -126,7 +126,7 @@ def test_what_a_limit_holds_back(folder):
 
 def test_what_is_only_observed(folder):
     folder.write("policies/all.yaml", f"{FLEET}---\n{NIGHTS}  mode: Observe\n")
-    assert f"  only observed, never applied: idle replicas 3 → 0 ({UNTIL}" in explained(folder, "east/shop/deploy/web")
+    assert f"  only observed, never applied: idle replicas 3 -> 0 ({UNTIL}" in explained(folder, "east/shop/deploy/web")
 
 
 UNION = """\

@@ -45,7 +45,7 @@ def annotated(folder: Folder, annotation: str) -> None:
 def test_an_odd_time_on_one_object_stops_nothing_else(quickstart, annotation):
     annotated(quickstart, annotation)
     said = quickstart.plan(NOW)
-    assert "dev-b/Deployment/reports replicas 0 → 2" in said.out, said.err
+    assert "dev-b/Deployment/reports  replicas  0 -> 2  wake" in said.out, said.err
     assert said.code in (0, 6)
 
 
@@ -67,7 +67,7 @@ def test_a_saved_plan_of_another_fleet_is_refused(quickstart):
     fleet = quickstart.path / "policies" / "fleet.yaml"
     fleet.write_text(fleet.read_text().replace("{name: quickstart}", "{name: other}"))
     said = quickstart.call("apply", "plan.json", *LOOK)
-    assert (said.code, said.err) == (5, 'plan.json: is of Fleet "quickstart", expected "other"; plan again\n')
+    assert (said.code, said.err) == (5, 'error: plan.json: is of Fleet "quickstart", expected "other"; plan again\n')
 
 
 def put_in_state(quickstart, state):
@@ -162,7 +162,7 @@ def test_labels_are_those_of_the_scalables(quickstart):
         ("RECONCILER_OUTPUT", "html", ["schema", "Fleet"], "{"),
         ("RECONCILER_OUTPUT", "github", ["rank", "eu-west/batch/deploy/worker", *LOOK], "eu-west/batch/Deployment"),
         ("RECONCILER_OUTPUT", "json", ["validate", "policies"], "{"),
-        ("RECONCILER_FOR", "4h", ["doctor", "--snapshot", "snapshot"], "--snapshot: snapshot has no server"),
+        ("RECONCILER_FOR", "4h", ["doctor", "--snapshot", "snapshot"], "error: --snapshot: snapshot has no server"),
     ],
 )
 def test_a_variable_with_a_word_that_another_verb_knows(quickstart, monkeypatch, variable, value, arguments, begins):

@@ -219,12 +219,12 @@ class TestNames:
     def test_a_name_that_matches_nothing_is_refused_with_what_there_is(self, tmp_path, named, words):
         folder = a_folder(tmp_path, east=[OURS, idle("api", "one/weekends", "run-7")], west=[OURS])
         said = restore(folder, *named)
-        assert (said.code, said.err) == (64, f"{words}\n")
+        assert (said.code, said.err) == (64, f"error: {words}\n")
         assert set(replicas(folder).values()) == {0}
 
     def test_where_nothing_is_idle_it_says_so(self, tmp_path):
         said = restore(a_folder(tmp_path, east=[BY_HAND]), "--run", "zzzz")
-        assert (said.code, said.err) == (64, '--run: "zzzz" idled nothing that is idle, and nor did any other\n')
+        assert (said.code, said.err) == (64, 'error: --run: "zzzz" idled nothing that is idle, and nor did any other\n')
 
     def test_what_cannot_be_read_may_hold_it(self, tmp_path):
         folder = a_folder(tmp_path, east=[OURS], west=[OURS])
@@ -321,7 +321,7 @@ class TestWakeOfACluster:
     def test_row20_without_a_terminal_it_is_refused(self, folder):
         before = folder.objects()
         said = folder.call("wake", "east", *LOOK)
-        assert (said.code, said.err) == (64, "wake: there is no terminal to ask on, expected --auto-approve\n")
+        assert (said.code, said.err) == (64, "error: wake: there is no terminal to ask on, expected --auto-approve\n")
         assert folder.objects() == before
 
     def test_row20_with_auto_approve_it_wakes_everything(self, folder):
@@ -336,7 +336,7 @@ class TestWakeOfACluster:
         assert said.code == code
         assert "Only yes is accepted" in said.err
         for name in ("web", "api"):
-            assert f"east shop/Deployment/{name} replicas 0 → 3" in said.err
+            assert f"east/shop/Deployment/{name}  replicas  0 -> 3  wake" in said.err
         assert set(replicas(folder).values()) == {after}
         assert (folder.objects() == before) is (after == 0)
 

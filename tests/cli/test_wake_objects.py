@@ -137,7 +137,7 @@ def test_r2_a_list_on_a_service_alone_wakes_nothing_and_that_is_told(tmp_path, m
 
 def test_what_runs_is_not_idle(tmp_path):
     said = wake(a_folder(tmp_path, a_service()), "east/shop/svc/web")
-    assert (said.code, said.err) == (64, "east/shop/svc/web: nothing below it is idle\n")
+    assert (said.code, said.err) == (64, "error: east/shop/svc/web: nothing below it is idle\n")
 
 
 def test_a_missed_run_is_told(tmp_path):
@@ -156,7 +156,7 @@ def test_a_missed_run_is_told(tmp_path):
 def test_restore_of_a_mistyped_object_is_not_nothing_to_do(tmp_path, name, hint):
     folder = a_folder(tmp_path, *RECORD_GONE)
     said = folder.call("restore", name, "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "--quiet")
-    assert (said.code, said.err) == (64, f"{name}: no such Service or workload was found{hint}\n")
+    assert (said.code, said.err) == (64, f"error: {name}: no such Service or workload was found{hint}\n")
 
 
 def test_an_empty_map_of_annotations_takes_a_write(tmp_path):

@@ -66,7 +66,7 @@ def test_h10_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder
     said = folder.apply(NOW)
     assert said.code == 3
     problem = 'policies/web.yaml:7:21: spec.progressDeadline: is "800000d", expected a duration like 90s, 30m, 1h30m'
-    assert said.err.startswith(problem)
+    assert said.err.startswith(f"error: {problem}")
     assert replicas(folder) == [3, 3]
 
 

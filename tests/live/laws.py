@@ -102,7 +102,7 @@ def check_words(said: Said) -> dict[str, Any]:
     """Check that a run ended with a known code, one JSON document and whole lines; return the document."""
     assert said.code in CODES, said
     for line in said.err.splitlines():
-        assert not line.startswith(("a bug:", "Traceback", " ")), said.err
+        assert not line.startswith(("error: a bug:", "Traceback", " ")), said.err
         assert ": " in line, said.err
     assert len(set(said.err.splitlines())) == len(said.err.splitlines()), said.err
     document: dict[str, Any] = json.loads(said.out)

@@ -57,6 +57,6 @@ class Scene:
             rights_world.settle(self.api)
             said = self.apply(APPLY)
             assert said.code == 0, said.out + said.err
-            if "No changes" in said.out:
+            if "\nApplied: " not in said.out:
                 return rights_world.state(self.api)
         raise AssertionError(f"not at rest after {RESTS_AFTER} runs: {said.out}")

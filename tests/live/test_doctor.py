@@ -247,7 +247,7 @@ def test_rights_in_one_namespace(api_server: ControlPlane, api_namespace: str, t
 )
 def test_what_is_refused(tmp_path: Path, flags: list[str], words: str) -> None:
     said = Desk(tmp_path, tmp_path / "none").call("doctor", *flags)
-    assert (said.code, said.out, said.err.splitlines()) == (64, "", [words])
+    assert (said.code, said.out, said.err.splitlines()) == (64, "", [f"error: {words}"])
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_asked_to_stop_at_a_write_it_reports_and_gives_the_locks_back(stage, und
     said = run.ended()
     assert rule.acted
     assert (said.code, said.err) == (143, "")
-    assert "\nApply: " in said.out
+    assert "\nApplied: " in said.out
     assert stage.holders() == {"east": "", "west": ""}
     assert lost_scales(begun, stage.objects()) == []
     assert end_state(stage, begun) == expected

@@ -93,8 +93,7 @@ def test_the_plan_role_cannot_apply(scene: Scene) -> None:
     said = scene.apply(PLAN)
 
     assert said.code == 1, "no credentials for it: nothing was done"
-    assert "east: get leases.coordination.k8s.io" in said.out
-    assert "east: east:" not in said.out
+    assert re.search("[?] east +get leases.coordination.k8s.io", said.out), said.out
     assert "forbidden" in said.out
     assert rights_world.state(scene.api) == before
     assert [request for request in scene.proxy.writes() if request.status < 300] == []
@@ -106,7 +105,7 @@ def test_the_apply_role_applies_all_kinds_of_actions_and_no_right_is_too_much(sc
     said = scene.apply(APPLY)
 
     assert said.code == 0, said.out + said.err
-    assert re.search(r"(\d+) of \1 changes applied, 0 stale, 0 failed, 0 skipped", said.out), said.out
+    assert re.search(r"\nApplied: (\d+) of \1 changes \(.*\), (\d+) of \2 metadata updates\.\n", said.out), said.out
     asked = kinds(scene.proxy.requests, deployed.OWN)
     assert {(one.group, one.resource, one.verb, one.own, one.name) for one in GRANTS} == asked
     assert [request for request in scene.proxy.requests if request.status == 403] == []
@@ -298,11 +297,11 @@ def test_rights_in_one_namespace_plan_there(scene: Scene, tmp_path: Path) -> Non
     enough = desk.call(*call)
 
     assert less.code == 6
-    unknown = [line for line in less.out.splitlines() if line.startswith("Unknown")]
+    unknown = less.out.partition("\nUnknown: ")[2].partition("\n\n")[0].splitlines()[1:]
     assert ["configmaps in reconciler" in line or "clonesets" in line for line in unknown] == [True, True]
     assert enough.code == 0, enough
-    assert "east dev/StatefulSet/db replicas 2 → 0" in enough.out
-    assert "east dev/CloneSet/runner replicas 2 → 0" in enough.out
+    assert "east/dev/StatefulSet/db" in enough.out
+    assert "east/dev/CloneSet/runner" in enough.out
 
 
 def one_namespace(file: str, name: str) -> list[Any]:

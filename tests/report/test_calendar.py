@@ -23,8 +23,8 @@ def test_a_week():
     nights = a_calendar("Europe/Paris", "Mon 20:00-07:00", "Fri 20:00-Mon 07:00")
     assert shown(nights, "2026-11-20T15:00") == (
         "office-hours-off (Europe/Paris): Mon 20:00-07:00, Fri 20:00-Mon 07:00\n"
-        "  Fri 2026-11-20 20:00 → Mon 2026-11-23 07:00      59h  Fri 2026-11-20 19:00 → Mon 2026-11-23 06:00 UTC\n"
-        "  Mon 2026-11-23 20:00 → Tue 2026-11-24 07:00      11h  Mon 2026-11-23 19:00 → Tue 2026-11-24 06:00 UTC\n"
+        "  Fri 2026-11-20 20:00 -> Mon 2026-11-23 07:00      59h  Fri 2026-11-20 19:00 -> Mon 2026-11-23 06:00 UTC\n"
+        "  Mon 2026-11-23 20:00 -> Tue 2026-11-24 07:00      11h  Mon 2026-11-23 19:00 -> Tue 2026-11-24 06:00 UTC\n"
         "  2 windows, open 70h of 168h\n"
     )
 
@@ -33,7 +33,7 @@ def test_a_day_on_which_the_clocks_change():
     nights = a_calendar("Europe/Paris", "Sat 20:30-07:00")
     assert shown(nights, "2026-03-28T12:00", days=2) == (
         "office-hours-off (Europe/Paris): Sat 20:30-07:00\n"
-        "  Sat 2026-03-28 20:30 → Sun 2026-03-29 07:00    9h30m  Sat 2026-03-28 19:30 → Sun 2026-03-29 05:00 UTC\n"
+        "  Sat 2026-03-28 20:30 -> Sun 2026-03-29 07:00    9h30m  Sat 2026-03-28 19:30 -> Sun 2026-03-29 05:00 UTC\n"
         "  Sun 2026-03-29: the clocks go forward from 02:00 to 03:00 (Sun 2026-03-29 01:00 UTC)\n"
         "  1 window, open 9h30m of 48h\n"
     )
@@ -42,8 +42,8 @@ def test_a_day_on_which_the_clocks_change():
 def test_what_is_cut_off_says_so():
     always = a_calendar("UTC", "2026-01-01T00:00/2027-01-01T00:00")
     assert shown(always, "2026-11-20T00:00", days=1).splitlines()[1] == (
-        "  Fri 2026-11-20 00:00 → Sat 2026-11-21 00:00      24h"
-        "  Fri 2026-11-20 00:00 → Sat 2026-11-21 00:00 UTC  (open already, goes on)"
+        "  Fri 2026-11-20 00:00 -> Sat 2026-11-21 00:00      24h"
+        "  Fri 2026-11-20 00:00 -> Sat 2026-11-21 00:00 UTC  (open already, goes on)"
     )
 
 
@@ -59,7 +59,7 @@ def test_12_hours_that_were_stated_as_uptime_are_not_those_listed():
     awake = replace(idle, field="uptime", texts=("Mon-Fri 07:00-20:00",))
     assert shown(awake, "2026-11-20T15:00").splitlines() == [
         "office-hours-off (UTC): uptime: Mon-Fri 07:00-20:00; idle:",
-        "  Fri 2026-11-20 20:00 → Mon 2026-11-23 07:00      59h  Fri 2026-11-20 20:00 → Mon 2026-11-23 07:00 UTC",
+        "  Fri 2026-11-20 20:00 -> Mon 2026-11-23 07:00      59h  Fri 2026-11-20 20:00 -> Mon 2026-11-23 07:00 UTC",
         "  1 window, open 59h of 168h",
     ]
 

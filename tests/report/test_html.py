@@ -12,15 +12,16 @@ from reconciler.apply.outcomes import Outcome, Status
 from reconciler.decide.types import Cause, PlacementRow, PlacementView, Undecided
 from reconciler.plan.actions import HeldBackActions
 from reconciler.plan.serialise import plan_from_dict, plan_to_dict
-from reconciler.report.changes import name_of, what_of
 from reconciler.report.distribution import distributions_of
 from reconciler.report.html import render_html
-from reconciler.report.told import plan_summary
+from reconciler.report.text import render_text
+from reconciler.report.wording import name_of, what_of
 from tests.builders import a_ref
 from tests.report.plans import a_create, a_mark, a_plan, a_scale, an_idle
 from tests.report.rendered import page_of_html
 from tests.report.strategies import outcomes_of, plans
 
+HELD = HeldBackActions("idle-dev", "3 of the 5 policies that own marks are gone", (an_idle("held"),))
 FROM_ELSEWHERE = {"script", "link", "img", "iframe", "object", "embed", "base", "form", "a"}
 
 
@@ -73,15 +74,16 @@ def _without(plan, text):
 
 
 def test_the_page_says_what_the_text_says():
-    plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), a_create())
+    plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), a_create(), observed=(an_idle("seen"),), held_back=(HELD,))
     shown = reads(page_of_html(render_html(plan)).text)
-    assert plan_summary(plan) in shown
-    assert "Run 0123456789ab, made from live clusters at 2026-11-20T15:41:23Z." in shown
-    assert "1 mark or note" in shown
+    for line in render_text(plan).splitlines():
+        assert reads(line.replace(" (-v lists them)", "").replace(" (-v)", "")) in shown
+    assert "Run 0123456789ab, planned from live clusters at Fri 2026-11-20 15:41 UTC." in shown
+    assert "1 metadata update" in shown
 
 
 def test_no_changes():
-    assert "No changes." in page_of_html(render_html(a_plan())).text
+    assert "No changes. The clusters match the policies." in page_of_html(render_html(a_plan())).text
 
 
 def test_light_and_dark_without_anything_from_elsewhere():
@@ -96,11 +98,11 @@ def test_an_apply_shows_what_went_wrong_first():
     plan = a_plan(a_scale(6, 2), a_scale(3, 2, "db"))
     ids = {action.ref.name: action.id for action in plan.actions}
     outcomes = (Outcome(ids["web"], Status.APPLIED), Outcome(ids["db"], Status.FAILED, "denied"))
-    cells = page_of_html(render_html(plan, outcomes)).cells
-    assert [reads(cell) for cell in cells if reads(cell).startswith(("applied", "failed"))] == [
-        "faileddenied",
-        "applied",
-    ]
+    cells = [reads(cell) for cell in page_of_html(render_html(plan, outcomes)).cells]
+    denied = [cell for cell in cells if "denied" in cell]
+    assert denied == ["weight 1 of 4, max 2 failed: deniedfieldsspec.replicas: 3 -> 2"]
+    names = [cell for cell in cells if cell.startswith("eu-west/")]
+    assert names == ["eu-west/shop/Deployment/db", "eu-west/shop/Deployment/web"]
 
 
 def test_the_distribution_of_everything_the_plan_changes():
@@ -118,7 +120,7 @@ def test_the_distribution_of_a_federated_replica_set():
     rows = (PlacementRow("a", 2, 4, 6, 6, 3, 2, "full"), PlacementRow("b", None, None, None, None))
     plan = a_plan(placements=(PlacementView("shop/web", 8, rows), PlacementView("shop/api", 0, ())))
     web, api = distributions_of(plan)
-    assert (web.title, web.top, web.changes) == ("shop/web, 8 replicas wanted", 6, True)
+    assert (web.title, web.top, web.changes) == ("shop/web, 8 replicas desired", 6, True)
     assert [(bar.cluster, bar.before, bar.after, bar.capacity) for bar in web.bars] == [
         ("a", 6, 4, 3),
         ("b", None, None, None),

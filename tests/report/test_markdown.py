@@ -17,7 +17,7 @@ from reconciler.plan.actions import HeldBackActions
 from reconciler.plan.one_line import LONGEST_VALUE, one_line
 from reconciler.report.comparison import PolicyChange, render_markdown_comparison
 from reconciler.report.markdown import render_markdown
-from reconciler.report.markdown_text import LONGEST_TEXT, ROWS, code, prose, table
+from reconciler.report.markdown_text import LONGEST_TEXT, ROWS, code, fence, prose, table
 from tests.builders import a_ref
 from tests.report.plans import a_mark, a_plan, a_scale, a_wake, an_idle
 from tests.report.rendered import page_of_markdown
@@ -108,43 +108,52 @@ def test_code(text, expected):
     assert code(text) == expected
 
 
+HEADING = "Plan for Fleet `production` (live, Fri 2026-11-20 15:41 UTC)"
+ORIGIN = "<sub>Run <code>0123456789ab</code>, planned from live clusters at Fri 2026-11-20 15:41 UTC"
+
+
 def test_a_plan():
-    placed = PlacementView("shop/web", 8, (PlacementRow("eu-west", 2, 2, 6, 5, None, 0, "weight 1 of 4"),))
-    plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), placements=(placed,), revision="3f2c1ab")
+    view = PlacementView("shop/web", 8, (PlacementRow("eu-west", 2, 2, 6, 5, None, 0, "weight 1 of 4"),))
+    plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), placements=(view,), revision="3f2c1ab")
     assert render_markdown(plan) == (
-        "## Plan: Fleet `production`\n"
+        f"## {HEADING}\n"
         "\n"
-        "**Plan: 1 to idle, 0 to wake, 1 to scale down, 1 mark or note, 0 undecided, 0 unknown. "
-        "7 replicas fewer. Limits: 1 of 45 workloads, 7 of 300 replicas.**\n"
+        "**Plan: 0 to create, 2 to change (1 idle, 1 scale down), 0 to delete.**\n"
+        "<br>Replicas: 7 fewer (eu-west). 1 metadata update.\n"
+        "<br>Limits: 1 of 45 workloads, 7 of 300 replicas.\n"
         "\n"
-        "|  | Cluster | Object | Change | Why | Policy |\n"
-        "| --- | --- | --- | --- | --- | --- |\n"
-        "| ↓ | `eu-west` | `shop/Deployment/web` | replicas 6 → 2 | weight 1 of 4, max 2 "
-        "| `web` policies/shop.yaml:9 |\n"
-        "| →0 | `eu-west` | `dev-a/Deployment/api` | replicas 3 → 0 | 0 requests in 30m "
-        "| `idle-dev` policies/dev.yaml:4 |\n"
+        "**IdlingPolicy** `idle-dev` (policies/dev.yaml:4): 0 requests in 30m\n"
+        "\n"
+        "```text\n"
+        "  ~ eu-west/dev-a/Deployment/api  replicas  3 -> 0  idle\n"
+        "```\n"
+        "\n"
+        "**FederatedReplicaSet** `shop/web` (policies/shop.yaml:9): desired 8: eu-west 2\n"
+        "\n"
+        "```text\n"
+        "  ~ eu-west/shop/Deployment/web  replicas  6 -> 2  scale down  weight 1 of 4, max 2\n"
+        "```\n"
         "\n"
         "<details>\n"
-        "<summary>1 mark or note</summary>\n"
+        "<summary>1 metadata update</summary>\n"
         "\n"
-        "|  | Cluster | Object | Change | Why | Policy |\n"
-        "| --- | --- | --- | --- | --- | --- |\n"
-        "| · | `eu-west` | `dev-a/Service/api` | marked as idled | 0 requests in 30m "
-        "| `idle-dev` policies/dev.yaml:4 |\n"
+        "```text\n"
+        "  ~ eu-west/dev-a/Service/api  record idling.kubernetes.io/idled-at\n"
+        "```\n"
         "\n"
         "</details>\n"
         "\n"
         "<details>\n"
-        "<summary><code>shop/web</code>: 8 replicas over 1 cluster</summary>\n"
+        "<summary>Placement of <code>shop/web</code>: 8 replicas, 1 cluster</summary>\n"
         "\n"
-        "| Cluster | Now | After | Runs | Fits | Why |\n"
-        "| --- | --- | --- | --- | --- | --- |\n"
-        "| `eu-west` | 6 | 2 | 5 | no limit known | weight 1 of 4 |\n"
+        "```text\n"
+        "  cluster  current  desired  available  capacity  reason\n"
+        "  eu-west  6        2        5          -         weight 1 of 4\n"
+        "```\n"
         "\n"
         "</details>\n"
         "\n"
-        "<sub>Run <code>0123456789ab</code>, made from live clusters at 2026-11-20T15:41:23Z, "
-        "policies at <code>3f2c1ab</code>.</sub>\n"
+        f"{ORIGIN}, policies at <code>3f2c1ab</code>.</sub>\n"
     )
 
 
@@ -153,17 +162,16 @@ def test_an_apply_puts_what_went_wrong_first():
     ids = {action.ref.name: action.id for action in plan.actions}
     outcomes = (Outcome(ids["web"], Status.APPLIED), Outcome(ids["db"], Status.FAILED, "denied by @policy"))
     lines = render_markdown(plan, outcomes).splitlines()
-    assert lines[0] == "## Apply: Fleet `production`"
-    assert [line.split(" | ")[0] for line in lines if line.startswith("| ")] == [
-        "| Outcome",
-        "| ---",
-        "| failed<br>denied by @&#8203;policy",
-        "| applied",
+    assert lines[0] == "## Apply to Fleet `production` (live, Fri 2026-11-20 15:41 UTC)"
+    assert [line for line in lines if line.startswith("  ")] == [
+        "  ~ eu-west/shop/Deployment/db  replicas  3 -> 2  scale down  weight 1 of 4, max 2",
+        "      failed: denied by @policy",
+        "  ~ eu-west/shop/Deployment/web  replicas  6 -> 2  scale down  weight 1 of 4, max 2",
     ]
 
 
 def test_what_is_told_beside_the_changes():
-    held = HeldBackActions("idle-dev", "idle-dev would idle 61 of 180 workloads (33 %, limit 25 %).", (an_idle(),))
+    held = HeldBackActions("idle-dev", "3 of the 5 policies that own marks are gone.", (an_idle(),))
     plan = a_plan(
         held_back=(held,),
         observed=(an_idle("seen"),),
@@ -172,14 +180,30 @@ def test_what_is_told_beside_the_changes():
     )
     text = render_markdown(plan)
     assert (
-        "**Held back:** idle-dev would idle 61 of 180 workloads (33 %, limit 25 %). "
-        "Allow once: `--allow-exceed idle-dev`\n\n<details>\n<summary>1 change</summary>\n"
+        "**Held back: 1 change**\n\n3 of the 5 policies that own marks are gone.\n<br>dev-a 1\n"
+        "<br>allow: once --allow-exceed idle-dev\n\n<details>\n<summary>1 change</summary>\n"
     ) in text
-    assert (
-        "- **Attention:** eu-west/a/Deployment/c: scaled back by @&#8203;argocd\n"
-        "- **Undecided:** eu-west/a/Service/b: no answer\n"
-    ) in text
-    assert "<summary>1 change only observed, never applied (mode: Observe)</summary>" in text
+    assert "**Warnings: 1**\n\n```text\n  eu-west/a/Deployment/c  scaled back by @argocd\n```\n" in text
+    assert "**Undecided: 1 object, unchanged**\n\n```text\n  ? eu-west/a/Service/b  no answer\n```\n" in text
+    assert "<summary>Observed only: 1 change, never applied (mode: Observe)</summary>" in text
+
+
+@given(st.data(), plans())
+@settings(max_examples=20, deadline=None)
+def test_no_name_is_broken_and_no_text_ends_its_block(data, plan):
+    rendered = render_markdown(plan, data.draw(st.none() | outcomes_of(plan)))
+    ends = [line for line in rendered.splitlines() if line.startswith("```")]
+    assert all(end == start.removesuffix("text") for start, end in zip(ends[::2], ends[1::2], strict=True))
+    page = page_of_markdown(rendered)
+    assert page.tags.count("pre") == len(ends) / 2
+    assert {"table", "li"}.isdisjoint(page.tags)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_block_of_code_holds_any_text(text):
+    page = page_of_markdown("\n".join([*fence([f"  {one_line(text)}", "  end"]), "after"]))
+    assert page.tags == ["pre", "code", "p"]
+    assert page.text.split("end\n")[0] == f"  {one_line(text)}\n  "
 
 
 def test_a_long_table_says_what_is_left_out():
@@ -218,8 +242,8 @@ def long_notices(count):
         pytest.param(a_plan(notices=long_notices(500)), 450, id="500 of them"),
         pytest.param(
             a_plan(*(an_idle(f"api-{n}", cause=Cause("p", "f:1", f"{n} {'|' * 5_000}")) for n in range(90))),
-            85,
-            id="reasons that are longer as markup",
+            40,
+            id="long reasons",
         ),
     ],
 )
@@ -230,10 +254,10 @@ def test_r7_a_comment_fits_and_says_what_is_left_out(plan, left):
 
 
 def test_r7_the_worst_is_what_stays():
-    idles = (an_idle(f"api-{n}", replicas=n + 2, cause=Cause("p", "f:1", "|" * 5_000)) for n in range(90))
+    idles = (an_idle(f"api-{n}", replicas=n + 2, cause=Cause("p", "f:1", f"{n} {'|' * 5_000}")) for n in range(90))
     text = render_markdown(a_plan(*idles))
-    assert "replicas 91 → 0" in text
-    assert "replicas 2 → 0" not in text
+    assert "replicas  91 -> 0" in text
+    assert "replicas  2 -> 0" not in text
 
 
 def test_r7_more_parts_than_there_is_room_for():
@@ -267,8 +291,9 @@ def test_a_comparison_of_equal_plans_says_so_in_every_block():
     assert render_markdown_comparison(plan, plan, PolicyChange()) == (
         "## What this change of policies does\n"
         "\n"
-        "**Plan: 1 to idle, 0 to wake, 0 to scale down, 0 undecided, 0 unknown. "
-        "3 replicas fewer. Limits: 1 of 45 workloads, 7 of 300 replicas.**\n"
+        "**Plan: 0 to create, 1 to change (1 idle), 0 to delete.**\n"
+        "<br>Replicas: 3 fewer (eu-west).\n"
+        "<br>Limits: 1 of 45 workloads, 7 of 300 replicas.\n"
         "\n"
         "### Now\n"
         "\n"
@@ -291,14 +316,15 @@ def test_a_comparison_of_equal_plans_says_so_in_every_block():
         "<details>\n"
         "<summary>1 change that the next run makes with this change or without it</summary>\n"
         "\n"
-        "|  | Cluster | Object | Change | Why | Policy |\n"
-        "| --- | --- | --- | --- | --- | --- |\n"
-        "| →0 | `eu-west` | `dev-a/Deployment/api` | replicas 3 → 0 | 0 requests in 30m "
-        "| `idle-dev` policies/dev.yaml:4 |\n"
+        "**IdlingPolicy** `idle-dev` (policies/dev.yaml:4): 0 requests in 30m\n"
+        "\n"
+        "```text\n"
+        "  ~ eu-west/dev-a/Deployment/api  replicas  3 -> 0  idle\n"
+        "```\n"
         "\n"
         "</details>\n"
         "\n"
-        "<sub>Run <code>0123456789ab</code>, made from live clusters at 2026-11-20T15:41:23Z.</sub>\n"
+        f"{ORIGIN}.</sub>\n"
     )
 
 
@@ -316,17 +342,20 @@ def test_a_comparison_shows_what_is_new_what_is_different_and_what_is_gone():
     head = a_plan(a_scale(6, 2), an_idle("new"), an_idle("same"))
     text = compared(base, head)
     assert block(text, "Now") == [
-        "|  | Cluster | Object | Change | Why | Policy | Instead of |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-        "| ↓ | `eu-west` | `shop/Deployment/web` | replicas 6 → 2 | weight 1 of 4, max 2 "
-        "| `web` policies/shop.yaml:9 | replicas 6 → 4 |",
-        "| →0 | `eu-west` | `dev-a/Deployment/new` | replicas 3 → 0 | 0 requests in 30m "
-        "| `idle-dev` policies/dev.yaml:4 |  |",
+        "**IdlingPolicy** `idle-dev` (policies/dev.yaml:4): 0 requests in 30m",
+        "```text",
+        "  ~ eu-west/dev-a/Deployment/new  replicas  3 -> 0  idle",
+        "```",
+        "**FederatedReplicaSet** `shop/web` (policies/shop.yaml:9)",
+        "```text",
+        "  ~ eu-west/shop/Deployment/web  replicas  6 -> 2  scale down  weight 1 of 4, max 2 "
+        "(instead of replicas 6 -> 4)",
+        "```",
         "1 change no longer made:",
-        "|  | Cluster | Object | Change | Why | Policy |",
-        "| --- | --- | --- | --- | --- | --- |",
-        "| ↥ | `eu-west` | `dev-a/Deployment/front` | replicas 0 → 3 | 0 requests in 30m "
-        "| `idle-dev` policies/dev.yaml:4 |",
+        "**IdlingPolicy** `idle-dev` (policies/dev.yaml:4): 0 requests in 30m",
+        "```text",
+        "  ~ eu-west/dev-a/Deployment/front  replicas  0 -> 3  wake",
+        "```",
     ]
     assert any("dev-a/Deployment/same" in line for line in block(text, "What drifts already"))
 
@@ -343,16 +372,16 @@ def test_a_comparison_shows_the_scope_whatever_the_state():
     assert block(text, "Scope") == [
         "<details>",
         "<summary>2 objects newly selected, whatever their state</summary>",
-        "| Cluster | Namespace | Object |",
-        "| --- | --- | --- |",
-        "| `east` | `shop` | `Deployment/a` |",
-        "| `east` | `shop` | `Deployment/b` |",
+        "```text",
+        "  east/shop/Deployment/a",
+        "  east/shop/Deployment/b",
+        "```",
         "</details>",
         "<details>",
         "<summary>1 object no longer selected</summary>",
-        "| Cluster | Namespace | Object |",
-        "| --- | --- | --- |",
-        "| `west` | `shop` | `Deployment/c` |",
+        "```text",
+        "  west/shop/Deployment/c",
+        "```",
         "</details>",
     ]
 
@@ -381,7 +410,7 @@ def test_a_comparison_names_the_queries_without_an_answer():
     text = compared(a_plan(), a_plan(), unanswered=(QueryKey("east", "idle-dev", "sum(a | b)", "30m"),))
     assert block(text, "Not evaluated") == [
         "The snapshot holds no answer to 1 query of the policies; what depends on it is not decided here.",
-        "| Cluster | Policy | Query | Window |",
-        "| --- | --- | --- | --- |",
-        "| `east` | `idle-dev` | <code>sum(a &#124; b)</code> | `30m` |",
+        "```text",
+        "  east  idle-dev  sum(a | b)  30m",
+        "```",
     ]

@@ -56,4 +56,4 @@ def test_what_has_no_place_for_its_replicas_is_undecided(tmp_path, given, missin
         assert folder.plan(NIGHT, "--detailed-exitcode").code == 0
         return
     assert said.code == 0
-    assert f"Undecided: east/shop/Pool/web: it has no {missing}, where its replicas would stand" in said.out
+    assert f"? east/shop/Pool/web  it has no {missing}, where its replicas would stand (" in said.out

@@ -136,6 +136,13 @@ def calendar_name(calendar: Calendar) -> str:
     return f"{stated} {calendar.name or texts}"
 
 
+def schedules_in(criterion: Criterion) -> list[Calendar]:
+    """Return the calendars of `criterion` and of what it is made of."""
+    if isinstance(criterion, AllOf | AnyOf):
+        return [calendar for inner in criterion.criteria for calendar in schedules_in(inner)]
+    return [criterion.calendar] if isinstance(criterion, ScheduleCriterion) else []
+
+
 def _schedule_verdict(calendar: Calendar, now: datetime) -> Verdict:
     return (_uptime_verdict if calendar.field == "uptime" else _downtime_verdict)(calendar, now)
 

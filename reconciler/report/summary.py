@@ -1,0 +1,262 @@
+"""What stands beside the changes: held back, undecided, observed, unknown, warnings; and the last lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from reconciler.apply.outcomes import Outcome, Status
+from reconciler.decide.types import Notice
+from reconciler.model import ObjectRef
+from reconciler.plan.actions import HeldBackActions, LimitUse, Plan
+from reconciler.plan.counts import added
+from reconciler.plan.limits import FLEET
+from reconciler.plan.one_line import one_line
+from reconciler.plan.plan import number
+from reconciler.report.groups import Group, Line, clock_of, grouped, updates_of
+from reconciler.report.totals import totals_of
+from reconciler.report.wording import KINDS, counted, edge
+
+_AUTOSCALER = "autoscaler"
+_VERBS = ("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release")
+_OTHERS = ("autoscaler", "update")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one limit or guard holds back: `what` is too much, `where` it is, `allow` what lets it through."""
+
+    what: str
+    where: str
+    allow: str
+    groups: tuple[Group, ...]
+
+    @property
+    def number(self) -> int:
+        """Return how many changes these are, metadata updates aside where there are others."""
+        return sum(len(one.lines) for one in self.groups) or sum(len(one.updates) for one in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A title, and below it changes, or entries: what each is about ("" where the words say it), and the words."""
+
+    title: str
+    entries: tuple[tuple[str, str], ...] = ()
+    groups: tuple[Group, ...] = ()
+
+
+def heading(plan: Plan, *, applied: bool) -> tuple[str, str]:
+    """Return what is shown, in front of the Fleet's name, and in brackets behind it."""
+    source = "snapshot" if plan.source == "snapshot" else "live"
+    return "Apply to Fleet" if applied else "Plan for Fleet", f"({source}, {edge(plan.made_at)})"
+
+
+def held_of(plan: Plan) -> tuple[Held, ...]:
+    """Return what limits and guards hold back."""
+    return tuple(_held(plan, held) for held in plan.held_back)
+
+
+def held_title(held: Sequence[Held]) -> str:
+    """Return the heading above what is held back."""
+    return f"Held back: {counted(sum(one.number for one in held), 'change')}"
+
+
+def _held(plan: Plan, held: HeldBackActions) -> Held:
+    groups = grouped(plan, number(held.decisions))
+    once = f"once --allow-exceed {one_line(held.allow)}"
+    where = _where([line.decision.ref for group in groups for line in group.lines])
+    if not held.unit or not held.decisions:
+        return Held(one_line(held.why), where, f"allow: {once}", groups)
+    policy = f"{KINDS[held.decisions[0].job]} {one_line(held.allow)}"
+    use = _use_of(plan, held)
+    limit = f"Fleet {plan.fleet}" if use is None or use.name == FLEET else policy
+    at, place = plan.places.get(limit, ""), plan.places.get(policy, groups[0].place)
+    cluster = f" in {one_line(use.cluster)}" if use is not None and use.cluster else ""
+    what = (
+        f"{policy if held.allow != FLEET else groups[0].title}{_bracketed(place if held.allow != FLEET else '')}: "
+        f"{held.used} of {held.base} {held.unit}{cluster}, limit {held.allowed}{_bracketed(at)}"
+    )
+    remedy = f"spec.limits in {one_line(at.rpartition(':')[0])}, or {once}" if at else once
+    return Held(what, where, f"allow: {remedy}", groups)
+
+
+def _bracketed(place: str) -> str:
+    return f" ({one_line(place)})" if place else ""
+
+
+def _use_of(plan: Plan, held: HeldBackActions) -> LimitUse | None:
+    numbers = (held.unit, held.used, held.allowed, held.base)
+    return next((use for use in plan.limits if (use.unit, use.used, use.allowed, use.base) == numbers), None)
+
+
+def _where(refs: Sequence[ObjectRef]) -> str:
+    """Return how many objects lie where: by namespace, with its cluster where there are several."""
+    several = len({ref.cluster for ref in refs}) > 1
+    found = Counter(f"{ref.cluster}/{ref.namespace}" if several else ref.namespace for ref in refs)
+    return one_line(", ".join(f"{name} {count}" for name, count in sorted(found.items())))
+
+
+def _observed(plan: Plan) -> Block:
+    title = f"Observed only: {counted(len(plan.observed), 'change')}, never applied (mode: Observe)"
+    return Block(title, groups=grouped(plan, number(plan.observed)))
+
+
+def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
+    """Return what else a person should read, the most pressing first; with `everything` what autoscalers decide is
+    named object by object.
+    """
+    warnings = [notice for notice in plan.notices if notice.partial]
+    blocks = (
+        _undecided(plan),
+        _observed(plan),
+        _unknown(plan),
+        Block(f"Warnings: {len(warnings)}", tuple(map(_notice, warnings))),
+        _overridden(plan),
+        _notices(plan, everything),
+    )
+    return tuple(block for block in blocks if block.entries or block.groups)
+
+
+def _undecided(plan: Plan) -> Block:
+    clock = clock_of(plan)
+    entries = []
+    for one in plan.undecided:
+        place = plan.places.get(f"{KINDS[one.job]} {one.policy}", one.policy)
+        entries.append((f"? {one_line(one.subject)}", clock.reason(one.why) + _bracketed(place)))
+    return Block(f"Undecided: {counted(len(entries), 'object')}, unchanged", tuple(entries))
+
+
+def _unknown(plan: Plan) -> Block:
+    clusters = sum("/" not in name for name in plan.unknown)
+    parts = [counted(clusters, "cluster")] if clusters else []
+    if len(plan.unknown) > clusters:
+        parts.append(counted(len(plan.unknown) - clusters, "list or query", "lists or queries"))
+    entries = tuple((f"? {one_line(name)}", one_line(why)) for name, why in plan.unknown.items())
+    return Block(f"Unknown: {', '.join(parts)}, unchanged", entries)
+
+
+def _overridden(plan: Plan) -> Block:
+    entries = [
+        (one_line(str(lost.ref)), one_line(f"{lost.policy}: {lost.wish}, overridden by {lost.winner} ({lost.why})"))
+        for lost in plan.overridden
+    ]
+    return Block(f"Overridden: {counted(len(entries), 'object')}", tuple(entries))
+
+
+def _notices(plan: Plan, everything: bool) -> Block:
+    found = [one for one in plan.notices if not one.partial and (everything or one.kind != _AUTOSCALER)]
+    left = Counter(one.policy for one in plan.notices if not one.partial and one.kind == _AUTOSCALER)
+    words = [
+        ("", one_line(f"{counted(count, 'object')} left to autoscalers{_bracketed(policy)}; -v lists them"))
+        for policy, count in left.items()
+    ]
+    return Block("Notices:", (*map(_notice, found), *([] if everything else words)))
+
+
+def _notice(notice: Notice) -> tuple[str, str]:
+    text = notice.text.removeprefix(notice.subject).lstrip(": ")
+    return one_line(notice.subject), one_line(text + (f" ({notice.policy})" if notice.policy else ""))
+
+
+def plan_summary(plan: Plan, *, everything: bool = False) -> tuple[str, ...]:
+    """Return the last lines of a plan; without `everything` they say how metadata updates are shown."""
+    groups = grouped(plan, plan.actions)
+    lines = [line for group in groups for line in group.lines]
+    updates = sum(len(group.updates) for group in groups)
+    shown = f"{updates_of(updates)}{'' if everything else ' (-v)'}." if updates else ""
+    rest = _joined((sum(one.number for one in held_of(plan)), "held back"), (len(plan.undecided), "undecided"))
+    rest = ", ".join(filter(None, [rest, _joined((len(plan.unknown), "unknown"))]))
+    settled = not rest and not plan.dropped and not any(notice.partial for notice in plan.notices)
+    if not lines and not rest:
+        nothing = "No changes. The clusters match the policies." if settled else "No changes."
+        return (f"No scale changes. {shown}" if shown else nothing, *_dropped(plan))
+    first = f"Plan: {_numbers(lines)}{f'; {rest}' if rest else ''}."
+    if not plan.clusters:
+        first = f"No cluster can be read. {first}"
+    return (first, f"{_replicas(lines)} {shown}".rstrip(), *_limits(plan.limits), *_dropped(plan))
+
+
+def apply_summary(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return the last lines of the report of an apply."""
+    if not plan.actions:
+        return plan_summary(plan)
+    totals = totals_of(plan, outcomes)
+    groups = grouped(plan, plan.actions)
+    lines = [line for group in groups for line in group.lines]
+    updates = [line for group in groups for line in group.updates]
+    applied = {outcome.action for outcome in outcomes if outcome.status is Status.APPLIED}
+    done = [line for line in lines if line.action.id in applied]
+    rest = _joined(
+        (totals.stale, "stale"),
+        (totals.failed, "failed"),
+        (totals.skipped, "skipped"),
+        (totals.postponed, "deferred"),
+        (totals.not_chosen, "not approved"),
+    )
+    words = [f"{len(done)} of {counted(len(lines), 'change')}" + (f" ({_kinds(done)})" if done else "")] * bool(lines)
+    words += [f"{sum(line.action.id in applied for line in updates)} of {updates_of(len(updates))}"] * bool(updates)
+    return (f"Applied: {', '.join(words)}{f'; {rest}' if rest else ''}.", _replicas(done))
+
+
+def _numbers(lines: Sequence[Line]) -> str:
+    signs = Counter(line.verb if line.verb in ("create", "delete") else "change" for line in lines)
+    kinds = _kinds([line for line in lines if line.verb not in ("create", "delete")])
+    changed = f"{signs['change']} to change{f' ({kinds})' if kinds else ''}"
+    return f"{signs['create']} to create, {changed}, {signs['delete']} to delete"
+
+
+def _kinds(lines: Iterable[Line]) -> str:
+    verbs: Counter[str] = Counter()
+    for line in lines:
+        steered = line.decision.ref.kind == "HorizontalPodAutoscaler"
+        verbs["autoscaler" if steered else "move" if line.verb.startswith("move") else line.verb] += 1
+    return _joined(*((verbs[verb], verb) for verb in (*_VERBS, *_OTHERS)))
+
+
+def _joined(*counts: tuple[int, str]) -> str:
+    return ", ".join(f"{count} {words}" for count, words in counts if count)
+
+
+def _replicas(lines: Sequence[Line]) -> str:
+    fewer, more = Counter[str](), Counter[str]()
+    for line in lines:
+        fewer[one_line(line.decision.ref.cluster)] += line.decision.removed
+        more[one_line(line.decision.ref.cluster)] += added(line.decision)
+    pairs = ((+fewer, "fewer"), (+more, "more"))
+    words = [f"{found.total()} {word} ({_clusters(found)})" for found, word in pairs if found]
+    return f"Replicas: {', '.join(words) or 'no change'}."
+
+
+def _clusters(found: Counter[str]) -> str:
+    if len(found) == 1:
+        return next(iter(found))
+    return ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
+
+
+def _dropped(plan: Plan) -> Iterator[str]:
+    if plan.dropped:
+        yield f"{counted(plan.dropped, 'change')} excluded by filters."
+
+
+def _limits(limits: Sequence[LimitUse]) -> Iterator[str]:
+    """Yield how much of each limit is used.
+
+    Of the Fleet's limits the one is shown that comes nearest to being reached, with its cluster where there are
+    several.
+    """
+    fleet = [use for use in limits if use.name == FLEET]
+    several = len({use.cluster for use in fleet}) > 1
+    nearest = [
+        max((use for use in fleet if use.unit == unit), key=lambda use: use.used / max(1, use.allowed))
+        for unit in dict.fromkeys(use.unit for use in fleet)
+    ]
+    words = [_use(use) + (one_line(f" in {use.cluster}") if several and use.used else "") for use in nearest]
+    words += [one_line(f"{_use(use)} of {use.name}") for use in limits if use.name != FLEET]
+    if words:
+        yield f"Limits: {', '.join(words)}."
+
+
+def _use(limit: LimitUse) -> str:
+    return f"{limit.used} of {limit.allowed} {limit.unit}"
