@@ -171,10 +171,12 @@ def is_metadata(decision: Decision) -> bool:
     """Return whether a change is one of our own annotations, labels and ConfigMaps alone; adopting, releasing and what
     others act on is none.
     """
-    if decision.ref.kind == "ConfigMap" or effect_of(decision) is Effect.NOTE:
+    if decision.ref.kind == "ConfigMap":
         return True
+    if any(_acted_on(one) for one in decision.changes):
+        return False
     quiet = effect_of(decision) is Effect.REPAIR and decision.verb not in _VERBS
-    return quiet and decision.event != "Adopted" and not any(_acted_on(one) for one in decision.changes)
+    return effect_of(decision) is Effect.NOTE or (quiet and decision.event != "Adopted")
 
 
 def field_of(decision: Decision) -> tuple[str, str]:

@@ -159,7 +159,9 @@ def test_a_write_that_hangs_keeps_no_decrease_elsewhere_waiting(stage: Stage) ->
     run = stage.start(*stage.apply_words("--request-timeout", "120"))
 
     def running(cluster: str) -> set[tuple[str, str, str]]:
-        return {key[1:] for key, one in stage.objects().items() if key[0] == cluster and one["spec"].get("replicas")}
+        return {
+            key[1:] for key, one in stage.objects().items() if key[0] == cluster and one.get("spec", {}).get("replicas")
+        }
 
     try:
         assert asked.wait(60)
