@@ -97,7 +97,7 @@ def _days(text: str | None) -> list[int]:
 def weekend_warnings(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[str]:
     """Return what about the weekends of `windows` is rarely meant: a gap of less than 12 hours awake inside one, and a
     Monday that is awake earlier than the other weekdays."""
-    idle = _idle_periods([window for window in windows if isinstance(window, WeeklyWindow)])
+    idle = _periods([window for window in windows if isinstance(window, WeeklyWindow)])
     if not any(start < _MINUTES_A_WEEK and end > _SATURDAY for start, end in idle):
         return []
     short = [gap for gap in _gaps(idle) if gap[1] - gap[0] < _SHORT_GAP and _touches_weekend(*gap)]
@@ -109,7 +109,7 @@ def weekend_warnings(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[s
 
 def the_rest_of_the_week(uptime: Sequence[WeeklyWindow | AbsoluteWindow]) -> tuple[WeeklyWindow, ...]:
     """Return the weekly windows of all times that no weekly window of `uptime` has."""
-    awake = _idle_periods([window for window in uptime if isinstance(window, WeeklyWindow)])
+    awake = _periods([window for window in uptime if isinstance(window, WeeklyWindow)])
     if not awake:
         return (WeeklyWindow(0, 0, 7, 0),)
     return tuple(_weekly(start, end) for start, end in _gaps(awake))
@@ -120,8 +120,8 @@ def _weekly(start: int, end: int) -> WeeklyWindow:
     return WeeklyWindow(day, minute, last - day, until)
 
 
-def _idle_periods(weekly: Sequence[WeeklyWindow]) -> list[_Minutes]:
-    """Return the open periods of the week, of the one before and of the one after, joined where they touch."""
+def _periods(weekly: Sequence[WeeklyWindow]) -> list[_Minutes]:
+    """Return the periods of `weekly` in the week, the one before and the one after, joined where they touch."""
     periods = sorted(
         (start + shift, start + shift + window.days * _MINUTES_A_DAY + window.end_minute - window.start_minute)
         for window in weekly
