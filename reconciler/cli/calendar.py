@@ -10,7 +10,7 @@ import click
 from reconciler.cli.options import now_option, option, path_argument
 from reconciler.cli.running import Call
 from reconciler.cli.talk import show
-from reconciler.decide.idling.criteria import schedules_in
+from reconciler.decide.idling.criteria import schedules_of
 from reconciler.decide.schedule import open_periods
 from reconciler.policy.types import Calendar, PolicySet
 from reconciler.report.calendar import CalendarView, render_calendar
@@ -34,7 +34,7 @@ def calendars_of(policies: PolicySet) -> list[tuple[str, Calendar]]:
     inside = [
         (f"{policy.name} (its own)", calendar)
         for policy in policies.idling
-        for calendar in schedules_in(policy.idle_when)
+        for calendar in schedules_of(policy.idle_when)
         if not calendar.name
     ]
     return [*((calendar.name, calendar) for calendar in policies.calendars), *inside]

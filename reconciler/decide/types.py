@@ -110,12 +110,16 @@ class VictimForecast:
     postponed: bool = False  # apply would do nothing of it, as `note` says
 
 
+Strategy = Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]
+"""How the victims of a shrink are chosen: by the policy's `strategy`, or by its pod picker."""
+
+
 @dataclass(frozen=True, slots=True)
 class DownscaleSettings:
     """Everything apply needs to shrink a workload whose victims are ours to choose; secret references, never values."""
 
     policy: str
-    strategy: Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]
+    strategy: Strategy
     picker: PodPicker | None = None
     logarithm_base: float = 2
     topology_key: str = ""

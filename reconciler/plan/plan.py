@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 
-from reconciler.decide.idling.criteria import calendar_name, schedules_in
+from reconciler.decide.idling.criteria import calendar_name, schedules_of
 from reconciler.decide.placement.sites import unknown_since
 from reconciler.decide.types import Decision, DesiredState, Phase
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
@@ -68,7 +68,7 @@ def _places(policies: PolicySet) -> dict[str, str]:
 
 def _zones(policies: PolicySet) -> dict[str, tzinfo]:
     """Return the zones of calendars; of those that reasons call by the same words and that differ, none."""
-    inside = [calendar for policy in policies.idling for calendar in schedules_in(policy.idle_when)]
+    inside = [calendar for policy in policies.idling for calendar in schedules_of(policy.idle_when)]
     zones: dict[str, set[tzinfo]] = {}
     for calendar in inside:
         zones.setdefault(calendar_name(calendar), set()).add(calendar.zone)

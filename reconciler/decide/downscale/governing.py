@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.decide.selection import namespace_labels, selects_workload
+from reconciler.decide.types import Strategy
 from reconciler.model import ObjectRef, ObservedCluster, Workload
 from reconciler.policy.types import DownscalePolicy, FleetCluster
 
@@ -27,7 +28,7 @@ def policies_by_workload(
     return found
 
 
-def strategy_of(policy: DownscalePolicy) -> str:
+def strategy_of(policy: DownscalePolicy) -> Strategy:
     """Return the policy's strategy in one word, "PodPicker" where it has one."""
     return policy.strategy if policy.pod_picker is None else "PodPicker"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.decide.downscale.governing import policies_by_workload
+from reconciler.decide.downscale.governing import policies_by_workload, strategy_of
 from reconciler.decide.membership import Autoscalers, LocalKey, autoscalers_of, federated_by_local_key, key_of
 from reconciler.decide.selection import of_highest_priority
 from reconciler.decide.types import DownscaleSettings
@@ -86,7 +86,7 @@ def settings_of(policy: DownscalePolicy) -> DownscaleSettings:
     """Return what apply needs of `policy`."""
     return DownscaleSettings(
         policy=policy.name,
-        strategy=policy.strategy if policy.pod_picker is None else "PodPicker",
+        strategy=strategy_of(policy),
         picker=policy.pod_picker,
         logarithm_base=policy.logarithm_base,
         topology_key=policy.topology_key,

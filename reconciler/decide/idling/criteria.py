@@ -136,19 +136,12 @@ def calendar_name(calendar: Calendar) -> str:
     return f"{stated} {calendar.name or texts}"
 
 
-def schedules_in(criterion: Criterion) -> list[Calendar]:
-    """Return the calendars of `criterion` and of what it is made of."""
-    if isinstance(criterion, AllOf | AnyOf):
-        return [calendar for inner in criterion.criteria for calendar in schedules_in(inner)]
-    return [criterion.calendar] if isinstance(criterion, ScheduleCriterion) else []
-
-
 def _schedule_verdict(calendar: Calendar, now: datetime) -> Verdict:
     return (_uptime_verdict if calendar.field == "uptime" else _downtime_verdict)(calendar, now)
 
 
 def _uptime_verdict(calendar: Calendar, now: datetime) -> Verdict:
-    name, exception = calendar_name(calendar), exception_at(calendar, now)
+    name, exception, reason = calendar_name(calendar), exception_at(calendar, now), _reason(calendar, now)
     if is_open(calendar, now):
         end = open_until(calendar, now)
         says, words, flip = Says.IDLE, f"outside {name}", f"a window of {name}"
@@ -159,7 +152,6 @@ def _uptime_verdict(calendar: Calendar, now: datetime) -> Verdict:
             f"in {name}" if exception is None else f"exception to {name}",
             f"an end of {name}",
         )
-    reason = f" ({exception.reason})" if exception is not None and exception.reason else ""
     if end is None:
         return Verdict(says, f"{words} without end{reason}", flip)
     until = end if says is Says.IDLE else None
@@ -173,12 +165,16 @@ def _downtime_verdict(calendar: Calendar, now: datetime) -> Verdict:
         if until is None:
             return Verdict(Says.IDLE, f"{name} without end", f"an end of {name}")
         return Verdict(Says.IDLE, f"{name} until {format_time(until)}", f"from {format_time(until)}", until)
-    exception = exception_at(calendar, now)
-    reason = f" ({exception.reason})" if exception is not None and exception.reason else ""
-    opens = opens_next(calendar, now)
+    opens, reason = opens_next(calendar, now), _reason(calendar, now)
     if opens is None:
         return Verdict(Says.BUSY, f"{name} is over{reason}", f"another window of {name}")
     return Verdict(Says.BUSY, f"{name} closed until {format_time(opens)}{reason}", f"from {format_time(opens)}")
+
+
+def _reason(calendar: Calendar, now: datetime) -> str:
+    """Return " (why)" where an exception that has a reason keeps things awake now, else ""."""
+    exception = exception_at(calendar, now)
+    return f" ({exception.reason})" if exception is not None and exception.reason else ""
 
 
 def _metric_judge(criterion: MetricCriterion, answers: Answers) -> Judge:
