@@ -75,7 +75,7 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     world = call.world(found, writes=True)
     until = None if awake_for is None else call.now + duration_of("--for", awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
-    any_fleet = bool(flags["context"])
+    any_fleet = bool(source.contexts)
     asleep = sleepers(of_every_fleet(found, state) if any_fleet else found, state, Run(call.now), name.matches)
     check_looked(asleep, state, name, subject)
     waking = _Waking(name, asleep, requests(call.now, until), any_fleet)

@@ -180,6 +180,13 @@ class TestHeldAutoscalers:
         assert said.code == 0, said.out + said.err
         assert (scale(folder), bounds_and_marks(folder)) == (3, (2, 10, []))
 
+    def test_a_fleet_by_its_flag_counts_its_own_marks_whatever_the_variable_names(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("RECONCILER_CONTEXT", "east")
+        folder = a_folder(tmp_path, east=at_a_floor("api", "two/nights", "three/nights"))
+        said = folder.call("wake", "east/shop/deploy/api", "--fleet", "policies", *LOOK, "--quiet")
+        assert said.code == 6, said
+        assert (scale(folder), bounds_and_marks(folder)) == (1, (1, 1, HELD))
+
     def test_restore_lets_an_autoscaler_go_where_nothing_is_idle(self, tmp_path):
         deployment, autoscaler = at_a_floor("api", "one/nights")
         del deployment["metadata"]["annotations"]
