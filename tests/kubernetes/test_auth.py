@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
+from kubernetes.config import kube_config
 from pytest_httpserver import HTTPServer
 
 from reconciler.backends.http.client import HttpRequest
@@ -99,6 +101,21 @@ def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str,
         [words] if words else []
     )
     assert bool(preflight.connection.weakness) is bool(words)
+
+
+def test_clusters_of_one_authority_are_connected_to_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(*arguments: Any) -> Any:
+        time.sleep(0.05)  # a thread that waits for the disk, between the name of the file and its content
+        return open(*arguments)
+
+    monkeypatch.setattr(kube_config, "open", slowly, raising=False)
+    authority = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
+    kubeconfig = a_kubeconfig(tmp_path / "config", {"token": SECRET}, {"certificate-authority-data": authority})
+    with ThreadPoolExecutor(max_workers=4) as threads:
+        found = [threads.submit(a_connection(kubeconfig).endpoint, soon()) for _ in range(4)]
+        assert {endpoint.result().url for endpoint in found} == {SERVER}
 
 
 def test_a_token_file_that_was_rotated_is_read_again_once_the_old_one_is_refused(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ _FILES = ("client-key", "client-certificate", "certificate-authority", "tokenFil
 _CONTENT = ("-----", "LS0t")  # how PEM begins, and how it does in base64
 
 _reading = threading.Lock()
+_writing = threading.Lock()
 
 
 def load(
@@ -164,6 +165,10 @@ class Loader(_Package):  # type: ignore[misc]
             found += [(header, value) for value in _texts(values, "as-user-extra")]
         return tuple((header, str(value).encode().decode("latin-1")) for header, value in found)
 
+    def _load_cluster_info(self) -> None:
+        with _writing:  # the package names a file of the same content to other threads before it has written it
+            super()._load_cluster_info()
+
     def _load_from_exec_plugin(self) -> bool | None:
         """Run the program that gives credentials; the package only logs what goes wrong with it."""
         if "exec" not in self._user:
@@ -173,10 +178,11 @@ class Loader(_Package):  # type: ignore[misc]
         if status.get("token"):
             self.token = f"Bearer {status['token']}"
         else:
-            self.cert_file, self.key_file = (
-                _Content(status, None, data_key_name=key, file_base_path=base, base64_file_content=False).as_file()
-                for key in ("clientCertificateData", "clientKeyData")
-            )
+            with _writing:
+                self.cert_file, self.key_file = (
+                    _Content(status, None, data_key_name=key, file_base_path=base, base64_file_content=False).as_file()
+                    for key in ("clientCertificateData", "clientKeyData")
+                )
         if status.get("expirationTimestamp"):
             self.expiry = _moment(status["expirationTimestamp"])
         return True
