@@ -10,7 +10,7 @@ SEED ?= 0
 
 OTHERS = lowest $(shell sh .ci/interpreters)
 
-.PHONY: demo test lint parts built-where-possible check others others-ready soak mutants bench clean
+.PHONY: demo test lint docs parts built-where-possible check others others-ready soak mutants bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,10 @@ lint: $(STAMP)
 
 test: lint check
 
+# The site, into build/docs. A broken link, or a page that the menu does not have, is an error.
+docs: .venvs/docs/.installed
+	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --quiet
+
 # Real control planes and Prometheus, built once for each version of their modules (some ten minutes on two cores).
 parts: $(STAMP)
 	$(BIN)/python -m tests.real.binaries
@@ -41,9 +45,9 @@ check: built-where-possible
 
 # Once more without real parts and without the laws, which try many cases: with the lowest releases of all direct
 # dependencies, and on every later interpreter that this machine has.
-others: $(OTHERS:%=again-%)
+others: $(OTHERS:%=again-%) docs
 
-others-ready: $(OTHERS:%=.venvs/%/.installed)
+others-ready: $(OTHERS:%=.venvs/%/.installed) .venvs/docs/.installed
 
 .PRECIOUS: .venvs/%/.installed
 
@@ -53,6 +57,11 @@ again-%: .venvs/%/.installed
 .venvs/lowest/.installed: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[test]'
+	touch $@
+
+.venvs/docs/.installed: pyproject.toml constraints.txt constraints-docs.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -c constraints-docs.txt '.[docs]'
 	touch $@
 
 .venvs/%/.installed: pyproject.toml constraints.txt

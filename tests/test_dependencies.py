@@ -63,3 +63,10 @@ def test_defect_2_what_is_not_public_has_an_upper_bound_that_the_newest_is_below
     for one in found:
         if one["next"]:
             assert numbers(one["next"]) == (numbers(pinned[normal(one["name"])])[0] + 1,)
+
+
+def test_the_site_is_built_with_its_own_pins_beside_those_of_the_tests(repository, project):
+    pinned = pins(repository, "constraints-docs.txt")
+    assert not pinned.keys() & pins(repository, "constraints.txt").keys()
+    for one in requirements(project["optional-dependencies"]["docs"]):
+        assert numbers(pinned[normal(one["name"])]) == numbers(one["lowest"]), one[0]
