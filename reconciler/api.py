@@ -22,7 +22,7 @@ from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
 from reconciler.model import Pod
 from reconciler.pipeline import Request
 from reconciler.pipeline import plan as make_plan
-from reconciler.plan.actions import Action, Plan
+from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import PolicySet
 from reconciler.policy.validate import check_policies, read_policies
 from reconciler.world import open_world

@@ -22,13 +22,13 @@ from reconciler.decide.types import DesiredState, Job, Undecided
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import EVERYTHING, Reading, Scope, Tell, nobody
+from reconciler.observe.identities import identified
 from reconciler.observe.pods import answer
-from reconciler.plan.actions import Action, Plan
-from reconciler.plan.clusters import identified
+from reconciler.plan.build import Inputs, doable, in_order, make_plan, number
 from reconciler.plan.differences import Compared
 from reconciler.plan.digest import run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
-from reconciler.plan.plan import Inputs, doable, in_order, make_plan, number
+from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World
 

@@ -11,7 +11,7 @@ from reconciler.decide.types import FieldChange
 from reconciler.decide.victims import VICTIM_LABEL
 from reconciler.errors import LockHeldError, NotFoundError, StaleError
 from reconciler.model import ObjectRef, Pod, Write
-from reconciler.plan.writes import patch_of
+from reconciler.plan.patch import patch_of
 
 _AT_ONCE = 16
 _ATTEMPTS = 3

@@ -9,7 +9,7 @@ from reconciler.decide.idling.marks import CONTESTED
 from reconciler.decide.selection import format_time
 from reconciler.decide.types import Decision
 from reconciler.model import ObjectRef, Run, Write
-from reconciler.plan.actions import Action
+from reconciler.plan.model import Action
 
 _LONGEST = 1024
 """Characters in the message of an Event. Source: kubernetes pkg/apis/core/validation/events.go, NoteLengthLimit."""

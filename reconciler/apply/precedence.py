@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, takewhile
 
-from reconciler.plan.actions import Action
+from reconciler.plan.model import Action
 
 
 def group_sequences(actions: Sequence[Action]) -> list[Sequence[Action]]:

@@ -9,7 +9,7 @@ from reconciler.apply.outcomes import Access
 from reconciler.backends.base import workloads_of
 from reconciler.errors import ClusterError
 from reconciler.model import ScaleKind
-from reconciler.plan.actions import Action
+from reconciler.plan.model import Action
 
 POLL_SECONDS = 2.0
 _NEWS_SECONDS = POLL_SECONDS - 0.1

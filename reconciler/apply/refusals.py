@@ -17,7 +17,7 @@ from reconciler.decide.placement.status import PREFIX as STATUS_PREFIX
 from reconciler.decide.types import Verb
 from reconciler.errors import reason_of
 from reconciler.model import Run
-from reconciler.plan.actions import Action
+from reconciler.plan.model import Action
 from reconciler.policy.types import Fleet
 
 _PLACING = frozenset({Verb.CREATE, Verb.OVERWRITE, Verb.SCALE})

@@ -30,8 +30,8 @@ from reconciler.errors import (
     reason_of,
 )
 from reconciler.model import Run
-from reconciler.plan.actions import Action
-from reconciler.plan.writes import write_of
+from reconciler.plan.model import Action
+from reconciler.plan.patch import write_of
 from reconciler.worker_pool import WorkerPool
 
 TIER_WAIT_SECONDS = 600.0

@@ -13,9 +13,9 @@ from reconciler.cli.stopping import interruptible
 from reconciler.cli.talk import say, say_text
 from reconciler.decide.types import Phase
 from reconciler.errors import PlanFileError, ReconcilerError
-from reconciler.plan.actions import Action, Plan
+from reconciler.plan.build import doable
 from reconciler.plan.differences import NO_POLICIES, Compared
-from reconciler.plan.plan import doable
+from reconciler.plan.model import Action, Plan
 from reconciler.report.wording import what_of
 
 

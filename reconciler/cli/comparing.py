@@ -12,7 +12,7 @@ from reconciler.decide.schedule import open_periods
 from reconciler.decide.types import Job
 from reconciler.model import ObjectRef
 from reconciler.pipeline import plan
-from reconciler.plan.actions import Plan
+from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet, PolicySet
 
 _AHEAD = timedelta(days=7)

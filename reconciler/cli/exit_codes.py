@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.errors import ExitCode, first_exit_code
 from reconciler.pipeline import Applied
-from reconciler.plan.actions import Plan
+from reconciler.plan.model import Plan
 
 
 def exit_of_plan(plan: Plan, *, detailed: bool = False) -> ExitCode:

@@ -18,7 +18,7 @@ from reconciler.errors import ReconcilerError, UsageError
 from reconciler.model import ObjectRef
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import plan
-from reconciler.plan.actions import Plan
+from reconciler.plan.model import Plan
 from reconciler.policy.schemas import explain_field
 
 

@@ -17,7 +17,7 @@ from reconciler.cli.options import option, together
 from reconciler.cli.talk import say
 from reconciler.errors import ExitCode, UsageError
 from reconciler.pipeline import Stage
-from reconciler.plan.actions import Plan
+from reconciler.plan.model import Plan
 from reconciler.report.metrics import Measured, last_success_in, render_metrics
 from reconciler.world import World
 from reconciler.yaml.files import write_new

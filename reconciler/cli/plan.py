@@ -32,7 +32,7 @@ from reconciler.cli.talk import say, show
 from reconciler.cli.watching import Watched, watched
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import plan
-from reconciler.plan.actions import Plan
+from reconciler.plan.model import Plan
 
 
 @click.command(name="plan")

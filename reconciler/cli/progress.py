@@ -17,7 +17,7 @@ from reconciler.cli.options import option
 from reconciler.cli.talk import say, say_json
 from reconciler.observe.clusters import ReadStep
 from reconciler.pipeline import Stage
-from reconciler.plan.actions import Action, Plan
+from reconciler.plan.model import Action, Plan
 
 log_format_option = option(
     "--log-format",

@@ -12,7 +12,7 @@ from rich.table import Column
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.progress import Progress, ReadSoFar
 from reconciler.pipeline import Stage
-from reconciler.plan.actions import Action
+from reconciler.plan.model import Action
 from reconciler.plan.one_line import one_line
 
 

@@ -12,10 +12,10 @@ from reconciler.cli.options import DEFAULT_PATH, duration_of
 from reconciler.cli.running import Call
 from reconciler.decide.types import Phase
 from reconciler.errors import ClusterError, PlanFileError
-from reconciler.plan.actions import Action, Plan
+from reconciler.plan.build import doable
+from reconciler.plan.model import Action, Plan
 from reconciler.plan.one_line import short
 from reconciler.plan.permitted import check_permitted, is_custom
-from reconciler.plan.plan import doable
 from reconciler.plan.serialise import plan_from_dict
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.policy.validate import read_fleet, read_policies

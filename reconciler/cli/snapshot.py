@@ -23,7 +23,7 @@ from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import placed_names
 from reconciler.observe.lists import Source
 from reconciler.pipeline import plan
-from reconciler.plan.actions import Plan
+from reconciler.plan.model import Plan
 from reconciler.world import open_world
 from reconciler.yaml.files import write_private
 

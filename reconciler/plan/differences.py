@@ -15,9 +15,9 @@ from reconciler.decide.placement.marks import LABEL
 from reconciler.decide.types import Cause, Decision, Verb
 from reconciler.errors import PlanFileError
 from reconciler.model import NOTHING
-from reconciler.plan.actions import Action, Plan, pointer
 from reconciler.plan.documents import CauseDocument
 from reconciler.plan.json_values import json_value
+from reconciler.plan.model import Action, Plan, pointer
 from reconciler.plan.one_line import short
 from reconciler.plan.serialise import change_document
 from reconciler.policy.types import PolicySet

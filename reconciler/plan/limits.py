@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.decide.types import Decision, Phase
 from reconciler.model import NOTHING, ObjectRef, Workload
-from reconciler.plan.actions import HeldBackActions, LimitUse
+from reconciler.plan.model import HeldBackActions, LimitUse
 from reconciler.policy.types import Limit, Limits, PolicySet
 
 FLEET = "fleet"

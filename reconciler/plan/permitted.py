@@ -17,7 +17,7 @@ from reconciler.decide.placement.status import PREFIX as STATUS
 from reconciler.decide.types import Decision, Verb
 from reconciler.decide.victims import DELETION_COST, VICTIM_LABEL
 from reconciler.errors import PlanFileError
-from reconciler.plan.actions import Plan, pointer
+from reconciler.plan.model import Plan, pointer
 from reconciler.plan.one_line import short
 
 OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")

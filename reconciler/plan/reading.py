@@ -23,7 +23,6 @@ from reconciler.decide.types import (
 )
 from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef, PickerHeader, PodPicker
-from reconciler.plan.actions import Action, HeldBackActions, LimitUse, Plan, pointer
 from reconciler.plan.documents import (
     SCHEMA_VERSION,
     ChangeDocument,
@@ -37,6 +36,7 @@ from reconciler.plan.documents import (
     PodPickerDocument,
     VictimsDocument,
 )
+from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, pointer
 from reconciler.plan.one_line import one_line
 
 

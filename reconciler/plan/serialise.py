@@ -12,8 +12,7 @@ import msgspec
 
 from reconciler.decide.types import Decision, DownscaleSettings, FieldChange, Overridden, VictimForecast
 from reconciler.model import PickerHeader, PodPicker
-from reconciler.plan.actions import Action, HeldBackActions, Plan, pointer
-from reconciler.plan.counts import counts_of
+from reconciler.plan.build import number
 from reconciler.plan.documents import (
     SCHEMA_VERSION,
     CauseDocument,
@@ -36,7 +35,7 @@ from reconciler.plan.documents import (
     VictimsDocument,
 )
 from reconciler.plan.json_values import json_value
-from reconciler.plan.plan import number
+from reconciler.plan.model import Action, HeldBackActions, Plan, counts_of, pointer
 from reconciler.plan.reading import plan_from_dict
 
 __all__ = ["json_text", "plan_document", "plan_from_dict", "plan_to_dict", "plan_to_json"]

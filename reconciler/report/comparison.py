@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from reconciler.decide.types import Decision
 from reconciler.model import ObjectRef, QueryKey
-from reconciler.plan.actions import Action, Plan
+from reconciler.plan.model import Action, Plan
 from reconciler.plan.one_line import escaped
 from reconciler.report.groups import Group, Line, grouped
 from reconciler.report.markdown import folded, groups_of, held_back_of, origin_of, summary_of, told_in

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reconciler.decide.types import Decision, PlacementView
-from reconciler.plan.actions import Plan
-from reconciler.plan.counts import added
+from reconciler.plan.model import Plan, added
 
 
 @dataclass(frozen=True, slots=True)

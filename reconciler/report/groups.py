@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reconciler.decide.types import Decision, PlacementView
-from reconciler.plan.actions import Action, Plan
-from reconciler.plan.counts import Effect, effect_of
+from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.plan.one_line import one_line
 from reconciler.report.wording import (
     KINDS,

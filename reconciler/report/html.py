@@ -8,8 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.plan.actions import Plan
-from reconciler.plan.counts import counts_of, effect_of
+from reconciler.plan.model import Plan, counts_of, effect_of
 from reconciler.plan.one_line import one_line
 from reconciler.report.distribution import distributions_of
 from reconciler.report.groups import Group, Line, grouped, updates_of

@@ -8,8 +8,8 @@ from typing import Any, cast
 import msgspec
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.plan.actions import Plan
 from reconciler.plan.documents import SCHEMA_VERSION
+from reconciler.plan.model import Plan
 from reconciler.plan.serialise import json_text, plan_document, plan_to_json
 from reconciler.report.documents import OutcomeCountsDocument, OutcomeDocument, ReportDocument
 from reconciler.report.totals import totals_of

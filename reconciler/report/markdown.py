@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.types import PlacementView
-from reconciler.plan.actions import Plan
+from reconciler.plan.model import Plan
 from reconciler.plan.one_line import one_line
 from reconciler.report.groups import Group, clock_of, grouped, updates_of
 from reconciler.report.markdown_text import code, code_element, details, fence, joined, prose

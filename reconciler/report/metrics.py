@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.backends.base import REQUEST_SECONDS, Traffic
 from reconciler.model import NOTHING, ObjectRef
-from reconciler.plan.actions import Action, Plan
-from reconciler.plan.counts import Effect, effect_of
+from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.report.open_metrics import Distribution, Gauge, Histogram, distributed, open_metrics_text
 
 LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"

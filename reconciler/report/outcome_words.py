@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from reconciler.apply.outcomes import Outcome, Status
-from reconciler.plan.actions import Action
+from reconciler.plan.model import Action
 from reconciler.plan.one_line import one_line
 from reconciler.report.wording import counted
 

@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.errors import PlanFileError
-from reconciler.plan.actions import Plan
+from reconciler.plan.model import Plan
 from reconciler.plan.one_line import one_line
 from reconciler.plan.reading import check_version, plan_from_dict, plan_of
 from reconciler.report.documents import ReportDocument

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.decide.types import Notice
 from reconciler.model import ObjectRef
-from reconciler.plan.actions import HeldBackActions, LimitUse, Plan
-from reconciler.plan.counts import added
+from reconciler.plan.build import number
 from reconciler.plan.limits import FLEET
+from reconciler.plan.model import HeldBackActions, LimitUse, Plan, added
 from reconciler.plan.one_line import one_line
-from reconciler.plan.plan import number
 from reconciler.report.groups import Group, Line, clock_of, grouped, updates_of
 from reconciler.report.totals import totals_of
 from reconciler.report.wording import KINDS, counted, edge

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.plan.actions import Plan
-from reconciler.plan.counts import Effect, effect_of
+from reconciler.plan.model import Effect, Plan, effect_of
 from reconciler.plan.one_line import one_line
 from reconciler.report.groups import Group, Line, grouped
 from reconciler.report.outcome_words import went_well, words_of

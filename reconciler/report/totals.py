@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reconciler.apply.outcomes import Outcome, Status
-from reconciler.plan.actions import Plan
-from reconciler.plan.counts import fewer, more
+from reconciler.plan.model import Plan, fewer, more
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from reconciler.decide.placement.status import PREFIX as STATUS
 from reconciler.decide.selection import parse_time
 from reconciler.decide.types import Decision, FieldChange, Verb, VictimForecast
 from reconciler.model import NOTHING, ObjectRef
-from reconciler.plan.counts import Effect, effect_of
 from reconciler.plan.json_values import json_value
+from reconciler.plan.model import Effect, effect_of
 from reconciler.plan.one_line import one_line
 from reconciler.plan.permitted import OUR_ANNOTATIONS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.plan.plan import in_order, number
+from reconciler.plan.build import in_order, number
 from reconciler.plan.serialise import change_document
 from reconciler.policy.types import WakeOrder
 from tests.bench.measure import SHARES, Work, measured

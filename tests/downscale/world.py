@@ -27,7 +27,7 @@ from reconciler.model import NOTHING, ObjectRef, PatchOperation, PickerAnswer, P
 from reconciler.observe.clusters import observe
 from reconciler.observe.lists import Source
 from reconciler.observe.pods import answer
-from reconciler.plan.plan import in_order, number
+from reconciler.plan.build import in_order, number
 from reconciler.policy.types import (
     DownscalePolicy,
     DownscaleTarget,

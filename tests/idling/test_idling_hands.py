@@ -12,7 +12,7 @@ from reconciler.apply.events import message_of
 from reconciler.decide.idling.contests import fingerprint, snippet
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter, ObjectRef
-from reconciler.plan.actions import Action
+from reconciler.plan.model import Action
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, Place, ScheduleCriterion
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.idling.idling_policies import (

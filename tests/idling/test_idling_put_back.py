@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reconciler.apply.events import message_of
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
-from reconciler.plan.actions import Action
+from reconciler.plan.model import Action
 from tests.builders import a_ref, a_service, a_workload
 from tests.idling.idling_policies import (
     MONDAY,

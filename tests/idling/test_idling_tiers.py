@@ -21,8 +21,8 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.state import ConfigMapStore
 from reconciler.backends.stop import Stop
 from reconciler.decide.types import Phase, Verb
-from reconciler.plan.actions import Action
-from reconciler.plan.plan import number
+from reconciler.plan.build import number
+from reconciler.plan.model import Action
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
 from tests.downscale.world import Clock, Held, Picker, a_workload_manifest, controllers_order, namespace

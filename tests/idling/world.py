@@ -27,7 +27,7 @@ from reconciler.model import (
     Service,
     Workload,
 )
-from reconciler.plan.plan import in_order
+from reconciler.plan.build import in_order
 from tests.builders import a_namespace, a_workload
 
 OURS = "reconciler"

@@ -16,8 +16,8 @@ from reconciler.apply.run import Applying, apply_actions
 from reconciler.backends.stop import Stop
 from reconciler.decide.types import Decision, Phase
 from reconciler.errors import RefusedError
-from reconciler.plan.actions import Action
-from reconciler.plan.plan import in_order, number
+from reconciler.plan.build import in_order, number
+from reconciler.plan.model import Action
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
 from tests.downscale.world import Clock, Held, Picker

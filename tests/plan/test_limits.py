@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.types import Considered, DesiredState, Phase, Verb
+from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.limits import Base, Bases, allowed, hold_back
-from reconciler.plan.plan import Inputs, make_plan
 from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Place, Selector
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
 from tests.plan.decisions import a_decision

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from reconciler.decide.types import Phase, Verb
 from reconciler.labels import LabelSelector
+from reconciler.plan.build import doable, in_order, number
 from reconciler.plan.filters import Filters, kept_groups
-from reconciler.plan.plan import doable, in_order, number
 from tests.builders import a_ref
 from tests.plan.decisions import a_decision
 

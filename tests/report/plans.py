@@ -6,8 +6,8 @@ from typing import Any
 
 from reconciler.decide.types import Cause, Decision, FieldChange, Phase, Verb, replicas_change
 from reconciler.model import ObjectRef
-from reconciler.plan.actions import LimitUse, Plan
-from reconciler.plan.plan import in_order, number
+from reconciler.plan.build import in_order, number
+from reconciler.plan.model import LimitUse, Plan
 from tests.builders import NOW, a_ref
 
 IDLE_DEV = Cause("idle-dev", "policies/dev.yaml:4", "0 requests in 30m", {"requests": 0, "window": "30m"})

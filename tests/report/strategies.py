@@ -22,8 +22,8 @@ from reconciler.decide.types import (
     VictimForecast,
 )
 from reconciler.model import ObjectRef, PickerHeader, PodPicker
-from reconciler.plan.actions import HeldBackActions, LimitUse, Plan
-from reconciler.plan.plan import number
+from reconciler.plan.build import number
+from reconciler.plan.model import HeldBackActions, LimitUse, Plan
 
 # characters a file can hold: anything but lone surrogates
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(

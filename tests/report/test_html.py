@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.decide.types import Cause, PlacementRow, PlacementView, Undecided
-from reconciler.plan.actions import HeldBackActions
+from reconciler.plan.model import HeldBackActions
 from reconciler.plan.serialise import plan_from_dict, plan_to_dict
 from reconciler.report.distribution import distributions_of
 from reconciler.report.html import render_html

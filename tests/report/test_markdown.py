@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.decide.types import Cause, Notice, PlacementRow, PlacementView, Undecided
 from reconciler.model import QueryKey
-from reconciler.plan.actions import HeldBackActions
+from reconciler.plan.model import HeldBackActions
 from reconciler.plan.one_line import LONGEST_VALUE, one_line
 from reconciler.report.comparison import PolicyChange, render_markdown_comparison
 from reconciler.report.markdown import render_markdown

@@ -25,7 +25,7 @@ from reconciler.decide.types import (
     VictimForecast,
     replicas_change,
 )
-from reconciler.plan.actions import HeldBackActions, LimitUse
+from reconciler.plan.model import HeldBackActions, LimitUse
 from reconciler.report.outcome_words import status_of
 from reconciler.report.text import Style, render_text
 from reconciler.report.wording import Clock, is_metadata, name_of, what_of

@@ -27,7 +27,7 @@ from reconciler.decide.desired_state import decide
 from reconciler.decide.schedule import open_until, opens_next
 from reconciler.decide.types import Decision, DesiredState, Verb
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Workload
-from reconciler.plan.plan import in_order
+from reconciler.plan.build import in_order
 from reconciler.policy.types import (
     ClusterPreference,
     DownscalePolicy,

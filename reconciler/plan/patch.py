@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from reconciler.decide.types import Decision, FieldChange, Verb
 from reconciler.model import PatchOperation, Write
-from reconciler.plan.actions import pointer
+from reconciler.plan.model import pointer
 
 _MAPS = (("metadata", "annotations"), ("metadata", "labels"))
 

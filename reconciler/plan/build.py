@@ -11,9 +11,9 @@ from reconciler.decide.idling.criteria import calendar_name, schedules_of
 from reconciler.decide.placement.sites import unknown_since
 from reconciler.decide.types import Decision, DesiredState, Phase
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
-from reconciler.plan.actions import Action, HeldBackActions, Plan
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Bases, Limited, base_of, hold_back, weight_of
+from reconciler.plan.model import Action, HeldBackActions, Plan
 from reconciler.policy.types import Limits, PolicySet
 
 
