@@ -16,8 +16,9 @@ from pathlib import Path
 
 from reconciler.decide.allocate_replicas import allocate_replicas
 from reconciler.decide.allocation import Allocation
-from reconciler.decide.selection import FIRST_YEAR, LAST_YEAR, is_near
-from reconciler.decide.victims import RankingRules, VictimRanking, rank_victims
+from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, is_near
+from reconciler.decide.victim_rules import RankingRules
+from reconciler.decide.victims import VictimRanking, rank_victims
 from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
 from reconciler.model import Pod
 from reconciler.pipeline import Request

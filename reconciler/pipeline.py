@@ -15,10 +15,10 @@ from reconciler.apply.pickers import asked_pickers
 from reconciler.apply.refusals import remember_refusals
 from reconciler.apply.run import Applying, Progress, apply_actions
 from reconciler.backends.stop import Stop, StoppedClock
-from reconciler.decide.desired_state import decide, urgent
+from reconciler.decide.decide import decide, urgent
+from reconciler.decide.decisions import DesiredState, Job, Undecided
 from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.types import DesiredState, Job, Undecided
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import EVERYTHING, Reading, Scope, Tell, nobody

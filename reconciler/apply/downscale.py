@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from reconciler.apply.downscale_live import Live, Task, autoscaler_of, check_as_planned, domains, look
 from reconciler.apply.downscale_marks import check_lock, close_journal, mark, open_journal, put_right, take_off
 from reconciler.apply.outcomes import Access, Outcome, Status
+from reconciler.decide.annotations import SPARED_COST, VICTIM_COST
+from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.cut import (
-    MARK,
-    SPARED,
     Choice,
     Cut,
     balanced,
@@ -29,7 +29,6 @@ from reconciler.decide.downscale.cut import (
 from reconciler.decide.downscale.groups import nanoseconds_at
 from reconciler.decide.downscale.journal import Entry, Marked
 from reconciler.decide.downscale.settled import why_unsettled
-from reconciler.decide.types import Decision
 from reconciler.decide.victims import is_active
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import (
@@ -175,7 +174,7 @@ def _by_marks(shrink: _Shrink) -> Outcome:
     task = shrink.task
     spared = _spared(shrink)
     entry = _entry(shrink, (*shrink.victims, *spared))
-    costs = dict.fromkeys((pod.uid for pod in spared), SPARED) | {pod.uid: MARK for pod in shrink.victims}
+    costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {pod.uid: VICTIM_COST for pod in shrink.victims}
     open_journal(task, entry)
     try:
         mark(task, (*shrink.victims, *spared), costs)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from reconciler.apply.outcomes import Access
 from reconciler.backends.base import AUTOSCALERS, NODES, PODS, SCALED_OBJECT, Resource, workloads_of
+from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
+from reconciler.decide.decisions import Decision, DownscaleSettings
 from reconciler.decide.downscale.forecast import domains_of
 from reconciler.decide.downscale.groups import Group, group_of
-from reconciler.decide.downscale.orders import DEFAULT, shrunk_by
-from reconciler.decide.membership import autoscalers_of
+from reconciler.decide.downscale.orders import DEFAULT
 from reconciler.decide.owners import own_key, owner_key
-from reconciler.decide.types import Decision, DownscaleSettings
 from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
 from reconciler.errors import NotFoundError, StaleError
 from reconciler.labels import selector_text

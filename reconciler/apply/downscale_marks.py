@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from reconciler.apply.downscale_live import Task, look
 from reconciler.backends.base import PODS
+from reconciler.decide.annotations import VICTIM_LABEL
+from reconciler.decide.decisions import FieldChange
 from reconciler.decide.downscale.journal import Entry, entry_text, mark_changes, read_entry, unmark_changes
-from reconciler.decide.types import FieldChange
-from reconciler.decide.victims import VICTIM_LABEL
 from reconciler.errors import LockHeldError, NotFoundError, StaleError
 from reconciler.model import ObjectRef, Pod, Write
 from reconciler.plan.patch import patch_of

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from reconciler.decide.annotations import CONTESTED, format_time
+from reconciler.decide.decisions import Decision
 from reconciler.decide.idling.contests import snippet_in
-from reconciler.decide.idling.marks import CONTESTED
-from reconciler.decide.selection import format_time
-from reconciler.decide.types import Decision
 from reconciler.model import ObjectRef, Run, Write
 from reconciler.plan.model import Action
 

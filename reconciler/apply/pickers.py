@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.apply.outcomes import Access
-from reconciler.decide.desired_state import without_postponed
+from reconciler.decide.decide import without_postponed
+from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.downscale.forecast import picker_requests, with_victims
-from reconciler.decide.types import DesiredState, Notice
 from reconciler.errors import PickerError, reason_of
 from reconciler.model import ObjectRef, ObservedState, PickerAnswer, Run
 from reconciler.policy.types import PolicySet

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from reconciler.apply.outcomes import Access, Outcome
 from reconciler.backends.state import ConfigMapStore
+from reconciler.decide.decisions import Verb
 from reconciler.decide.placement.memory import (
     MEMORY,
     UNREACHABLE,
@@ -14,7 +15,6 @@ from reconciler.decide.placement.memory import (
     unreachable_text,
 )
 from reconciler.decide.placement.status import PREFIX as STATUS_PREFIX
-from reconciler.decide.types import Verb
 from reconciler.errors import reason_of
 from reconciler.model import Run
 from reconciler.plan.model import Action

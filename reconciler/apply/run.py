@@ -18,7 +18,7 @@ from reconciler.apply.outcomes import Access, Outcome, Status
 from reconciler.apply.precedence import Precedence, group_sequences
 from reconciler.apply.readiness import POLL_SECONDS, Readiness
 from reconciler.backends.stop import Stop
-from reconciler.decide.types import Verb
+from reconciler.decide.decisions import Verb
 from reconciler.errors import (
     AlreadyExistsError,
     LockLostError,

@@ -11,7 +11,7 @@ from reconciler.cli.rendering import rendered
 from reconciler.cli.running import Call
 from reconciler.cli.stopping import interruptible
 from reconciler.cli.talk import say, say_text
-from reconciler.decide.types import Phase
+from reconciler.decide.decisions import Phase
 from reconciler.errors import PlanFileError, ReconcilerError
 from reconciler.plan.build import doable
 from reconciler.plan.differences import NO_POLICIES, Compared

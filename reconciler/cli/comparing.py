@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from reconciler.cli.calendar import calendars_of
 from reconciler.cli.running import Call
+from reconciler.decide.decisions import Job
 from reconciler.decide.schedule import open_periods
-from reconciler.decide.types import Job
 from reconciler.model import ObjectRef
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan

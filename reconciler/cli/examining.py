@@ -15,9 +15,9 @@ from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of
 from reconciler.backends.open import Backend
-from reconciler.decide.desired_state import decide
+from reconciler.decide.annotations import format_time
+from reconciler.decide.decide import decide
 from reconciler.decide.placement.home import home_of
-from reconciler.decide.selection import format_time
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind
 from reconciler.observe.clusters import Scope

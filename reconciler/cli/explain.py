@@ -12,8 +12,8 @@ from reconciler.cli.object_names import ObjectName, check_there, known_cluster, 
 from reconciler.cli.options import context_option, now_option, option, world_options
 from reconciler.cli.running import Call
 from reconciler.cli.talk import show, show_lines
-from reconciler.decide.desired_state import decide
-from reconciler.decide.types import Considered, Decision
+from reconciler.decide.decide import decide
+from reconciler.decide.decisions import Considered, Decision
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.model import ObjectRef
 from reconciler.observe.clusters import observe

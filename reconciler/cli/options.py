@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from reconciler.decide.selection import FIRST_YEAR, LAST_YEAR, parse_time
+from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
 from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector, parse_label_selector
 from reconciler.plan.filters import Filters

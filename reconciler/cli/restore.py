@@ -28,8 +28,8 @@ from reconciler.cli.options import (
 from reconciler.cli.progress import log_format_option, progress
 from reconciler.cli.running import Call
 from reconciler.cli.stopping import stopping
+from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore, origins
-from reconciler.decide.types import DesiredState
 from reconciler.errors import UsageError
 from reconciler.model import ObservedState, Run
 from reconciler.pipeline import Control, apply

@@ -10,7 +10,7 @@ from typing import Any
 
 from reconciler.cli.options import DEFAULT_PATH, duration_of
 from reconciler.cli.running import Call
-from reconciler.decide.types import Phase
+from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError
 from reconciler.plan.build import doable
 from reconciler.plan.model import Action, Plan

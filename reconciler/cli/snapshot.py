@@ -18,7 +18,7 @@ from reconciler.backends.snapshot.recorder import NoMetrics, RecordedCluster, Re
 from reconciler.cli.options import DEFAULT_PATH, context_option, now_option, option, quiet_option, world_options
 from reconciler.cli.running import Call
 from reconciler.cli.talk import say, show_lines
-from reconciler.decide.selection import format_time
+from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import placed_names
 from reconciler.observe.lists import Source

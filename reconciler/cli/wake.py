@@ -29,11 +29,11 @@ from reconciler.cli.progress import log_format_option, progress
 from reconciler.cli.running import Call
 from reconciler.cli.stopping import stopping
 from reconciler.cli.talk import say
+from reconciler.decide.annotations import EXCLUDE_UNTIL, format_time
+from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.asleep import Sleeper, sleepers
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import of_every_fleet
-from reconciler.decide.selection import EXCLUDE_UNTIL, format_time
-from reconciler.decide.types import DesiredState, annotation_changes
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code, reason_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload, Write
 from reconciler.observe.clusters import observe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from reconciler.decide.selection import format_time
+from reconciler.decide.annotations import format_time
 from reconciler.model import QueryAnswer
 
 STALE_AFTER = timedelta(minutes=5)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reconciler.decide.decisions import Cause, Decision, Phase, Verb, VictimForecast
 from reconciler.decide.downscale.forecast import with_victims
 from reconciler.decide.downscale.groups import Group, group_of, nanoseconds_at, relatives_in, siblings_in
-from reconciler.decide.types import Cause, Decision, Phase, Verb, VictimForecast
-from reconciler.decide.victims import Rule, is_active, rank_victims
+from reconciler.decide.victim_rules import Rule
+from reconciler.decide.victims import is_active, rank_victims
 from reconciler.model import ObservedState, PodsQuestion, Run, Workload
 from reconciler.policy.types import PolicySet
 

@@ -24,10 +24,6 @@ from reconciler.decide.victim_rules import (
 )
 from reconciler.model import Pod
 
-__all__ = ["RankingRules", "Rule", "VictimRanking", "compare", "goes_first", "is_active", "rank_victims"]
-
-VICTIM_LABEL = "reconciler/victim"
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 AGE_RULES = frozenset({Rule.READY_TIME, Rule.CREATION_TIME, Rule.UID, Rule.CACHE})
 
 

@@ -23,7 +23,7 @@ from reconciler.backends.base import (
     SERVICES,
     workloads_of,
 )
-from reconciler.decide.victims import VICTIM_LABEL
+from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, reason_of
 from reconciler.model import (
     Namespace,

@@ -9,10 +9,9 @@ from typing import Any
 
 from msgspec import structs
 
-from reconciler.decide.idling.marks import CAUSE
-from reconciler.decide.placement.local_replica_sets import Form, form_of
-from reconciler.decide.placement.marks import LABEL
-from reconciler.decide.types import Cause, Decision, Verb
+from reconciler.decide.annotations import CAUSE, FEDERATED_LABEL
+from reconciler.decide.decisions import Cause, Decision, Verb
+from reconciler.decide.placement.manifests import Form, form_of
 from reconciler.errors import PlanFileError
 from reconciler.model import NOTHING
 from reconciler.plan.documents import CauseDocument
@@ -118,8 +117,8 @@ def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
 def _is_as_stated(decision: Decision, form: Form | None) -> bool:
     written = {change.path: change.after for change in decision.changes if change.before != change.after}
     labels = {path[-1]: after for path, after in written.items() if path[:2] == ("metadata", "labels")}
-    if labels.get(LABEL, "") is None:
-        del labels[LABEL]
+    if labels.get(FEDERATED_LABEL, "") is None:
+        del labels[FEDERATED_LABEL]
     stated = {} if form is None else form.labels
     if any(stated.get(key) != text for key, text in labels.items()):
         return False

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
 
-from reconciler.decide.types import Job, Verb
+from reconciler.decide.decisions import Job, Verb
 
 SCHEMA_VERSION: Final = "reconciler/v1alpha1"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from reconciler.decide.types import Decision, Verb
+from reconciler.decide.decisions import Decision, Verb
 from reconciler.errors import UsageError
 from reconciler.model import LabelSelector, ObjectRef, ObservedState
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.decide.types import Decision, Phase
+from reconciler.decide.decisions import Decision, Phase
 from reconciler.model import NOTHING, ObjectRef, Workload
 from reconciler.plan.model import HeldBackActions, LimitUse
 from reconciler.policy.types import Limit, Limits, PolicySet

@@ -9,7 +9,7 @@ from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Any
 
-from reconciler.decide.types import Considered, Decision, Notice, Overridden, PlacementView, Undecided, Verb
+from reconciler.decide.decisions import Considered, Decision, Notice, Overridden, PlacementView, Undecided, Verb
 from reconciler.model import NOTHING, ObjectRef, QueryKey
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.decide.types import Decision, FieldChange, Verb
+from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.model import PatchOperation, Write
 from reconciler.plan.model import pointer
 

@@ -9,13 +9,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from reconciler.decide.annotations import DELETION_COST, FEDERATED_LABEL, PAUSED_REPLICAS, VICTIM_LABEL
+from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.downscale.journal import JOURNAL
-from reconciler.decide.idling.marks import PAUSED_REPLICAS
-from reconciler.decide.placement.marks import LABEL, REPLACED
-from reconciler.decide.placement.memory import MEMORY
+from reconciler.decide.placement.memory import MEMORY, REPLACED
 from reconciler.decide.placement.status import PREFIX as STATUS
-from reconciler.decide.types import Decision, Verb
-from reconciler.decide.victims import DELETION_COST, VICTIM_LABEL
 from reconciler.errors import PlanFileError
 from reconciler.plan.model import Plan, pointer
 from reconciler.plan.one_line import short
@@ -57,7 +55,7 @@ def _is_template(value: Any) -> bool:
     return isinstance(value, Mapping)
 
 
-_REPLICAS: Mapping[_Path, _Check] = {("spec", "replicas"): _is_count, (*_LABELS, LABEL): _is_text}
+_REPLICAS: Mapping[_Path, _Check] = {("spec", "replicas"): _is_count, (*_LABELS, FEDERATED_LABEL): _is_text}
 _FIELDS: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
     ("", "Service"): {},
     ("", "Endpoints"): {},

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.decide.types import (
+from reconciler.decide.decisions import (
     Cause,
     Decision,
     DownscaleSettings,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from reconciler.decide.types import Decision, DownscaleSettings, FieldChange, Overridden, VictimForecast
+from reconciler.decide.decisions import Decision, DownscaleSettings, FieldChange, Overridden, VictimForecast
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.plan.build import number
 from reconciler.plan.documents import (

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from reconciler.decide.types import Decision
+from reconciler.decide.decisions import Decision
 from reconciler.model import ObjectRef, QueryKey
 from reconciler.plan.model import Action, Plan
 from reconciler.plan.one_line import escaped

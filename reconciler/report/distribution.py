@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.decide.types import Decision, PlacementView
+from reconciler.decide.decisions import Decision, PlacementView
 from reconciler.plan.model import Plan, added
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reconciler.decide.types import Decision, PlacementView
+from reconciler.decide.decisions import Decision, PlacementView
 from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.plan.one_line import one_line
 from reconciler.report.wording import (

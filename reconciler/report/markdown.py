@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.decide.types import PlacementView
+from reconciler.decide.decisions import PlacementView
 from reconciler.plan.model import Plan
 from reconciler.plan.one_line import one_line
 from reconciler.report.groups import Group, clock_of, grouped, updates_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.apply.outcomes import Outcome, Status
-from reconciler.decide.types import Notice
+from reconciler.decide.decisions import Notice
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.limits import FLEET

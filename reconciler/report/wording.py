@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
+from reconciler.decide.annotations import OBSERVED_CAPACITY, UNIDLE_TARGETS, parse_time
+from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForecast
 from reconciler.decide.downscale.journal import JOURNAL
-from reconciler.decide.idling.marks import UNIDLE_TARGETS
-from reconciler.decide.placement.marks import CAPACITY, REPLACED
-from reconciler.decide.placement.memory import MEMORY
+from reconciler.decide.placement.memory import MEMORY, REPLACED
 from reconciler.decide.placement.status import PREFIX as STATUS
-from reconciler.decide.selection import parse_time
-from reconciler.decide.types import Decision, FieldChange, Verb, VictimForecast
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Effect, effect_of
@@ -231,7 +229,7 @@ def metadata_words(decision: Decision) -> str:
     changed = {change.path[-1]: change for change in decision.changes if change.before != change.after}
     if UNIDLE_TARGETS in changed:
         return _idle_list_words(changed[UNIDLE_TARGETS].after)
-    words = [_capacity_words(changed.pop(CAPACITY).after, decision)] if CAPACITY in changed else []
+    words = [_capacity_words(changed.pop(OBSERVED_CAPACITY).after, decision)] if OBSERVED_CAPACITY in changed else []
     tracked = decision.job == "placement" and changed
     if tracked:
         added = all(change.before is None for change in changed.values())

@@ -8,17 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.downscale.cut import (
-    MARK,
-    Cut,
-    balanced,
-    cut_of,
-    foreign_costs,
-    picked,
-    question_of,
-)
+from reconciler.decide.annotations import VICTIM_COST
+from reconciler.decide.downscale.cut import Cut, balanced, cut_of, foreign_costs, picked, question_of
 from reconciler.decide.downscale.groups import Group, group_of
-from reconciler.decide.victims import RankingRules, rank_victims
+from reconciler.decide.victim_rules import RankingRules
+from reconciler.decide.victims import rank_victims
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import PickerError
 from reconciler.model import Condition, PickerAnswer, Pod, PodPicker
@@ -179,7 +173,7 @@ def test_marked_victims_are_exactly_those_the_controller_takes() -> None:
     pods = [a_pod(f"p{index}", uid=f"{9 - index}", node="n") for index in range(8)]
     pods.append(a_pod("x", ready=False))
     for chosen in combinations(range(8), 3):
-        marked = [replace(pod, deletion_cost=MARK) if index in chosen else pod for index, pod in enumerate(pods)]
+        marked = [replace(pod, deletion_cost=VICTIM_COST) if index in chosen else pod for index, pod in enumerate(pods)]
         ranking = rank_victims(marked, 4, now_ns=NOW_NS)
         assert {pod.name for pod in ranking.victims} == {"x", *(f"p{index}" for index in chosen)}
         assert ranking.certain

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.downscale.forecast import picker_requests, with_victims
-from reconciler.decide.downscale.journal import JOURNAL, Entry, Marked, entry_text
-from reconciler.decide.types import (
+from reconciler.decide.annotations import VICTIM_LABEL
+from reconciler.decide.decisions import (
     Cause,
     Decision,
     DownscaleSettings,
@@ -19,7 +18,8 @@ from reconciler.decide.types import (
     VictimForecast,
     replicas_change,
 )
-from reconciler.decide.victims import VICTIM_LABEL
+from reconciler.decide.downscale.forecast import picker_requests, with_victims
+from reconciler.decide.downscale.journal import JOURNAL, Entry, Marked, entry_text
 from reconciler.model import (
     ConfigMap,
     HorizontalPodAutoscaler,

@@ -10,7 +10,8 @@ import pytest
 
 from reconciler.decide.downscale.cut import balanced, cut_of
 from reconciler.decide.downscale.groups import Group
-from reconciler.decide.victims import RankingRules, rank_victims
+from reconciler.decide.victim_rules import RankingRules
+from reconciler.decide.victims import rank_victims
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_pod
 

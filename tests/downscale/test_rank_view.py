@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.decide.desired_state import decide
+from reconciler.decide.decide import decide
 from reconciler.decide.rank_view import questions_of, ranking_of
 from reconciler.model import OwnerReference, PodsQuestion, Workload
 from reconciler.policy.types import DownscaleTarget

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.downscale.cut import MARK, SPARED
+from reconciler.decide.annotations import DELETION_COST, SPARED_COST, VICTIM_COST, VICTIM_LABEL
+from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.downscale.journal import (
     JOURNAL,
     Entry,
@@ -21,8 +22,6 @@ from reconciler.decide.downscale.journal import (
     unmark_changes,
 )
 from reconciler.decide.downscale.recovery import LIFE, decide_recovery, former_costs
-from reconciler.decide.types import Decision, DesiredState, FieldChange, Phase, Verb
-from reconciler.decide.victims import DELETION_COST, VICTIM_LABEL
 from reconciler.errors import AnnotationError
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, Pod, Run, ScaleKind
 from reconciler.policy.types import FleetCluster
@@ -42,11 +41,11 @@ ENTRY = Entry(
 )
 
 
-def marked(name: str, cost: str | None = MARK, run: str = "before", **fields: Any) -> Pod:
+def marked(name: str, cost: str | None = VICTIM_COST, run: str = "before", **fields: Any) -> Pod:
     return a_pod(name, deletion_cost=cost, labels={VICTIM_LABEL: run}, **fields)
 
 
-MARKED = (marked("web-1"), marked("web-2"), marked("web-3", SPARED))
+MARKED = (marked("web-1"), marked("web-2"), marked("web-3", SPARED_COST))
 
 
 def journal(entries: dict[str, str]) -> ConfigMap:
@@ -107,7 +106,7 @@ def test_each_pod_is_one_patch_with_cost_and_label() -> None:
     decision = recovered(observed(5)).decisions[1]
     assert (decision.ref, decision.uid) == (ObjectRef("east", "shop", "Pod", "web-2"), "uid-web-2")
     assert decision.changes == (
-        FieldChange(("metadata", "annotations", DELETION_COST), MARK, "7"),
+        FieldChange(("metadata", "annotations", DELETION_COST), VICTIM_COST, "7"),
         FieldChange(("metadata", "labels", VICTIM_LABEL), "before", None),
     )
 
@@ -238,11 +237,11 @@ def test_what_is_no_entry_is_said_so(text: str) -> None:
     [
         pytest.param(marked("a"), None, {"cost": None, "label": None}, id="there was no cost"),
         pytest.param(marked("a"), "5", {"cost": "5", "label": None}, id="there was one"),
-        pytest.param(marked("a", SPARED), "5", {"cost": "5", "label": None}, id="a pod that was to stay"),
+        pytest.param(marked("a", SPARED_COST), "5", {"cost": "5", "label": None}, id="a pod that was to stay"),
         pytest.param(marked("a", "8"), "5", {"label": None}, id="somebody wrote over our cost: theirs stays"),
         pytest.param(marked("a", None), "5", {"label": None}, id="somebody took our cost off"),
-        pytest.param(marked("a"), MARK, {"label": None}, id="the cost before was the same"),
-        pytest.param(a_pod("a", deletion_cost=MARK), None, {"cost": None}, id="somebody took our label off"),
+        pytest.param(marked("a"), VICTIM_COST, {"label": None}, id="the cost before was the same"),
+        pytest.param(a_pod("a", deletion_cost=VICTIM_COST), None, {"cost": None}, id="somebody took our label off"),
         pytest.param(a_pod("a"), None, {}, id="not marked"),
         pytest.param(a_pod("a", deletion_cost="3"), "3", {}, id="not marked, with a cost"),
     ],
@@ -255,4 +254,7 @@ def test_unmark(pod: Pod, former: str | None, changes: dict[str, str | None]) ->
 
 def test_mark_tests_what_was_there() -> None:
     pod = a_pod("a", deletion_cost="4")
-    assert [(change.before, change.after) for change in mark_changes(pod, MARK, "run")] == [("4", MARK), (None, "run")]
+    assert [(change.before, change.after) for change in mark_changes(pod, VICTIM_COST, "run")] == [
+        ("4", VICTIM_COST),
+        (None, "run"),
+    ]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.decide.decisions import DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.downscale.targets import decide_downscale
-from reconciler.decide.types import DesiredState, FieldChange, Phase, Verb
 from reconciler.model import (
     Condition,
     HorizontalPodAutoscaler,

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from reconciler.decide.decisions import Decision
 from reconciler.decide.idling.decide import IdlingOutcome, decide_idling
-from reconciler.decide.types import Decision
 from reconciler.model import LabelSelector, ObservedState, QueryAnswer, QueryKey, Run, Sample
 from reconciler.policy.types import (
     AllOf,

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.decide.annotations import AWAKE_UNTIL, IDLED_TO, WAKE_DUE
+from reconciler.decide.fleet_guard import guard_of, guards_of
 from reconciler.decide.idling.autoscalers import Hold
 from reconciler.decide.idling.criteria import Says, Verdict, all_of, any_of, window_end
-from reconciler.decide.idling.guard import guard_of, guards_of
-from reconciler.decide.idling.marks import AWAKE_UNTIL, IDLED_TO, WAKE_DUE
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.wants import UNDONE_HOLDS, Bid, Want, winning
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Service

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.decide.types import Verb
+from reconciler.decide.decisions import Verb
 from tests.builders import a_ref, a_service, a_workload
 from tests.idling.idling_policies import MONDAY, NIGHT, NOON, a_policy, decided, run_in, verbs
 from tests.idling.world import a_world

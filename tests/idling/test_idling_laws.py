@@ -28,9 +28,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
 from reconciler.decide.schedule import is_open
-from reconciler.decide.types import DesiredState
 from reconciler.model import (
     Endpoints,
     HorizontalPodAutoscaler,

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.decide.types import Phase
+from reconciler.decide.decisions import Phase
 from reconciler.model import LabelSelector
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Base, Bases, hold_back

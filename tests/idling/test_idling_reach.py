@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import Restoration, decide_restore
-from reconciler.decide.types import DesiredState
 from reconciler.model import EndpointSlice, FieldWriter, ObjectRef, ObservedState, OwnerReference, PodsQuestion
 from reconciler.observe.pods import owners_of
 from reconciler.policy.types import ObjectSelector

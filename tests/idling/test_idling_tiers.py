@@ -20,7 +20,7 @@ from reconciler.backends.open import JOURNAL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.state import ConfigMapStore
 from reconciler.backends.stop import Stop
-from reconciler.decide.types import Phase, Verb
+from reconciler.decide.decisions import Phase, Verb
 from reconciler.plan.build import number
 from reconciler.plan.model import Action
 from reconciler.worker_pool import WorkerPool

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.types import Decision
+from reconciler.decide.decisions import Decision
 from reconciler.model import (
     Condition,
     Endpoints,

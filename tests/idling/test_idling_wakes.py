@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.idling.asleep import sleepers
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.types import Phase, Verb
 from reconciler.model import Event, OwnerReference
 from reconciler.plan.build import in_order, number
 from reconciler.plan.serialise import change_document

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from reconciler.decide.types import Decision, FieldChange, Verb
+from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.model import (
     ConfigMap,
     Endpoints,

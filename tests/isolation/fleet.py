@@ -14,7 +14,7 @@ import yaml
 
 from reconciler.apply.outcomes import Access
 from reconciler.cli.exit_codes import exit_of_apply
-from reconciler.decide.desired_state import decide
+from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode
 from reconciler.model import PickerAnswer, PickerRequest
 from reconciler.observe.lists import Source

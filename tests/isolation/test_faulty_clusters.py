@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.desired_state import decide
+from reconciler.decide.decide import decide
+from reconciler.decide.decisions import DesiredState
 from reconciler.decide.faulty_clusters import without_faulty
-from reconciler.decide.types import DesiredState
 from reconciler.errors import ExitCode, PolicyError
 from reconciler.model import ObservedCluster, ObservedState, QueryAnswer, QueryKey, Run
 from reconciler.pipeline import Request, plan

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reconciler.apply.outcomes import Access, Outcome, Status
 from reconciler.apply.run import Applying, apply_actions
 from reconciler.backends.stop import Stop
-from reconciler.decide.types import Decision, Phase
+from reconciler.decide.decisions import Decision, Phase
 from reconciler.errors import RefusedError
 from reconciler.plan.build import in_order, number
 from reconciler.plan.model import Action

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from reconciler.decide.downscale.cut import MARK
-from reconciler.decide.victims import DELETION_COST
+from reconciler.decide.annotations import DELETION_COST, VICTIM_COST
 from tests.live import rights_world
 from tests.live.asked import kinds
 from tests.live.deployed import OWN
@@ -134,7 +133,7 @@ def idle_and_protected() -> Iterator[Object]:
     spec = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 1}
     yield an_object("autoscaling/v2", "HorizontalPodAutoscaler", "held", {"annotations": bounds}, spec=spec)
     # chosen to go by a run that died
-    marks = {"labels": {"reconciler/victim": "dead"}, "annotations": {DELETION_COST: MARK}}
+    marks = {"labels": {"reconciler/victim": "dead"}, "annotations": {DELETION_COST: VICTIM_COST}}
     yield an_object("v1", "Pod", "chosen", marks, spec=a_pod_template("chosen")["spec"])
     # paused with its workload
     yield a_deployment("queue", 0)

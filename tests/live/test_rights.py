@@ -17,7 +17,7 @@ import pytest
 import yaml
 from pytest_httpserver import HTTPServer
 
-from reconciler.decide.idling.marks import CAUSE
+from reconciler.decide.annotations import CAUSE
 from tests.live import deployed, rights_world
 from tests.live.asked import kinds
 from tests.live.deployed import APPLY, PLAN, Grant

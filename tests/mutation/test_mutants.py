@@ -76,7 +76,7 @@ def test_a_run_tells_what_no_test_notices():
     """The guard's quarter is noticed by its table, and by nothing in a test of something else."""
 
     def run(tests: str) -> str:
-        words = ["reconciler/decide/idling/guard.py", "--only", "4 -> 3", "--tests", tests]
+        words = ["reconciler/decide/fleet_guard.py", "--only", "4 -> 3", "--tests", tests]
         return subprocess.run(
             [sys.executable, "-m", "tests.mutation", *words], cwd=ROOT, capture_output=True, text=True, check=False
         ).stdout

@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from reconciler.decide.annotations import format_time
+from reconciler.decide.decisions import Decision, DesiredState
 from reconciler.decide.placement.decide import decide_placement
-from reconciler.decide.placement.local_replica_sets import form_of
+from reconciler.decide.placement.manifests import form_of
 from reconciler.decide.placement.status import status_name
-from reconciler.decide.selection import format_time
-from reconciler.decide.types import Decision, DesiredState
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Workload
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, Place, TargetRef
 from tests.builders import NOW, NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_workload

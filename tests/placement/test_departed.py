@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.decide.types import FieldChange, Phase, Verb
+from reconciler.decide.decisions import FieldChange, Phase, Verb
 from reconciler.model import OwnerReference
 from tests.builders import a_cluster, a_fleet, a_workload
 

@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from reconciler.cli.examining import home_finding
+from reconciler.decide.decisions import Verb
 from reconciler.decide.placement.home import home_of, keeper_of
-from reconciler.decide.types import Verb
 from tests.builders import NOW, a_cluster, a_fleet, a_state
 
 from .placements import a_federated, a_local, a_memory, a_status, ago, numbers, place

@@ -6,15 +6,17 @@ from copy import deepcopy
 
 import pytest
 
-from reconciler.decide.placement.local_replica_sets import (
+from reconciler.decide.annotations import FEDERATED_LABEL, POLICY_DIGEST, placement_owner
+from reconciler.decide.decisions import FieldChange
+from reconciler.decide.placement.manifests import (
     form_of,
     is_ours,
+    label_of,
     mark_changes,
     selector_differs,
     template_check,
 )
-from reconciler.decide.placement.marks import DIGEST, LABEL, config_map_name, label_of, owner_of
-from reconciler.decide.types import FieldChange
+from reconciler.decide.placement.memory import config_map_name
 from reconciler.model import LabelRequirement, LabelSelector
 from reconciler.policy.validate import read_policies
 from tests.builders import a_fleet, a_workload
@@ -149,7 +151,7 @@ def test_names_of_config_maps_are_unique_and_short_enough():
     ],
 )
 def test_owner_of(text, expected):
-    assert owner_of({"reconciler/owner": text}) == expected
+    assert placement_owner({"reconciler/owner": text}) == expected
 
 
 SEED_FORM = """\
@@ -208,10 +210,12 @@ def test_defect_10_what_is_carried_over_is_kept_as_the_policy_says():
         pytest.param({}, {"reconciler/owner": "production/FederatedReplicaSet/shop/web"}, True, id="we own it"),
         pytest.param({}, {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}, False, id="another Fleet"),
         pytest.param({}, {"reconciler/owner": "production/FederatedReplicaSet/shop/api"}, False, id="another of ours"),
-        pytest.param({LABEL: "web"}, {DIGEST: "x"}, True, id="our label and our digest, without an owner"),
-        pytest.param({LABEL: "web"}, {}, False, id="a label alone"),
-        pytest.param({}, {DIGEST: "x"}, False, id="a digest alone"),
-        pytest.param({LABEL: "api"}, {DIGEST: "x"}, False, id="the label of another one"),
+        pytest.param(
+            {FEDERATED_LABEL: "web"}, {POLICY_DIGEST: "x"}, True, id="our label and our digest, without an owner"
+        ),
+        pytest.param({FEDERATED_LABEL: "web"}, {}, False, id="a label alone"),
+        pytest.param({}, {POLICY_DIGEST: "x"}, False, id="a digest alone"),
+        pytest.param({FEDERATED_LABEL: "api"}, {POLICY_DIGEST: "x"}, False, id="the label of another one"),
         pytest.param({}, {}, False, id="nothing"),
     ],
 )

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.placement.status import Entry, Status, read_status, status_text
-from reconciler.decide.types import Phase, Verb
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_cluster, a_fleet
 

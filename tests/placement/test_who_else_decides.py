@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from reconciler.decide.types import Overridden, Verb
+from reconciler.decide.decisions import Overridden, Verb
 from reconciler.model import HorizontalPodAutoscaler
 from tests.builders import a_cluster, a_fleet, a_ref, a_workload
 

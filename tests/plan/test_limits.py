@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.types import Considered, DesiredState, Phase, Verb
+from reconciler.decide.decisions import Considered, DesiredState, Phase, Verb
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.limits import Base, Bases, allowed, hold_back
 from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Place, Selector

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.types import Phase, Verb
+from reconciler.decide.decisions import Phase, Verb
 from reconciler.labels import LabelSelector
 from reconciler.plan.build import doable, in_order, number
 from reconciler.plan.filters import Filters, kept_groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.decide.types import FieldChange, Verb, annotation_changes
+from reconciler.decide.decisions import FieldChange, Verb, annotation_changes
 from reconciler.model import PatchOperation
 from reconciler.plan.patch import patch_of, write_of
 from tests.plan.decisions import a_decision

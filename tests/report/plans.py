@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.decide.types import Cause, Decision, FieldChange, Phase, Verb, replicas_change
+from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, replicas_change
 from reconciler.model import ObjectRef
 from reconciler.plan.build import in_order, number
 from reconciler.plan.model import LimitUse, Plan

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, Status
-from reconciler.decide.types import (
+from reconciler.decide.decisions import (
     Cause,
     Decision,
     DownscaleSettings,

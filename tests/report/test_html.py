@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, Status
-from reconciler.decide.types import Cause, PlacementRow, PlacementView, Undecided
+from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, Undecided
 from reconciler.plan.model import HeldBackActions
 from reconciler.plan.serialise import plan_from_dict, plan_to_dict
 from reconciler.report.distribution import distributions_of

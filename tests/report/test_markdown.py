@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, Status
-from reconciler.decide.types import Cause, Notice, PlacementRow, PlacementView, Undecided
+from reconciler.decide.decisions import Cause, Notice, PlacementRow, PlacementView, Undecided
 from reconciler.model import QueryKey
 from reconciler.plan.model import HeldBackActions
 from reconciler.plan.one_line import LONGEST_VALUE, one_line

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as older_fam
 
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.backends.base import REQUEST_SECONDS, Traffic
-from reconciler.decide.types import Considered, Notice, PlacementRow, PlacementView, VictimForecast
+from reconciler.decide.decisions import Considered, Notice, PlacementRow, PlacementView, VictimForecast
 from reconciler.report.metrics import Measured, last_success_in, render_metrics
 from reconciler.report.open_metrics import Gauge, open_metrics_text
 from tests.builders import NOW, a_ref

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.decide.types import Cause, DownscaleSettings, FieldChange, VictimForecast
+from reconciler.decide.decisions import Cause, DownscaleSettings, FieldChange, VictimForecast
 from reconciler.errors import ExitCode, PlanFileError
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.plan.json_values import json_value

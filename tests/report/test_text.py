@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, Status
-from reconciler.decide.types import (
+from reconciler.decide.decisions import (
     Cause,
     FieldChange,
     Notice,

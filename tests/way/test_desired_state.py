@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.desired_state import after_writes, placed_workloads, urgent
-from reconciler.decide.types import Decision, DesiredState, FieldChange, Phase, Verb
+from reconciler.decide.decide import after_writes, placed_workloads, urgent
+from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.model import ObjectRef
 from reconciler.policy.types import TargetRef
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_state, a_workload

@@ -23,9 +23,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from reconciler.decide.desired_state import decide
+from reconciler.decide.decide import decide
+from reconciler.decide.decisions import Decision, DesiredState, Verb
 from reconciler.decide.schedule import open_until, opens_next
-from reconciler.decide.types import Decision, DesiredState, Verb
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.plan.build import in_order
 from reconciler.policy.types import (

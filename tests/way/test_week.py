@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from reconciler.decide.idling.marks import SCALE_TIME
+from reconciler.decide.annotations import SCALE_TIME
 from tests.way.calls import Folder
 
 pytestmark = pytest.mark.laws

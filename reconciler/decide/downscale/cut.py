@@ -7,17 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 
+from reconciler.decide.annotations import VICTIM_COST
+from reconciler.decide.decisions import DownscaleSettings
 from reconciler.decide.downscale.groups import Group
-from reconciler.decide.types import DownscaleSettings
 from reconciler.decide.victim_rules import RankingRules, deletion_cost
 from reconciler.decide.victims import goes_first, rank_victims
 from reconciler.errors import PickerError
 from reconciler.model import PickerAnswer, PickerRequest, Pod, PodPicker
-
-MARK = "-2147483647"
-"""The cost that marks a victim: lower than any but the one value that others use."""
-SPARED = "-2147483646"
-"""The cost that a pod gets for the time being that stays, although its own is not above the mark."""
 
 _CHOSEN, _TIED, _OTHER = 0, 1, 3  # ranks, source: seed downscale-pod-picker.md, Controller Behaviour Changes
 
@@ -140,7 +136,7 @@ def foreign_costs(cut: Cut, victims: Sequence[Pod]) -> tuple[tuple[Pod, ...], tu
     names = {pod.uid for pod in victims}
     marked = tuple(pod for pod in victims if pod.deletion_cost is not None)
     return marked, tuple(
-        pod for pod in cut.candidates if pod.uid not in names and deletion_cost(pod.deletion_cost) <= int(MARK)
+        pod for pod in cut.candidates if pod.uid not in names and deletion_cost(pod.deletion_cost) <= int(VICTIM_COST)
     )
 
 

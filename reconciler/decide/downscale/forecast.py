@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from reconciler.decide.decisions import Decision, Notice, VictimForecast
 from reconciler.decide.downscale.cut import (
     Choice,
     Cut,
@@ -30,8 +31,8 @@ from reconciler.decide.downscale.groups import (
 from reconciler.decide.downscale.orders import DEFAULT, Order, Orders, orders_in
 from reconciler.decide.downscale.recovery import former_costs
 from reconciler.decide.downscale.steadiness import is_steady
-from reconciler.decide.types import Decision, Notice, VictimForecast
-from reconciler.decide.victims import RankingRules, VictimRanking, rank_victims
+from reconciler.decide.victim_rules import RankingRules
+from reconciler.decide.victims import VictimRanking, rank_victims
 from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
 from reconciler.errors import PickerError
 from reconciler.model import (

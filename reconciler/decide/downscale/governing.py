@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from reconciler.decide.selection import namespace_labels, selects_workload
-from reconciler.decide.types import Strategy
+from reconciler.decide.decisions import Strategy
+from reconciler.decide.selectors import namespace_labels, selects_workload
 from reconciler.model import ObjectRef, ObservedCluster, Workload
 from reconciler.policy.types import DownscalePolicy, FleetCluster
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from reconciler.decide.annotations import IDLED_AT, IDLED_TO, OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE
+from reconciler.decide.autoscalers import Autoscalers
+from reconciler.decide.decisions import Considered, Decision, Notice, Overridden, Undecided
 from reconciler.decide.downscale.wishes import Wish
-from reconciler.decide.idling.marks import IDLED_AT, IDLED_TO, OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE
-from reconciler.decide.membership import Autoscalers, key_of
-from reconciler.decide.selection import exclusion
-from reconciler.decide.types import Considered, Decision, Notice, Overridden, Undecided
+from reconciler.decide.selectors import exclusion, key_of
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import Fleet, FleetCluster

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from reconciler.decide.downscale.cut import MARK, SPARED
-from reconciler.decide.selection import format_time, parse_time
-from reconciler.decide.types import FieldChange
-from reconciler.decide.victims import DELETION_COST, VICTIM_LABEL
+from reconciler.decide.annotations import DELETION_COST, SPARED_COST, VICTIM_COST, VICTIM_LABEL, format_time, parse_time
+from reconciler.decide.decisions import FieldChange
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, Pod
 
@@ -131,7 +129,7 @@ def _time(value: Any) -> datetime:
 
 def is_marked(pod: Pod, run: str) -> bool:
     """Return whether `pod` carries the mark of a victim, put there by that run."""
-    return pod.deletion_cost == MARK and pod.labels.get(VICTIM_LABEL) == run
+    return pod.deletion_cost == VICTIM_COST and pod.labels.get(VICTIM_LABEL) == run
 
 
 def mark_changes(pod: Pod, cost: str, run: str) -> tuple[FieldChange, ...]:
@@ -146,7 +144,7 @@ def unmark_changes(pod: Pod, former: str | None) -> tuple[FieldChange, ...]:
     """Return what takes our mark off `pod` and gives it the cost `former`; a cost that is not ours stays."""
     cost: tuple[FieldChange, ...] = ()
     label: tuple[FieldChange, ...] = ()
-    if pod.deletion_cost in (MARK, SPARED) and pod.deletion_cost != former:
+    if pod.deletion_cost in (VICTIM_COST, SPARED_COST) and pod.deletion_cost != former:
         cost = (FieldChange(_COST_PATH, pod.deletion_cost, former),)
     if VICTIM_LABEL in pod.labels:
         label = (FieldChange(_LABEL_PATH, pod.labels[VICTIM_LABEL], None),)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reconciler.decide.autoscalers import Autoscalers, autoscalers_of, shrunk_by
+from reconciler.decide.decisions import DownscaleSettings
 from reconciler.decide.downscale.governing import policies_by_workload, strategy_of
-from reconciler.decide.membership import Autoscalers, LocalKey, autoscalers_of, federated_by_local_key, key_of
-from reconciler.decide.selection import of_highest_priority
-from reconciler.decide.types import DownscaleSettings
+from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of, of_highest_priority
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, PolicySet
 
@@ -60,14 +60,6 @@ class Orders:
             names = " and ".join(policy.name for policy in best)
             return Order(note=f"{names} have the same priority, the controller chooses")
         return Order(settings_of(best[0])) if best else Order()
-
-
-def shrunk_by(autoscalers: Autoscalers, ref: ObjectRef) -> str | None:
-    """Return the name of the autoscaler that scales `ref` down, None where none does or its way down is disabled."""
-    horizontal = autoscalers.horizontal.get(key_of(ref))
-    if horizontal is not None and horizontal.scale_down_disabled:
-        return None
-    return autoscalers.name_of(ref)
 
 
 def orders_in(policies: PolicySet, state: ObservedState, cluster: str) -> Orders:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from reconciler.decide.decisions import Cause, Considered, Decision, DesiredState, FieldChange, Notice, Phase, Verb
 from reconciler.decide.downscale.journal import JOURNAL, Entry, is_of_another, read_entry, unmark_changes
 from reconciler.decide.downscale.targets import group_name
-from reconciler.decide.types import Cause, Considered, Decision, DesiredState, FieldChange, Notice, Phase, Verb
 from reconciler.errors import AnnotationError
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import Fleet, Writes

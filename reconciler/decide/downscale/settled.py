@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from reconciler.decide.downscale.cut import MARK, Cut
+from reconciler.decide.annotations import VICTIM_COST
+from reconciler.decide.downscale.cut import Cut
 from reconciler.decide.downscale.groups import Group
 from reconciler.decide.downscale.journal import Entry, is_marked
 from reconciler.decide.victim_rules import deletion_cost
@@ -37,5 +38,5 @@ def _changes(workload: Workload, group: Group, cut: Cut, chosen: set[str], entry
             yield f"{pod.name} is {'not Ready any more' if goes_first(pod) else 'Ready now'}"
         if uid in chosen and not is_marked(pod, entry.run):
             yield f"{pod.name} has lost its mark"
-        if uid not in chosen and not goes_first(pod) and deletion_cost(pod.deletion_cost) <= int(MARK):
+        if uid not in chosen and not goes_first(pod) and deletion_cost(pod.deletion_cost) <= int(VICTIM_COST):
             yield f"{pod.name} has a cost of {pod.deletion_cost} by now"

@@ -6,12 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from reconciler.decide.downscale.governing import policies_by_workload, strategy_of
-from reconciler.decide.downscale.guards import GUARDS, Case, Finding, Scene
-from reconciler.decide.downscale.wishes import wish_of
-from reconciler.decide.membership import autoscalers_of
-from reconciler.decide.selection import namespace_annotations, of_highest_priority
-from reconciler.decide.types import (
+from reconciler.decide.autoscalers import autoscalers_of
+from reconciler.decide.decisions import (
     Cause,
     Considered,
     Decision,
@@ -23,6 +19,10 @@ from reconciler.decide.types import (
     Verb,
     replicas_change,
 )
+from reconciler.decide.downscale.governing import policies_by_workload, strategy_of
+from reconciler.decide.downscale.guards import GUARDS, Case, Finding, Scene
+from reconciler.decide.downscale.wishes import wish_of
+from reconciler.decide.selectors import namespace_annotations, of_highest_priority
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import DownscalePolicy, PolicySet
 

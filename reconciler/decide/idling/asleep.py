@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from reconciler.decide.idling.guard import Guards
+from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT
+from reconciler.decide.fleet_guard import Guards
 from reconciler.decide.idling.looking import Setting, scenes_of
-from reconciler.decide.idling.marks import IDLED_AT, OPENSHIFT_IDLED_AT
 from reconciler.decide.idling.situations import Ruling, rule_all
 from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Flag

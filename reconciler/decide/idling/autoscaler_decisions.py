@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from reconciler.decide.annotations import idling_owner_text
+from reconciler.decide.decisions import Decision, FieldChange, Phase, Verb
 from reconciler.decide.idling.autoscalers import Hold, forgotten, given_back, let_go, pinned
 from reconciler.decide.idling.making import Making, cause_of, key_of, record_after
-from reconciler.decide.idling.marks import owner_text
 from reconciler.decide.idling.order import tier
 from reconciler.decide.idling.scalable_decisions import decision_key
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action
-from reconciler.decide.types import Decision, FieldChange, Phase, Verb
 
 BOUNDS_BACK = "/bounds"
 _UNTOUCHED = frozenset({Action.OVERDUE, Action.DEFER})
@@ -32,7 +32,7 @@ def autoscaler_decisions(ruling: Ruling, own: Decision | None, making: Making) -
         return ()
     record = record_after(ruling, making)
     if record is not None and record.idled_to > 0:
-        owner = owner_text(making.fleet.name, record.policy)
+        owner = idling_owner_text(making.fleet.name, record.policy)
         return tuple(_pinned(ruling, pinned(hold, record.idled_to, owner), own, making))
     return tuple(_let_go(ruling, let_go(hold), own, making))
 

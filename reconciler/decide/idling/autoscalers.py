@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from reconciler.decide.idling.evidence import OUR_MANAGER
-from reconciler.decide.idling.marks import (
+from reconciler.decide.annotations import (
+    FIELD_MANAGER,
     IDLED_TO,
     OWNER,
     PREVIOUS_BOUNDS,
     WAKE_BEGUN_AT,
     compact,
-    owner_of,
+    format_time,
+    idling_owner,
     parsed,
     whole_number,
 )
-from reconciler.decide.selection import format_time
-from reconciler.decide.types import FieldChange, annotation_changes, annotation_tests
+from reconciler.decide.decisions import FieldChange, annotation_changes, annotation_tests
 from reconciler.errors import AnnotationError
 from reconciler.model import HorizontalPodAutoscaler
 
@@ -89,7 +89,7 @@ class Hold:
         if self.previous is not None:
             return True
         writer = self.autoscaler.bounds_writer
-        if writer is None or writer.at is None or writer.manager in ("", OUR_MANAGER):
+        if writer is None or writer.at is None or writer.manager in ("", FIELD_MANAGER):
             return False
         return writer.at >= since - _CLOCKS_DIFFER
 
@@ -122,7 +122,7 @@ class Hold:
 def hold_of(autoscaler: HorizontalPodAutoscaler, fleets: frozenset[str]) -> Hold:
     """Return how `autoscaler` is held; what another Fleet wrote on it is not ours to use."""
     annotations = autoscaler.annotations
-    text, owner = annotations.get(PREVIOUS_BOUNDS), owner_of(annotations)
+    text, owner = annotations.get(PREVIOUS_BOUNDS), idling_owner(annotations)
     if text is None:
         return Hold(autoscaler)
     try:

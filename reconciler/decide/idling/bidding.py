@@ -9,7 +9,7 @@ from functools import partial
 
 from reconciler.decide.idling.criteria import Answers, Judge, judge_of, wake_judge_of
 from reconciler.decide.idling.wants import Bid, winning
-from reconciler.decide.selection import namespace_labels, selects_workload
+from reconciler.decide.selectors import namespace_labels, selects_workload
 from reconciler.model import ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.idling.autoscaler_decisions import autoscaler_decisions, needs_bounds_first
 from reconciler.decide.idling.discovery import Inventory
 from reconciler.decide.idling.groups import group_name, groups_of, is_marking
@@ -15,7 +16,6 @@ from reconciler.decide.idling.service_decisions import service_decisions
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.table import Action
 from reconciler.decide.idling.targets import Front
-from reconciler.decide.types import Decision, Verb
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Writes
 

@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from reconciler.decide.idling.evidence import OUR_MANAGER
-from reconciler.decide.idling.marks import CONTESTED, UNDONE, compact, parsed
+from reconciler.decide.annotations import CONTESTED, FIELD_MANAGER, UNDONE, compact, format_time, parsed
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.targets import Target
-from reconciler.decide.selection import format_time
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, Workload
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, Place, ScheduleCriterion
@@ -85,7 +83,7 @@ def undo_of(target: Target, record: Record, now: datetime) -> Undo:
     writer = workload.replicas_writer
     if target.hold is not None and is_put_back(target, record):
         writer, autoscaler = target.hold.autoscaler.bounds_writer, target.hold.autoscaler.ref.name
-    by = writer.manager if writer is not None and writer.manager != OUR_MANAGER else ""
+    by = writer.manager if writer is not None and writer.manager != FIELD_MANAGER else ""
     at = writer.at if writer is not None and by and writer.at is not None and writer.at >= record.idled_at else now
     former = _former(workload.annotations)
     again = bool(by) and former is not None and former[0] == by

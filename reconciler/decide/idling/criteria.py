@@ -10,9 +10,9 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from reconciler.decide.annotations import format_time
 from reconciler.decide.metrics import why_unusable
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
-from reconciler.decide.selection import format_time
 from reconciler.model import NOTHING, QueryAnswer, QueryKey
 from reconciler.policy.types import (
     AllOf,

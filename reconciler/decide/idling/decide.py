@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Notice
+from reconciler.decide.fleet_guard import FLEET, Guards, guards_of
 from reconciler.decide.idling.building import decisions_of
 from reconciler.decide.idling.criteria import Says
 from reconciler.decide.idling.discovery import Inventory
 from reconciler.decide.idling.federated import Members, members_of, together
-from reconciler.decide.idling.guard import FLEET, Guards, guards_of
 from reconciler.decide.idling.looking import Scene, Setting, scenes_of
 from reconciler.decide.idling.making import Making
 from reconciler.decide.idling.order import staggered
@@ -27,8 +28,7 @@ from reconciler.decide.idling.telling import (
     questions,
     undecided,
 )
-from reconciler.decide.membership import LocalKey
-from reconciler.decide.types import Decision, DesiredState, HeldBack, Notice
+from reconciler.decide.selectors import LocalKey
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet
 

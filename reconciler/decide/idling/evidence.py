@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.decide.idling.marks import PREVIOUS_SCALE, owner_of, whole_number
+from reconciler.decide.annotations import FIELD_MANAGER, PREVIOUS_SCALE, idling_owner, whole_number
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import Workload
-
-OUR_MANAGER = "reconciler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Testimony:
         writer = workload.replicas_writer
         told = _told(workload, self._fleets)
         return Evidence(
-            idled_by_us=writer is not None and writer.manager == OUR_MANAGER,
+            idled_by_us=writer is not None and writer.manager == FIELD_MANAGER,
             most=max(told, self._copied.get(own_key(workload), 0)),
         )
 
@@ -65,7 +63,7 @@ def _most_by_owner(workloads: Iterable[Workload], fleets: frozenset[str]) -> dic
 
 def _told(workload: Workload, fleets: frozenset[str]) -> int:
     """Return the number that a record of ours on `workload` tells, also a broken one; 0 for none."""
-    owner = owner_of(workload.annotations)
+    owner = idling_owner(workload.annotations)
     if owner is None or owner[0] not in fleets:
         return 0
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import MAYBE_DOWN
 from reconciler.decide.idling.table import Action, Flag
-from reconciler.decide.membership import LocalKey, federated_by_local_key, key_of
+from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState
 from reconciler.policy.types import FederatedReplicaSet
 

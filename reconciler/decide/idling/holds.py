@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, format_time, optional_instant
 from reconciler.decide.idling.flips import ANOTHER_STATE
-from reconciler.decide.idling.marks import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
 from reconciler.decide.idling.targets import Target
-from reconciler.decide.selection import format_time, names_kind
+from reconciler.decide.selectors import names_kind
 from reconciler.decide.workload_status import in_rollout
 from reconciler.model import SCALABLE_KINDS
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
+from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
 from reconciler.decide.idling.autoscalers import Hold, hold_of
 from reconciler.decide.idling.bidding import Bidding, Bids
 from reconciler.decide.idling.discovery import Inventory, inventory_of, is_owned_by_scalable, scalables_behind
 from reconciler.decide.idling.evidence import Evidence, Testimony
 from reconciler.decide.idling.flips import ANOTHER_STATE, UNPROTECTED
-from reconciler.decide.idling.marks import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
 from reconciler.decide.idling.records import read_record
 from reconciler.decide.idling.scales import Scale
 from reconciler.decide.idling.service_marks import read_mark
 from reconciler.decide.idling.signals import Signal, latest_of, needed_pods, requested
 from reconciler.decide.idling.targets import Front, Target
 from reconciler.decide.idling.wants import Bid, Want
-from reconciler.decide.membership import Autoscalers, autoscalers_of, key_of
-from reconciler.decide.selection import Exclusion, exclusion, namespace_annotations
+from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations
 from reconciler.model import Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
 

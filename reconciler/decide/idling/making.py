@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from reconciler.decide.annotations import compact, parsed
+from reconciler.decide.decisions import Cause, Verb
 from reconciler.decide.idling.criteria import Says, schedules_of
-from reconciler.decide.idling.marks import compact, parsed
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import NOT_OURS
 from reconciler.decide.idling.table import Action, Flag
 from reconciler.decide.idling.targets import Target
-from reconciler.decide.types import Cause, Verb
 from reconciler.errors import AnnotationError
 from reconciler.model import NOTHING, ObjectRef, Run
 from reconciler.policy.types import Fleet

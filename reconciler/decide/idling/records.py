@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from reconciler.decide.idling.marks import (
+from reconciler.decide.annotations import (
     AWAKE_SINCE,
     CAUSE,
     IDLED,
@@ -23,13 +23,13 @@ from reconciler.decide.idling.marks import (
     SCALE_REASON,
     SCALE_TIME,
     WAKE_DUE,
+    format_time,
+    idling_owner,
+    idling_owner_key,
     instant,
     optional_instant,
-    owner_key,
-    owner_of,
     whole_number,
 )
-from reconciler.decide.selection import format_time
 from reconciler.errors import AnnotationError
 from reconciler.model import Workload
 
@@ -69,7 +69,7 @@ def read_record(workload: Workload, fleets: frozenset[str]) -> Reading | None:
     annotations = workload.annotations
     if not annotations:
         return None
-    owner = owner_of(annotations)
+    owner = idling_owner(annotations)
     ours = owner is not None and owner[0] in fleets
     if owner is not None or any(key in annotations for key in _RECORD):
         return _read(ours, lambda: _own(workload, owner or ("", "")))
@@ -133,7 +133,7 @@ def written(record: Record, workload: Workload) -> dict[str, str | None]:
     The cause and the time of the scale are written with what they tell about, not here.
     """
     cron = workload.ref.kind == "CronJob"
-    key = owner_key(workload.annotations)
+    key = idling_owner_key(workload.annotations)
     return {
         **({IDLING_OWNER: None} if key == OWNER else {}),
         IDLED_AT: format_time(record.idled_at),
@@ -153,7 +153,7 @@ def cleared(annotations: Mapping[str, str], foreign: bool = False) -> dict[str, 
 
     What placement wrote as owner stays, and the reason and time of a scale that somebody else gave a reason for.
     """
-    owner = [OWNER] if owner_of({OWNER: annotations.get(OWNER, "")}) else []
+    owner = [OWNER] if idling_owner({OWNER: annotations.get(OWNER, "")}) else []
     scale = () if annotations.get(SCALE_REASON, IDLED) not in ("", IDLED) else (SCALE_REASON, SCALE_TIME)
     return dict.fromkeys([*_OF_RECORD, *scale, *owner, *(_OPENSHIFT if foreign else ())])
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 
+from reconciler.decide.annotations import idling_owner, parsed
+from reconciler.decide.decisions import DesiredState, Notice
+from reconciler.decide.fleet_guard import Guards
 from reconciler.decide.idling.building import decisions_of
-from reconciler.decide.idling.guard import Guards
 from reconciler.decide.idling.looking import Setting, scenes_of
 from reconciler.decide.idling.making import Making
-from reconciler.decide.idling.marks import owner_of, parsed
 from reconciler.decide.idling.records import salvaged
 from reconciler.decide.idling.situations import Ruling, rule_all
 from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action, Choice, Flag
 from reconciler.decide.idling.targets import Target
 from reconciler.decide.idling.telling import notices
-from reconciler.decide.types import DesiredState, Notice
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, Writes
@@ -93,7 +93,7 @@ def of_every_fleet(fleet: Fleet, state: ObservedState) -> Fleet:
 def _marking(state: ObservedState) -> Iterator[str]:
     for cluster in state.clusters.values():
         for objects in (cluster.workloads, cluster.services, cluster.endpoints, cluster.autoscalers):
-            owners = (owner_of(one.annotations) for one in objects)
+            owners = (idling_owner(one.annotations) for one in objects)
             yield from (owner[0] for owner in owners if owner is not None)
 
 

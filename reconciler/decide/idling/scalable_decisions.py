@@ -6,28 +6,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from reconciler.decide.idling.contests import Undo, contest_text, is_contest, undo_of
-from reconciler.decide.idling.making import Making, cause_of, cause_text, key_of, record_after
-from reconciler.decide.idling.marks import (
+from reconciler.decide.annotations import (
     AWAKE_SINCE,
     AWAKE_UNTIL,
     CAUSE,
     CONTESTED,
+    EXCLUDE,
+    EXCLUDE_UNTIL,
     IDLED,
     SCALE_PREVIOUS,
     SCALE_REASON,
     SCALE_TIME,
     UNDONE,
     WAKE_REQUESTED_AT,
+    format_time,
     quoted,
 )
+from reconciler.decide.decisions import Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
+from reconciler.decide.idling.contests import Undo, contest_text, is_contest, undo_of
+from reconciler.decide.idling.making import Making, cause_of, cause_text, key_of, record_after
 from reconciler.decide.idling.order import tier
 from reconciler.decide.idling.records import Record, cleared, reason_of_others, written
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action
-from reconciler.decide.selection import EXCLUDE, EXCLUDE_UNTIL, format_time
-from reconciler.decide.types import Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
 
 _SOMEBODY = {"unknown": "somebody"}
 _TESTED = (EXCLUDE, EXCLUDE_UNTIL, AWAKE_SINCE, AWAKE_UNTIL, WAKE_REQUESTED_AT)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.decide.idling.marks import PAUSED, PAUSED_REPLICAS
-from reconciler.decide.types import FieldChange, replicas_change
+from reconciler.decide.annotations import PAUSED, PAUSED_REPLICAS
+from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.model import ObjectRef, Workload
 from reconciler.whole_numbers import whole_number_in
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from reconciler.decide.annotations import (
+    CAUSE,
+    EXCLUDE,
+    EXCLUDE_UNTIL,
+    IDLED_AT,
+    OWNER,
+    UNIDLE_TARGETS,
+    WAKE_REQUESTED_AT,
+    fleet_names,
+)
+from reconciler.decide.decisions import Cause, Decision, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.idling.discovery import Inventory, is_owned_by_scalable
 from reconciler.decide.idling.making import Making, cause_of, cause_text, key_of, record_after
-from reconciler.decide.idling.marks import CAUSE, IDLED_AT, OWNER, UNIDLE_TARGETS, WAKE_REQUESTED_AT, fleet_names
 from reconciler.decide.idling.order import tier
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalable_decisions import decision_key
@@ -23,8 +33,6 @@ from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action
 from reconciler.decide.idling.targets import Front
-from reconciler.decide.selection import EXCLUDE, EXCLUDE_UNTIL
-from reconciler.decide.types import Cause, Decision, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.model import Endpoints, Service
 
 _TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from reconciler.decide.idling.marks import (
+from reconciler.decide.annotations import (
     CAUSE,
     IDLED_AT,
     IDLED_TO,
@@ -17,14 +17,14 @@ from reconciler.decide.idling.marks import (
     UNIDLE_TARGETS,
     WAKE_DUE,
     compact,
+    format_time,
+    idling_owner,
+    idling_owner_text,
     instant,
     optional_instant,
-    owner_of,
-    owner_text,
     parsed,
     whole_number,
 )
-from reconciler.decide.selection import format_time
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef
 
@@ -79,7 +79,7 @@ def read_mark(annotations: Mapping[str, str], fleets: frozenset[str], groups: Ma
     """
     if not annotations:
         return None
-    owner = owner_of(annotations)
+    owner = idling_owner(annotations)
     if owner is not None or IDLED_AT in annotations or UNIDLE_TARGETS in annotations:
         ours = owner is not None and owner[0] in fleets
         return _read(annotations, ours, (IDLED_AT, UNIDLE_TARGETS), groups)
@@ -97,7 +97,7 @@ def _read(annotations: Mapping[str, str], ours: bool, keys: tuple[str, str], gro
 
 def _mark(annotations: Mapping[str, str], ours: bool, keys: tuple[str, str], groups: Mapping[str, str]) -> Mark:
     at_key, targets_key = keys
-    fleet, policy = owner_of(annotations) or ("", "")
+    fleet, policy = idling_owner(annotations) or ("", "")
     listed = annotations.get(targets_key)
     entries = () if listed is None else _entries(parsed(listed, targets_key), targets_key, groups, 1 if ours else 0)
     bare = not entries and at_key not in annotations
@@ -159,7 +159,7 @@ def mark_annotations(mark: Mark | None) -> dict[str, str | None]:
     return {
         IDLED_AT: format_time(mark.idled_at),
         UNIDLE_TARGETS: targets_text(mark.entries),
-        OWNER: owner_text(mark.fleet, mark.policy),
+        OWNER: idling_owner_text(mark.fleet, mark.policy),
         IDLED_TO: str(mark.idled_to),
         WAKE_DUE: None if mark.wake_due is None else format_time(mark.wake_due),
         CAUSE: mark.cause or None,

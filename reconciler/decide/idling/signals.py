@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from reconciler.decide.idling.marks import WAKE_REQUESTED_AT, optional_instant
-from reconciler.decide.selection import format_time
+from reconciler.decide.annotations import WAKE_REQUESTED_AT, format_time, optional_instant
 from reconciler.model import Event
 
 NEED_PODS = "NeedPods"

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from reconciler.decide.annotations import format_time
+from reconciler.decide.fleet_guard import FLEET, Guards, is_guarded
 from reconciler.decide.idling.autoscalers import Hold
 from reconciler.decide.idling.contests import contest_of
 from reconciler.decide.idling.criteria import Says
 from reconciler.decide.idling.flips import ANOTHER_STATE, ASKED, UNCONTESTED, UNPROTECTED
-from reconciler.decide.idling.guard import FLEET, Guards, is_guarded
 from reconciler.decide.idling.holds import Reason, hold_on
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.signals import Signal
@@ -18,7 +19,6 @@ from reconciler.decide.idling.states import ASLEEP, MAYBE_DOWN, NOT_OURS, Standi
 from reconciler.decide.idling.table import Action, Choice, Flag, Situation, choose
 from reconciler.decide.idling.targets import Front, Target
 from reconciler.decide.idling.wants import Want
-from reconciler.decide.selection import format_time
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Writes
 

@@ -13,7 +13,7 @@ from reconciler.decide.idling.scales import Scale
 from reconciler.decide.idling.service_marks import Entry, Mark, MarkReading
 from reconciler.decide.idling.signals import Signal
 from reconciler.decide.idling.wants import Bid, Want
-from reconciler.decide.selection import Exclusion
+from reconciler.decide.selectors import Exclusion
 from reconciler.model import Endpoints, ObjectRef, Service
 from reconciler.policy.types import FleetCluster
 

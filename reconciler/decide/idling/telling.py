@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from reconciler.decide.annotations import FIELD_MANAGER, WAKE_REQUESTED_AT, format_time, optional_instant
+from reconciler.decide.decisions import Considered, Notice, Overridden, Undecided
 from reconciler.decide.idling.contests import contest_of, is_contest, snippet, undo_of
 from reconciler.decide.idling.criteria import Says
-from reconciler.decide.idling.evidence import OUR_MANAGER
 from reconciler.decide.idling.groups import is_marking
 from reconciler.decide.idling.holds import unnamed
 from reconciler.decide.idling.making import owner_policy
-from reconciler.decide.idling.marks import WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.idling.situations import Ruling
 from reconciler.decide.idling.states import NOT_OURS, State
 from reconciler.decide.idling.table import Action, Flag
 from reconciler.decide.idling.targets import Front, Target
-from reconciler.decide.selection import format_time
-from reconciler.decide.types import Considered, Notice, Overridden, Undecided
 from reconciler.model import ObjectRef, PodsQuestion, Run
 
 _LEFT = (*NOT_OURS, State.SET_ASIDE, State.DOWN, State.TAKEN_OVER)
@@ -295,7 +293,7 @@ def _missed_run(ruling: Ruling, _run: Run) -> Iterator[Notice]:
 def _writer(ruling: Ruling, _run: Run) -> Iterator[Notice]:
     """A change of field manager alone is only told."""
     writer = ruling.target.scale.written.replicas_writer
-    if ruling.standing.state is State.IDLE and writer is not None and writer.manager not in ("", OUR_MANAGER):
+    if ruling.standing.state is State.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
         when = "" if writer.at is None else f" at {format_time(writer.at)}"
         text = f"{ruling.ref} is idle, and {writer.manager} wrote its replicas last{when}"
         yield Notice("fieldManager", str(ruling.ref), text, owner_policy(ruling))

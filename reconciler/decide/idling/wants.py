@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reconciler.decide.idling.criteria import Says, Verdict, window_end
-from reconciler.decide.selection import of_highest_priority
+from reconciler.decide.selectors import of_highest_priority
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.policy.types import IdlingPolicy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.decide.types import Cause, Decision, FieldChange, Phase, Verb, annotation_changes
+from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes
 from reconciler.model import NOTHING, ConfigMap, ObjectRef
 
 

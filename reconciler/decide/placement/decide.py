@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.decide.idling.marks import OWNER
+from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
+from reconciler.decide.decisions import Cause, Considered, Decision, DesiredState, Notice, Overridden, Undecided
 from reconciler.decide.placement.config_maps import Wish, remember
 from reconciler.decide.placement.departed import departed
 from reconciler.decide.placement.facts import Finding, Local, find
-from reconciler.decide.placement.marks import STATUS, owner_text
 from reconciler.decide.placement.memory import (
     MEMORY,
     REJECTED,
@@ -20,11 +20,10 @@ from reconciler.decide.placement.memory import (
 )
 from reconciler.decide.placement.outlook import Outlook, outlook
 from reconciler.decide.placement.reasons import considered, entries, explained, placement_view
-from reconciler.decide.placement.sites import Surroundings, local_ref, surroundings
+from reconciler.decide.placement.sites import Surroundings, surroundings
 from reconciler.decide.placement.status import Entry, Status, read_status, status_name, status_text
 from reconciler.decide.placement.steps import group_of, steps
-from reconciler.decide.selection import format_time
-from reconciler.decide.types import Cause, Considered, Decision, DesiredState, Notice, Overridden, Undecided
+from reconciler.decide.selectors import local_ref
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
 from reconciler.policy.types import FederatedReplicaSet, PolicySet
 
@@ -190,7 +189,7 @@ def _status(
     text = status_text(federated.replicas, told, before, format_time(around.run.now))
     wish = Wish(
         around.home.ref(name),
-        annotations={OWNER: owner_text(fleet, federated.key), STATUS: text},
+        annotations={OWNER: placement_owner_text(fleet, federated.key), STATUS: text},
     )
     cause = Cause(federated.name, str(federated.place), "status")
     return around.home.written(wish, around.run.now, group_of(federated.key), cause, needs)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.decide.idling.guard import FLEET, guard_of
-from reconciler.decide.idling.marks import OWNER
-from reconciler.decide.placement.config_maps import forget
-from reconciler.decide.placement.marks import CAPACITY, DIGEST, LABEL, ON_DELETE, capacity_owner, owner_of
-from reconciler.decide.placement.sites import Surroundings, local_ref
-from reconciler.decide.placement.status import PREFIX
-from reconciler.decide.placement.steps import group_of
-from reconciler.decide.types import (
+from reconciler.decide.annotations import (
+    FEDERATED_LABEL,
+    OBSERVED_CAPACITY,
+    ON_DELETE,
+    OWNER,
+    POLICY_DIGEST,
+    capacity_owner,
+    placement_owner,
+)
+from reconciler.decide.decisions import (
     Cause,
     Decision,
     DesiredState,
@@ -22,10 +24,16 @@ from reconciler.decide.types import (
     Verb,
     annotation_changes,
 )
+from reconciler.decide.fleet_guard import FLEET, guard_of
+from reconciler.decide.placement.config_maps import forget
+from reconciler.decide.placement.sites import Surroundings
+from reconciler.decide.placement.status import PREFIX
+from reconciler.decide.placement.steps import group_of
+from reconciler.decide.selectors import local_ref
 from reconciler.model import Workload
 from reconciler.policy.types import FederatedReplicaSet, Writes
 
-_MARKS = (OWNER, DIGEST, ON_DELETE, CAPACITY)
+_MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +69,9 @@ def _marked(around: Surroundings) -> Iterator[_Marked]:
             continue
         for workload in site.observed.workloads:
             annotations = workload.annotations
-            if not annotations or (OWNER not in annotations and CAPACITY not in annotations):
+            if not annotations or (OWNER not in annotations and OBSERVED_CAPACITY not in annotations):
                 continue
-            owner = owner_of(annotations) or capacity_owner(annotations)
+            owner = placement_owner(annotations) or capacity_owner(annotations)
             untouched = workload.owner is not None or workload.terminating or workload.ref in around.claims
             if owner is None or owner[0] not in around.ours or untouched or workload.ref.namespace in protected:
                 continue
@@ -79,10 +87,10 @@ def _still_placed(one: _Marked, federated: Mapping[str, FederatedReplicaSet]) ->
 
 def _decision(one: _Marked) -> Decision:
     workload = one.workload
-    made_by_us = workload.ref.kind == "ReplicaSet" and owner_of(workload.annotations) is not None
+    made_by_us = workload.ref.kind == "ReplicaSet" and placement_owner(workload.annotations) is not None
     delete = made_by_us and workload.annotations.get(ON_DELETE) == "delete"
     verb = Verb.DELETE if delete else Verb.RELEASE
-    label = FieldChange(("metadata", "labels", LABEL), workload.labels.get(LABEL), None)
+    label = FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels.get(FEDERATED_LABEL), None)
     marks = annotation_changes(workload.annotations, dict.fromkeys(_MARKS))
     return Decision(
         key=f"{group_of(one.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{verb}",
@@ -92,7 +100,7 @@ def _decision(one: _Marked) -> Decision:
         ref=workload.ref,
         api_version=workload.api_version,
         uid=workload.uid,
-        changes=() if delete else (*marks, *([label] if LABEL in workload.labels else [])),
+        changes=() if delete else (*marks, *([label] if FEDERATED_LABEL in workload.labels else [])),
         cause=_cause(one.key, f"its policy is gone (onDelete: {'delete' if delete else 'orphan'})"),
         group=group_of(one.key),
         replicas_before=workload.wanted if delete else None,
@@ -106,7 +114,7 @@ def _statuses(federated: Mapping[str, FederatedReplicaSet], around: Surroundings
         cluster = around.fleet.cluster(found.ref.cluster)
         if not found.ref.name.startswith(PREFIX) or cluster is None or cluster.writes is Writes.NOTHING:
             continue
-        owner = owner_of(found.annotations)
+        owner = placement_owner(found.annotations)
         if owner is not None and owner[0] in around.ours and owner[1] not in federated:
             yield forget(found, group_of(owner[1]), _cause(owner[1], "its policy is gone"))
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from reconciler.decide.annotations import ObservedCapacity, format_time, read_capacity
+from reconciler.decide.decisions import Notice, Undecided
 from reconciler.decide.idling.records import read_record
-from reconciler.decide.placement.local_replica_sets import is_ours, names_another
-from reconciler.decide.placement.marks import ObservedCapacity, read_capacity
+from reconciler.decide.placement.manifests import is_ours, names_another
 from reconciler.decide.placement.memory import IN_A_ROW, Rejection
 from reconciler.decide.placement.pods import Counts, available_replicas, calm_counts, counted, is_calm
-from reconciler.decide.placement.sites import Site, Surroundings, local_ref
+from reconciler.decide.placement.sites import Site, Surroundings
 from reconciler.decide.placement.status import Status
-from reconciler.decide.selection import format_time
-from reconciler.decide.types import Notice, Undecided
+from reconciler.decide.selectors import local_ref
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.model import ObjectRef, PodsQuestion, Workload
 from reconciler.policy.types import FederatedReplicaSet

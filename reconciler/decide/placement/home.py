@@ -13,17 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from reconciler.decide.idling.marks import fleet_names
+from reconciler.decide.annotations import RECORDED_AT, RECORDED_BY, STATUS, fleet_names, format_time, read_time
+from reconciler.decide.decisions import Cause, Decision
 from reconciler.decide.placement.config_maps import Wish, forget, remember
-from reconciler.decide.placement.marks import STATUS, read_time
 from reconciler.decide.placement.memory import MEMORY
-from reconciler.decide.selection import format_time
-from reconciler.decide.types import Cause, Decision
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedState
 from reconciler.policy.types import Fleet, Writes
-
-RECORDED_AT = "reconciler/recorded-at"
-RECORDED_BY = "reconciler/fleet"
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -12,13 +12,17 @@ Both are in the ConfigMap `reconciler-memory`, where what belongs in home is wri
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reconciler.decide.idling.marks import compact
-from reconciler.decide.placement.marks import digest_of, doubled, read_json, read_time
-from reconciler.decide.selection import format_time
+from reconciler.decide.annotations import (
+    compact,
+    format_time,
+    read_json,
+    read_time,
+)
 from reconciler.model import ObjectRef
 
 MEMORY = "reconciler-memory"
@@ -85,3 +89,34 @@ def read_unreachable(data: Mapping[str, str]) -> dict[str, datetime]:
 def unreachable_text(since: Mapping[str, datetime]) -> str:
     """Return what is kept about clusters that do not answer."""
     return compact({cluster: format_time(at) for cluster, at in since.items()})
+
+
+REPLACED = "reconciler-replaced-"
+"""Start of the names of ConfigMaps that hold a local ReplicaSet until the one that replaces it exists."""
+_NAME_SIZE = 253
+FIRST_RETRY = timedelta(minutes=5)
+LAST_RETRY = timedelta(hours=1)
+
+
+def digest_of(text: str, digits: int = 12) -> str:
+    """Return the first hex digits of the SHA-256 of `text`."""
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+
+
+def config_map_name(prefix: str, key: str) -> str:
+    """Return the name of a ConfigMap about the federated ReplicaSet `key` ("namespace/name"); at most 253 characters.
+
+    A namespace has no dot, so different keys have different names.
+    """
+    name = prefix + key.replace("/", ".", 1)
+    return name if len(name) <= _NAME_SIZE else f"{name[: _NAME_SIZE - 13]}-{digest_of(key)}"
+
+
+def replaced_name(key: str) -> str:
+    """Return the name of the ConfigMap, beside a local ReplicaSet, that holds the one it replaces."""
+    return config_map_name(REPLACED, key)
+
+
+def doubled(waited: timedelta) -> timedelta:
+    """Return how long to wait after having waited `waited` in vain: 5 minutes at first, an hour at most."""
+    return min(max(2 * waited, FIRST_RETRY), LAST_RETRY)

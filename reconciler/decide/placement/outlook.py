@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from reconciler.decide.annotations import ObservedCapacity, placement_owner_text
 from reconciler.decide.placement.facts import Local
-from reconciler.decide.placement.marks import FIRST_RETRY, ObservedCapacity, doubled, owner_text
+from reconciler.decide.placement.memory import FIRST_RETRY, doubled
 from reconciler.decide.placement.moves import available_in_all, next_step
 from reconciler.decide.placement.shares import Before, Shares, shares
 from reconciler.decide.placement.sites import Surroundings
@@ -90,7 +91,7 @@ def _memory(
         return known
     if local.limit != "learned" or local.capacity is None or (settled and local.cluster not in given.overflow):
         return None
-    owner = "" if federated.target is None else owner_text(around.fleet, federated.key)
+    owner = "" if federated.target is None else placement_owner_text(around.fleet, federated.key)
     retries = federated.waiting_replicas == 0
     if known is None or known.replicas != local.capacity:
         return ObservedCapacity(local.capacity, now, now + FIRST_RETRY if retries else None, owner)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.decide.allocation import LARGEST
+from reconciler.decide.annotations import format_time
+from reconciler.decide.decisions import Cause, Considered, PlacementRow, PlacementView
 from reconciler.decide.placement.facts import Local
 from reconciler.decide.placement.memory import Rejection
 from reconciler.decide.placement.outlook import Outlook
 from reconciler.decide.placement.probes import bound_by_maximum, moves_with_weight
 from reconciler.decide.placement.status import Entry
-from reconciler.decide.selection import format_time
-from reconciler.decide.types import Cause, Considered, PlacementRow, PlacementView
 from reconciler.policy.types import ClusterPreference
 
 

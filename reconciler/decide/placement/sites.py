@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from reconciler.decide.idling.marks import fleet_names
-from reconciler.decide.membership import Autoscalers, autoscalers_of, key_of, local_key
+from reconciler.decide.annotations import fleet_names
+from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
 from reconciler.decide.placement.home import Home, home_of
-from reconciler.decide.placement.marks import REPLACED
 from reconciler.decide.placement.memory import (
     MEMORY,
+    REPLACED,
     UNREACHABLE,
     Rejection,
     read_rejection,
     read_unreachable,
     rejection_key,
 )
+from reconciler.decide.selectors import key_of, local_key
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, Run, Workload
-from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, PolicySet
+from reconciler.policy.types import Fleet, FleetCluster, PolicySet
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +106,3 @@ def unknown_since(fleet: Fleet, state: ObservedState, now: datetime) -> dict[str
 def _known_since(home: Home) -> dict[str, datetime]:
     kept = home.newest.get(MEMORY)
     return {} if kept is None else read_unreachable(kept.data)
-
-
-def local_ref(federated: FederatedReplicaSet, cluster: str) -> ObjectRef:
-    """Return the name of the local workload of `federated` on `cluster`."""
-    namespace, kind, name = local_key(federated)
-    group = "apps" if federated.target is None else federated.target.api_version.rpartition("/")[0]
-    return ObjectRef(cluster, namespace, kind, name, group)

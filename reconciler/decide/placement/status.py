@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.decide.idling.marks import compact
-from reconciler.decide.placement.marks import STATUS, config_map_name, read_json
+from reconciler.decide.annotations import STATUS, compact, read_json
+from reconciler.decide.placement.memory import config_map_name
 from reconciler.model import ConfigMap
 
 PREFIX = "reconciler-status-"

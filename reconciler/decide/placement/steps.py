@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from reconciler.decide.idling.marks import OWNER, compact
+from reconciler.decide.annotations import FEDERATED_LABEL, OBSERVED_CAPACITY, OWNER, compact
+from reconciler.decide.decisions import (
+    Decision,
+    FieldChange,
+    Phase,
+    Verb,
+    annotation_changes,
+    annotation_tests,
+    replicas_change,
+)
 from reconciler.decide.placement.config_maps import Wish, forget, remember
 from reconciler.decide.placement.facts import Local
-from reconciler.decide.placement.local_replica_sets import (
+from reconciler.decide.placement.manifests import (
     Differences,
     Form,
     form_of,
@@ -18,19 +27,10 @@ from reconciler.decide.placement.local_replica_sets import (
     selector_differs,
     template_check,
 )
-from reconciler.decide.placement.marks import CAPACITY, LABEL, replaced_name
+from reconciler.decide.placement.memory import replaced_name
 from reconciler.decide.placement.outlook import Outlook
 from reconciler.decide.placement.reasons import cause
 from reconciler.decide.placement.sites import Surroundings
-from reconciler.decide.types import (
-    Decision,
-    FieldChange,
-    Phase,
-    Verb,
-    annotation_changes,
-    annotation_tests,
-    replicas_change,
-)
 from reconciler.model import ConfigMap, ObjectRef, Workload
 
 _ADOPTED = "adopted, it was not ours"
@@ -160,7 +160,7 @@ def _scaled(
     step: Step, workload: Workload, marks: tuple[FieldChange, ...], *, adopts: bool = False
 ) -> Iterator[Decision]:
     memory = step.setting.view.memory[step.local.cluster]
-    known = annotation_changes(workload.annotations, {CAPACITY: None if memory is None else memory.text})
+    known = annotation_changes(workload.annotations, {OBSERVED_CAPACITY: None if memory is None else memory.text})
     before, after = workload.wanted, step.asked
     if before != after:
         change = replicas_change(workload.replicas, after, workload.replicas_path)
@@ -184,7 +184,7 @@ def _scaled(
 def _tests(workload: Workload, changes: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:
     """Return tests of those of our annotations that a change of replicas rests on and does not change itself."""
     changed = {change.path[-1] for change in changes}
-    return annotation_tests(workload.annotations, {OWNER, CAPACITY} - changed)
+    return annotation_tests(workload.annotations, {OWNER, OBSERVED_CAPACITY} - changed)
 
 
 def _replaced(step: Step, workload: Workload, form: Form) -> Iterator[Decision]:
@@ -200,7 +200,7 @@ def _replaced(step: Step, workload: Workload, form: Form) -> Iterator[Decision]:
     )
     yield from written
     first = [one.key for one in written]
-    if LABEL not in workload.labels:
+    if FEDERATED_LABEL not in workload.labels:
         marked = step.decision(Verb.REPAIR, Phase.REPAIR, *mark_changes(workload, form), why=words)
         yield replace(marked, needs=tuple(first), event="Adopted" if step.adopts else "")
         first = [marked.key]

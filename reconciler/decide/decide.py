@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from reconciler.decide.annotations import PREVIOUS_SCALE
+from reconciler.decide.decisions import Decision, DesiredState, Phase, Undecided, Verb
 from reconciler.decide.downscale.forecast import with_victims
 from reconciler.decide.downscale.recovery import decide_recovery
 from reconciler.decide.downscale.targets import decide_downscale
 from reconciler.decide.idling.decide import IdlingOutcome, decide_idling, decide_wakes_due
-from reconciler.decide.idling.marks import PREVIOUS_SCALE
-from reconciler.decide.membership import local_key
 from reconciler.decide.placement.decide import decide_placement
-from reconciler.decide.types import Decision, DesiredState, Phase, Undecided, Verb
+from reconciler.decide.selectors import local_key
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
 

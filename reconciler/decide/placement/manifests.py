@@ -8,9 +8,19 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from reconciler.decide.idling.marks import OWNER
-from reconciler.decide.placement.marks import DIGEST, LABEL, ON_DELETE, label_of, owner_of, owner_text, template_digest
-from reconciler.decide.types import FieldChange, annotation_changes
+from reconciler.decide.annotations import (
+    FEDERATED_LABEL,
+    ON_DELETE,
+    OWNER,
+    POLICY_DIGEST,
+    compact,
+    placement_owner,
+    placement_owner_text,
+)
+from reconciler.decide.decisions import FieldChange, annotation_changes
+from reconciler.decide.placement.memory import (
+    digest_of,
+)
 from reconciler.model import LabelRequirement, LabelSelector, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet
 
@@ -22,15 +32,15 @@ _QUANTITY_FIELDS = frozenset({"limits", "requests", "overhead"})
 
 def is_ours(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> bool:
     """Return whether `workload` carries our marks for `federated`; `fleets` are the Fleet names that are ours."""
-    owner = owner_of(workload.annotations)
+    owner = placement_owner(workload.annotations)
     if owner is not None:
         return owner[0] in fleets and owner[1] == federated.key
-    return workload.labels.get(LABEL) == label_of(federated.name) and DIGEST in workload.annotations
+    return workload.labels.get(FEDERATED_LABEL) == label_of(federated.name) and POLICY_DIGEST in workload.annotations
 
 
 def names_another(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> str:
     """Return the owner that the marks of `workload` name where it is another federated ReplicaSet, "" otherwise."""
-    owner = owner_of(workload.annotations)
+    owner = placement_owner(workload.annotations)
     if owner is None or (owner[0] in fleets and owner[1] == federated.key):
         return ""
     return workload.annotations[OWNER]
@@ -71,11 +81,11 @@ def form_of(federated: FederatedReplicaSet, fleet: Fleet) -> Form | None:
         return None
     annotations = {
         **federated.annotations,
-        OWNER: owner_text(fleet, federated.key),
-        DIGEST: template_digest(federated),
+        OWNER: placement_owner_text(fleet, federated.key),
+        POLICY_DIGEST: template_digest(federated),
         ON_DELETE: federated.on_delete.lower(),
     }
-    labels = {**federated.labels, LABEL: label_of(federated.name)}
+    labels = {**federated.labels, FEDERATED_LABEL: label_of(federated.name)}
     return Form(federated, labels, annotations, _normal(_selector_of(federated.selector)))
 
 
@@ -157,7 +167,9 @@ def template_check(form: Form) -> Differences:
     def differences(workload: Workload) -> tuple[str, ...]:
         if workload.template is None:
             return ()
-        changed = workload.annotations.get(DIGEST, form.annotations[DIGEST]) != form.annotations[DIGEST]
+        changed = (
+            workload.annotations.get(POLICY_DIGEST, form.annotations[POLICY_DIGEST]) != form.annotations[POLICY_DIGEST]
+        )
         return stated(workload.template) or (("template",) if changed else ())
 
     return differences
@@ -194,3 +206,16 @@ def _amount(text: str) -> Decimal | None:
         return Decimal(number) * Decimal(2 ** _BINARY_SUFFIXES[suffix])
     power = int(exponent[1:]) if exponent else _DECIMAL_SUFFIXES[suffix or ""]
     return Decimal(number).scaleb(power) if abs(power) < 100 else None
+
+
+_LABEL_SIZE = 63
+
+
+def label_of(name: str) -> str:
+    """Return the value of the label reconciler/frs for a federated ReplicaSet of that name; at most 63 characters."""
+    return name if len(name) <= _LABEL_SIZE else f"{name[:50]}-{digest_of(name)}"
+
+
+def template_digest(federated: FederatedReplicaSet) -> str:
+    """Return the digest of what a local ReplicaSet is made of, replicas aside."""
+    return digest_of(compact({"selector": federated.selector, "template": federated.template}))

@@ -1,32 +1,12 @@
-"""Who else has a say in a workload's replicas: the federated ReplicaSet it belongs to, or an autoscaler."""
+"""Which autoscaler controls a workload."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reconciler.decide.selectors import LocalKey, key_of
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedCluster, Workload
-from reconciler.policy.types import FederatedReplicaSet
-
-LocalKey = tuple[str, str, str]
-"""(namespace, kind, name) of the local workload of a federated ReplicaSet, the same in every cluster."""
-
-
-def local_key(federated: FederatedReplicaSet) -> LocalKey:
-    """Return the key of the local workloads of `federated`."""
-    if federated.target is not None:
-        return (federated.namespace, federated.target.kind, federated.target.name)
-    return (federated.namespace, "ReplicaSet", federated.name)
-
-
-def federated_by_local_key(federated: Iterable[FederatedReplicaSet]) -> dict[LocalKey, FederatedReplicaSet]:
-    """Return the federated ReplicaSets by the key of their local workloads."""
-    return {local_key(one): one for one in federated}
-
-
-def key_of(ref: ObjectRef) -> LocalKey:
-    """Return the local key of an object."""
-    return (ref.namespace, ref.kind, ref.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +32,11 @@ def autoscalers_of(cluster: ObservedCluster) -> Autoscalers:
             if workload.ref.kind == "ScaledObject" and workload.scale_target is not None
         },
     )
+
+
+def shrunk_by(autoscalers: Autoscalers, ref: ObjectRef) -> str | None:
+    """Return the name of the autoscaler that scales `ref` down, None where none does or its way down is disabled."""
+    horizontal = autoscalers.horizontal.get(key_of(ref))
+    if horizontal is not None and horizontal.scale_down_disabled:
+        return None
+    return autoscalers.name_of(ref)

@@ -1,20 +1,32 @@
-"""What a policy's selector selects, and what opts out of being selected."""
+"""Which objects a policy selects or names, and what opts out of being selected."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
-from reconciler.model import SCALABLE_KINDS, ObservedCluster, Workload
-from reconciler.policy.types import DownscalePolicy, IdlingPolicy, WorkloadSelector
+from reconciler.decide.annotations import (
+    EXCLUDE,
+    EXCLUDE_UNTIL,
+    format_time,
+    parse_time,
+)
+from reconciler.model import (
+    SCALABLE_KINDS,
+    ObjectRef,
+    ObservedCluster,
+    Workload,
+)
+from reconciler.policy.types import (
+    DownscalePolicy,
+    FederatedReplicaSet,
+    IdlingPolicy,
+    WorkloadSelector,
+)
 
 Ranked = TypeVar("Ranked", IdlingPolicy, DownscalePolicy)
-
-EXCLUDE = "reconciler/exclude"
-EXCLUDE_UNTIL = "reconciler/exclude-until"
-FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 
 def selects_workload(selector: WorkloadSelector, workload: Workload) -> bool:
@@ -85,26 +97,31 @@ def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None
     return Exclusion(f"{EXCLUDE_UNTIL}: {until}", until=at, flip=ends) if now < at else None
 
 
-def parse_time(text: str) -> datetime | None:
-    """Return an RFC 3339 time in UTC, None where `text` is none.
+# Federated ReplicaSets name their local workloads.
 
-    A time without a zone is none, nor is one so far away that nothing could be added to it.
-    """
-    try:
-        at = datetime.fromisoformat(text.strip())
-        if at.tzinfo is None:
-            return None
-        at = at.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-    return at if is_near(at) else None
+LocalKey = tuple[str, str, str]
+"""(namespace, kind, name) of the local workload of a federated ReplicaSet, the same in every cluster."""
 
 
-def is_near(at: datetime) -> bool:
-    """Return whether `at`, in UTC, is not so far away that nothing could be added to it."""
-    return FIRST_YEAR <= at.year <= LAST_YEAR
+def local_key(federated: FederatedReplicaSet) -> LocalKey:
+    """Return the key of the local workloads of `federated`."""
+    if federated.target is not None:
+        return (federated.namespace, federated.target.kind, federated.target.name)
+    return (federated.namespace, "ReplicaSet", federated.name)
 
 
-def format_time(at: datetime) -> str:
-    """Return `at` as RFC 3339 in UTC with whole seconds, as Kubernetes writes it."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def federated_by_local_key(federated: Iterable[FederatedReplicaSet]) -> dict[LocalKey, FederatedReplicaSet]:
+    """Return the federated ReplicaSets by the key of their local workloads."""
+    return {local_key(one): one for one in federated}
+
+
+def key_of(ref: ObjectRef) -> LocalKey:
+    """Return the local key of an object."""
+    return (ref.namespace, ref.kind, ref.name)
+
+
+def local_ref(federated: FederatedReplicaSet, cluster: str) -> ObjectRef:
+    """Return the name of the local workload of `federated` on `cluster`."""
+    namespace, kind, name = local_key(federated)
+    group = "apps" if federated.target is None else federated.target.api_version.rpartition("/")[0]
+    return ObjectRef(cluster, namespace, kind, name, group)

@@ -1,0 +1,245 @@
+"""Every annotation, label and field manager that is read or written on a cluster, and the small texts in them.
+
+The keys and the form of the values are on clusters: a change here must still read what an earlier release wrote.
+
+Source: seed idling-and-unidling.md, "Recording Idling State and the Scale Subresource"; openshift/api
+unidling/v1alpha1/types.go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from reconciler.errors import AnnotationError
+from reconciler.policy.types import Fleet
+
+IDLED_AT = "idling.kubernetes.io/idled-at"
+UNIDLE_TARGETS = "idling.kubernetes.io/unidle-targets"
+PREVIOUS_SCALE = "idling.kubernetes.io/previous-scale"
+SCALE_REASON = "scale.kubernetes.io/scale-reason"
+SCALE_TIME = "scale.kubernetes.io/scale-time"
+SCALE_PREVIOUS = "scale.kubernetes.io/previous-scale"
+OPENSHIFT_IDLED_AT = "idling.alpha.openshift.io/idled-at"
+OPENSHIFT_UNIDLE_TARGETS = "idling.alpha.openshift.io/unidle-targets"
+OPENSHIFT_PREVIOUS_SCALE = "idling.alpha.openshift.io/previous-scale"
+
+OWNER = "reconciler/owner"
+IDLING_OWNER = "reconciler/idling-owner"  # in place of OWNER, where that names another kind of policy
+IDLED_TO = "reconciler/idled-to"
+WAKE_DUE = "reconciler/wake-due"
+CAUSE = "reconciler/cause"
+ORPHANED_SINCE = "reconciler/orphaned-since"
+PREVIOUS_SUSPEND = "reconciler/previous-suspend"
+PREVIOUS_BOUNDS = "reconciler/previous-bounds"
+WAKE_BEGUN_AT = "reconciler/wake-begun-at"
+AWAKE_SINCE = "reconciler/awake-since"
+AWAKE_UNTIL = "reconciler/awake-until"
+UNDONE = "reconciler/undone"
+CONTESTED = "reconciler/contested"
+WAKE_REQUESTED_AT = "reconciler/wake-requested-at"
+PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
+PAUSED = "autoscaling.keda.sh/paused"
+
+EXCLUDE = "reconciler/exclude"
+EXCLUDE_UNTIL = "reconciler/exclude-until"
+
+# Placement. A local ReplicaSet carries the label and the annotations owner, policy-digest (of selector and template, so
+# that a changed template can be told from other changes) and on-delete; any workload placed here may carry
+# observed-capacity; our ConfigMaps carry recorded-at, fleet and status.
+POLICY_DIGEST = "reconciler/policy-digest"
+ON_DELETE = "reconciler/on-delete"
+OBSERVED_CAPACITY = "reconciler/observed-capacity"
+STATUS = "reconciler/status"
+RECORDED_AT = "reconciler/recorded-at"
+RECORDED_BY = "reconciler/fleet"
+FEDERATED_LABEL = "reconciler/frs"
+
+# Victims of a scale-down.
+VICTIM_LABEL = "reconciler/victim"
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+VICTIM_COST = "-2147483647"
+"""The cost that marks a victim: lower than any but the one value that others use."""
+SPARED_COST = "-2147483646"
+"""The cost that a pod gets for the time being that stays, although its own is not above the mark."""
+
+IDLED = "Idled"
+OWNING_KIND = "IdlingPolicy"
+PLACING_KIND = "FederatedReplicaSet"
+FIELD_MANAGER = "reconciler"
+FIRST_YEAR, LAST_YEAR = 1970, 9000
+_LARGEST = 2**31 - 1  # spec.replicas is an int32
+
+
+def fleet_names(fleet: Fleet) -> frozenset[str]:
+    """Return the Fleet names whose marks are ours."""
+    return frozenset((fleet.name, *fleet.former_names))
+
+
+def idling_owner_text(fleet: str, policy: str) -> str:
+    """Return what an owner annotation says."""
+    return f"{fleet}/{OWNING_KIND}/{policy}"
+
+
+def idling_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return (Fleet, policy) of the IdlingPolicy that owns the marks, None where no IdlingPolicy is named."""
+    for key in (IDLING_OWNER, OWNER):
+        parts = annotations.get(key, "").split("/", 2)
+        if len(parts) == 3 and parts[1] == OWNING_KIND:
+            return parts[0], parts[2]
+    return None
+
+
+def idling_owner_key(annotations: Mapping[str, str]) -> str:
+    """Return the annotation that our owner goes into: a local ReplicaSet keeps the one that placement wrote."""
+    taken = OWNER in annotations and f"/{OWNING_KIND}/" not in annotations[OWNER]
+    return IDLING_OWNER if taken else OWNER
+
+
+def compact(value: Any, *, sort: bool = True) -> str:
+    """Return `value` as JSON without spaces; `sort` orders its keys."""
+    return json.dumps(value, sort_keys=sort, separators=(",", ":"), ensure_ascii=False)
+
+
+def whole_number(text: str | None, key: str, least: int = 0) -> int:
+    """Return the number in the annotation `key`.
+
+    Raises:
+        AnnotationError: it is absent, not a whole number, or not between `least` and the largest int32.
+    """
+    if text is not None and text.isascii() and text.isdecimal() and len(text) <= 10 and least <= int(text) <= _LARGEST:
+        return int(text)
+    raise AnnotationError(f"{key} is {quoted(text)}, expected a whole number of at least {least}")
+
+
+def instant(text: str | None, key: str) -> datetime:
+    """Return the time in the annotation `key`.
+
+    Raises:
+        AnnotationError: it is absent or no time as in RFC 3339.
+    """
+    at = None if text is None else parse_time(text)
+    if at is None:
+        raise AnnotationError(f"{key} is {quoted(text)}, expected a time as in RFC 3339")
+    return at
+
+
+def optional_instant(annotations: Mapping[str, str], key: str) -> datetime | None:
+    """Return the time in the annotation `key`, None where it is absent or cannot be read."""
+    text = annotations.get(key)
+    return None if text is None else parse_time(text)
+
+
+def parsed(text: str, key: str) -> Any:
+    """Return the JSON value in the annotation `key`.
+
+    Raises:
+        AnnotationError: it is no JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise AnnotationError(f"{key} is {quoted(text)}, expected JSON") from error
+
+
+def quoted(text: str | None) -> str:
+    """Return the text of an annotation in quotation marks, or that it is absent; a long one is cut."""
+    if text is None:
+        return "absent"
+    return f'"{text}"' if len(text) <= 60 else f'"{text[:60]}..."'
+
+
+def parse_time(text: str) -> datetime | None:
+    """Return an RFC 3339 time in UTC, None where `text` is none.
+
+    A time without a zone is none, nor is one so far away that nothing could be added to it.
+    """
+    try:
+        at = datetime.fromisoformat(text.strip())
+        if at.tzinfo is None:
+            return None
+        at = at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return at if is_near(at) else None
+
+
+def is_near(at: datetime) -> bool:
+    """Return whether `at`, in UTC, is not so far away that nothing could be added to it."""
+    return FIRST_YEAR <= at.year <= LAST_YEAR
+
+
+def format_time(at: datetime) -> str:
+    """Return `at` as RFC 3339 in UTC with whole seconds, as Kubernetes writes it."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def placement_owner_text(fleet: Fleet, key: str) -> str:
+    """Return what the owner annotation says for the federated ReplicaSet `key` ("namespace/name")."""
+    return f"{fleet.name}/{PLACING_KIND}/{key}"
+
+
+def placement_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return (Fleet, "namespace/name") of the federated ReplicaSet that owns the object, None where none is named."""
+    fleet, _, rest = annotations.get(OWNER, "").partition("/")
+    kind, _, key = rest.partition("/")
+    return (fleet, key) if kind == PLACING_KIND and key else None
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedCapacity:
+    """What a cluster was found to hold, and when. `retry_after` is set where nothing waits there to show more room.
+
+    `owner` is set on workloads that carry no owner annotation: "Fleet/FederatedReplicaSet/namespace/name".
+    """
+
+    replicas: int
+    at: datetime
+    retry_after: datetime | None = None
+    owner: str = ""
+
+    @property
+    def text(self) -> str:
+        """The annotation's text."""
+        parts: dict[str, Any] = {"replicas": self.replicas, "at": format_time(self.at)}
+        if self.retry_after is not None:
+            parts["retryAfter"] = format_time(self.retry_after)
+        if self.owner:
+            parts["owner"] = self.owner
+        return compact(parts)
+
+
+def read_capacity(annotations: Mapping[str, str]) -> ObservedCapacity | None:
+    """Return what is remembered on a workload, None where nothing is or it cannot be read."""
+    parts = read_json(annotations.get(OBSERVED_CAPACITY))
+    replicas, at = parts.get("replicas"), read_time(parts.get("at"))
+    if type(replicas) is not int or not 0 <= replicas < 2**31 or at is None:
+        return None
+    owner = parts.get("owner")
+    return ObservedCapacity(replicas, at, read_time(parts.get("retryAfter")), owner if isinstance(owner, str) else "")
+
+
+def capacity_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return (Fleet, "namespace/name") of the federated ReplicaSet that remembers a capacity there, None for none."""
+    owner = read_json(annotations.get(OBSERVED_CAPACITY)).get("owner")
+    return placement_owner({OWNER: owner}) if isinstance(owner, str) else None
+
+
+def read_json(text: str | None) -> dict[str, Any]:
+    """Return the JSON object in a text of ours; what cannot be read counts as empty."""
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_time(text: Any) -> datetime | None:
+    """Return the time in a value of ours, None where it is none."""
+    return parse_time(text) if isinstance(text, str) else None
