@@ -1,0 +1,1 @@
+"""Tests of what people read: every page is run."""

@@ -1,0 +1,54 @@
+"""What the pages show of commands is what the commands print; the policies that they show are valid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.policy.validate import read_policies
+from tests.docs.pages import PAGES, ROOT, blocks, followed
+
+LANGUAGES = {"console", "text", "yaml", "json", "python", "sh", "promql"}
+FLEET = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: production}
+spec:
+  home: eu-west
+  clusters: [{name: eu-west}, {name: us-east}, {name: ap-south}]
+"""
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_page_shows_what_its_commands_print(page: Path) -> None:
+    assert followed(page) == page.read_text(), f"after `python -m tests.docs.pages {named(page)}` it does"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    assert {block.language for block in blocks(page.read_text())} <= LANGUAGES
+
+
+def test_pages_are_run_at_all() -> None:
+    consoles = [block for page in PAGES for block in blocks(page.read_text()) if block.language == "console"]
+    assert sum(block.text.count("$ reconciler ") for block in consoles) >= 4
+
+
+POLICIES = [
+    pytest.param(block.text, id=f"{named(page)}: {block.text.partition('metadata:')[2].partition(chr(10))[0].strip()}")
+    for page in PAGES
+    for block in blocks(page.read_text())
+    if block.language == "yaml" and block.text.startswith("apiVersion: reconciler/") and not block.title
+]
+
+
+@pytest.mark.parametrize("text", POLICIES)
+def test_policies_on_pages_are_valid(tmp_path: Path, text: str) -> None:
+    fleet = "" if "kind: Fleet" in text else f"---\n{FLEET}"
+    (tmp_path / "policies.yaml").write_text(text + fleet)
+    assert read_policies(tmp_path).warnings == ()
