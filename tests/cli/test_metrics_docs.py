@@ -1,4 +1,4 @@
-"""The alerts of docs/metrics.md, judged by promtool over the metrics that a run writes."""
+"""The alerts of docs/how-to/monitor.md, judged by promtool over the metrics that a run writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def promtool() -> Path:
 
 
 def described(repository: Path) -> str:
-    return (repository / "docs" / "metrics.md").read_text()
+    return (repository / "docs" / "how-to" / "monitor.md").read_text()
 
 
 def a_test(alert: str, series: dict[str, str], minutes: int, labels: dict[str, str], summary: str) -> dict[str, object]:

@@ -112,7 +112,7 @@ def check_words(said: Said) -> dict[str, Any]:
 
 
 def right_codes(document: dict[str, Any], changed: bool) -> set[int]:
-    """The exit codes (docs/plans.md) that fit what a run on these clusters said, and whether it changed anything.
+    """The exit codes that fit what a run on these clusters said, and whether it changed anything.
 
     Nobody else holds a lock here and no limit holds anything back, so there are three: all done, nothing, a part.
     """

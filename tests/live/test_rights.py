@@ -264,7 +264,8 @@ def test_the_commands_of_the_documentation_work(scene: Scene, tmp_path: Path) ->
         "KUBECONFIG": str(contexts),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", (root / "docs" / "deploy.md").read_text(), re.MULTILINE | re.DOTALL)
+    page = (root / "docs" / "how-to" / "deploy.md").read_text()
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
     script = "set -eux\n" + "\n".join(line.strip() for block in blocks for line in block.splitlines())
 
     done = subprocess.run(
