@@ -19,7 +19,7 @@ from reconciler.model import ObjectRef
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
-from reconciler.policy.schemas import explain_field
+from reconciler.policy.explain import explain_field
 
 
 @click.command(name="explain")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from reconciler.errors import UsageError
-from reconciler.policy.schemas import explain_field, load_schema
+from reconciler.policy.explain import Field, explain_field, fields
+from reconciler.policy.schemas import load_schema
 
 KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet", "Plan", "Report")
 
@@ -157,23 +158,66 @@ def test_what_is_not_there_is_refused_with_what_is(path, message):
     assert str(refused.value) == message
 
 
-def fields_of(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, ...]]:
+def every_way(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, ...]]:
     """Yield the way to every field; what holds itself is followed down to the eighth level."""
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     for name, part in schema.get("properties", {}).items():
         yield (name,)
         if depth < 8:
-            yield from ((name, *rest) for rest in fields_of(part, root, depth + 1))
+            yield from ((name, *rest) for rest in every_way(part, root, depth + 1))
     if isinstance(schema.get("items"), dict):
-        yield from fields_of(schema["items"], root, depth)
+        yield from every_way(schema["items"], root, depth)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_can_be_explained(kind):
     schema = load_schema(kind)
-    paths = {".".join((kind, *way)) for way in fields_of(schema, schema) if not any("." in step for step in way)}
+    paths = {".".join((kind, *way)) for way in every_way(schema, schema) if not any("." in step for step in way)}
     assert len(paths) > 5
     for path in sorted(paths):
         text = explain_field(path)
         assert text.startswith(f"KIND:     {kind}\nFIELD:    {path.partition('.')[2]} <"), path
+
+
+PRIORITY = Field(
+    path="spec.priority",
+    type="integer",
+    default="0",
+    description="Of two policies that select the same the higher one decides; equal ones decide nothing.",
+)
+OPERATOR = Field(
+    path="spec.selector.clusters.matchExpressions.operator",
+    type="string",
+    default=None,
+    description="How the label's value stands to `values`.",
+    values=("In", "NotIn", "Exists", "DoesNotExist"),
+    required=True,
+)
+
+
+def test_all_fields_of_a_kind_are_listed_with_what_is_said_of_each():
+    rows = {row.path: row for row in fields("idlingpolicy")}
+    assert rows["spec.priority"] == PRIORITY
+    assert rows[OPERATOR.path] == OPERATOR
+    assert rows["kind"].values == ("IdlingPolicy",)
+    assert {row.path: row.type for row in fields("FederatedReplicaSet")}["spec.preferences.clusters.*.weight"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_listed_field_is_explained_with_the_same_words(kind):
+    rows = fields(kind)
+    assert len({row.path for row in rows}) == len(rows) > 5
+    for row in (one for one in rows if "kubernetes.io/" not in one.path):  # a key with dots cannot be asked for
+        text = explain_field(f"{kind}.{row.path}")
+        assert f"FIELD:    {row.path} <{row.type}>\n" in text
+        assert (f"DEFAULT:  {row.default}\n" in text) == (row.default is not None)
+        assert " ".join(row.description.split()) in " ".join(text.split())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_field_that_can_be_explained_is_listed(kind):
+    """A field inside itself, like a criterion of anyOf, is listed once; labels and other maps of texts as a whole."""
+    schema = load_schema(kind)
+    ways = [way for way in every_way(schema, schema) if not {"anyOf", "allOf"} & set(way[:-1])]
+    assert {".".join(way) for way in ways} <= {row.path for row in fields(kind)}

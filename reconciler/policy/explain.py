@@ -1,0 +1,177 @@
+"""What the fields of policies, plans and reports mean: one of them, or all of a kind."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.errors import UsageError
+from reconciler.policy.schemas import kind_named, referred, schema_of
+from reconciler.policy.words import nearest
+
+_ENTRY = "*"
+_INDEX = re.compile(r"\[[0-9]*\]")
+_SENTENCE_END = re.compile(r"(?<=\.)\s")
+_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a kind. `path` is as `explain_field` takes it after the kind: `spec.clusters.name`.
+
+    `default` is JSON text; None: there is none. `values` are the ones allowed, empty where it is not an enum.
+    """
+
+    path: str
+    type: str
+    default: str | None
+    description: str
+    values: tuple[str, ...] = ()
+    required: bool = False
+
+
+def fields(kind: str) -> tuple[Field, ...]:
+    """Return every field of `kind`, each before the fields inside it, in the order of its schema.
+
+    Lists are passed through; entries of a map that have fields are called "*". A field that holds itself is not entered
+    twice. The case of the kind does not matter.
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    root = schema_of(kind)
+    return tuple(_below("", root, root, frozenset()))
+
+
+def _below(path: str, schema: Mapping[str, Any], root: Mapping[str, Any], above: frozenset[str]) -> Iterator[Field]:
+    within = above.union(_names(schema, root))
+    required = _required(schema, root)
+    for name, part in _fields(schema, root).items():
+        inside = _resolved(part, root)
+        here = f"{path}.{name}" if path else name
+        if name == _ENTRY and not _fields(part, root):
+            continue  # the type of the map says it all
+        values = (inside["const"],) if "const" in inside else inside.get("enum", ())
+        default = json.dumps(inside["default"], ensure_ascii=False) if "default" in inside else None
+        description = str(inside.get("description", ""))
+        yield Field(here, _type(part, root), default, description, tuple(map(str, values)), name in required)
+        if not within & _names(part, root):
+            yield from _below(here, part, root, within)
+
+
+def _names(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the definitions that `schema`, or what its lists hold, refers to."""
+    own = {referred(one) for one in (schema, *_options(schema)) if "$ref" in one}
+    items = _resolved(schema, root).get("items")
+    return frozenset(own) if items is None else _names(items, root) | own
+
+
+def explain_field(path: str) -> str:
+    """Return what `KIND.field.field` means, as `kubectl explain` lays it out: type, default, description, its fields.
+
+    Lists are passed through, with or without an index (`clusters.name`, `clusters[0].name`); in a map every name, and
+    "*" too, stands for its entries. The case of the kind does not matter.
+
+    Raises:
+        UsageError: there is no such kind or field.
+    """
+    kind, *steps = _INDEX.sub("", path).split(".")
+    root = schema_of(kind)
+    where = kind_named(kind)
+    schema: Mapping[str, Any] = root
+    for step in steps:
+        fields = _fields(schema, root)
+        if step not in fields and _ENTRY not in fields:
+            raise UsageError(_no_field(where, step, sorted(fields)))
+        schema = fields[step if step in fields else _ENTRY]
+        where = f"{where}.{step}"
+    return "\n".join((*_head(kind_named(kind), ".".join(steps), schema, root), *_field_lines(schema, root))) + "\n"
+
+
+def _no_field(where: str, step: str, fields: list[str]) -> str:
+    if not fields:
+        return f'{where}: has no field "{step}", expected none: it is a single value'
+    return f'{where}: has no field "{step}"{nearest(step, fields) or ", expected one of " + ", ".join(fields)}'
+
+
+def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `schema` with its reference followed, through "this or null" too; what stands beside it counts."""
+    followed = schema if "$ref" in schema else next((one for one in _options(schema) if "$ref" in one), None)
+    if followed is None:
+        return schema
+    target = _resolved(root["$defs"][referred(followed)], root)
+    return {**target, **{key: value for key, value in schema.items() if key not in ("$ref", "anyOf")}}
+
+
+def _options(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the alternatives of a value; those of a mapping only say how its fields go together."""
+    return [] if "properties" in schema else list(schema.get("anyOf", ()))
+
+
+def _fields(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the fields below `schema`, through lists; the entries of a map are called *."""
+    inside = _resolved(schema, root)
+    if "items" in inside:
+        return _fields(inside["items"], root)
+    found: dict[str, Mapping[str, Any]] = dict(inside.get("properties", {}))
+    if isinstance(inside.get("additionalProperties"), dict):
+        found[_ENTRY] = inside["additionalProperties"]
+    return found
+
+
+def _head(kind: str, field: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
+    inside = _resolved(schema, root)
+    yield f"KIND:     {kind}"
+    if field:
+        yield f"FIELD:    {field} <{_type(schema, root)}>"
+    if "enum" in inside:
+        yield f"ONE OF:   {', '.join(map(str, inside['enum']))}"
+    if "default" in inside:
+        yield f"DEFAULT:  {json.dumps(inside['default'], ensure_ascii=False)}"
+    if inside.get("description"):
+        yield from ("", "DESCRIPTION:")
+        yield from textwrap.wrap(f"    {inside['description']}", 100, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _field_lines(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each field: its type, whether it is required, the first sentence of what it is."""
+    required = _required(schema, root)
+    rows = [
+        (f"{name} <{_type(part, root)}>{' -required-' if name in required else ''}", _first_sentence(part, root))
+        for name, part in _fields(schema, root).items()
+    ]
+    if rows:
+        yield from ("", "FIELDS:")
+    width = max((len(head) for head, _ in rows), default=0)
+    for head, sentence in rows:
+        yield f"    {head:<{width}}  {sentence}".rstrip()
+
+
+def _first_sentence(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
+    return _SENTENCE_END.split(str(_resolved(schema, root).get("description", "")), maxsplit=1)[0]
+
+
+def _required(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[str]:
+    inside = _resolved(schema, root)
+    if "items" in inside:
+        return _required(inside["items"], root)
+    return frozenset(inside.get("required", ()))
+
+
+def _type(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
+    if _options(schema):
+        return " or ".join(_type(option, root) for option in _options(schema))
+    inside = _resolved(schema, root)
+    if "items" in inside:
+        return f"list of {_type(inside['items'], root)}"
+    entries = inside.get("additionalProperties")
+    if isinstance(entries, dict) and "properties" not in inside:
+        return f"map of {_type(entries, root)}"
+    types = inside.get("type", [])
+    values = [inside["const"]] if "const" in inside else inside.get("enum", ())
+    named = [types] if isinstance(types, str) else types or [_TYPES[type(value)] for value in values]
+    return " or ".join(dict.fromkeys(named)) or "anything"
