@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reconciler.decide.allocate_replicas import allocate_replicas
-from reconciler.decide.allocation import Allocation
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, is_near
-from reconciler.decide.victim_rules import RankingRules
-from reconciler.decide.victims import VictimRanking, rank_victims
+from reconciler.decide.downscale.victims import RankingRules, VictimRanking, rank_victims
+from reconciler.decide.placement.allocation import Allocation, allocate_replicas
 from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
 from reconciler.model import Pod
 from reconciler.pipeline import Request

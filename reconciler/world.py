@@ -15,7 +15,7 @@ from reconciler.backends.base import Clock, Traffic
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.open import Backend, Live, Opened, Recorder, open_live, open_snapshot
 from reconciler.backends.pod_picker import HttpPodPicker
-from reconciler.decide.victims import rank_victims
+from reconciler.decide.downscale.victims import rank_victims
 from reconciler.model import Pod
 from reconciler.observe.lists import Readers, Source
 from reconciler.policy.types import Fleet

@@ -14,22 +14,21 @@ from reconciler.apply.downscale_marks import check_lock, close_journal, mark, op
 from reconciler.apply.outcomes import Access, Outcome, Status
 from reconciler.decide.annotations import SPARED_COST, VICTIM_COST
 from reconciler.decide.decisions import Decision
-from reconciler.decide.downscale.cut import (
-    Choice,
-    Cut,
+from reconciler.decide.downscale.choice import (
+    ChosenVictims,
+    VictimSelection,
     balanced,
-    cut_of,
     first_of,
     foreign_costs,
+    nanoseconds_at,
     picked,
-    question_of,
+    picker_request,
     rules_of,
+    victim_selection,
     without_domains,
 )
-from reconciler.decide.downscale.groups import nanoseconds_at
-from reconciler.decide.downscale.journal import Entry, Marked
-from reconciler.decide.downscale.settled import why_unsettled
-from reconciler.decide.victims import is_active
+from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, why_unsettled
+from reconciler.decide.downscale.victims import is_active
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import (
     ClusterError,
@@ -67,7 +66,7 @@ class _Shrink:
 
     task: Task
     live: Live
-    cut: Cut
+    cut: VictimSelection
     victims: tuple[Pod, ...]
     note: str = ""
 
@@ -99,7 +98,7 @@ def shrink(action: int, decision: Decision, access: Access, run: Run, namespace:
 
 def _shrunk(task: Task) -> Outcome:
     live = _looked(task)
-    cut = cut_of(live.group, task.after, now_ns=nanoseconds_at(task.run), rules=rules_of(task.settings))
+    cut = victim_selection(live.group, task.after, now_ns=nanoseconds_at(task.run), rules=rules_of(task.settings))
     if not cut.open:
         return _left_to_the_controller(task, "")
     choice = _chosen(task, cut)
@@ -123,26 +122,26 @@ def _looked(task: Task) -> Live:
     return live
 
 
-def _chosen(task: Task, cut: Cut) -> Choice:
+def _chosen(task: Task, cut: VictimSelection) -> ChosenVictims:
     """Return the victims; none where the choice is left to the controller, and the note says why."""
     picker = task.settings.picker
     if picker is None:
         return _by_strategy(task, cut)
     try:
-        answer = task.access.picker.pick(question_of(cut, picker, task.ref.namespace))
-        return picked(cut, answer, picker) or Choice((), "the picker has no opinion, the controller chose")
+        answer = task.access.picker.pick(picker_request(cut, picker, task.ref.namespace))
+        return picked(cut, answer, picker) or ChosenVictims((), "the picker has no opinion, the controller chose")
     except PickerError as error:
         if picker.on_error == "skip":
             raise _PickerFailed(f"{error}; left to the next run (onError: skip)") from error
-        return Choice((), f"{error}; the controller chose (onError: fallback)", picker_failed=True)
+        return ChosenVictims((), f"{error}; the controller chose (onError: fallback)", picker_failed=True)
 
 
-def _by_strategy(task: Task, cut: Cut) -> Choice:
+def _by_strategy(task: Task, cut: VictimSelection) -> ChosenVictims:
     if task.settings.strategy != "ZoneBalanced":
         return first_of(cut)
     found = domains(task)
     why = without_domains(cut, found, task.settings.topology_key)
-    return Choice((), f"{why}; the controller chose") if why else balanced(cut, found)
+    return ChosenVictims((), f"{why}; the controller chose") if why else balanced(cut, found)
 
 
 def _left_to_the_controller(task: Task, note: str) -> Outcome:
@@ -207,21 +206,21 @@ def _spared(shrink: _Shrink) -> tuple[Pod, ...]:
     return spared
 
 
-def _entry(shrink: _Shrink, pods: Sequence[Pod]) -> Entry:
+def _entry(shrink: _Shrink, pods: Sequence[Pod]) -> JournalEntry:
     task = shrink.task
-    return Entry(
+    return JournalEntry(
         workload=task.ref,
         uid=shrink.live.workload.uid,
         before=task.before,
         after=task.after,
-        pods=tuple(Marked(pod.name, pod.uid, pod.deletion_cost) for pod in pods),
+        pods=tuple(MarkedPod(pod.name, pod.uid, pod.deletion_cost) for pod in pods),
         at=task.run.now,
         run=task.run.id,
         policy=task.settings.policy,
     )
 
 
-def _undone(task: Task, entry: Entry, error: ReconcilerError) -> ReconcilerError:
+def _undone(task: Task, entry: JournalEntry, error: ReconcilerError) -> ReconcilerError:
     """Take the marks off again and return the error to end with."""
     try:
         take_off(task, entry.costs)
@@ -246,7 +245,7 @@ def _scale(task: Task) -> None:
             raise
 
 
-def _verified(shrink: _Shrink, entry: Entry | None) -> Outcome:
+def _verified(shrink: _Shrink, entry: JournalEntry | None) -> Outcome:
     """Wait until the pods are going, then clean up; whatever fails now is left to the next run, the scale is done."""
     try:
         now, reached = _waited(shrink)
@@ -281,7 +280,7 @@ def _waited(shrink: _Shrink) -> tuple[Live, bool]:
         task.access.clock.sleep(min(_POLL_SECONDS, left))
 
 
-def _clean(task: Task, now: Live, entry: Entry) -> None:
+def _clean(task: Task, now: Live, entry: JournalEntry) -> None:
     """Take the marks off those that stay, and close the journal."""
     if any(pod.uid in entry.costs and is_active(pod) for pod in now.pods):
         take_off(task, entry.costs)

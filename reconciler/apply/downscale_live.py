@@ -8,9 +8,8 @@ from reconciler.apply.outcomes import Access
 from reconciler.backends.base import AUTOSCALERS, NODES, PODS, SCALED_OBJECT, Resource, workloads_of
 from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
 from reconciler.decide.decisions import Decision, DownscaleSettings
+from reconciler.decide.downscale.choice import DEFAULT, PodGroup, pod_group
 from reconciler.decide.downscale.forecast import domains_of
-from reconciler.decide.downscale.groups import Group, group_of
-from reconciler.decide.downscale.orders import DEFAULT
 from reconciler.decide.owners import own_key, owner_key
 from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
 from reconciler.errors import NotFoundError, StaleError
@@ -51,8 +50,8 @@ class Live:
     pods: tuple[Pod, ...]
 
     @property
-    def group(self) -> Group:
-        return group_of(self.workload.ref.kind, self.pods)
+    def group(self) -> PodGroup:
+        return pod_group(self.workload.ref.kind, self.pods)
 
 
 def look(task: Task) -> Live:

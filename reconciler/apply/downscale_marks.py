@@ -8,7 +8,7 @@ from reconciler.apply.downscale_live import Task, look
 from reconciler.backends.base import PODS
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.decisions import FieldChange
-from reconciler.decide.downscale.journal import Entry, entry_text, mark_changes, read_entry, unmark_changes
+from reconciler.decide.downscale.journal import JournalEntry, entry_text, mark_changes, read_entry, unmark_changes
 from reconciler.errors import LockHeldError, NotFoundError, StaleError
 from reconciler.model import ObjectRef, Pod, Write
 from reconciler.plan.patch import patch_of
@@ -27,13 +27,13 @@ def check_lock(task: Task) -> None:
         raise LockHeldError(f"{task.ref}: the lock was lost, nothing more is written there")
 
 
-def open_journal(task: Task, entry: Entry) -> None:
+def open_journal(task: Task, entry: JournalEntry) -> None:
     """Write down what is about to be done."""
     check_lock(task)
     task.access.store.write(entry.uid, entry_text(entry), None)
 
 
-def close_journal(task: Task, entry: Entry) -> None:
+def close_journal(task: Task, entry: JournalEntry) -> None:
     """Take the entry off the journal."""
     check_lock(task)
     task.access.store.write(entry.uid, None, entry_text(entry))

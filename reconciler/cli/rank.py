@@ -11,7 +11,7 @@ from reconciler.cli.object_names import ObjectName, object_name
 from reconciler.cli.options import context_option, now_option, option, output_option, world_options
 from reconciler.cli.running import Call
 from reconciler.cli.talk import show, show_lines
-from reconciler.decide.rank_view import RankedPod, Ranking, questions_of, ranking_of
+from reconciler.decide.downscale.rank import RankedPod, Ranking, rank_questions, ranking_of
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.observe.clusters import observe
@@ -33,7 +33,7 @@ def command(subject: str, to: int | None, policies: str, output: str, **flags: A
     world = call.world(found.fleet)
     state = observe(found, world.sources, scope=call.scope, readers=world.readers)
     workload = workload_named(state, object_name(subject), subject)
-    state = answer(state, questions_of(workload, state), world.sources)
+    state = answer(state, rank_questions(workload, state), world.sources)
     ranking = ranking_of(workload, found, state, Run(call.now), to)
     if output == "json":
         show(_json(ranking), output)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from reconciler.decide.annotations import PREVIOUS_SCALE
 from reconciler.decide.decisions import Decision, DesiredState, Phase, Undecided, Verb
+from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.forecast import with_victims
-from reconciler.decide.downscale.recovery import decide_recovery
-from reconciler.decide.downscale.targets import decide_downscale
+from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.idling.decide import IdlingOutcome, decide_idling, decide_wakes_due
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.selectors import local_key

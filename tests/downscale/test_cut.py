@@ -9,10 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.annotations import VICTIM_COST
-from reconciler.decide.downscale.cut import Cut, balanced, cut_of, foreign_costs, picked, question_of
-from reconciler.decide.downscale.groups import Group, group_of
-from reconciler.decide.victim_rules import RankingRules
-from reconciler.decide.victims import rank_victims
+from reconciler.decide.downscale.choice import (
+    PodGroup,
+    VictimSelection,
+    balanced,
+    foreign_costs,
+    picked,
+    picker_request,
+    pod_group,
+    victim_selection,
+)
+from reconciler.decide.downscale.victims import RankingRules, rank_victims
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import PickerError
 from reconciler.model import Condition, PickerAnswer, Pod, PodPicker
@@ -22,9 +29,9 @@ PICKER = PodPicker("picker.svc")
 DAY = 86_400 * 10**9
 
 
-def a_cut(count: int, *names: str, first: tuple[str, ...] = ()) -> Cut:
+def a_cut(count: int, *names: str, first: tuple[str, ...] = ()) -> VictimSelection:
     """A cut whose candidates are in the controller's order as named."""
-    return Cut(count, tuple(a_pod(name, ready=False) for name in first), tuple(map(a_pod, names)))
+    return VictimSelection(count, tuple(a_pod(name, ready=False) for name in first), tuple(map(a_pod, names)))
 
 
 @pytest.mark.parametrize(
@@ -48,8 +55,8 @@ def test_how_many_are_ours_to_choose(pods: list[str], target: int, requested: in
         "gone": {"terminating": True},
         "done": {"phase": "Succeeded"},
     }
-    group = Group(tuple(a_pod(f"web-{index}", **fields[kind]) for index, kind in enumerate(pods)))
-    cut = cut_of(group, target, now_ns=NOW_NS, rules=RankingRules())
+    group = PodGroup(tuple(a_pod(f"web-{index}", **fields[kind]) for index, kind in enumerate(pods)))
+    cut = victim_selection(group, target, now_ns=NOW_NS, rules=RankingRules())
     assert (cut.requested, cut.open) == (requested, opened)
 
 
@@ -59,12 +66,12 @@ def test_how_many_are_ours_to_choose(pods: list[str], target: int, requested: in
     ids=["unassigned", "Pending", "Unknown", "not Ready"],
 )
 def test_who_is_no_candidate(fields: dict[str, object]) -> None:
-    cut = cut_of(Group((a_pod("a", **fields), a_pod("b"))), 1, now_ns=NOW_NS, rules=RankingRules())
+    cut = victim_selection(PodGroup((a_pod("a", **fields), a_pod("b"))), 1, now_ns=NOW_NS, rules=RankingRules())
     assert ([pod.name for pod in cut.first], [pod.name for pod in cut.candidates]) == (["a"], ["b"])
 
 
 def test_the_question() -> None:
-    asked = question_of(a_cut(2, "c", "a", "b", first=("x",)), PICKER, "shop")
+    asked = picker_request(a_cut(2, "c", "a", "b", first=("x",)), PICKER, "shop")
     assert (asked.count, asked.candidates, asked.namespace) == (1, ("a", "b", "c"), "shop")
 
 
@@ -101,7 +108,7 @@ def test_too_few_can_be_rejected() -> None:
 def test_a_tie_is_broken_without_the_cost() -> None:
     """Rules 5 to 8: more pods on the node first, although the other has the lower cost."""
     pods = (a_pod("a", node="n"), a_pod("b", node="n"), a_pod("c", node="m", deletion_cost="-5"))
-    cut = cut_of(Group(pods, ()), 2, now_ns=NOW_NS, rules=RankingRules(deletion_cost=False))
+    cut = victim_selection(PodGroup(pods, ()), 2, now_ns=NOW_NS, rules=RankingRules(deletion_cost=False))
     choice = picked(cut, PickerAnswer((), ("b", "c")), PICKER)
     assert choice is not None
     assert choice.pods == (pods[1],)
@@ -110,10 +117,10 @@ def test_a_tie_is_broken_without_the_cost() -> None:
 # zoneBalanced
 
 
-def in_zones(zones: str) -> tuple[Cut, dict[str, str]]:
+def in_zones(zones: str) -> tuple[VictimSelection, dict[str, str]]:
     """Candidates in the controller's order, each on its own node in the zone of its letter ("-": no label)."""
     pods = tuple(a_pod(f"{index:03}", node=f"n{index}") for index in range(len(zones)))
-    return Cut(0, (), pods), {f"n{index}": zone for index, zone in enumerate(zones) if zone != "-"}
+    return VictimSelection(0, (), pods), {f"n{index}": zone for index, zone in enumerate(zones) if zone != "-"}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +142,7 @@ def test_balanced(zones: str, count: int, left: str) -> None:
 
 def test_inside_a_zone_the_controllers_order_decides() -> None:
     pods = tuple(a_pod(f"p{days}", node=f"n{days}", ready_since_ns=NOW_NS - days * DAY) for days in (40, 1, 20, 5))
-    cut = cut_of(Group(pods), 2, now_ns=NOW_NS, rules=RankingRules())
+    cut = victim_selection(PodGroup(pods), 2, now_ns=NOW_NS, rules=RankingRules())
     choice = balanced(cut, dict.fromkeys((pod.node for pod in pods), "a"))
     assert [pod.name for pod in choice.pods] == ["p1", "p5"]
 
@@ -197,7 +204,7 @@ def test_marked_victims_are_exactly_those_the_controller_takes() -> None:
 )
 def test_foreign_costs(victim: str | None, other: str | None, expected: tuple[str, str]) -> None:
     pods = (a_pod("v", deletion_cost=victim), a_pod("o", deletion_cost=other))
-    marked, staying = foreign_costs(Cut(1, (), pods), pods[:1])
+    marked, staying = foreign_costs(VictimSelection(1, (), pods), pods[:1])
     assert ("".join(pod.name for pod in marked), "".join(pod.name for pod in staying)) == expected
 
 
@@ -210,13 +217,13 @@ def owned(name: str, owner: str, **fields: object) -> Pod:
 
 def test_the_shrinking_replica_set_is_the_one_with_pods() -> None:
     new, old = owned("a", "new"), owned("b", "old", terminating=True)
-    assert group_of("Deployment", (new, old)) == Group((new,), (old,))
-    assert group_of("ReplicaSet", (new,)) == Group((new,), None)
-    assert group_of("Deployment", ()) == Group((), ())
+    assert pod_group("Deployment", (new, old)) == PodGroup((new,), (old,))
+    assert pod_group("ReplicaSet", (new,)) == PodGroup((new,), None)
+    assert pod_group("Deployment", ()) == PodGroup((), ())
 
 
 def test_two_replica_sets_with_pods() -> None:
-    assert group_of("Deployment", (owned("a", "new"), owned("b", "old"))).split
+    assert pod_group("Deployment", (owned("a", "new"), owned("b", "old"))).split
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.downscale.forecast import picker_requests, with_victims
-from reconciler.decide.downscale.journal import JOURNAL, Entry, Marked, entry_text
+from reconciler.decide.downscale.journal import JOURNAL, JournalEntry, MarkedPod, entry_text
 from reconciler.model import (
     ConfigMap,
     HorizontalPodAutoscaler,
@@ -438,7 +438,7 @@ def test_marks_of_an_earlier_run_do_not_count() -> None:
     left = replace(PODS[0], deletion_cost="-2147483647", labels={VICTIM_LABEL: "before"})
     ref = ObjectRef("east", "reconciler", "ConfigMap", JOURNAL)
     web = a_workload(replicas=4)
-    entry = Entry(web.ref, web.uid, 4, 3, (Marked("a", left.uid, "-7"),), NOW, "before")
+    entry = JournalEntry(web.ref, web.uid, 4, 3, (MarkedPod("a", left.uid, "-7"),), NOW, "before")
     pods = (left, *PODS[1:])
     assert victims_of(pods=pods, to=3, marked_pods=(left,)).pods == ("d",)
     journal = ConfigMap(ref, "uid", {web.uid: entry_text(entry)})

@@ -8,10 +8,8 @@ from statistics import mean
 
 import pytest
 
-from reconciler.decide.downscale.cut import balanced, cut_of
-from reconciler.decide.downscale.groups import Group
-from reconciler.decide.victim_rules import RankingRules
-from reconciler.decide.victims import rank_victims
+from reconciler.decide.downscale.choice import PodGroup, balanced, victim_selection
+from reconciler.decide.downscale.victims import RankingRules, rank_victims
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_pod
 
@@ -64,7 +62,7 @@ def test_zone_balanced_keeps_the_skew_at_one_or_less(old: int) -> None:
     for seed in range(20):
         pods = story(seed, old)
         for target in range(1, 3 * N):
-            cut = cut_of(Group(pods), target, now_ns=NOW_NS, rules=RankingRules())
+            cut = victim_selection(PodGroup(pods), target, now_ns=NOW_NS, rules=RankingRules())
             gone = balanced(cut, {pod.node: pod.node[0] for pod in pods}).pods
             left = Counter(pod.name[0] for pod in pods if pod not in gone)
             sizes = [left[zone] for zone in "abc"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.decide.decide import decide
-from reconciler.decide.rank_view import questions_of, ranking_of
+from reconciler.decide.downscale.rank import rank_questions, ranking_of
 from reconciler.model import OwnerReference, PodsQuestion, Workload
 from reconciler.policy.types import DownscaleTarget
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
@@ -43,19 +43,19 @@ def test_pods_of_the_same_controller_count_on_their_nodes(owner, beside, first, 
     ranked, other = a_replica_set("web-2", owner), a_replica_set("web-1", beside)
     asked = {ranked.ref: PODS, other.ref: BESIDE}
     unread = a_state(a_cluster(workloads=(ranked, other)))
-    answered = {question.workload: asked[question.workload] for question in questions_of(ranked, unread)}
+    answered = {question.workload: asked[question.workload] for question in rank_questions(ranked, unread)}
     state = a_state(a_cluster(workloads=(ranked, other), pods=answered))
     ranking = ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
     assert [(pod.name, pod.rule) for pod in ranking.pods if pod.goes] == [(first, rule)]
     assert ranking.forecast.certain
-    assert (PodsQuestion(other.ref) in questions_of(ranked, unread)) is (owner == beside)
+    assert (PodsQuestion(other.ref) in rank_questions(ranked, unread)) is (owner == beside)
 
 
 def test_c2_a_replica_set_of_another_namespace_is_no_relative():
     ranked = a_replica_set("web-2", DEPLOYMENT)
     claiming = a_workload("web-1", kind="ReplicaSet", namespace="dev-evil", owner=DEPLOYMENT)
     state = a_state(a_cluster(workloads=(ranked, claiming)))
-    assert questions_of(ranked, state) == [PodsQuestion(ranked.ref)]
+    assert rank_questions(ranked, state) == [PodsQuestion(ranked.ref)]
 
 
 def test_a_replica_set_of_a_deployment_counts_its_own_pods_alone():

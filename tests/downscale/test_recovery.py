@@ -14,14 +14,16 @@ from reconciler.decide.annotations import DELETION_COST, SPARED_COST, VICTIM_COS
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.downscale.journal import (
     JOURNAL,
-    Entry,
-    Marked,
+    LIFE,
+    JournalEntry,
+    MarkedPod,
+    decide_recovery,
     entry_text,
+    former_costs,
     mark_changes,
     read_entry,
     unmark_changes,
 )
-from reconciler.decide.downscale.recovery import LIFE, decide_recovery, former_costs
 from reconciler.errors import AnnotationError
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, Pod, Run, ScaleKind
 from reconciler.policy.types import FleetCluster
@@ -29,12 +31,16 @@ from tests.builders import NOW, a_cluster, a_fleet, a_pod, a_ref, a_run, a_state
 
 CUSTOM = ScaleKind("example.com", "v1", "Worker", "workers")
 UID = "uid-east-shop-Deployment-web"
-ENTRY = Entry(
+ENTRY = JournalEntry(
     workload=a_ref(),
     uid=UID,
     before=5,
     after=3,
-    pods=(Marked("web-1", "uid-web-1", None), Marked("web-2", "uid-web-2", "7"), Marked("web-3", "uid-web-3", "-9")),
+    pods=(
+        MarkedPod("web-1", "uid-web-1", None),
+        MarkedPod("web-2", "uid-web-2", "7"),
+        MarkedPod("web-3", "uid-web-3", "-9"),
+    ),
     at=NOW - timedelta(minutes=10),
     run="before",
     policy="workers",
@@ -204,18 +210,18 @@ NAMES = st.text(min_size=1, max_size=20)
 
 @given(
     st.builds(
-        Entry,
+        JournalEntry,
         workload=st.builds(ObjectRef, st.just("east"), NAMES, NAMES, NAMES, NAMES),
         uid=NAMES,
         before=st.integers(0, 2**31),
         after=st.integers(0, 2**31),
-        pods=st.lists(st.builds(Marked, NAMES, NAMES, st.none() | st.text(max_size=12)), max_size=4).map(tuple),
+        pods=st.lists(st.builds(MarkedPod, NAMES, NAMES, st.none() | st.text(max_size=12)), max_size=4).map(tuple),
         at=st.just(NOW),
         run=NAMES,
         policy=NAMES,
     )
 )
-def test_an_entry_reads_as_it_was_written(entry: Entry) -> None:
+def test_an_entry_reads_as_it_was_written(entry: JournalEntry) -> None:
     assert read_entry(entry_text(entry), "east") == entry
 
 

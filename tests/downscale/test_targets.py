@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.decisions import DesiredState, FieldChange, Phase, Verb
-from reconciler.decide.downscale.targets import decide_downscale
+from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.model import (
     Condition,
     HorizontalPodAutoscaler,

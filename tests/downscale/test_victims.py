@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.decide.ages import age_scale
-from reconciler.decide.victim_rules import RankingRules, Rule, deletion_cost
-from reconciler.decide.victims import compare, is_active, rank_victims
+from reconciler.decide.downscale.victims import (
+    RankingRules,
+    Rule,
+    age_scale,
+    compare,
+    deletion_cost,
+    is_active,
+    rank_victims,
+)
 from reconciler.errors import PolicyError
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_pod

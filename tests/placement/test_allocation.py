@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.allocate_replicas import allocate_replicas
-from reconciler.decide.allocation import Steps
-from reconciler.decide.rounding.order import fair_order, kubefed_order, tie_hashes
+from reconciler.decide.placement.allocation import AllocationSteps, allocate_replicas
+from reconciler.decide.placement.order import fair_order, kubefed_order, tie_hashes
 from reconciler.errors import PolicyError
 
 from .planner_vectors import planner_cases
@@ -186,11 +185,11 @@ def test_steps_tell_how_a_cluster_came_to_its_replicas():
     }
     found = spread(entries, 30, list("ABCDE"), rebalance=False, current={"A": 5, "D": 1}, capacity={"C": 4})
     assert {name: found.steps(name) for name in "ABCDE"} == {
-        "A": Steps(minimum=2, sticky=3, share=5),
-        "B": Steps(share=7, limit="maxReplicas"),
-        "C": Steps(share=4, limit="capacity"),
-        "D": Steps(sticky=1, share=8),
-        "E": Steps(),
+        "A": AllocationSteps(minimum=2, sticky=3, share=5),
+        "B": AllocationSteps(share=7, limit="maxReplicas"),
+        "C": AllocationSteps(share=4, limit="capacity"),
+        "D": AllocationSteps(sticky=1, share=8),
+        "E": AllocationSteps(),
     }
 
 
@@ -208,14 +207,14 @@ def test_a_maximum_below_the_minimum_is_computed_as_the_planner_does(total, expe
             {"A": {"minReplicas": 27, "maxReplicas": 0, "weight": 2}, "B": {"weight": 3, "maxReplicas": 4}},
             30,
             {"B": 4},
-            {"A": Steps(27, limit="maxReplicas"), "B": Steps(sticky=3)},
+            {"A": AllocationSteps(27, limit="maxReplicas"), "B": AllocationSteps(sticky=3)},
             id="no maximum at all",
         ),
         pytest.param(
             {"A": {"minReplicas": 5, "maxReplicas": 4, "weight": 3}, "B": {"weight": 1}},
             6,
             {"B": 39},
-            {"A": Steps(5, limit="maxReplicas"), "B": Steps(sticky=1)},
+            {"A": AllocationSteps(5, limit="maxReplicas"), "B": AllocationSteps(sticky=1)},
             id="one less",
         ),
     ],
@@ -227,7 +226,7 @@ def test_kept_replicas_go_down_to_a_minimum_above_the_maximum(entries, total, cu
 
 def test_no_step_is_negative_where_the_maximum_is_below_the_minimum():
     found = spread({"A": {"minReplicas": 5, "maxReplicas": 3, "weight": 2}, "B": {"weight": 1}}, 9, ["A", "B"])
-    assert found.steps("A") == Steps(3, limit="maxReplicas")
+    assert found.steps("A") == AllocationSteps(3, limit="maxReplicas")
 
 
 HUGE = 2**53

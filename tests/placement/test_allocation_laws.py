@@ -9,7 +9,7 @@ from hashlib import sha256
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler.decide.allocate_replicas import allocate_replicas
+from reconciler.decide.placement.allocation import allocate_replicas
 from reconciler.decide.placement.probes import bound_by_maximum
 
 FLEET = ["a", "b", "c", "d", "e"]

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.decide.allocate_replicas import allocate_replicas
+from reconciler.decide.placement.allocation import allocate_replicas
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Place
 
 from .simulation import SELECTOR, TEMPLATE, SimCluster, SimPod, World

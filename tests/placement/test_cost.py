@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from reconciler.decide.allocation import allocate
 from reconciler.decide.decide import decide
+from reconciler.decide.placement.allocation import allocate
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.model import ObservedState
 from reconciler.policy.types import ClusterPreference, TargetRef

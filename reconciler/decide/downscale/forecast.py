@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count, takewhile
 
 from reconciler.decide.decisions import Decision, Notice, VictimForecast
-from reconciler.decide.downscale.cut import (
-    Choice,
-    Cut,
+from reconciler.decide.downscale.choice import (
+    DEFAULT,
+    OWN_PODS,
+    ChosenVictims,
+    PodGroup,
+    VictimSelection,
+    VictimStrategies,
+    VictimStrategy,
     balanced,
-    cut_of,
     first_of,
     foreign_costs,
+    nanoseconds_at,
     picked,
-    question_of,
+    picker_request,
+    pod_group,
+    relatives_in,
     rules_of,
+    siblings_in,
+    victim_selection,
+    victim_strategies,
     without_cost,
     without_domains,
 )
-from reconciler.decide.downscale.groups import (
-    OWN_PODS,
-    Group,
-    group_of,
-    nanoseconds_at,
-    relatives_in,
-    siblings_in,
-)
-from reconciler.decide.downscale.orders import DEFAULT, Order, Orders, orders_in
-from reconciler.decide.downscale.recovery import former_costs
-from reconciler.decide.downscale.steadiness import is_steady
-from reconciler.decide.victim_rules import RankingRules
-from reconciler.decide.victims import VictimRanking, rank_victims
+from reconciler.decide.downscale.journal import former_costs
+from reconciler.decide.downscale.victims import RankingRules, VictimRanking, age_scale, rank_victims
 from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
 from reconciler.errors import PickerError
 from reconciler.model import (
@@ -70,8 +70,8 @@ def with_victims(
     """
 
     @cache
-    def orders(cluster: str) -> Orders:
-        return orders_in(policies, state, cluster)
+    def orders(cluster: str) -> VictimStrategies:
+        return victim_strategies(policies, state, cluster)
 
     @cache
     def costs(cluster: str) -> dict[str, str | None]:
@@ -107,7 +107,7 @@ class _Shrinking:
     """One decrease, and what its victims depend on; `relatives` as in `siblings_in`."""
 
     decision: Decision
-    order: Order
+    order: VictimStrategy
     observed: ObservedCluster
     former: dict[str, str | None]
     run: Run
@@ -127,7 +127,7 @@ class _Shrinking:
         return VictimForecast(certain=certain, strategy=strategy, count=self.decision.removed, note=note)
 
 
-def _attached(decision: Decision, order: Order, forecast: VictimForecast | None) -> Decision:
+def _attached(decision: Decision, order: VictimStrategy, forecast: VictimForecast | None) -> Decision:
     marks = order.chooses and decision.ref.kind in _MARKABLE and decision.replicas_after != 0
     return replace(decision, victims=forecast, downscale=order.settings if marks else None)
 
@@ -148,7 +148,7 @@ def _forecast(shrinking: _Shrinking) -> Forecast:
     if unasked:
         return PodsQuestion(unasked[0])
     pods = without_cost(shrinking.observed.pods[ref], shrinking.former)
-    group = group_of(kind, pods, siblings_in(shrinking.observed, shrinking.relatives))
+    group = pod_group(kind, pods, siblings_in(shrinking.observed, shrinking.relatives))
     if group.split:
         return shrinking.told("several of its ReplicaSets have pods, its controller shares out what goes")
     return _of_group(shrinking, group)
@@ -165,18 +165,18 @@ def picker_requests(
             continue
         observed = state.clusters[decision.ref.cluster]
         former = former_costs(observed, policies.fleet.namespace)
-        shrinking = _Shrinking(decision, Order(settings), observed, former, run)
-        group = group_of(decision.ref.kind, without_cost(observed.pods[decision.ref], former))
-        found[decision.ref] = question_of(_cut(shrinking, group), settings.picker, decision.ref.namespace)
+        shrinking = _Shrinking(decision, VictimStrategy(settings), observed, former, run)
+        group = pod_group(decision.ref.kind, without_cost(observed.pods[decision.ref], former))
+        found[decision.ref] = picker_request(_cut(shrinking, group), settings.picker, decision.ref.namespace)
     return found
 
 
-def _cut(shrinking: _Shrinking, group: Group) -> Cut:
+def _cut(shrinking: _Shrinking, group: PodGroup) -> VictimSelection:
     rules = rules_of(shrinking.order.settings)
-    return cut_of(group, shrinking.target, now_ns=nanoseconds_at(shrinking.run), rules=rules)
+    return victim_selection(group, shrinking.target, now_ns=nanoseconds_at(shrinking.run), rules=rules)
 
 
-def _of_group(shrinking: _Shrinking, group: Group) -> VictimForecast:
+def _of_group(shrinking: _Shrinking, group: PodGroup) -> VictimForecast:
     cut = _cut(shrinking, group)
     if not shrinking.order.chooses or not cut.open:
         return _predicted(shrinking, group)
@@ -189,7 +189,7 @@ def _of_group(shrinking: _Shrinking, group: Group) -> VictimForecast:
     return _chosen(cut, group, shrinking, first_of(cut), word)
 
 
-def _asked(cut: Cut, group: Group, shrinking: _Shrinking, picker: PodPicker) -> VictimForecast:
+def _asked(cut: VictimSelection, group: PodGroup, shrinking: _Shrinking, picker: PodPicker) -> VictimForecast:
     """Return the victims as the picker chooses them now, as far as it was asked; it is asked again at apply."""
     if shrinking.answer is None:
         return _not_asked(cut, shrinking)
@@ -203,7 +203,7 @@ def _asked(cut: Cut, group: Group, shrinking: _Shrinking, picker: PodPicker) -> 
     return replace(_chosen(cut, group, shrinking, choice, "chosen by the picker"), certain=False)
 
 
-def _not_asked(cut: Cut, shrinking: _Shrinking) -> VictimForecast:
+def _not_asked(cut: VictimSelection, shrinking: _Shrinking) -> VictimForecast:
     """Return a forecast before the picker is asked. A cost that is not above our mark is in its way in any case."""
     foreign, always = foreign_costs(cut, cut.candidates)[0], foreign_costs(cut, ())[1]
     if always and _heeds_costs(shrinking):
@@ -220,7 +220,7 @@ def _not_asked(cut: Cut, shrinking: _Shrinking) -> VictimForecast:
     )
 
 
-def _predicted(shrinking: _Shrinking, group: Group) -> VictimForecast:
+def _predicted(shrinking: _Shrinking, group: PodGroup) -> VictimForecast:
     """Return the victims as the controller will choose them, whatever the policy's strategy is."""
     own_order = shrinking.ref.kind == "CloneSet"
     rules = RankingRules(logarithmic=not own_order)
@@ -250,7 +250,7 @@ def _predicted(shrinking: _Shrinking, group: Group) -> VictimForecast:
     )
 
 
-def _balanced(cut: Cut, group: Group, shrinking: _Shrinking) -> VictimForecast:
+def _balanced(cut: VictimSelection, group: PodGroup, shrinking: _Shrinking) -> VictimForecast:
     key = shrinking.order.settings.topology_key
     if "nodes" in shrinking.observed.unreadable:
         return shrinking.told("the nodes could not be read, so no zones are known", strategy="ZoneBalanced")
@@ -261,7 +261,9 @@ def _balanced(cut: Cut, group: Group, shrinking: _Shrinking) -> VictimForecast:
     return _chosen(cut, group, shrinking, balanced(cut, domains), f"balance of {key}")
 
 
-def _chosen(cut: Cut, group: Group, shrinking: _Shrinking, choice: Choice, rule: str) -> VictimForecast:
+def _chosen(
+    cut: VictimSelection, group: PodGroup, shrinking: _Shrinking, choice: ChosenVictims, rule: str
+) -> VictimForecast:
     """Return a forecast of those that go before all others, then of the `choice`, by `rule`.
 
     It is certain, as a plan is applied with the time at which it was made, and just these are marked.
@@ -300,3 +302,65 @@ def _costs(pods: Sequence[Pod]) -> str:
 def domains_of(nodes: Sequence[Node], key: str) -> dict[str, str]:
     """Return the domain of each node by its name; a node without the label has none."""
     return {node.ref.name: node.labels[key] for node in nodes if key in node.labels}
+
+
+# Whether a set of victims is still the same when the pods are a little older.
+#
+# Ages are compared on a logarithmic scale, so the order of two pods changes each time one of them passes a power of the
+# base. A plan is read by people before it is applied, and the controller's clock is not ours.
+
+_SECOND = 10**9
+_BEFORE = 10 * _SECOND  # how far the controller's clock may be behind ours
+_AFTER = 3_600 * _SECOND  # how old a saved plan may be by default when it is applied
+_MOST = 200  # moments that are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class _ApplyWindow:
+    """The time in which the victims of a plan made at `now_ns` may be chosen."""
+
+    now_ns: int
+
+    @property
+    def begins(self) -> int:
+        return self.now_ns - _BEFORE
+
+    @property
+    def ends(self) -> int:
+        return self.now_ns + _AFTER
+
+
+def is_steady(
+    pods: Iterable[Pod], now_ns: int, rules: RankingRules, victims_at: Callable[[int], frozenset[str] | None]
+) -> bool:
+    """Return whether `victims_at` gives the same set of uids whenever the plan is carried out; None: not certain then.
+
+    Where the scales of `pods` change too often to look at each time, it counts as not steady.
+    """
+    expected = victims_at(now_ns)
+    if expected is None:
+        return False
+    span = _ApplyWindow(now_ns)
+    moments = {span.begins}
+    for pod in pods:
+        for time_ns in (pod.ready_since_ns, pod.created_ns):
+            if time_ns is None or not rules.logarithmic:
+                continue
+            for moment in _moments_of(time_ns, span, rules.base):
+                moments.add(moment)
+                if len(moments) > _MOST:
+                    return False
+    return all(victims_at(moment) == expected for moment in moments)
+
+
+def _moments_of(time_ns: int, span: _ApplyWindow, base: float) -> Iterator[int]:
+    """Yield when the scale of the age since `time_ns` changes within `span`."""
+    first = age_scale(span.begins - time_ns, base) + 1
+    powers = (_past_power(base, exponent) for exponent in count(max(0, first)))
+    return (time_ns + age for age in takewhile(lambda age: time_ns + age <= span.ends, powers))
+
+
+def _past_power(base: float, exponent: int) -> int:
+    """Return the first age in nanoseconds of that scale."""
+    age = int(base**exponent)
+    return next(later for later in count(age) if age_scale(later, base) >= exponent)

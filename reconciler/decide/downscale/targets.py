@@ -1,157 +1,146 @@
-"""DownscalePolicies with a target: what they change."""
+"""How many replicas the target of a DownscalePolicy wants for a workload."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TypeVar
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
-from reconciler.decide.autoscalers import autoscalers_of
-from reconciler.decide.decisions import (
-    Cause,
-    Considered,
-    Decision,
-    DesiredState,
-    Notice,
-    Overridden,
-    Phase,
-    Undecided,
-    Verb,
-    replicas_change,
+from reconciler.decide.autoscalers import Autoscalers
+from reconciler.decide.decisions import Considered, Decision, Notice, Overridden, Undecided
+from reconciler.decide.metrics import why_unusable
+from reconciler.decide.selectors import key_of
+from reconciler.model import (
+    NOTHING,
+    HorizontalPodAutoscaler,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    QueryAnswer,
+    QueryKey,
+    Run,
+    Workload,
 )
-from reconciler.decide.downscale.governing import policies_by_workload, strategy_of
-from reconciler.decide.downscale.guards import GUARDS, Case, Finding, Scene
-from reconciler.decide.downscale.wishes import wish_of
-from reconciler.decide.selectors import namespace_annotations, of_highest_priority
-from reconciler.model import ObjectRef, ObservedState, Run, Workload
-from reconciler.policy.types import DownscalePolicy, PolicySet
+from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Fleet, FleetCluster
 
-T = TypeVar("T")
+_LARGEST = 2**31 - 1  # spec.replicas is an int32
 
 
-def decide_downscale(
-    policies: PolicySet, state: ObservedState, run: Run, claims: Mapping[ObjectRef, str]
-) -> DesiredState:
-    """Return what DownscalePolicies with a target change; `claims` are the workloads that others decide, by policy.
+@dataclass(frozen=True, slots=True)
+class TargetReplicas:
+    """What `policy` wants; `replicas` None: not known. `why` is a phrase, `values` what it rests on."""
 
-    A policy that only observes does not compete: what it would change beside the others is told, never applied.
-    """
-    found: list[Finding] = []
-    observed: list[Finding] = []
-    for scene in _scenes(policies, state, run, claims):
-        selected = policies_by_workload(policies.downscale, scene.cluster, scene.observed)
-        workloads = {workload.ref: workload for workload in scene.observed.workloads if workload.ref in selected}
-        for ref in sorted(selected):
-            enforced = [policy for policy in selected[ref] if policy.mode == "Enforce"]
-            found += _enforced(scene, workloads[ref], enforced)
-            for policy in selected[ref]:
-                if policy.mode == "Observe":
-                    observed += _considered(scene, workloads[ref], policy)
-    beside = [one for one in observed if not isinstance(one, Decision | Notice)]
-    return replace(_desired([*found, *beside]), observed=_of_type(observed, Decision))
+    policy: DownscalePolicy
+    replicas: int | None
+    why: str
+    values: Mapping[str, Any] = NOTHING
+
+    @property
+    def target(self) -> DownscaleTarget:
+        return self.policy.target or DownscaleTarget()
 
 
-def _scenes(policies: PolicySet, state: ObservedState, run: Run, claims: Mapping[ObjectRef, str]) -> Iterator[Scene]:
-    for cluster in sorted(policies.fleet.clusters, key=lambda cluster: cluster.name):
-        observed = state.clusters.get(cluster.name)
-        if observed is not None and policies.downscale:
-            yield Scene(
-                fleet=policies.fleet,
-                cluster=cluster,
-                observed=observed,
-                state=state,
-                run=run,
-                claims=claims,
-                autoscalers=autoscalers_of(observed),
-                namespaces=namespace_annotations(observed),
-            )
+def target_replicas(policy: DownscalePolicy, cluster: str, state: ObservedState, run: Run) -> TargetReplicas:
+    """Return what the target of `policy` wants in `cluster`, within its minimum and maximum."""
+    target = policy.target or DownscaleTarget()
+    if target.query is None:
+        wanted = target.replicas or 0
+        return _within(policy, wanted, f"the target is {wanted}", {"replicas": wanted})
+    answer = state.answers.get(QueryKey(cluster, policy.name, target.query, ""))
+    value = value_of(answer, run.now)
+    if isinstance(value, str):
+        return TargetReplicas(policy, None, f"its query is unknown: {value}")
+    return _within(policy, math.ceil(value), f"its query gives {value:g}", {"value": value})
 
 
-def _enforced(scene: Scene, workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Finding]:
-    """Yield what the policies that compete for one workload come to."""
-    deciding = of_highest_priority([policy for policy in policies if policy.target is not None])
-    equal = next((group for group in (of_highest_priority(policies), deciding) if len(group) > 1), None)
-    if equal is not None:
-        yield from _undecidable(workload, equal)
-        return
-    for policy in policies:
-        if policy.target is None or policy in deciding:
-            yield from _considered(scene, workload, policy)
-            continue
-        case = Case(scene, workload, wish_of(policy, scene.cluster.name, scene.state, scene.run))
-        why = f"{deciding[0].name} has the higher priority"
-        if case.changes:
-            yield case.overridden(deciding[0].name, why)
-        yield case.stays(why, f"a priority above {deciding[0].priority}")
+def value_of(answer: QueryAnswer | None, now: datetime) -> float | str:
+    """Return the one number in `answer`, or why there is none."""
+    why = why_unusable(answer, now)
+    if answer is None or why:
+        return why
+    if len(answer.samples) != 1:
+        return f"it gives {len(answer.samples) or 'no'} series, expected one"
+    value = answer.samples[0].value
+    if not math.isfinite(value) or math.ceil(value) > _LARGEST:
+        return f"it gives {value:g}, expected a number of replicas"
+    return value
 
 
-def _undecidable(workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Finding]:
-    names = " and ".join(policy.name for policy in policies)
-    why = f"{names} have the same priority {policies[0].priority}, expected different ones; nothing is decided"
-    yield Notice("equalPriorities", str(workload.ref), why, policies[0].name, partial=True)
-    for policy in policies:
-        stays = f"stays at {workload.wanted}"
-        yield Considered(workload.ref, "downscale", policy.name, stays, why, "different priorities")
+def _within(policy: DownscalePolicy, wanted: int, why: str, values: dict[str, Any]) -> TargetReplicas:
+    target = policy.target or DownscaleTarget()
+    if wanted < target.minimum:
+        return TargetReplicas(
+            policy, target.minimum, f"{why}, at least {target.minimum}", values | {"min": target.minimum}
+        )
+    if target.maximum is not None and wanted > target.maximum:
+        return TargetReplicas(
+            policy, target.maximum, f"{why}, at most {target.maximum}", values | {"max": target.maximum}
+        )
+    return TargetReplicas(policy, wanted, why, values)
 
 
-def _considered(scene: Scene, workload: Workload, policy: DownscalePolicy) -> Iterator[Finding]:
-    """Yield what one policy makes of one workload."""
-    if policy.target is None:
-        outcome = f"victims by {strategy_of(policy)}"
-        yield Considered(workload.ref, "downscale", policy.name, outcome, "the policy has no target, others decide")
-        return
-    case = Case(scene, workload, wish_of(policy, scene.cluster.name, scene.state, scene.run))
-    for guard in GUARDS:
-        held = list(guard(case))
-        if held:
-            yield from held
-            return
-    yield _decision(case)
-    yield Considered(workload.ref, "downscale", policy.name, f"{case.wanted} replicas", case.wish.why)
+Result = Decision | Undecided | Overridden | Notice | Considered
 
 
-def _decision(case: Case) -> Decision:
-    workload, ref = case.workload, case.ref
-    down = case.wanted < workload.wanted
-    return Decision(
-        key=f"downscale/{ref}/{ref.group}",
-        job="downscale",
-        verb=Verb.SCALE,
-        phase=Phase.DECREASE if down else Phase.INCREASE,
-        ref=ref,
-        api_version=workload.api_version,
-        uid=workload.uid,
-        changes=(replicas_change(workload.replicas, case.wanted, workload.replicas_path),),
-        cause=Cause(case.policy, str(case.wish.policy.place), _why(case), case.wish.values),
-        group=group_name(ref),
-        replicas_before=workload.wanted,
-        replicas_after=case.wanted,
-        has_annotations=workload.has_annotations,
-        has_labels=workload.has_labels,
-        event="ScaledDown" if down else "ScaledUp",
-    )
+@dataclass(frozen=True, slots=True)
+class DownscaleInputs:
+    """One cluster, and everything that is looked at beside a workload in it."""
+
+    fleet: Fleet
+    cluster: FleetCluster
+    observed: ObservedCluster
+    state: ObservedState
+    run: Run
+    claims: Mapping[ObjectRef, str]
+    autoscalers: Autoscalers
+    namespaces: Mapping[str, Mapping[str, str]]  # annotations by name
 
 
-def _why(case: Case) -> str:
-    if case.autoscaler is None or case.wanted == case.wish.replicas:
-        return case.wish.why
-    return f"{case.wish.why}, not below minReplicas of {case.autoscaler.ref.name}"
+@dataclass(frozen=True, slots=True)
+class WorkloadTarget:
+    """One workload, and what one policy wants of it."""
 
+    scene: DownscaleInputs
+    workload: Workload
+    wish: TargetReplicas
 
-def group_name(ref: ObjectRef) -> str:
-    """Return the group of what downscale does to one workload."""
-    return f"downscale/{ref.cluster}/{ref.namespace}/{ref.kind}/{ref.name}"
+    @property
+    def ref(self) -> ObjectRef:
+        return self.workload.ref
 
+    @property
+    def policy(self) -> str:
+        return self.wish.policy.name
 
-def _desired(found: Sequence[Finding]) -> DesiredState:
-    return DesiredState(
-        decisions=_of_type(found, Decision),
-        undecided=_of_type(found, Undecided),
-        overridden=_of_type(found, Overridden),
-        notices=tuple(dict.fromkeys(_of_type(found, Notice))),
-        considered=_of_type(found, Considered),
-    )
+    @property
+    def autoscaler(self) -> HorizontalPodAutoscaler | None:
+        """The HorizontalPodAutoscaler that leaves scaling down to us, None where none does."""
+        found = self.scene.autoscalers.horizontal.get(key_of(self.ref))
+        return found if found is not None and found.scale_down_disabled else None
 
+    @property
+    def wanted(self) -> int:
+        """The replicas wanted, not below what an autoscaler would put back; those there are where none are known."""
+        if self.wish.replicas is None:
+            return self.workload.wanted
+        least = 0 if self.autoscaler is None else max(1, self.autoscaler.minimum or 1)
+        return max(self.wish.replicas, least)
 
-def _of_type(found: Iterable[Finding], kind: type[T]) -> tuple[T, ...]:
-    return tuple(one for one in found if isinstance(one, kind))
+    @property
+    def changes(self) -> bool:
+        """Whether the wish differs from what is there, in a direction that the policy takes."""
+        if self.wanted > self.workload.wanted:
+            return self.wish.target.direction == "Both" and self.autoscaler is None
+        return self.wanted < self.workload.wanted
+
+    def stays(self, why: str, flip: str = "") -> Considered:
+        """Return that the workload keeps its replicas because of `why`."""
+        return Considered(self.ref, "downscale", self.policy, f"stays at {self.workload.wanted}", why, flip)
+
+    def undecided(self, why: str) -> Undecided:
+        return Undecided(str(self.ref), "downscale", self.policy, why)
+
+    def overridden(self, winner: str, why: str) -> Overridden:
+        return Overridden(self.ref, "downscale", self.policy, f"{self.wanted} replicas", winner, why)

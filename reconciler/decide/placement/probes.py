@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.decide.allocation import UNBOUNDED, Allocation, Entrants, allocate, arranged
+from reconciler.decide.placement.allocation import UNBOUNDED, Allocation, Candidates, allocate, arranged
 
 
 def bound_by_maximum(given: Allocation) -> frozenset[str]:
@@ -35,16 +35,16 @@ def moves_with_weight(given: Allocation, cluster: str, weight: int) -> bool:
     return _moves(given, _weighed(served, served.names.index(cluster), weight), cluster)
 
 
-def _moves(given: Allocation, served: Entrants, cluster: str) -> bool:
+def _moves(given: Allocation, served: Candidates, cluster: str) -> bool:
     return allocate(served, given.demand).replicas[cluster] != given.replicas[cluster]
 
 
-def _widened(served: Entrants, at: int) -> Entrants:
+def _widened(served: Candidates, at: int) -> Candidates:
     maximums = served.maximums
     return replace(served, maximums=(*maximums[:at], maximums[at] + 1, *maximums[at + 1 :]))
 
 
-def _weighed(served: Entrants, at: int, weight: int) -> Entrants:
+def _weighed(served: Candidates, at: int, weight: int) -> Candidates:
     """Return `served` with another weight of the cluster at `at`, behind those of the same weight."""
     weights = (*served.weights[:at], weight, *served.weights[at + 1 :])
     others = [other for other in range(len(weights)) if other != at]

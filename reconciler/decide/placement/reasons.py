@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reconciler.decide.allocation import LARGEST
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Cause, Considered, PlacementRow, PlacementView
+from reconciler.decide.placement.allocation import LARGEST
 from reconciler.decide.placement.facts import Local
 from reconciler.decide.placement.memory import Rejection
 from reconciler.decide.placement.outlook import Outlook

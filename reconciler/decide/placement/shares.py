@@ -6,10 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import sub
 
-from reconciler.decide.allocation import Allocation, Demand, Entrants, allocate, candidates, in_turn, with_overflow
+from reconciler.decide.placement.allocation import (
+    Allocation,
+    Candidates,
+    Demand,
+    allocate,
+    candidates,
+    in_turn,
+    with_overflow,
+)
 from reconciler.decide.placement.facts import Local
+from reconciler.decide.placement.fair import Claims, seats_until_more
 from reconciler.decide.placement.status import Status
-from reconciler.decide.rounding.fair import Claims, seats_until_more
 from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet
 
@@ -33,7 +41,7 @@ class Shares:
     """
 
     allocation: Allocation
-    served: Entrants
+    served: Candidates
     replicas: Mapping[str, int]
     keeping: Mapping[str, int]
     taken_off: int
@@ -151,18 +159,18 @@ def _lagging(given: Allocation, placed: Sequence[Local]) -> frozenset[str]:
     return frozenset(name for name in late if free[name] > given.replicas[name])
 
 
-def _served(federated: FederatedReplicaSet, clusters: Sequence[str]) -> Entrants:
+def _served(federated: FederatedReplicaSet, clusters: Sequence[str]) -> Candidates:
     return in_turn(candidates(federated.clusters, clusters), federated.key, federated.rounding)
 
 
-def _placeable(served: Entrants, demand: Demand, given: int) -> int:
+def _placeable(served: Candidates, demand: Demand, given: int) -> int:
     """Return how many replicas the preferences alone let run."""
     if given >= demand.total or not demand.capacity:
         return given
     return max(given, sum(allocate(served, replace(demand, capacity={})).replicas.values()))
 
 
-def _keeping(served: Entrants, demand: Demand, allocation: Allocation, placed: Sequence[Local]) -> dict[str, int]:
+def _keeping(served: Candidates, demand: Demand, allocation: Allocation, placed: Sequence[Local]) -> dict[str, int]:
     """Return what draining clusters keep: of the replicas without room, what they would be given if they just stayed
     as full as they are.
     """

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, VictimForecast
+from reconciler.decide.downscale.choice import PodGroup, nanoseconds_at, pod_group, relatives_in, siblings_in
 from reconciler.decide.downscale.forecast import with_victims
-from reconciler.decide.downscale.groups import Group, group_of, nanoseconds_at, relatives_in, siblings_in
-from reconciler.decide.victim_rules import Rule
-from reconciler.decide.victims import is_active, rank_victims
+from reconciler.decide.downscale.victims import Rule, is_active, rank_victims
 from reconciler.model import ObservedState, PodsQuestion, Run, Workload
 from reconciler.policy.types import PolicySet
 
@@ -32,7 +31,7 @@ class Ranking:
     pods: tuple[RankedPod, ...]
 
 
-def questions_of(workload: Workload, state: ObservedState) -> list[PodsQuestion]:
+def rank_questions(workload: Workload, state: ObservedState) -> list[PodsQuestion]:
     """Return the pods that `ranking_of` needs: those of `workload`, and of the ReplicaSets beside it."""
     relatives = relatives_in(state.clusters[workload.ref.cluster].workloads).get(workload.ref, ())
     return [PodsQuestion(ref) for ref in (workload.ref, *relatives)]
@@ -47,7 +46,7 @@ def ranking_of(workload: Workload, policies: PolicySet, state: ObservedState, ru
     decisions, _, _ = with_victims([_decrease(workload, len(active), target)], policies, state, run)
     forecast = decisions[0].victims or VictimForecast(strategy="none", note="nothing goes")
     siblings = siblings_in(observed, relatives_in(observed.workloads).get(workload.ref))
-    group = group_of(workload.ref.kind, pods, siblings)
+    group = pod_group(workload.ref.kind, pods, siblings)
     return Ranking(workload, target, forecast, _ranked(group, forecast, target, run))
 
 
@@ -68,7 +67,7 @@ def _decrease(workload: Workload, active: int, target: int) -> Decision:
     )
 
 
-def _ranked(group: Group, forecast: VictimForecast, target: int, run: Run) -> tuple[RankedPod, ...]:
+def _ranked(group: PodGroup, forecast: VictimForecast, target: int, run: Run) -> tuple[RankedPod, ...]:
     order = rank_victims(group.pods, 0, now_ns=nanoseconds_at(run), siblings=group.siblings).order
     if target == 0:
         return tuple(RankedPod(pod.name, True, str(Rule.ALL)) for pod in order)

@@ -1,0 +1,361 @@
+"""How the victims of a workload are chosen: by which policy and strategy, among which pods, and the choice itself."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heapreplace
+
+from reconciler.decide.annotations import VICTIM_COST
+from reconciler.decide.autoscalers import Autoscalers, autoscalers_of, shrunk_by
+from reconciler.decide.decisions import DownscaleSettings, Strategy
+from reconciler.decide.downscale.victims import RankingRules, deletion_cost, goes_first, is_active, rank_victims
+from reconciler.decide.owners import OwnerKey, owner_key
+from reconciler.decide.selectors import (
+    LocalKey,
+    federated_by_local_key,
+    key_of,
+    namespace_labels,
+    of_highest_priority,
+    selects_workload,
+)
+from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
+from reconciler.errors import PickerError
+from reconciler.model import (
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    PickerAnswer,
+    PickerRequest,
+    Pod,
+    PodPicker,
+    Run,
+    Workload,
+)
+from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, FleetCluster, PolicySet
+
+DEFAULT = DownscaleSettings(policy="", strategy="Logarithmic")
+"""What the controller does by itself."""
+
+
+def ours_to_choose(settings: DownscaleSettings) -> bool:
+    """Return whether the controller would choose other victims, so that ours are marked."""
+    return (settings.strategy, settings.logarithm_base) != (DEFAULT.strategy, DEFAULT.logarithm_base)
+
+
+@dataclass(frozen=True, slots=True)
+class VictimStrategy:
+    """How the victims of one workload are found. `note` tells what a person should know of it."""
+
+    settings: DownscaleSettings = DEFAULT
+    note: str = ""
+
+    @property
+    def chooses(self) -> bool:
+        return ours_to_choose(self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class VictimStrategies:
+    """The orders of the workloads of one cluster."""
+
+    policies: Mapping[ObjectRef, list[DownscalePolicy]]
+    federated: Mapping[LocalKey, FederatedReplicaSet]
+    autoscalers: Autoscalers = field(repr=False)
+
+    def order_of(self, ref: ObjectRef) -> VictimStrategy:
+        """Return the order for a workload; while an autoscaler scales it down too the choice is the controller's."""
+        order = self._wanted(ref)
+        if not order.chooses:
+            return order
+        name = shrunk_by(self.autoscalers, ref)
+        if name is None:
+            return order
+        return VictimStrategy(
+            note=f"{order.settings.strategy} needs {name} to leave scaling down alone, the controller chooses"
+        )
+
+    def _wanted(self, ref: ObjectRef) -> VictimStrategy:
+        federated = self.federated.get(key_of(ref))
+        if federated is not None and federated.pod_picker is not None:
+            return VictimStrategy(DownscaleSettings(federated.name, "PodPicker", federated.pod_picker))
+        best = of_highest_priority([policy for policy in self.policies.get(ref, ()) if policy.mode == "Enforce"])
+        if len(best) > 1:
+            names = " and ".join(policy.name for policy in best)
+            return VictimStrategy(note=f"{names} have the same priority, the controller chooses")
+        return VictimStrategy(settings_of(best[0])) if best else VictimStrategy()
+
+
+def victim_strategies(policies: PolicySet, state: ObservedState, cluster: str) -> VictimStrategies:
+    """Return the orders of the workloads of `cluster`."""
+    fleet_cluster, observed = policies.fleet.cluster(cluster), state.clusters.get(cluster)
+    if fleet_cluster is None or observed is None:
+        observed = ObservedCluster(cluster, "")
+    return VictimStrategies(
+        policies=policies_by_workload(policies.downscale, fleet_cluster, observed) if fleet_cluster else {},
+        federated=federated_by_local_key(policies.federated),
+        autoscalers=autoscalers_of(observed),
+    )
+
+
+def settings_of(policy: DownscalePolicy) -> DownscaleSettings:
+    """Return what apply needs of `policy`."""
+    return DownscaleSettings(
+        policy=policy.name,
+        strategy=strategy_of(policy),
+        picker=policy.pod_picker,
+        logarithm_base=policy.logarithm_base,
+        topology_key=policy.topology_key,
+        on_foreign_cost=policy.on_foreign_cost,
+        settle_seconds=policy.settle_seconds,
+        verify_seconds=policy.verify_seconds,
+    )
+
+
+# Which DownscalePolicies select a workload.
+
+_GLOB = re.compile(r"[*?\[]")
+_NO_REPLICAS = ("CronJob", "ScaledObject")
+
+
+def policies_by_workload(
+    policies: Iterable[DownscalePolicy], fleet_cluster: FleetCluster, observed: ObservedCluster
+) -> dict[ObjectRef, list[DownscalePolicy]]:
+    """Return for each workload that any of `policies` selects in this cluster those that do, in their order."""
+    inside = _by_namespace(observed.workloads)
+    labels = namespace_labels(observed)
+    found: dict[ObjectRef, list[DownscalePolicy]] = {}
+    for policy in policies:
+        if policy.selector.selects_cluster(fleet_cluster):
+            for workload in _selected(policy, inside, labels):
+                found.setdefault(workload.ref, []).append(policy)
+    return found
+
+
+def strategy_of(policy: DownscalePolicy) -> Strategy:
+    """Return the policy's strategy in one word, "PodPicker" where it has one."""
+    return policy.strategy if policy.pod_picker is None else "PodPicker"
+
+
+def _by_namespace(workloads: Iterable[Workload]) -> dict[str, list[Workload]]:
+    found: dict[str, list[Workload]] = {}
+    for workload in workloads:
+        if workload.owner is None and workload.ref.kind not in _NO_REPLICAS:
+            found.setdefault(workload.ref.namespace, []).append(workload)
+    return found
+
+
+def _selected(
+    policy: DownscalePolicy, inside: Mapping[str, Sequence[Workload]], labels: Mapping[str, Mapping[str, str]]
+) -> Iterator[Workload]:
+    selector = policy.selector
+    if selector.workloads is None:
+        return
+    for namespace in _possible(selector.namespaces.include, inside):
+        if selector.namespaces.matches(namespace, labels.get(namespace, {})):
+            yield from (workload for workload in inside[namespace] if selects_workload(selector.workloads, workload))
+
+
+def _possible(patterns: Sequence[str], inside: Mapping[str, Sequence[Workload]]) -> Iterable[str]:
+    """Return the namespaces that `patterns` can match: plain names need no look at all the others."""
+    if any(_GLOB.search(pattern) for pattern in patterns):
+        return inside
+    return [name for name in dict.fromkeys(patterns) if name in inside]
+
+
+# Whose pods go when a workload is scaled down.
+
+OWN_PODS = ("ReplicaSet", "ReplicationController", "CloneSet")
+"""Kinds that own their pods."""
+"""Kinds that own ReplicaSets, and these the pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """The pods of the one ReplicaSet (or the like) that shrinks; `siblings` as in `rank_victims`.
+
+    `split`: several ReplicaSets have pods, so there is no such one.
+    """
+
+    pods: tuple[Pod, ...] = ()
+    siblings: tuple[Pod, ...] | None = None
+    split: bool = False
+
+    @property
+    def active(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if is_active(pod))
+
+
+def pod_group(kind: str, pods: Sequence[Pod], siblings: tuple[Pod, ...] | None = None) -> PodGroup:
+    """Return the pods that a decrease of a workload of `kind` chooses among; `pods` are all of the workload's.
+
+    `siblings` are those of the other ReplicaSets beside a ReplicaSet that has a controller.
+    """
+    if kind not in THROUGH_REPLICA_SETS:
+        return PodGroup(tuple(pods), siblings)
+    owners = sorted({pod.owner_uid for pod in pods if is_active(pod)})
+    if len(owners) > 1:
+        return PodGroup(split=True)
+    return PodGroup(
+        pods=tuple(pod for pod in pods if pod.owner_uid in owners),
+        siblings=tuple(pod for pod in pods if pod.owner_uid not in owners),
+    )
+
+
+def relatives_in(workloads: Iterable[Workload]) -> dict[ObjectRef, tuple[ObjectRef, ...]]:
+    """Return for each ReplicaSet that has a controller the other ReplicaSets of that controller.
+
+    Source: kubernetes pkg/controller/replicaset/replica_set.go, getReplicaSetsWithSameController.
+    """
+    families: dict[OwnerKey, list[ObjectRef]] = {}
+    for workload in workloads:
+        owner = owner_key(workload) if workload.ref.kind == "ReplicaSet" else None
+        if owner is not None:
+            families.setdefault(owner, []).append(workload.ref)
+    return {ref: tuple(one for one in family if one != ref) for family in families.values() for ref in family}
+
+
+def siblings_in(observed: ObservedCluster, relatives: Sequence[ObjectRef] | None) -> tuple[Pod, ...] | None:
+    """Return the pods of `relatives` (see `relatives_in`), None where there are none because there is no controller."""
+    if relatives is None:
+        return None
+    return tuple(pod for ref in relatives for pod in observed.pods.get(ref, ()))
+
+
+def nanoseconds_at(run: Run) -> int:
+    """Return the run's `now` in nanoseconds since the epoch."""
+    return int(run.now.timestamp()) * 10**9
+
+
+# Where the choice is ours: who may be chosen, how many, and the choice itself.
+
+_CHOSEN, _TIED, _OTHER = 0, 1, 3  # ranks, source: seed downscale-pod-picker.md, Controller Behaviour Changes
+
+
+@dataclass(frozen=True, slots=True)
+class VictimSelection:
+    """How a group shrinks: `count` pods go, before all others those of `first` that are not Running and Ready.
+
+    `candidates` are the others, in the controller's order. `requested` of them are ours to choose where it is `open`;
+    elsewhere there is no choice: those of `first` suffice, or everything goes.
+    """
+
+    count: int
+    first: tuple[Pod, ...]
+    candidates: tuple[Pod, ...]
+
+    @property
+    def requested(self) -> int:
+        return self.count - len(self.first)
+
+    @property
+    def open(self) -> bool:
+        return 0 < self.requested < len(self.candidates)
+
+
+def victim_selection(group: PodGroup, target: int, *, now_ns: int, rules: RankingRules) -> VictimSelection:
+    """Return the cut that leaves `target` of the active pods of `group`."""
+    order = rank_victims(group.pods, 0, now_ns=now_ns, siblings=group.siblings, rules=rules).order
+    return VictimSelection(
+        count=max(0, len(order) - target),
+        first=tuple(pod for pod in order if goes_first(pod)),
+        candidates=tuple(pod for pod in order if not goes_first(pod)),
+    )
+
+
+def rules_of(settings: DownscaleSettings) -> RankingRules:
+    """Return the rules by which we put pods in order; a picker's ranks stand in for the cost and what is before it."""
+    return RankingRules(
+        logarithmic=settings.strategy != "NewestFirst",
+        base=settings.logarithm_base,
+        deletion_cost=settings.picker is None,
+    )
+
+
+def picker_request(cut: VictimSelection, picker: PodPicker, namespace: str) -> PickerRequest:
+    """Return what the picker is asked."""
+    return PickerRequest(picker, namespace, cut.requested, tuple(sorted(pod.name for pod in cut.candidates)))
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenVictims:
+    """The chosen candidates, and what a person should know of how."""
+
+    pods: tuple[Pod, ...]
+    note: str = ""
+    picker_failed: bool = False
+
+
+def picked(cut: VictimSelection, answer: PickerAnswer, picker: PodPicker) -> ChosenVictims | None:
+    """Return the candidates that `answer` names, None where it has no opinion.
+
+    Chosen before tied before all others; among equals at the cut the controller's order decides.
+
+    Raises:
+        PickerError: it names too few, and the picker's `on_too_few` is reject.
+    """
+    ranks = dict.fromkeys(answer.tied, _TIED) | dict.fromkeys(answer.chosen, _CHOSEN)
+    if not ranks:
+        return None
+    if len(ranks) < cut.requested and picker.on_too_few == "reject":
+        raise PickerError(
+            f"pod picker {picker.host}: names {len(ranks)} pods, expected at least {cut.requested} (onTooFew: reject)"
+        )
+    in_order = sorted(cut.candidates, key=lambda pod: ranks.get(pod.name, _OTHER))
+    taken, left = in_order[: cut.requested], in_order[cut.requested :]
+    last, next_ = ranks.get(taken[-1].name, _OTHER), ranks.get(left[0].name, _OTHER)
+    if last == _OTHER:
+        note = f"the picker named {len(ranks)} of {cut.requested}, the controller's order filled up"
+    else:
+        note = "a tie at the cut was broken by the controller's order" if last == next_ else ""
+    return ChosenVictims(tuple(taken), note)
+
+
+def balanced(cut: VictimSelection, domains: Mapping[str, str]) -> ChosenVictims:
+    """Return candidates so that those that stay are spread over their domains as evenly as can be.
+
+    `domains` maps a node to its domain; nodes without one are one domain together. Each time a pod of the largest
+    domain goes, of equally large ones of that whose next pod is first in the controller's order.
+    """
+    queues: dict[str, deque[tuple[int, Pod]]] = {}
+    for position, pod in enumerate(cut.candidates):
+        queues.setdefault(domains.get(pod.node, ""), deque()).append((position, pod))
+    heap = [(-len(queue), queue[0][0], domain) for domain, queue in queues.items()]
+    heapify(heap)
+    taken: list[Pod] = []
+    while len(taken) < cut.requested:
+        queue = queues[heap[0][2]]
+        taken.append(queue.popleft()[1])
+        heapreplace(heap, (-len(queue), queue[0][0] if queue else 0, heap[0][2]))
+    return ChosenVictims(tuple(taken))
+
+
+def without_domains(cut: VictimSelection, domains: Mapping[str, str], key: str) -> str:
+    """Return why there is nothing to balance, "" where at least one candidate's node has a domain."""
+    if any(pod.node in domains for pod in cut.candidates):
+        return ""
+    return f"none of its nodes has the label {key}, so there is nothing to balance"
+
+
+def first_of(cut: VictimSelection) -> ChosenVictims:
+    """Return the candidates that are first in the order of the cut."""
+    return ChosenVictims(cut.candidates[: cut.requested])
+
+
+def foreign_costs(cut: VictimSelection, victims: Sequence[Pod]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
+    """Return the pods whose cost somebody else wrote and that are in the way: victims, and pods that stay.
+
+    A pod that stays is in the way when its cost is not above the mark: the controller would take it as well.
+    """
+    names = {pod.uid for pod in victims}
+    marked = tuple(pod for pod in victims if pod.deletion_cost is not None)
+    return marked, tuple(
+        pod for pod in cut.candidates if pod.uid not in names and deletion_cost(pod.deletion_cost) <= int(VICTIM_COST)
+    )
+
+
+def without_cost(pods: Sequence[Pod], former: Mapping[str, str | None]) -> tuple[Pod, ...]:
+    """Return `pods` with the costs they had before we marked them; `former` is by uid."""
+    return tuple(replace(pod, deletion_cost=former[pod.uid]) if pod.uid in former else pod for pod in pods)
