@@ -19,7 +19,7 @@ from reconciler.decide.downscale.victims import RankingRules, VictimRanking, ran
 from reconciler.decide.placement.allocation import Allocation, allocate_replicas
 from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
 from reconciler.model import Pod
-from reconciler.pipeline import Request
+from reconciler.pipeline import RunRequest
 from reconciler.pipeline import plan as make_plan
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import PolicySet
@@ -81,7 +81,7 @@ def plan(path: str | Path, *, snapshot: str | Path, now: datetime) -> Plan:
     """
     at = _moment(now)
     policies = read_policies(path)
-    return make_plan(policies, open_world(policies.fleet, str(snapshot), at), Request(now=at))
+    return make_plan(policies, open_world(policies.fleet, str(snapshot), at), RunRequest(now=at))
 
 
 def _moment(now: datetime) -> datetime:

@@ -10,10 +10,9 @@ from functools import partial
 from typing import TypeVar
 
 from reconciler.apply.locks import LeftOut, Locks
-from reconciler.apply.outcomes import Access, Outcome, Status
-from reconciler.apply.pickers import asked_pickers
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.refusals import remember_refusals
-from reconciler.apply.run import Applying, Progress, apply_actions
+from reconciler.apply.run import Applying, OutcomeProgress, apply_actions
 from reconciler.backends.stop import Stop, StoppedClock
 from reconciler.decide.decide import decide, urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
@@ -21,9 +20,9 @@ from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import ObservedState, PodsQuestion, Run
-from reconciler.observe.clusters import EVERYTHING, Reading, Scope, Tell, nobody
+from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, Scope, no_progress
 from reconciler.observe.identities import identified
-from reconciler.observe.pods import answer
+from reconciler.observe.pods import answer, asked_pickers
 from reconciler.plan.build import Inputs, doable, in_order, make_plan, number
 from reconciler.plan.differences import Compared
 from reconciler.plan.digest import run_id, state_digest
@@ -60,11 +59,11 @@ class Watch:
     """Who looks on; a run does the same without. `stage` is called as a stage begins, which ends the one before."""
 
     stage: Callable[[Stage], None] = _nothing
-    reading: Tell = nobody
+    reading: ReadProgress = no_progress
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """What a person asked of one run."""
 
     now: datetime
@@ -86,7 +85,7 @@ class Control:
     """
 
     choose: Callable[[Plan], tuple[Action, ...]]
-    progress: Progress
+    progress: OutcomeProgress
     approve: Callable[[Plan], bool] = lambda _: True
     stop: Stop = field(default_factory=Stop)
     lock_timeout: float = 30.0
@@ -106,7 +105,7 @@ class Applied:
     lost: tuple[str, ...] = ()  # what the next run should know, and could not be written down
 
 
-def plan(policies: PolicySet, world: World, request: Request, decide: Decide = decide) -> Plan:
+def plan(policies: PolicySet, world: World, request: RunRequest, decide: Decide = decide) -> Plan:
     """Return what `policies` would do now; nothing is written.
 
     Raises:
@@ -121,7 +120,7 @@ class _Planner:
 
     policies: PolicySet
     world: World
-    request: Request
+    request: RunRequest
     decide: Decide
     delayed: Callable[[ObservedState], None] = lambda _: None
 
@@ -143,7 +142,8 @@ class _Planner:
             state, desired = isolated(state, partial(self._desired, run))
         if self.request.call_pickers:
             watch.stage(Stage.PICK)
-            desired = asked_pickers(desired, policies, state, run, self.world.accesses)
+            pickers = {name: access.picker for name, access in self.world.accesses.items()}
+            desired = asked_pickers(desired, policies, state, run, pickers)
         watch.stage(Stage.PLAN)
         inputs = Inputs(digest, self.world.origin, self.request.filters)
 
@@ -167,7 +167,7 @@ class _Planner:
 
     def _observed(self) -> ObservedState:
         readers, request = self.world.readers, self.request
-        reading = Reading(self.policies, self.world.sources, request.watch.reading, request.scope, readers.pool)
+        reading = Observation(self.policies, self.world.sources, request.watch.reading, request.scope, readers.pool)
         fleet = self.policies.fleet
         readers.wait(reading.asked, lambda: self.delayed(identified(fleet, reading.so_far())), reading.give_up)
         return identified(fleet, reading.ended())
@@ -209,7 +209,7 @@ def isolated(state: ObservedState, decide: Callable[[ObservedState], T]) -> tupl
         raise PolicyError(f"the policies cannot be decided: {reason_of(error)}; please report it") from error
 
 
-def apply(policies: PolicySet, world: World, request: Request, control: Control, decide: Decide = decide) -> Applied:
+def apply(policies: PolicySet, world: World, request: RunRequest, control: Control, decide: Decide = decide) -> Applied:
     """Plan, take the locks of what is to be written, plan again and carry that out. Nothing to do takes no lock.
 
     While a cluster keeps the run waiting, the wakes that are due or requested on the others are carried out.
@@ -284,7 +284,7 @@ def _joined(early: Applied, rest: Applied) -> Applied:
     kept = [
         action
         for action in rest.plan.actions
-        if action.decision.key not in done or statuses.get(action.id) is Status.APPLIED
+        if action.decision.key not in done or statuses.get(action.id) is OutcomeStatus.APPLIED
     ]
     actions = number([action.decision for action in (*early.plan.actions, *kept)])
     moved = {action.id: len(early.plan.actions) + place for place, action in enumerate(kept, start=1)}
@@ -297,7 +297,7 @@ def _joined(early: Applied, rest: Applied) -> Applied:
     )
 
 
-def apply_wakes_due(fleet: Fleet, world: World, request: Request, control: Control) -> Applied:
+def apply_wakes_due(fleet: Fleet, world: World, request: RunRequest, control: Control) -> Applied:
     """Wake what is due by its own mark, where the policies cannot be used but the Fleet can."""
     return apply(PolicySet(fleet), world, request, control, _due)
 
@@ -333,9 +333,11 @@ def _with_stale(applied: Applied, found: Compared) -> Applied:
     for action in applied.plan.actions:
         needed = [need for need in action.needs if need in found.differing]
         if action.id in found.differing:
-            done[action.id] = Outcome(action.id, Status.STALE, f"{action.ref}: {found.differing[action.id]}")
+            done[action.id] = Outcome(action.id, OutcomeStatus.STALE, f"{action.ref}: {found.differing[action.id]}")
         elif needed and action.id not in done:
-            done[action.id] = Outcome(action.id, Status.SKIPPED, f"needs action {needed[0]}, which was not applied")
+            done[action.id] = Outcome(
+                action.id, OutcomeStatus.SKIPPED, f"needs action {needed[0]}, which was not applied"
+            )
     outcomes = tuple(done[action.id] for action in applied.plan.actions if action.id in done)
     return replace(applied, outcomes=outcomes, dropped=len(applied.plan.actions) - len(outcomes))
 
@@ -361,7 +363,7 @@ def _stoppable(access: Access, stop: Stop) -> Access:
     return replace(access, stop=stop, clock=StoppedClock(access.clock, stop))
 
 
-def _run(policies: PolicySet, digest: str, request: Request) -> Run:
+def _run(policies: PolicySet, digest: str, request: RunRequest) -> Run:
     run = Run(request.now, request.run_id, request.revision, request.allow_exceed)
     return run if run.id else replace(run, id=run_id(policies.digest, digest, run))
 

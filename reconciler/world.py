@@ -17,7 +17,7 @@ from reconciler.backends.open import Backend, Live, Opened, Recorder, open_live,
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.decide.downscale.victims import rank_victims
 from reconciler.model import Pod
-from reconciler.observe.lists import Readers, Source
+from reconciler.observe.sources import Readers, Source
 from reconciler.policy.types import Fleet
 from reconciler.worker_pool import WorkerPool
 

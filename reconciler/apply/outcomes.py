@@ -10,7 +10,7 @@ from reconciler.backends.stop import Stop
 from reconciler.worker_pool import WorkerPool
 
 
-class Status(StrEnum):
+class OutcomeStatus(StrEnum):
     APPLIED = "applied"
     STALE = "stale"  # the object is not what the plan saw; nothing changed
     FAILED = "failed"  # the server or the picker said no
@@ -23,7 +23,7 @@ class Outcome:
     """`action` is the action's id; `message` says why for anything but applied, or what else is to be told."""
 
     action: int
-    status: Status
+    status: OutcomeStatus
     message: str = ""
     hit: int = 0  # downscale: victims that went
     missed: int = 0  # victims still there

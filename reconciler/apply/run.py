@@ -1,21 +1,25 @@
-"""Plan and backends -> outcomes. Every action is one write that tests what it rests on."""
+"""Plan and backends -> outcomes. Every action is one write that tests what it rests on.
+
+Clusters are written to side by side: what of a plan comes before what is `Precedence`.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
+from itertools import accumulate, takewhile
 from queue import Empty, SimpleQueue
 
-from reconciler.apply.downscale import shrink
+from reconciler.apply.downscale.scale_down import shrink
 from reconciler.apply.events import event_of
 from reconciler.apply.locks import LeftOut
-from reconciler.apply.outcomes import Access, Outcome, Status
-from reconciler.apply.precedence import Precedence, group_sequences
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.readiness import POLL_SECONDS, Readiness
 from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Verb
@@ -34,10 +38,58 @@ from reconciler.plan.model import Action
 from reconciler.plan.patch import write_of
 from reconciler.worker_pool import WorkerPool
 
+
+def group_sequences(actions: Sequence[Action]) -> list[Sequence[Action]]:
+    """Return the groups of a plan, each in the plan's order: in it every action waits for the one before.
+
+    So placement raises on one cluster before it shrinks on another.
+    """
+    groups: dict[str, list[Action]] = {}
+    for action in actions:
+        groups.setdefault(action.decision.group, []).append(action)
+    return list(groups.values())
+
+
+class Precedence:
+    """Which phases of `groups` are under way on each cluster: there an action waits for the earlier ones of all groups.
+
+    What still waits for another cluster, because its group has something to do there first, is not under way, so that
+    nothing waits for a cluster that hangs but the groups that write to it. What its group puts behind a later phase
+    counts as of that phase: else both would wait for each other.
+    """
+
+    def __init__(self, groups: Iterable[Sequence[Action]]) -> None:
+        self._phases: dict[int, int] = {}
+        self._under_way: dict[str, Counter[int]] = {}
+        for actions in groups:
+            phases = accumulate((int(action.decision.phase) for action in actions), max)
+            self._phases |= {action.id: phase for action, phase in zip(actions, phases, strict=True)}
+            self.enter(actions)
+
+    def enter(self, actions: Sequence[Action]) -> None:
+        """Note that what a group does first, as far as it goes on one cluster, waits for nothing elsewhere any more."""
+        cluster = actions[0].ref.cluster
+        here = takewhile(lambda action: action.ref.cluster == cluster, actions)
+        self._under_way.setdefault(cluster, Counter()).update(self._phases[action.id] for action in here)
+
+    def may_begin(self, action: Action) -> bool:
+        """Return whether nothing of an earlier phase is under way on its cluster."""
+        return min(self._under_way[action.ref.cluster]) >= self._phases[action.id]
+
+    def leave(self, action: Action) -> bool:
+        """Note that an action is over; return whether its phase is over on its cluster with it."""
+        phases, phase = self._under_way[action.ref.cluster], self._phases[action.id]
+        phases[phase] -= 1
+        if phases[phase]:
+            return False
+        del phases[phase]
+        return True
+
+
 TIER_WAIT_SECONDS = 600.0
 _STEP_SECONDS = 0.5
 
-Progress = Callable[[Action, Outcome], None]
+OutcomeProgress = Callable[[Action, Outcome], None]
 
 
 @dataclass(frozen=True)
@@ -48,7 +100,7 @@ class Applying:
     run: Run
     namespace: str
     stop: Stop
-    progress: Progress
+    progress: OutcomeProgress
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     pool: WorkerPool = field(default_factory=lambda: WorkerPool(0))
 
@@ -78,7 +130,7 @@ def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcom
     """
     work = _Work(applying, _barred(actions, applying.left_out), _tiers(actions))
     groups = group_sequences(actions)
-    _Groups(work, Precedence(groups)).carry_out(groups)
+    _GroupRuns(work, Precedence(groups)).carry_out(groups)
     done = dict(work.done)
     return tuple(done.get(action.id) or _unfinished(action, work) for action in actions)
 
@@ -95,8 +147,8 @@ def _unfinished(action: Action, work: _Work) -> Outcome:
     """Return the outcome of an action that was not over when the run had to end."""
     if action.id in work.begun:
         why = f"{work.applying.stop.why}; no answer by then, whether it was done is not known"
-        return Outcome(action.id, Status.FAILED, why)
-    return Outcome(action.id, Status.SKIPPED, work.applying.stop.why)
+        return Outcome(action.id, OutcomeStatus.FAILED, why)
+    return Outcome(action.id, OutcomeStatus.SKIPPED, work.applying.stop.why)
 
 
 @dataclass(frozen=True)
@@ -112,7 +164,7 @@ class _Rest:
     waits: bool = False
 
 
-class _Groups:
+class _GroupRuns:
     """The groups of a plan, each at one action at a time, in a thread of that action's cluster.
 
     What may begin does so in the plan's order, which without threads is the order of all actions.
@@ -219,22 +271,22 @@ def _outcome(action: Action, work: _Work) -> Outcome | None:
             return None
         return why or _apply_one(action, work)
     except Exception as error:  # noqa: BLE001 - the one place where an action fails unexpectedly: it alone has failed
-        return Outcome(action.id, Status.FAILED, reason_of(error))
+        return Outcome(action.id, OutcomeStatus.FAILED, reason_of(error))
 
 
 def _why_not(action: Action, work: _Work) -> Outcome | None:
     """Return why an action is not even tried, None where it is."""
     if work.applying.stop.asked:
-        return Outcome(action.id, Status.SKIPPED, work.applying.stop.why)
+        return Outcome(action.id, OutcomeStatus.SKIPPED, work.applying.stop.why)
     barred = work.barred.get(action.decision.group)
     if barred is not None:
-        return Outcome(action.id, Status.SKIPPED, barred.why, locked=barred.held)
-    missing = [need for need in action.needs if work.done[need].status is not Status.APPLIED]
+        return Outcome(action.id, OutcomeStatus.SKIPPED, barred.why, locked=barred.held)
+    missing = [need for need in action.needs if work.done[need].status is not OutcomeStatus.APPLIED]
     if missing:
-        return Outcome(action.id, Status.SKIPPED, f"needs action {missing[0]}, which was not applied")
+        return Outcome(action.id, OutcomeStatus.SKIPPED, f"needs action {missing[0]}, which was not applied")
     if not work.applying.accesses[action.ref.cluster].lock.held():
         why = f"{action.ref.cluster}: the lock was lost, nothing more is written there"
-        return Outcome(action.id, Status.SKIPPED, why)
+        return Outcome(action.id, OutcomeStatus.SKIPPED, why)
     return None
 
 
@@ -244,13 +296,13 @@ def _apply_one(action: Action, work: _Work) -> Outcome:
     try:
         outcome = _carry_out(action, work.applying)
     except (StoppedError, LockLostError) as error:
-        return Outcome(action.id, Status.SKIPPED, str(error))
+        return Outcome(action.id, OutcomeStatus.SKIPPED, str(error))
     except (StaleError, NotFoundError, AlreadyExistsError) as error:
         if not _has_no_namespace(action, error):
-            return Outcome(action.id, Status.STALE, str(error))
-        outcome = Outcome(action.id, Status.FAILED, str(error), refused=True)
+            return Outcome(action.id, OutcomeStatus.STALE, str(error))
+        outcome = Outcome(action.id, OutcomeStatus.FAILED, str(error), refused=True)
     except ReconcilerError as error:
-        outcome = Outcome(action.id, Status.FAILED, str(error), refused=isinstance(error, RefusedError))
+        outcome = Outcome(action.id, OutcomeStatus.FAILED, str(error), refused=isinstance(error, RefusedError))
     untold = _tell(action, outcome, work.applying)
     return replace(outcome, message="; ".join(part for part in (late or outcome.message, untold) if part))
 
@@ -268,7 +320,7 @@ def _carry_out(action: Action, applying: Applying) -> Outcome:
     if action.decision.downscale is not None:
         return shrink(action.id, action.decision, access, applying.run, applying.namespace)
     access.cluster.write(write_of(action.decision))
-    return Outcome(action.id, Status.APPLIED)
+    return Outcome(action.id, OutcomeStatus.APPLIED)
 
 
 def _tell(action: Action, outcome: Outcome, applying: Applying) -> str:
@@ -276,9 +328,9 @@ def _tell(action: Action, outcome: Outcome, applying: Applying) -> str:
 
     Return what to tell about one that was not written, "" where all is well.
     """
-    if not action.decision.event or not (outcome.status is Status.APPLIED or outcome.refused):
+    if not action.decision.event or not (outcome.status is OutcomeStatus.APPLIED or outcome.refused):
         return ""
-    failure = "" if outcome.status is Status.APPLIED else outcome.message
+    failure = "" if outcome.status is OutcomeStatus.APPLIED else outcome.message
     try:
         applying.accesses[action.ref.cluster].cluster.write(event_of(action, applying.run, failure))
     except NotFoundError:
@@ -329,6 +381,6 @@ def _is_up(action: Action, work: _Work) -> bool:
     outcome = work.done.get(action.id)
     if outcome is None:
         return False
-    if outcome.status is not Status.APPLIED:
+    if outcome.status is not OutcomeStatus.APPLIED:
         return True
     return work.readiness.of(action, work.applying.accesses[action.ref.cluster])

@@ -15,7 +15,7 @@ from reconciler.cli.running import Call
 from reconciler.cli.talk import show, show_lines
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import observe
-from reconciler.observe.lists import Source
+from reconciler.observe.sources import Source
 from reconciler.policy.types import PolicySet
 from reconciler.world import RealClock
 

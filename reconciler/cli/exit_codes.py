@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import ExitCode, first_exit_code
 from reconciler.pipeline import Applied
 from reconciler.plan.model import Plan
@@ -25,8 +25,8 @@ def exit_of_apply(applied: Applied) -> ExitCode:
 def exit_of_saved(applied: Applied) -> ExitCode:
     """Return the exit code of a saved plan: refused as a whole when nothing of it fitted any more."""
     outcomes = applied.outcomes
-    stale = any(outcome.status is Status.STALE for outcome in outcomes)
-    if stale and all(outcome.status in (Status.STALE, Status.SKIPPED) for outcome in outcomes):
+    stale = any(outcome.status is OutcomeStatus.STALE for outcome in outcomes)
+    if stale and all(outcome.status in (OutcomeStatus.STALE, OutcomeStatus.SKIPPED) for outcome in outcomes):
         return ExitCode.PLAN_REFUSED
     return first_exit_code(_of_outcomes(applied))
 
@@ -43,18 +43,18 @@ def _of_plan(plan: Plan, detailed: bool) -> Iterator[ExitCode]:
 
 
 def _of_outcomes(applied: Applied) -> Iterator[ExitCode]:
-    written = any(outcome.status is Status.APPLIED for outcome in applied.outcomes)
+    written = any(outcome.status is OutcomeStatus.APPLIED for outcome in applied.outcomes)
     if _locked_out(applied.outcomes) and not written:
         yield ExitCode.LOCKED
     if applied.outcomes and not written and all(_left_undone(outcome) for outcome in applied.outcomes):
         yield ExitCode.NOTHING_DONE
-    if applied.dropped or any(outcome.status is not Status.APPLIED for outcome in applied.outcomes):
+    if applied.dropped or any(outcome.status is not OutcomeStatus.APPLIED for outcome in applied.outcomes):
         yield ExitCode.PARTIAL
 
 
 def _left_undone(outcome: Outcome) -> bool:
-    return outcome.status is Status.SKIPPED and not outcome.locked
+    return outcome.status is OutcomeStatus.SKIPPED and not outcome.locked
 
 
 def _locked_out(outcomes: Sequence[Outcome]) -> bool:
-    return bool(outcomes) and all(outcome.status is Status.SKIPPED and outcome.locked for outcome in outcomes)
+    return bool(outcomes) and all(outcome.status is OutcomeStatus.SKIPPED and outcome.locked for outcome in outcomes)

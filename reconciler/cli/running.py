@@ -22,7 +22,7 @@ from reconciler.cli.talk import say
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.model import CredentialSources
 from reconciler.observe.clusters import EVERYTHING, Scope
-from reconciler.pipeline import Request, Watch
+from reconciler.pipeline import RunRequest, Watch
 from reconciler.plan.filters import Filters
 from reconciler.plan.model import Plan
 from reconciler.plan.serialise import plan_to_json
@@ -142,8 +142,8 @@ class Call:
         clusters = (replace(one, connection=replace(one.connection, sources=self.sources)) for one in fleet.clusters)
         return replace(fleet, clusters=tuple(clusters))
 
-    def request(self) -> Request:
-        return Request(
+    def request(self) -> RunRequest:
+        return RunRequest(
             now=self.now,
             run_id=self.run_id,
             revision=self.revision,

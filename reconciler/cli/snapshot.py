@@ -21,7 +21,7 @@ from reconciler.cli.talk import say, show_lines
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import placed_names
-from reconciler.observe.lists import Source
+from reconciler.observe.sources import Source
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.world import open_world

@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.cli.metrics import Measuring, measuring
 from reconciler.cli.progress import Progress, progress
 from reconciler.cli.running import Call
-from reconciler.observe.clusters import nobody
+from reconciler.observe.clusters import no_progress
 from reconciler.pipeline import Stage, Watch
 
 
@@ -38,5 +38,5 @@ def watched(verb: str, call: Call, flags: Mapping[str, Any]) -> Iterator[Watched
             run.stage(begins)
             shown.stage(begins)
 
-        watch = Watch(stage, nobody if call.snapshot is not None else shown.reading)
+        watch = Watch(stage, no_progress if call.snapshot is not None else shown.reading)
         yield Watched(replace(call, watch=watch), run, shown)

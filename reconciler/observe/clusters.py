@@ -34,8 +34,8 @@ from reconciler.model import (
     Workload,
     unreadable_key,
 )
-from reconciler.observe.lists import TOO_SLOW, Asked, Readers, Source
 from reconciler.observe.queries import ask, unanswered
+from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
 
@@ -72,11 +72,11 @@ class ReadStep:
     error: str = ""
 
 
-Tell = Callable[[ReadStep], None]
+ReadProgress = Callable[[ReadStep], None]
 """Called from the threads that read, as each step is over."""
 
 
-def nobody(_: ReadStep) -> None:
+def no_progress(_: ReadStep) -> None:
     """Tell nobody."""
 
 
@@ -92,25 +92,25 @@ def placed_names(policies: PolicySet) -> frozenset[tuple[str, str]]:
 def observe(
     policies: PolicySet,
     sources: Mapping[str, Source],
-    tell: Tell = nobody,
+    tell: ReadProgress = no_progress,
     scope: Scope = EVERYTHING,
     readers: Readers | None = None,
 ) -> ObservedState:
     """Return what the clusters of the Fleet look like now, and what their metrics sources say to the queries."""
     chosen = readers or Readers()
-    reading = Reading(policies, sources, tell, scope, chosen.pool)
+    reading = Observation(policies, sources, tell, scope, chosen.pool)
     chosen.wait(reading.asked, lambda: None, reading.give_up)
     return reading.ended()
 
 
-class Reading:
+class Observation:
     """The clusters of a Fleet and their metrics sources while they are read, in the threads of `pool`.
 
     Whatever goes wrong in the reading of one cluster makes that one unknown, with the reason.
     """
 
     def __init__(
-        self, policies: PolicySet, sources: Mapping[str, Source], tell: Tell, scope: Scope, pool: WorkerPool
+        self, policies: PolicySet, sources: Mapping[str, Source], tell: ReadProgress, scope: Scope, pool: WorkerPool
     ) -> None:
         self._policies = policies
         self._sources = sources
@@ -185,12 +185,12 @@ class _Wanted:
         return replace(workload, template=None)
 
 
-def _read(name: str, source: Source, wanted: _Wanted, tell: Tell, pool: WorkerPool) -> ObservedCluster | str:
+def _read(name: str, source: Source, wanted: _Wanted, tell: ReadProgress, pool: WorkerPool) -> ObservedCluster | str:
     """Return what was read of one cluster, or why it is unknown."""
     found: ObservedCluster | str = source.error
     if source.cluster is not None:
         try:
-            found = _Reader(name, source, wanted, tell, pool).observed()
+            found = _ClusterReader(name, source, wanted, tell, pool).observed()
         except Exception as error:  # noqa: BLE001 - the one place where a reading fails: its cluster alone is unknown
             found = reason_of(error).removeprefix(f"{name}: ")
     tell(ReadStep(name, error=found if isinstance(found, str) else ""))
@@ -198,22 +198,22 @@ def _read(name: str, source: Source, wanted: _Wanted, tell: Tell, pool: WorkerPo
 
 
 _ALWAYS = (
-    Asked(SERVICES),
-    Asked(ENDPOINTS),
-    Asked(ENDPOINT_SLICES),
-    Asked(NAMESPACES),
-    Asked(AUTOSCALERS),
-    Asked(EVENTS),
+    ListKey(SERVICES),
+    ListKey(ENDPOINTS),
+    ListKey(ENDPOINT_SLICES),
+    ListKey(NAMESPACES),
+    ListKey(AUTOSCALERS),
+    ListKey(EVENTS),
 )
-_MARKED_PODS = Asked(PODS, labels=VICTIM_LABEL)
+_MARKED_PODS = ListKey(PODS, labels=VICTIM_LABEL)
 
 
-class _Reader:
+class _ClusterReader:
     """Reads one cluster, `workers` lists side by side. What is forbidden is kept as unreadable; anything worse fails
     the cluster.
     """
 
-    def __init__(self, name: str, source: Source, wanted: _Wanted, tell: Tell, pool: WorkerPool) -> None:
+    def __init__(self, name: str, source: Source, wanted: _Wanted, tell: ReadProgress, pool: WorkerPool) -> None:
         assert source.cluster is not None
         self._name = name
         self._cluster = source.cluster
@@ -226,11 +226,11 @@ class _Reader:
     def observed(self) -> ObservedCluster:
         wanted = self._wanted
         kinds = self._cluster.scale_kinds()
-        scalables = [Asked(resource) for resource in dict.fromkeys(map(workloads_of, (*kinds, SCALED_OBJECT)))]
-        own, nodes = Asked(CONFIG_MAPS, namespace=wanted.own_namespace), Asked(NODES)
+        scalables = [ListKey(resource) for resource in dict.fromkeys(map(workloads_of, (*kinds, SCALED_OBJECT)))]
+        own, nodes = ListKey(CONFIG_MAPS, namespace=wanted.own_namespace), ListKey(NODES)
         found = self._lists([*scalables, *_ALWAYS, own, _MARKED_PODS, *([nodes] if wanted.nodes else [])])
 
-        def of(asked: Asked) -> tuple[Any, ...]:
+        def of(asked: ListKey) -> tuple[Any, ...]:
             read = found.get(asked, ())
             return () if isinstance(read, str) else read
 
@@ -239,13 +239,13 @@ class _Reader:
             identity=self._identity(),
             scale_kinds=kinds,
             workloads=tuple(map(wanted.reduced, chain.from_iterable(map(of, scalables)))),
-            services=of(Asked(SERVICES)),
-            endpoints=of(Asked(ENDPOINTS)),
-            endpoint_slices=of(Asked(ENDPOINT_SLICES)),
-            namespaces=of(Asked(NAMESPACES)),
+            services=of(ListKey(SERVICES)),
+            endpoints=of(ListKey(ENDPOINTS)),
+            endpoint_slices=of(ListKey(ENDPOINT_SLICES)),
+            namespaces=of(ListKey(NAMESPACES)),
             nodes=of(nodes),
-            autoscalers=of(Asked(AUTOSCALERS)),
-            events=of(Asked(EVENTS)),
+            autoscalers=of(ListKey(AUTOSCALERS)),
+            events=of(ListKey(EVENTS)),
             config_maps=tuple(one for one in of(own) if one.ref.name.startswith(OUR_CONFIG_MAPS)),
             marked_pods=of(_MARKED_PODS),
             unreadable={
@@ -255,11 +255,11 @@ class _Reader:
             },
         )
 
-    def _lists(self, asked: Sequence[Asked]) -> dict[Asked, tuple[Any, ...] | str]:
+    def _lists(self, asked: Sequence[ListKey]) -> dict[ListKey, tuple[Any, ...] | str]:
         """Return for each list its objects, or why it cannot be read."""
         return dict(zip(asked, self._pool.each(self._name, self._list, asked, self._workers), strict=True))
 
-    def _list(self, asked: Asked) -> tuple[Any, ...] | str:
+    def _list(self, asked: ListKey) -> tuple[Any, ...] | str:
         try:
             found = self._found(asked)
         except (ForbiddenError, MalformedAnswerError) as error:
@@ -267,7 +267,7 @@ class _Reader:
         self._tell(ReadStep(self._name, asked.resource.plural, len(found)))
         return found
 
-    def _found(self, asked: Asked) -> tuple[Any, ...]:
+    def _found(self, asked: ListKey) -> tuple[Any, ...]:
         within = "" if asked.resource == NODES else self._scope.namespace
         if not within or asked.resource != NAMESPACES:
             return self._cluster.list(asked.resource, namespace=asked.namespace or within, labels=asked.labels)

@@ -1,4 +1,4 @@
-"""Questions about pods, asked after the decisions, and their answers."""
+"""What is asked once it is decided: which pods a workload has, and which of them the pod pickers choose."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
-from reconciler.backends.base import PODS
+from reconciler.backends.base import PODS, PodPickerClient
+from reconciler.decide.decide import without_postponed
+from reconciler.decide.decisions import DesiredState, Notice
+from reconciler.decide.downscale.forecast import picker_requests, with_victims
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
-from reconciler.errors import ClusterError, reason_of
+from reconciler.errors import ClusterError, PickerError, reason_of
 from reconciler.labels import selector_text
-from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Pod, PodsQuestion, Workload
-from reconciler.observe.lists import TOO_SLOW, Asked, Readers, Source
+from reconciler.model import ObjectRef, ObservedCluster, ObservedState, PickerAnswer, Pod, PodsQuestion, Run, Workload
+from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
+from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
 
 
@@ -79,7 +83,7 @@ def _with_pods(
     cluster = source.cluster
     assert cluster is not None
 
-    def listed(one: Asked) -> tuple[Pod, ...] | str:
+    def listed(one: ListKey) -> tuple[Pod, ...] | str:
         try:
             return cluster.list(PODS, namespace=one.namespace, labels=one.labels)
         except ClusterError as error:
@@ -103,7 +107,7 @@ _FEW_LISTS = 8
 _PODS_OF_A_PAGE = 500
 
 
-def _pod_lists(observed: ObservedCluster, asked: Sequence[ObjectRef]) -> dict[Asked, list[ObjectRef]]:
+def _pod_lists(observed: ObservedCluster, asked: Sequence[ObjectRef]) -> dict[ListKey, list[ObjectRef]]:
     """Return the lists to ask for, sorted by namespace, and whose pods are to be found in each.
 
     It is one for each namespace, or one for the cluster where that takes fewer requests; where a list is for one
@@ -114,11 +118,11 @@ def _pod_lists(observed: ObservedCluster, asked: Sequence[ObjectRef]) -> dict[As
         inside.setdefault(ref.namespace, []).append(ref)
     pages = 1 + sum(one.wanted for one in observed.workloads if one.owner is None) // _PODS_OF_A_PAGE
     if len(inside) > max(_FEW_LISTS, pages) and "pods" not in observed.unreadable:
-        return {Asked(PODS): [ref for refs in inside.values() for ref in refs]}
+        return {ListKey(PODS): [ref for refs in inside.values() for ref in refs]}
     alone = {refs[0] for refs in inside.values() if len(refs) == 1}
     labels = {one.ref: selector_text(one.selector) for one in observed.workloads if one.ref in alone}
     return {
-        Asked(PODS, namespace, labels.get(refs[0], "") if len(refs) == 1 else ""): refs
+        ListKey(PODS, namespace, labels.get(refs[0], "") if len(refs) == 1 else ""): refs
         for namespace, refs in inside.items()
     }
 
@@ -172,3 +176,20 @@ def _endpoints(observed: ObservedCluster) -> Iterator[tuple[tuple[str, str], tup
         yield (one.ref.namespace, one.service), one.pods
     for old in observed.endpoints:
         yield (old.ref.namespace, old.ref.name), old.pods
+
+
+def asked_pickers(
+    desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run, pickers: Mapping[str, PodPickerClient]
+) -> DesiredState:
+    """Return `desired` with the victims that the pickers name now; apply asks them again right before it marks."""
+    answers: dict[ObjectRef, PickerAnswer] = {}
+    notices: list[Notice] = []
+    for ref, request in picker_requests(desired.decisions, policies, state, run).items():
+        try:
+            answers[ref] = pickers[ref.cluster].pick(request)
+        except PickerError as error:
+            notices.append(Notice("picker", str(ref), str(error), partial=request.picker.on_error == "skip"))
+        except Exception as error:  # noqa: BLE001 - the one place where a picker fails unexpectedly: it alone is unknown
+            notices.append(Notice("picker", str(ref), reason_of(error), partial=True))
+    decisions, _, _ = with_victims(desired.decisions, policies, state, run, answers)
+    return without_postponed(replace(desired, decisions=decisions, notices=(*desired.notices, *notices)))

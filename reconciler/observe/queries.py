@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reconciler.backends.base import NO_METRICS, MetricsSource
 from reconciler.errors import reason_of
 from reconciler.model import QueryAnswer, QueryKey
-from reconciler.observe.lists import Source
+from reconciler.observe.sources import Source
 from reconciler.policy.queries import render_query
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion, PolicySet
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from reconciler.apply.outcomes import Status
+from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.plan.documents import Document, Number, PlanDocument, SchemaVersion
 
 
@@ -15,7 +15,7 @@ class OutcomeDocument(Document, frozen=True):
 
     action: Annotated[int, Meta(ge=1, description="The id of the change in $.plan.actions.")]
     status: Annotated[
-        Status,
+        OutcomeStatus,
         Meta(
             description="applied: done. stale: the object is not what the plan saw. failed: the server or the pod "
             "picker said no. skipped: not tried. postponed: undone and left to the next run."

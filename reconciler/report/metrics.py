@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.base import REQUEST_SECONDS, Traffic
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.model import Action, Effect, Plan, effect_of
@@ -84,7 +84,7 @@ def _picker_failures(plan: Plan, outcomes: Iterable[Outcome]) -> Gauge:
 
 
 def _applied(plan: Plan, outcomes: Iterable[Outcome]) -> list[Action]:
-    done = {outcome.action for outcome in outcomes if outcome.status is Status.APPLIED}
+    done = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
     return [action for action in plan.actions if action.id in done]
 
 

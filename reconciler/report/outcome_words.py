@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.plan.model import Action
 from reconciler.plan.one_line import one_line
 from reconciler.report.wording import counted
@@ -18,14 +18,14 @@ def went_well(action: Action, outcomes: Mapping[int, Outcome] | None) -> bool:
         return True
     found = outcomes.get(action.id)
     as_planned = found is not None and not (found.message or found.missed or found.substituted)
-    return as_planned and found is not None and found.status is Status.APPLIED
+    return as_planned and found is not None and found.status is OutcomeStatus.APPLIED
 
 
 def status_of(outcome: Outcome | None) -> str:
     """Return the word for what became of a change; None: it was planned, but not chosen."""
     if outcome is None:
         return NOT_APPROVED
-    return "deferred" if outcome.status is Status.POSTPONED else str(outcome.status)
+    return "deferred" if outcome.status is OutcomeStatus.POSTPONED else str(outcome.status)
 
 
 def words_of(outcome: Outcome | None) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Notice
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
@@ -185,7 +185,7 @@ def apply_summary(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     groups = grouped(plan, plan.actions)
     lines = [line for group in groups for line in group.lines]
     updates = [line for group in groups for line in group.updates]
-    applied = {outcome.action for outcome in outcomes if outcome.status is Status.APPLIED}
+    applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
     done = [line for line in lines if line.action.id in applied]
     rest = _joined(
         (totals.stale, "stale"),

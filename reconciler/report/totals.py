@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.plan.model import Plan, fewer, more
 
 
@@ -27,14 +27,14 @@ class Totals:
 def totals_of(plan: Plan, outcomes: Sequence[Outcome]) -> Totals:
     """Return the totals of `outcomes`; an action of `plan` without an outcome was not chosen."""
     by_status = Counter(outcome.status for outcome in outcomes)
-    applied = {outcome.action for outcome in outcomes if outcome.status is Status.APPLIED}
+    applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
     done = [action.decision for action in plan.actions if action.id in applied]
     return Totals(
-        applied=by_status[Status.APPLIED],
-        stale=by_status[Status.STALE],
-        failed=by_status[Status.FAILED],
-        skipped=by_status[Status.SKIPPED],
-        postponed=by_status[Status.POSTPONED],
+        applied=by_status[OutcomeStatus.APPLIED],
+        stale=by_status[OutcomeStatus.STALE],
+        failed=by_status[OutcomeStatus.FAILED],
+        skipped=by_status[OutcomeStatus.SKIPPED],
+        postponed=by_status[OutcomeStatus.POSTPONED],
         not_chosen=len({action.id for action in plan.actions} - {outcome.action for outcome in outcomes}),
         replicas_fewer=fewer(done),
         replicas_more=more(done),

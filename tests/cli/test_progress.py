@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.open import open_snapshot
 from reconciler.cli.progress import JsonLines, Progress, TextLines, progress
 from reconciler.observe.clusters import ReadStep, observe
-from reconciler.observe.lists import Source
+from reconciler.observe.sources import Source
 from reconciler.pipeline import Stage
 from reconciler.policy.validate import read_policies
 from tests.report.plans import a_plan, a_wake, an_idle
@@ -41,8 +41,8 @@ def read_two_clusters(shown: Progress) -> None:
 def write_two_objects(shown: Progress) -> None:
     plan = a_plan(a_wake("a"), an_idle("b"))
     first, second = shown.counted(lambda plan: plan.actions)(plan)
-    shown.writing(first, Outcome(first.id, Status.APPLIED))
-    shown.writing(second, Outcome(second.id, Status.STALE, "replicas are 4, expected 3"))
+    shown.writing(first, Outcome(first.id, OutcomeStatus.APPLIED))
+    shown.writing(second, Outcome(second.id, OutcomeStatus.STALE, "replicas are 4, expected 3"))
 
 
 def test_json_lines_one_for_each_cluster_and_each_action(capsys: pytest.CaptureFixture[str]) -> None:

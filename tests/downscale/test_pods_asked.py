@@ -15,8 +15,8 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import UnreachableError
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion
 from reconciler.observe.clusters import observe
-from reconciler.observe.lists import Readers, Source
 from reconciler.observe.pods import answer
+from reconciler.observe.sources import Readers, Source
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_fleet

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.apply.downscale import shrink
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.downscale.scale_down import shrink
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import ClusterError, PickerError, UnreachableError
 from reconciler.labels import LabelRequirement, LabelSelector, parse_label_selector, selector_text
 from reconciler.model import ObjectRef, PatchOperation, PickerAnswer, Pod, Workload, Write
@@ -39,7 +39,7 @@ def test_zone_balanced_takes_what_the_zones_say(tmp_path: Path, kind: str) -> No
     decisions, [outcome] = world.run()
     assert decisions[0].victims is not None
     assert decisions[0].victims.pods == ("web-2", "web-3", "web-4")
-    assert outcome == Outcome(1, Status.APPLIED, hit=3)
+    assert outcome == Outcome(1, OutcomeStatus.APPLIED, hit=3)
     assert world.names() == ["web-0", "web-1", "web-5"]
     assert_clean(world)
     assert world.costs() == {}
@@ -90,7 +90,7 @@ def test_the_picker_decides(tmp_path: Path, kind: str) -> None:
     [asked] = picker.asked
     assert (asked.count, asked.candidates) == (2, ("web-0", "web-1", "web-2", "web-3", "web-4", "web-5"))
     assert asked.namespace == "shop"
-    assert (outcome.status, outcome.hit, outcome.missed, outcome.substituted) == (Status.APPLIED, 3, 0, 0)
+    assert (outcome.status, outcome.hit, outcome.missed, outcome.substituted) == (OutcomeStatus.APPLIED, 3, 0, 0)
     assert outcome.message == "a tie at the cut was broken by the controller's order"
     assert world.names() == ["web-1", "web-2", "web-3", "web-4"]
     assert_clean(world)
@@ -109,7 +109,7 @@ def test_no_call_where_there_is_nothing_to_choose(tmp_path: Path, kind: str, unr
     pods = [{"ready": index >= unready} for index in range(unready + (to or 1))]
     picker = Picker(PickerError("pod picker: must not be asked"))
     world = a_world(tmp_path, kind, pods=pods, to=to, pod_picker=PICKER, picker=picker)
-    assert outcome_of(world).status is Status.APPLIED
+    assert outcome_of(world).status is OutcomeStatus.APPLIED
     assert picker.asked == []
     assert len(world.names()) == to
     assert_clean(world)
@@ -119,7 +119,7 @@ def test_defect_27_a_failed_call_falls_back_to_the_controller(tmp_path: Path) ->
     picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
     world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=PICKER, picker=picker)
     outcome = outcome_of(world)
-    assert outcome.status is Status.APPLIED
+    assert outcome.status is OutcomeStatus.APPLIED
     assert outcome.message.endswith("tried 1 times; the controller chose (onError: fallback)")
     assert outcome.picker_failed
     assert world.names() == ["web-3", "web-4", "web-5"]
@@ -130,7 +130,7 @@ def test_defect_27_a_failed_call_can_leave_the_workload_alone(tmp_path: Path) ->
     picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
     world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=replace(PICKER, on_error="skip"), picker=picker)
     outcome = outcome_of(world)
-    assert outcome.status is Status.POSTPONED
+    assert outcome.status is OutcomeStatus.POSTPONED
     assert "left to the next run (onError: skip)" in outcome.message
     assert outcome.picker_failed
     assert len(world.names()) == 6
@@ -139,26 +139,28 @@ def test_defect_27_a_failed_call_can_leave_the_workload_alone(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("picker_fields", "answer", "status", "left"),
     [
-        pytest.param({}, PickerAnswer(), Status.APPLIED, ["web-3", "web-4", "web-5"], id="no opinion"),
-        pytest.param({}, PickerAnswer(("web-5",)), Status.APPLIED, ["web-2", "web-3", "web-4"], id="too few, filled"),
+        pytest.param({}, PickerAnswer(), OutcomeStatus.APPLIED, ["web-3", "web-4", "web-5"], id="no opinion"),
+        pytest.param(
+            {}, PickerAnswer(("web-5",)), OutcomeStatus.APPLIED, ["web-2", "web-3", "web-4"], id="too few, filled"
+        ),
         pytest.param(
             {"on_too_few": "reject", "on_error": "skip"},
             PickerAnswer(("web-5",)),
-            Status.POSTPONED,
+            OutcomeStatus.POSTPONED,
             [f"web-{index}" for index in range(6)],
             id="too few, rejected, skipped",
         ),
         pytest.param(
             {"on_too_few": "reject"},
             PickerAnswer(("web-5",)),
-            Status.APPLIED,
+            OutcomeStatus.APPLIED,
             ["web-3", "web-4", "web-5"],
             id="too few, rejected, default order",
         ),
     ],
 )
 def test_what_a_picker_may_say(
-    tmp_path: Path, picker_fields: dict[str, Any], answer: PickerAnswer, status: Status, left: list[str]
+    tmp_path: Path, picker_fields: dict[str, Any], answer: PickerAnswer, status: OutcomeStatus, left: list[str]
 ) -> None:
     picker = replace(PICKER, **picker_fields)
     world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=picker, picker=Picker(answer))
@@ -219,7 +221,7 @@ def test_what_changes_while_it_settles_undoes_it(
 ) -> None:
     world = a_world(tmp_path, kind, pods=[*ZONED, {"ready": False}], to=3)
     outcome = meanwhile(world, happens)
-    assert outcome.status is Status.POSTPONED
+    assert outcome.status is OutcomeStatus.POSTPONED
     assert words in outcome.message
     assert len(world.names()) >= 6
     assert_clean(world)
@@ -231,7 +233,7 @@ def test_a_new_pod_undoes_it(tmp_path: Path) -> None:
     manifest = a_pod_manifest(9, ("ReplicaSet", "web-1"))
     ref = ObjectRef("east", "shop", "Pod", "web-9")
     outcome = meanwhile(world, lambda _: world.cluster.write(Write("create", ref, "v1", manifest=manifest)))
-    assert (outcome.status, "web-9 is new" in outcome.message) == (Status.POSTPONED, True)
+    assert (outcome.status, "web-9 is new" in outcome.message) == (OutcomeStatus.POSTPONED, True)
     assert len(world.names()) == 7
     assert_clean(world)
 
@@ -239,7 +241,7 @@ def test_a_new_pod_undoes_it(tmp_path: Path) -> None:
 def test_a_rollout_undoes_it(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     outcome = meanwhile(world, begin_rollout)
-    assert (outcome.status, "a rollout has begun" in outcome.message) == (Status.POSTPONED, True)
+    assert (outcome.status, "a rollout has begun" in outcome.message) == (OutcomeStatus.POSTPONED, True)
     assert len(world.names()) == 6
     assert_clean(world)
 
@@ -248,7 +250,7 @@ def test_a_victim_that_is_going_by_itself_keeps_its_mark(tmp_path: Path) -> None
     world = a_world(tmp_path, pods=ZONED, to=3)
     going = PatchOperation("add", "/metadata/deletionTimestamp", "2026-11-20T15:41:24Z")
     outcome = meanwhile(world, lambda _: world.patch_pod("web-3", going))
-    assert (outcome.status, "web-3 is gone" in outcome.message) == (Status.POSTPONED, True)
+    assert (outcome.status, "web-3 is gone" in outcome.message) == (OutcomeStatus.POSTPONED, True)
     assert world.marked() == ["web-3"]
     assert dict(world.journal()) == {}
 
@@ -256,7 +258,10 @@ def test_a_victim_that_is_going_by_itself_keeps_its_mark(tmp_path: Path) -> None
 def test_a_cost_below_the_mark_that_turns_up_undoes_it(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=[*ZONED[:-1], ZONED[-1] | {"cost": "7"}], to=4)
     outcome = meanwhile(world, cost_of("web-5", "-2147483648"))
-    assert (outcome.status, outcome.message.count("web-5 has a cost of -2147483648 by now")) == (Status.POSTPONED, 1)
+    assert (outcome.status, outcome.message.count("web-5 has a cost of -2147483648 by now")) == (
+        OutcomeStatus.POSTPONED,
+        1,
+    )
     assert len(world.names()) == 6
     assert_clean(world)
 
@@ -265,7 +270,7 @@ def test_the_lock_lost_while_it_settles_stops_all_writing(tmp_path: Path) -> Non
     world = a_world(tmp_path, pods=ZONED, to=3)
     world.clock = Clock(while_asleep=lambda: setattr(world.lock, "lost", True))
     outcome = outcome_of(world)
-    assert (outcome.status, "the lock was lost" in outcome.message) == (Status.SKIPPED, True)
+    assert (outcome.status, "the lock was lost" in outcome.message) == (OutcomeStatus.SKIPPED, True)
     assert world.marked() == ["web-2", "web-3", "web-4"]
     assert len(world.journal()) == 1
     world.lock.lost = False
@@ -289,7 +294,7 @@ def test_foreign_costs_are_left_alone(tmp_path: Path, pods: list[dict[str, Any]]
     world = a_world(tmp_path, pods=pods, to=4)
     before = world.costs()
     outcome = outcome_of(world)
-    assert outcome.status is Status.POSTPONED
+    assert outcome.status is OutcomeStatus.POSTPONED
     assert "foreign deletion costs on" in outcome.message
     assert len(world.names()) == 6
     assert world.costs() == before
@@ -298,7 +303,7 @@ def test_foreign_costs_are_left_alone(tmp_path: Path, pods: list[dict[str, Any]]
 
 def test_a_higher_cost_of_a_pod_that_stays_is_nobodys_business(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=[ZONED[0] | {"cost": "-2147483646"}, *ZONED[1:]], to=3)
-    assert outcome_of(world).status is Status.APPLIED
+    assert outcome_of(world).status is OutcomeStatus.APPLIED
     assert world.names() == ["web-0", "web-1", "web-5"]
     assert world.costs() == {"web-0": "-2147483646"}
 
@@ -313,7 +318,7 @@ def test_foreign_costs_overridden_go_back_to_the_survivors(tmp_path: Path) -> No
     ]
     world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="Override")
     outcome = outcome_of(world)
-    assert (outcome.status, outcome.hit) == (Status.APPLIED, 3)
+    assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
     assert world.names() == ["web-0", "web-1", "web-3"]
     assert world.costs() == {"web-0": "-2147483648", "web-1": "12", "web-3": "3"}
     assert_clean(world)
@@ -331,7 +336,7 @@ def test_a_foreign_cost_written_at_the_last_moment_is_not_overwritten(tmp_path: 
     world.policy = replace(world.policy, pod_picker=PICKER, strategy="Logarithmic")
     world.picker = Racing()
     outcome = outcome_of(world)
-    assert outcome.status is Status.STALE
+    assert outcome.status is OutcomeStatus.STALE
     assert len(world.names()) == 6
     assert world.costs() == {"web-4": "77"}
     assert_clean(world)
@@ -345,13 +350,15 @@ def test_replicas_that_changed_since_the_plan(tmp_path: Path) -> None:
     [decision] = world.decided(a_run())
     world.scale(8)
     outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
-    assert outcome == Outcome(1, Status.STALE, "east/shop/Deployment/web: replicas are 8, expected 6; plan again")
+    assert outcome == Outcome(
+        1, OutcomeStatus.STALE, "east/shop/Deployment/web: replicas are 8, expected 6; plan again"
+    )
 
 
 def test_our_own_namespace_is_never_scaled(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     [decision] = world.decided(a_run())
-    assert shrink(1, decision, world.access(), a_run(), "shop").status is Status.FAILED
+    assert shrink(1, decision, world.access(), a_run(), "shop").status is OutcomeStatus.FAILED
     assert len(world.names()) == 6
 
 
@@ -366,15 +373,15 @@ def autoscaler(disabled: bool) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("disabled", "status"), [(False, Status.POSTPONED), (True, Status.APPLIED)])
-def test_an_autoscaler_that_turned_up(tmp_path: Path, disabled: bool, status: Status) -> None:
+@pytest.mark.parametrize(("disabled", "status"), [(False, OutcomeStatus.POSTPONED), (True, OutcomeStatus.APPLIED)])
+def test_an_autoscaler_that_turned_up(tmp_path: Path, disabled: bool, status: OutcomeStatus) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     [decision] = world.decided(a_run())
     ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
     world.cluster.write(Write("create", ref, "autoscaling/v2", manifest=autoscaler(disabled)))
     outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
     assert outcome.status is status
-    assert len(world.names()) == (6 if status is Status.POSTPONED else 3)
+    assert len(world.names()) == (6 if status is OutcomeStatus.POSTPONED else 3)
     assert_clean(world)
 
 
@@ -383,7 +390,7 @@ def test_a_rollout_that_began(tmp_path: Path) -> None:
     [decision] = world.decided(a_run())
     begin_rollout(world)
     outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
-    assert (outcome.status, "rollout" in outcome.message) == (Status.POSTPONED, True)
+    assert (outcome.status, "rollout" in outcome.message) == (OutcomeStatus.POSTPONED, True)
     assert len(world.names()) == 6
 
 
@@ -393,7 +400,7 @@ def test_a_rollout_that_began(tmp_path: Path) -> None:
 def test_a_controller_that_takes_others_is_told(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3, victim_order=lambda pods, count, _: pods[:count])
     outcome = outcome_of(world)
-    assert (outcome.status, outcome.hit, outcome.missed, outcome.substituted) == (Status.APPLIED, 1, 2, 2)
+    assert (outcome.status, outcome.hit, outcome.missed, outcome.substituted) == (OutcomeStatus.APPLIED, 1, 2, 2)
     assert outcome.message == "1 of 3 victims went, 2 other pods went"
     assert_clean(world)
     assert world.costs() == {}
@@ -422,7 +429,7 @@ def test_marks_stay_while_the_status_lags(tmp_path: Path) -> None:
     pods = [ZONED[0] | {"cost": "-2147483648"}, *ZONED[1:]]
     world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="Override")
     outcome = outcome_of(world, through=Lagging(world.cluster))
-    assert (outcome.status, outcome.hit) == (Status.APPLIED, 3)
+    assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
     assert outcome.message == "its status did not reach 3 in 30 s"
     assert (world.marked(), len(world.journal())) == (["web-0"], 1)
     assert world.run(through=Lagging(world.cluster)) == ((), ())
@@ -438,12 +445,12 @@ def test_what_an_earlier_run_left_is_put_right_first(tmp_path: Path) -> None:
     world.picker = Picker(PickerAnswer(("web-0", "web-4", "web-5")))
     [decision] = world.decided(a_run())
     world.clock = Clock(while_asleep=lambda: setattr(world.lock, "lost", True))
-    assert shrink(1, decision, world.access(), a_run(id="first"), "reconciler").status is Status.SKIPPED
+    assert shrink(1, decision, world.access(), a_run(id="first"), "reconciler").status is OutcomeStatus.SKIPPED
     assert world.marked() == ["web-0", "web-4", "web-5"]
     world.lock.lost = False
     world.picker = Picker(PickerAnswer(("web-1", "web-2", "web-3")))
     outcome = shrink(1, decision, world.access(), a_run(id="second"), "reconciler")
-    assert (outcome.status, outcome.hit) == (Status.APPLIED, 3)
+    assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
     assert world.names() == ["web-0", "web-4", "web-5"]
     assert world.costs() == {"web-5": "5"}
     assert_clean(world)
@@ -472,9 +479,11 @@ class NotWritten:
 
 
 @pytest.mark.parametrize(
-    ("done", "status", "left"), [(True, Status.APPLIED, 3), (False, Status.FAILED, 6)], ids=["done", "not done"]
+    ("done", "status", "left"),
+    [(True, OutcomeStatus.APPLIED, 3), (False, OutcomeStatus.FAILED, 6)],
+    ids=["done", "not done"],
 )
-def test_a_lost_answer_to_the_scale_is_found_out(tmp_path: Path, done: bool, status: Status, left: int) -> None:
+def test_a_lost_answer_to_the_scale_is_found_out(tmp_path: Path, done: bool, status: OutcomeStatus, left: int) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     outcome = outcome_of(world, through=NotWritten(world.cluster, done=done))
     assert outcome.status is status
@@ -496,7 +505,7 @@ def test_errors_at_any_call_leave_nothing_dead_or_marked(tmp_path: Path, kind: s
         [decision] = world.decided(a_run())
         failing = Counted(world.cluster, last, fails=lambda: UnreachableError("east: no answer, expected one"))
         first = shrink(1, decision, world.access(failing), a_run(), "reconciler")
-        assert len(world.names()) == 6 or first.status is Status.APPLIED or "next run" in first.message
+        assert len(world.names()) == 6 or first.status is OutcomeStatus.APPLIED or "next run" in first.message
         world.run()
         assert world.names() == ["web-0", "web-1", "web-5"]
         assert_clean(world)
@@ -516,7 +525,7 @@ def test_one_pod_that_cannot_be_marked_undoes_the_others(tmp_path: Path) -> None
             world.cluster.write(write)
 
     outcome = outcome_of(world, through=Refusing())
-    assert outcome == Outcome(1, Status.FAILED, "east/shop/Pod/web-3: no")
+    assert outcome == Outcome(1, OutcomeStatus.FAILED, "east/shop/Pod/web-3: no")
     assert len(world.names()) == 6
     assert_clean(world)
     assert world.costs() == {}
@@ -540,7 +549,7 @@ def test_a_mark_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None
 
     world.clock = Clock(while_asleep=lambda: world.patch_pod("web-0", *UNREADY))
     outcome = outcome_of(world, through=Racing())
-    assert outcome.status is Status.POSTPONED
+    assert outcome.status is OutcomeStatus.POSTPONED
     assert list(world.costs().values()) == ["5"]
     assert_clean(world)
 
@@ -584,7 +593,7 @@ def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_marks_off(tmp
     world = a_world(tmp_path, "Deployment", pods=ZONED, to=3)
     world.clock.while_asleep = lambda: world.stop.ask("stopped by SIGTERM")
     outcome = outcome_of(world)
-    assert outcome.status is Status.POSTPONED
+    assert outcome.status is OutcomeStatus.POSTPONED
     assert "stopped by SIGTERM; the marks were taken off, left to the next run" in outcome.message
     assert world.clock.at < 1
     assert len(world.names()) == 6

@@ -25,8 +25,8 @@ from reconciler.decide.downscale.victims import rank_victims
 from reconciler.errors import NotFoundError, PickerError
 from reconciler.model import NOTHING, ObjectRef, PatchOperation, PickerAnswer, PickerRequest, Pod, PodPicker, Run, Write
 from reconciler.observe.clusters import observe
-from reconciler.observe.lists import Source
 from reconciler.observe.pods import answer
+from reconciler.observe.sources import Source
 from reconciler.plan.build import in_order, number
 from reconciler.policy.types import (
     DownscalePolicy,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.apply.outcomes import Access, Outcome, Status
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.readiness import POLL_SECONDS, Readiness
 from reconciler.apply.run import Applying, apply_actions
 from reconciler.backends.open import JOURNAL
@@ -87,7 +87,7 @@ def wakes(tier: str, after: str = "") -> list[Any]:
     ]
 
 
-def apply(actions: Sequence[Action], found: Access, done: list[str] | None = None) -> Counter[Status]:
+def apply(actions: Sequence[Action], found: Access, done: list[str] | None = None) -> Counter[OutcomeStatus]:
     """Carry them out; `done` gets the names of what was, in that order."""
 
     def told(action: Action, _: Outcome) -> None:
@@ -102,7 +102,7 @@ def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> No
     write(tmp_path, replicas=0, ready=0)
     cluster, found = access(tmp_path, Clock())
     actions = number([*wakes("db"), *wakes("api", after="db")])
-    assert apply(actions, found) == {Status.APPLIED: 2 * MANY}
+    assert apply(actions, found) == {OutcomeStatus.APPLIED: 2 * MANY}
     assert cluster.looks == dict.fromkeys(names("db"), 1)
 
 
@@ -112,7 +112,7 @@ def test_defect_34_what_waits_asks_where_the_last_one_stopped(tmp_path: Path, mo
     monkeypatch.setattr(Readiness, "of", lambda self, action, one: asked.append(action.id) or of(self, action, one))
     write(tmp_path, replicas=0, ready=0)
     _, found = access(tmp_path, Clock())
-    assert apply(number([*wakes("db"), *wakes("api", after="db")]), found) == {Status.APPLIED: 2 * MANY}
+    assert apply(number([*wakes("db"), *wakes("api", after="db")]), found) == {OutcomeStatus.APPLIED: 2 * MANY}
     assert len(asked) <= 8 * MANY  # a tier side by side in eight threads; one by one it would be MANY * MANY
 
 
@@ -136,7 +136,7 @@ def test_what_waits_for_its_tier_keeps_nobody_else_waiting(tmp_path: Path) -> No
     slow: Any = NotYet(cluster, clock, at=60)  # type: ignore[arg-type]
     done: list[str] = []
     actions = number([*wakes("db"), *wakes("api", after="db"), *wakes("free")])
-    assert apply(actions, replace(found, cluster=slow), done) == {Status.APPLIED: 3 * MANY}
+    assert apply(actions, replace(found, cluster=slow), done) == {OutcomeStatus.APPLIED: 3 * MANY}
     assert sorted(done[: 2 * MANY]) == sorted([*names("db"), *names("free")])
     assert 60 <= clock.at < 70
 

@@ -17,8 +17,8 @@ from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode
 from reconciler.model import PickerAnswer, PickerRequest
-from reconciler.observe.lists import Source
-from reconciler.pipeline import Applied, Control, Request, apply
+from reconciler.observe.sources import Source
+from reconciler.pipeline import Applied, Control, RunRequest, apply
 from reconciler.policy.types import PolicySet
 from reconciler.policy.validate import read_policies
 from reconciler.world import World, open_world
@@ -204,7 +204,7 @@ def _with_faults(access: Access, faults: Faults) -> Access:
 def run(policies: PolicySet, world: World, decide: Any = decide, **control: Any) -> tuple[ExitCode, Applied]:
     """Apply, and return what it ends with."""
     chosen = Control(choose=lambda plan: plan.actions, progress=lambda *_: None, **control)
-    applied = apply(policies, world, Request(NOW), chosen, decide)
+    applied = apply(policies, world, RunRequest(NOW), chosen, decide)
     return exit_of_apply(applied), applied
 
 

@@ -13,7 +13,7 @@ from reconciler.decide.decisions import DesiredState
 from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.errors import ExitCode, PolicyError
 from reconciler.model import ObservedCluster, ObservedState, QueryAnswer, QueryKey, Run
-from reconciler.pipeline import Request, plan
+from reconciler.pipeline import RunRequest, plan
 from reconciler.policy.types import PolicySet
 from tests.isolation import fleet
 from tests.isolation.fleet import AFTER
@@ -110,4 +110,4 @@ def test_policies_that_cannot_be_decided_are_an_error_of_the_policies(tmp_path: 
 
     policies, world = fleet.opened(fleet.write(tmp_path / "world"))
     with pytest.raises(PolicyError, match="the policies cannot be decided: unexpected ZeroDivisionError at "):
-        plan(policies, world, Request(fleet.NOW), decided)
+        plan(policies, world, RunRequest(fleet.NOW), decided)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.apply.outcomes import Access, Outcome, Status
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.run import Applying, apply_actions
 from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Decision, Phase
@@ -112,7 +112,7 @@ def test_a_write_that_hangs_keeps_its_cluster_and_its_group_waiting_and_nobody_e
     finally:
         writes.ends.set()
         run.join(LONG)
-    assert [outcome.status for outcome in found[0]] == [Status.APPLIED] * len(WORLD)
+    assert [outcome.status for outcome in found[0]] == [OutcomeStatus.APPLIED] * len(WORLD)
 
 
 def test_what_waits_for_a_hanging_write_when_the_run_ends_is_skipped() -> None:
@@ -131,10 +131,10 @@ def test_what_waits_for_a_hanging_write_when_the_run_ends_is_skipped() -> None:
     finally:
         writes.ends.set()
     told = {action.ref.name: outcome for action, outcome in zip(actions, found[0], strict=True)}
-    assert told["west-wakes"].status is Status.FAILED
+    assert told["west-wakes"].status is OutcomeStatus.FAILED
     assert "whether it was done is not known" in told["west-wakes"].message
     for name in ("web-rises-in-west", "west-idles", "web-moves-in-east", "web-falls-in-east", "east-records-web"):
-        assert (told[name].status, told[name].message) == (Status.SKIPPED, "stopped by a test")
+        assert (told[name].status, told[name].message) == (OutcomeStatus.SKIPPED, "stopped by a test")
 
 
 @pytest.mark.parametrize("threads", [0, 8])
@@ -146,7 +146,7 @@ def test_what_needs_a_later_phase_of_its_group_waits_for_it_and_ends(threads: in
     ]
     writes = Writes()
     outcomes = apply_actions(number(in_order(plan)), applying(writes, WorkerPool(threads)))
-    assert [outcome.status for outcome in outcomes] == [Status.APPLIED] * 3
+    assert [outcome.status for outcome in outcomes] == [OutcomeStatus.APPLIED] * 3
     assert [name for what, name in writes.log if what == "over"] == ["other", "falls", "rises"]
 
 
@@ -180,7 +180,9 @@ def test_law_nothing_begins_before_what_is_earlier_in_its_group_or_on_its_cluste
     outcomes = apply_actions(actions, applying(writes, WorkerPool(threads)))
     by_name = {action.ref.name: action for action in actions}
     became = {action.ref.name: outcome.status for action, outcome in zip(actions, outcomes, strict=True)}
-    over = {name for name, status in became.items() if status is Status.SKIPPED}  # what it needs failed: no write
+    over = {
+        name for name, status in became.items() if status is OutcomeStatus.SKIPPED
+    }  # what it needs failed: no write
     for what, name in writes.log:
         if what == "over":
             over.add(name)
@@ -188,7 +190,9 @@ def test_law_nothing_begins_before_what_is_earlier_in_its_group_or_on_its_cluste
             before = [one for one in actions if _is_before(one, by_name[name], actions)]
             assert {one.ref.name for one in before} <= over
     written = {name for what, name in writes.log if what == "over"}
-    assert written == {name for name, status in became.items() if status in (Status.APPLIED, Status.FAILED)}
+    assert written == {
+        name for name, status in became.items() if status in (OutcomeStatus.APPLIED, OutcomeStatus.FAILED)
+    }
     assert over == set(by_name)
 
 

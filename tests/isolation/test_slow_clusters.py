@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.backends.stop import Stop
 from reconciler.errors import ExitCode
-from reconciler.observe.lists import TOO_SLOW, Readers
+from reconciler.observe.sources import TOO_SLOW, Readers
 from reconciler.worker_pool import WorkerPool
 from tests.isolation import fleet
 from tests.isolation.fleet import AFTER, BEFORE, CLUSTERS, Faults
@@ -25,7 +25,7 @@ WELL = [name for name in CLUSTERS if name != SICK]
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wakes wait for nobody longer than a moment."""
-    monkeypatch.setattr("reconciler.observe.lists.DELAY_SECONDS", 0.1)
+    monkeypatch.setattr("reconciler.observe.sources.DELAY_SECONDS", 0.1)
     monkeypatch.setattr("reconciler.apply.locks.DELAY_SECONDS", 0.1)
 
 

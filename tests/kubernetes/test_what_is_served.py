@@ -14,7 +14,7 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.errors import MalformedAnswerError, UnreachableError
 from reconciler.model import EVERY_KIND, ScaleKind, unreadable_key
 from reconciler.observe.clusters import observe
-from reconciler.observe.lists import Source
+from reconciler.observe.sources import Source
 from tests.builders import a_fleet, a_policy_set
 from tests.kubernetes.live import opened, requests_to
 from tests.real import faults

@@ -18,7 +18,7 @@ from reconciler.decide.placement.memory import MEMORY, REPLACED
 from reconciler.decide.placement.status import PREFIX, status_name
 from reconciler.model import ObservedState
 from reconciler.observe.clusters import observe
-from reconciler.observe.lists import Source
+from reconciler.observe.sources import Source
 from reconciler.plan.digest import state_digest
 from reconciler.policy.types import PolicySet
 from tests.builders import a_fleet

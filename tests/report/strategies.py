@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -207,7 +207,7 @@ def outcomes_of(draw, plan):
     return tuple(
         Outcome(
             action=action.id,
-            status=draw(st.sampled_from(list(Status))),
+            status=draw(st.sampled_from(list(OutcomeStatus))),
             message=draw(texts),
             hit=draw(st.integers(0, 9)),
             missed=draw(st.integers(0, 9)),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, Undecided
 from reconciler.plan.model import HeldBackActions
 from reconciler.plan.serialise import plan_from_dict, plan_to_dict
@@ -60,8 +60,8 @@ def test_hostile_texts_stay_texts(text):
         unknown={text: text},
     )
     ids = [action.id for action in plan.actions]
-    page = page_of_html(render_html(plan, [Outcome(ids[0], Status.FAILED, text)]))
-    harmless = page_of_html(render_html(_without(plan, text), [Outcome(ids[0], Status.FAILED, "harmless")]))
+    page = page_of_html(render_html(plan, [Outcome(ids[0], OutcomeStatus.FAILED, text)]))
+    harmless = page_of_html(render_html(_without(plan, text), [Outcome(ids[0], OutcomeStatus.FAILED, "harmless")]))
     assert page.tags == harmless.tags
     assert [name for name, _ in page.attributes] == [name for name, _ in harmless.attributes]
     assert page.text.count(text) >= 10
@@ -97,7 +97,7 @@ def test_light_and_dark_without_anything_from_elsewhere():
 def test_an_apply_shows_what_went_wrong_first():
     plan = a_plan(a_scale(6, 2), a_scale(3, 2, "db"))
     ids = {action.ref.name: action.id for action in plan.actions}
-    outcomes = (Outcome(ids["web"], Status.APPLIED), Outcome(ids["db"], Status.FAILED, "denied"))
+    outcomes = (Outcome(ids["web"], OutcomeStatus.APPLIED), Outcome(ids["db"], OutcomeStatus.FAILED, "denied"))
     cells = [reads(cell) for cell in page_of_html(render_html(plan, outcomes)).cells]
     denied = [cell for cell in cells if "denied" in cell]
     assert denied == ["weight 1 of 4, max 2 failed: deniedfieldsspec.replicas: 3 -> 2"]

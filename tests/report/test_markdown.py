@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Cause, Notice, PlacementRow, PlacementView, Undecided
 from reconciler.model import QueryKey
 from reconciler.plan.model import HeldBackActions
@@ -160,7 +160,10 @@ def test_a_plan():
 def test_an_apply_puts_what_went_wrong_first():
     plan = a_plan(a_scale(6, 2), a_scale(3, 2, "db"))
     ids = {action.ref.name: action.id for action in plan.actions}
-    outcomes = (Outcome(ids["web"], Status.APPLIED), Outcome(ids["db"], Status.FAILED, "denied by @policy"))
+    outcomes = (
+        Outcome(ids["web"], OutcomeStatus.APPLIED),
+        Outcome(ids["db"], OutcomeStatus.FAILED, "denied by @policy"),
+    )
     lines = render_markdown(plan, outcomes).splitlines()
     assert lines[0] == "## Apply to Fleet `production` (live, Fri 2026-11-20 15:41 UTC)"
     assert [line for line in lines if line.startswith("  ")] == [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as older_families
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.base import REQUEST_SECONDS, Traffic
 from reconciler.decide.decisions import Considered, Notice, PlacementRow, PlacementView, VictimForecast
 from reconciler.report.metrics import Measured, last_success_in, render_metrics
@@ -102,26 +102,26 @@ def considered(name: str, policy: str, idled_by: str = "", cluster: str = "eu-we
         ),
         pytest.param(
             a_plan(an_idle("a"), considered=[considered("a", "idle-dev")]),
-            (Status.APPLIED,),
+            (OutcomeStatus.APPLIED,),
             {("eu-west", "idle-dev"): 1},
             id="idled by this run",
         ),
         pytest.param(
             a_plan(an_idle("a"), considered=[considered("a", "idle-dev")]),
-            (Status.FAILED,),
+            (OutcomeStatus.FAILED,),
             {("eu-west", "idle-dev"): 0},
             id="refused to be idled",
         ),
         pytest.param(
             a_plan(a_wake("a"), considered=[considered("a", "idle-dev", "idle-dev")]),
-            (Status.APPLIED,),
+            (OutcomeStatus.APPLIED,),
             {("eu-west", "idle-dev"): 0},
             id="woken by this run",
         ),
-        pytest.param(a_plan(an_idle("a")), (Status.APPLIED,), {}, id="a saved plan does not know who was idle"),
+        pytest.param(a_plan(an_idle("a")), (OutcomeStatus.APPLIED,), {}, id="a saved plan does not know who was idle"),
     ],
 )
-def test_idled_workloads(plan: Any, outcomes: tuple[Status, ...], idled: dict[tuple[str, str], float]) -> None:
+def test_idled_workloads(plan: Any, outcomes: tuple[OutcomeStatus, ...], idled: dict[tuple[str, str], float]) -> None:
     done = (
         [Outcome(action.id, status) for action, status in zip(plan.actions, outcomes, strict=True)] if outcomes else []
     )
@@ -153,7 +153,8 @@ def test_defect_26_the_age_ratio_counts_each_victim_that_went_and_that_age_decid
     ]
     plan = a_plan(*shrinks, a_scale(5, 2, "failed", victims=VictimForecast(age_ratios=(1.0,))))
     outcomes = [
-        Outcome(action.id, Status.FAILED if action.ref.name == "failed" else Status.APPLIED) for action in plan.actions
+        Outcome(action.id, OutcomeStatus.FAILED if action.ref.name == "failed" else OutcomeStatus.APPLIED)
+        for action in plan.actions
     ]
     text = render_metrics(Measured(plan, outcomes))
     buckets = of(text, "sorting_deletion_age_ratio_bucket")
@@ -163,7 +164,9 @@ def test_defect_26_the_age_ratio_counts_each_victim_that_went_and_that_age_decid
 
 def test_defect_27_pickers_that_fail_are_counted_by_cluster() -> None:
     plan = a_plan(a_scale(5, 2, "web"), a_scale(5, 2, "db"), clusters={"eu-west": "1", "west": "2"})
-    outcomes = [Outcome(action.id, Status.APPLIED, picker_failed=action.ref.name == "web") for action in plan.actions]
+    outcomes = [
+        Outcome(action.id, OutcomeStatus.APPLIED, picker_failed=action.ref.name == "web") for action in plan.actions
+    ]
     text = render_metrics(Measured(plan, outcomes))
     cluster = plan.actions[0].ref.cluster
     found = of(text, "reconciler_picker_failures")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
 from reconciler.plan.serialise import plan_to_dict
 from reconciler.report.json import render_json, report_to_dict
@@ -38,9 +38,9 @@ def test_totals_count_what_was_applied():
     plan = a_plan(a_create(4), an_idle(replicas=3), a_scale(6, 2), a_scale(9, 1, "db"))
     ids = {action.ref.name: action.id for action in plan.actions if action.verb != "create"}
     outcomes = (
-        Outcome(ids["api"], Status.APPLIED),
-        Outcome(ids["web"], Status.STALE, "replicas are 5, expected 6"),
-        Outcome(ids["db"], Status.FAILED, "denied"),
+        Outcome(ids["api"], OutcomeStatus.APPLIED),
+        Outcome(ids["web"], OutcomeStatus.STALE, "replicas are 5, expected 6"),
+        Outcome(ids["db"], OutcomeStatus.FAILED, "denied"),
     )
     counts = report_to_dict(plan, outcomes)["counts"]
     assert counts == {

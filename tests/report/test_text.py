@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import (
     Cause,
     FieldChange,
@@ -549,11 +549,11 @@ def test_an_apply_has_the_same_lines_and_what_did_not_go_as_planned():
     plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), a_scale(9, 8, "db"), a_scale(2, 4, "up"), an_idle("fine"))
     ids = {action.ref.name + action.ref.kind: action.id for action in plan.actions}
     outcomes = (
-        Outcome(ids["webDeployment"], Status.APPLIED, hit=3, missed=1, substituted=1),
-        Outcome(ids["apiDeployment"], Status.FAILED, 'admission webhook "x" said\nno'),
-        Outcome(ids["apiService"], Status.SKIPPED, "change 1 was not applied"),
-        Outcome(ids["dbDeployment"], Status.STALE, "replicas are 10, expected 9; plan again"),
-        Outcome(ids["fineDeployment"], Status.APPLIED),
+        Outcome(ids["webDeployment"], OutcomeStatus.APPLIED, hit=3, missed=1, substituted=1),
+        Outcome(ids["apiDeployment"], OutcomeStatus.FAILED, 'admission webhook "x" said\nno'),
+        Outcome(ids["apiService"], OutcomeStatus.SKIPPED, "change 1 was not applied"),
+        Outcome(ids["dbDeployment"], OutcomeStatus.STALE, "replicas are 10, expected 9; plan again"),
+        Outcome(ids["fineDeployment"], OutcomeStatus.APPLIED),
     )
     assert text_of(plan, outcomes) == (
         "Apply to Fleet production (live, Fri 2026-11-20 15:41 UTC)\n"
@@ -611,7 +611,7 @@ def test_our_own_characters_are_ascii():
     held = a_held(2)
     plan = a_plan(an_idle(), a_wake("w"), a_scale(6, 2), a_create(), a_mark(), held_back=(held,), observed=(an_idle(),))
     assert text_of(plan, verbose=True).isascii()
-    assert text_of(plan, [Outcome(1, Status.FAILED, "no")], verbose=True).isascii()
+    assert text_of(plan, [Outcome(1, OutcomeStatus.FAILED, "no")], verbose=True).isascii()
 
 
 @given(st.data(), plans())
@@ -619,7 +619,7 @@ def test_our_own_characters_are_ascii():
 def test_every_outcome_but_a_plain_success_is_said_below_its_change(data, plan):
     outcomes = data.draw(outcomes_of(plan))
     lines = text_of(plan, outcomes).splitlines()
-    by_id = {outcome.action: status_of(outcome) for outcome in outcomes if outcome.status is not Status.APPLIED}
+    by_id = {outcome.action: status_of(outcome) for outcome in outcomes if outcome.status is not OutcomeStatus.APPLIED}
     for action in plan.actions:
         if action.id in by_id:
             at = [n for n, line in enumerate(lines) if " ".join(name_of(action.ref).split()) in " ".join(line.split())]

@@ -9,9 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.apply.downscale_live import Live, Task, autoscaler_of, check_as_planned, domains, look
-from reconciler.apply.downscale_marks import check_lock, close_journal, mark, open_journal, put_right, take_off
-from reconciler.apply.outcomes import Access, Outcome, Status
+from reconciler.apply.downscale.deletion_costs import (
+    check_lock,
+    clean_up,
+    close_journal,
+    open_journal,
+    restore_costs,
+    set_costs,
+)
+from reconciler.apply.downscale.live_workload import (
+    LiveWorkload,
+    Task,
+    autoscaler_of,
+    check_as_planned,
+    domains,
+    live_workload,
+)
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.decide.annotations import SPARED_COST, VICTIM_COST
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.choice import (
@@ -65,7 +79,7 @@ class _Shrink:
     """What was looked at, and which pods were chosen."""
 
     task: Task
-    live: Live
+    live: LiveWorkload
     cut: VictimSelection
     victims: tuple[Pod, ...]
     note: str = ""
@@ -83,17 +97,17 @@ def shrink(action: int, decision: Decision, access: Access, run: Run, namespace:
     """
     task = Task(decision, access, run)
     if task.ref.namespace == namespace:
-        return Outcome(action, Status.FAILED, f"{task.ref}: is in our own namespace, expected another")
+        return Outcome(action, OutcomeStatus.FAILED, f"{task.ref}: is in our own namespace, expected another")
     try:
         return replace(_shrunk(task), action=action)
     except _Postponed as error:
-        return Outcome(action, Status.POSTPONED, str(error), picker_failed=isinstance(error, _PickerFailed))
+        return Outcome(action, OutcomeStatus.POSTPONED, str(error), picker_failed=isinstance(error, _PickerFailed))
     except (LockHeldError, LockLostError, StoppedError) as error:
-        return Outcome(action, Status.SKIPPED, str(error))
+        return Outcome(action, OutcomeStatus.SKIPPED, str(error))
     except (StaleError, NotFoundError) as error:
-        return Outcome(action, Status.STALE, str(error))
+        return Outcome(action, OutcomeStatus.STALE, str(error))
     except ReconcilerError as error:
-        return Outcome(action, Status.FAILED, str(error))
+        return Outcome(action, OutcomeStatus.FAILED, str(error))
 
 
 def _shrunk(task: Task) -> Outcome:
@@ -108,12 +122,12 @@ def _shrunk(task: Task) -> Outcome:
     return _by_name(chosen) if task.ref.kind == "CloneSet" else _by_marks(chosen)
 
 
-def _looked(task: Task) -> Live:
+def _looked(task: Task) -> LiveWorkload:
     """Return the workload as it is now, fit to be shrunk and without anything that an earlier run left."""
-    live = look(task)
+    live = live_workload(task)
     check_as_planned(task, live.workload)
-    if put_right(task, live.pods):
-        live = look(task)
+    if clean_up(task, live.pods):
+        live = live_workload(task)
     name = autoscaler_of(task)
     if name is not None:
         raise _Postponed(f"{task.ref}: {name} scales it down too, expected none that does; left to the next run")
@@ -147,7 +161,7 @@ def _by_strategy(task: Task, cut: VictimSelection) -> ChosenVictims:
 def _left_to_the_controller(task: Task, note: str) -> Outcome:
     check_lock(task)
     task.access.cluster.write(write_of(task.decision))
-    return Outcome(0, Status.APPLIED, note)
+    return Outcome(0, OutcomeStatus.APPLIED, note)
 
 
 def _by_name(shrink: _Shrink) -> Outcome:
@@ -176,11 +190,11 @@ def _by_marks(shrink: _Shrink) -> Outcome:
     costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {pod.uid: VICTIM_COST for pod in shrink.victims}
     open_journal(task, entry)
     try:
-        mark(task, (*shrink.victims, *spared), costs)
+        set_costs(task, (*shrink.victims, *spared), costs)
         task.access.clock.sleep(task.settings.settle_seconds)
         if task.access.stop.asked:
             raise _Postponed(f"{task.ref}: {task.access.stop.why}; the marks were taken off, left to the next run")
-        now = look(task)
+        now = live_workload(task)
         why = why_unsettled(now.workload, now.group, shrink.cut, shrink.victims, entry)
         if why:
             raise _Postponed(f"{task.ref}: {why}; the marks were taken off, left to the next run")
@@ -223,7 +237,7 @@ def _entry(shrink: _Shrink, pods: Sequence[Pod]) -> JournalEntry:
 def _undone(task: Task, entry: JournalEntry, error: ReconcilerError) -> ReconcilerError:
     """Take the marks off again and return the error to end with."""
     try:
-        take_off(task, entry.costs)
+        restore_costs(task, entry.costs)
         close_journal(task, entry)
     except ReconcilerError as failure:
         return ClusterError(f"{error}; the marks could not all be taken off, the next run does it: {failure}")
@@ -238,7 +252,7 @@ def _scale(task: Task) -> None:
         raise
     except ClusterError as error:
         try:
-            workload = look(task).workload
+            workload = live_workload(task).workload
         except ClusterError:
             raise _Unsure(f"{error}; whether it was scaled is not known, the next run puts it right") from error
         if workload.uid != task.decision.uid or workload.wanted != task.after:
@@ -252,7 +266,7 @@ def _verified(shrink: _Shrink, entry: JournalEntry | None) -> Outcome:
         if entry is not None and reached:
             _clean(shrink.task, now, entry)
     except ReconcilerError as error:
-        return Outcome(0, Status.APPLIED, f"scaled, not verified; the next run cleans up: {error}")
+        return Outcome(0, OutcomeStatus.APPLIED, f"scaled, not verified; the next run cleans up: {error}")
     there = {pod.uid for pod in now.pods if is_active(pod)}
     going = {pod.uid for pod in shrink.going}
     staying = {pod.uid for pod in shrink.cut.candidates} - going
@@ -263,16 +277,16 @@ def _verified(shrink: _Shrink, entry: JournalEntry | None) -> Outcome:
     if not reached:
         told.append(f"its status did not reach {shrink.task.after} in {shrink.task.settings.verify_seconds:g} s")
     message = "; ".join(part for part in told if part)
-    return Outcome(0, Status.APPLIED, message, len(going) - missed, missed, substituted)
+    return Outcome(0, OutcomeStatus.APPLIED, message, len(going) - missed, missed, substituted)
 
 
-def _waited(shrink: _Shrink) -> tuple[Live, bool]:
+def _waited(shrink: _Shrink) -> tuple[LiveWorkload, bool]:
     """Return what is there once all victims are going and the status says so, or time is up."""
     task = shrink.task
     going = {pod.uid for pod in shrink.going}
     until = task.access.clock.monotonic() + task.settings.verify_seconds
     while True:
-        now = look(task)
+        now = live_workload(task)
         reached = now.workload.status_replicas in (task.after, None)
         left = 0.0 if task.access.stop.asked else until - task.access.clock.monotonic()
         if (reached and not any(pod.uid in going and is_active(pod) for pod in now.pods)) or left <= 0:
@@ -280,8 +294,8 @@ def _waited(shrink: _Shrink) -> tuple[Live, bool]:
         task.access.clock.sleep(min(_POLL_SECONDS, left))
 
 
-def _clean(task: Task, now: Live, entry: JournalEntry) -> None:
+def _clean(task: Task, now: LiveWorkload, entry: JournalEntry) -> None:
     """Take the marks off those that stay, and close the journal."""
     if any(pod.uid in entry.costs and is_active(pod) for pod in now.pods):
-        take_off(task, entry.costs)
+        restore_costs(task, entry.costs)
     close_journal(task, entry)

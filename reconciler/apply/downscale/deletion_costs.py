@@ -1,10 +1,10 @@
-"""Marks and the journal, written and taken back."""
+"""Deletion costs of pods, our label and the journal: written before a workload is scaled down, and taken back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from reconciler.apply.downscale_live import Task, look
+from reconciler.apply.downscale.live_workload import Task, live_workload
 from reconciler.backends.base import PODS
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.decisions import FieldChange
@@ -39,7 +39,7 @@ def close_journal(task: Task, entry: JournalEntry) -> None:
     task.access.store.write(entry.uid, None, entry_text(entry))
 
 
-def mark(task: Task, pods: Sequence[Pod], costs: Mapping[str, str]) -> None:
+def set_costs(task: Task, pods: Sequence[Pod], costs: Mapping[str, str]) -> None:
     """Give each pod its cost of `costs` (by uid), and our label.
 
     Raises:
@@ -48,17 +48,17 @@ def mark(task: Task, pods: Sequence[Pod], costs: Mapping[str, str]) -> None:
     _each(task, pods, lambda pod: _patch(task, pod, mark_changes(pod, costs[pod.uid], task.run.id)))
 
 
-def take_off(task: Task, former: Mapping[str, str | None]) -> None:
+def restore_costs(task: Task, former: Mapping[str, str | None]) -> None:
     """Take the marks off the workload's pods in `former` (cost before, by uid), but for those that are going.
 
     Raises:
         ClusterError: some are still marked.
     """
-    marked = [pod for pod in look(task).pods if pod.uid in former]
-    _each(task, marked, lambda pod: _take_off(task, pod, former[pod.uid]))
+    marked = [pod for pod in live_workload(task).pods if pod.uid in former]
+    _each(task, marked, lambda pod: _restore_cost(task, pod, former[pod.uid]))
 
 
-def put_right(task: Task, pods: Iterable[Pod]) -> bool:
+def clean_up(task: Task, pods: Iterable[Pod]) -> bool:
     """Take off what an earlier run left on the workload and its `pods`; return whether there was anything.
 
     Raises:
@@ -72,13 +72,13 @@ def put_right(task: Task, pods: Iterable[Pod]) -> bool:
     former: dict[str, str | None] = {pod.uid: None for pod in strays}
     if text is not None:
         former |= read_entry(text, task.ref.cluster).costs
-    take_off(task, former)
+    restore_costs(task, former)
     if text is not None:
         task.access.store.write(uid, None, text)
     return True
 
 
-def _take_off(task: Task, pod: Pod, former: str | None) -> None:
+def _restore_cost(task: Task, pod: Pod, former: str | None) -> None:
     """Take the mark off one pod as it is now; one that is gone or going has none to speak of."""
     for attempt in range(1, _ATTEMPTS + 1):
         changes = () if pod.terminating else unmark_changes(pod, former)

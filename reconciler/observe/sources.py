@@ -39,7 +39,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ListKey:
     """One list that is asked for."""
 
     resource: Resource[Any]

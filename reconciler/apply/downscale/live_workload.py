@@ -43,7 +43,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveWorkload:
     """The workload and all of its pods."""
 
     workload: Workload
@@ -54,7 +54,7 @@ class Live:
         return pod_group(self.workload.ref.kind, self.pods)
 
 
-def look(task: Task) -> Live:
+def live_workload(task: Task) -> LiveWorkload:
     """Return what is there now.
 
     Raises:
@@ -67,7 +67,7 @@ def look(task: Task) -> Live:
         sets = cluster.list(_replica_sets(task), namespace=ref.namespace)
         owners |= {one.uid for one in sets if owner_key(one) == own_key(workload)}
     pods = cluster.list(PODS, namespace=ref.namespace, labels=selector_text(workload.selector))
-    return Live(workload, tuple(pod for pod in pods if pod.owner_uid in owners))
+    return LiveWorkload(workload, tuple(pod for pod in pods if pod.owner_uid in owners))
 
 
 def check_as_planned(task: Task, workload: Workload) -> None:

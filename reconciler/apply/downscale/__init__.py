@@ -1,0 +1,1 @@
+"""One workload is scaled down so that exactly the chosen pods go."""
