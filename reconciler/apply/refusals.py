@@ -14,7 +14,7 @@ from reconciler.decide.placement.memory import (
     rejection_key,
     unreachable_text,
 )
-from reconciler.decide.placement.status import PREFIX as STATUS_PREFIX
+from reconciler.decide.placement.memory import PREFIX as STATUS_PREFIX
 from reconciler.errors import reason_of
 from reconciler.model import Run
 from reconciler.plan.model import Action

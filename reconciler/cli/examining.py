@@ -17,7 +17,7 @@ from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, 
 from reconciler.backends.open import Backend
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decide import decide
-from reconciler.decide.placement.home import home_of
+from reconciler.decide.placement.memory import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind
 from reconciler.observe.clusters import Scope

@@ -9,7 +9,7 @@ from datetime import tzinfo
 
 from reconciler.decide.decisions import Decision, DesiredState, Phase
 from reconciler.decide.idling.criteria import calendar_name, schedules_of
-from reconciler.decide.placement.sites import unknown_since
+from reconciler.decide.placement.observed import unknown_since
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Bases, Limited, base_of, hold_back, weight_of

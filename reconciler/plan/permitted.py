@@ -13,7 +13,7 @@ from reconciler.decide.annotations import DELETION_COST, FEDERATED_LABEL, PAUSED
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.downscale.journal import JOURNAL
 from reconciler.decide.placement.memory import MEMORY, REPLACED
-from reconciler.decide.placement.status import PREFIX as STATUS
+from reconciler.decide.placement.memory import PREFIX as STATUS
 from reconciler.errors import PlanFileError
 from reconciler.plan.model import Plan, pointer
 from reconciler.plan.one_line import short

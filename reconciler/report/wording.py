@@ -17,7 +17,7 @@ from reconciler.decide.annotations import OBSERVED_CAPACITY, UNIDLE_TARGETS, par
 from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForecast
 from reconciler.decide.downscale.journal import JOURNAL
 from reconciler.decide.placement.memory import MEMORY, REPLACED
-from reconciler.decide.placement.status import PREFIX as STATUS
+from reconciler.decide.placement.memory import PREFIX as STATUS
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Effect, effect_of

@@ -13,9 +13,15 @@ from typing import Any
 
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Verb
 from reconciler.decide.placement.decide import decide_placement
-from reconciler.decide.placement.home import home_of, keeper_of
-from reconciler.decide.placement.memory import MEMORY, rejection_after_failure, rejection_key
-from reconciler.decide.placement.status import read_status, status_name
+from reconciler.decide.placement.memory import (
+    MEMORY,
+    home_of,
+    keeper_of,
+    read_status,
+    rejection_after_failure,
+    rejection_key,
+    status_name,
+)
 from reconciler.model import (
     ClusterConnection,
     Condition,

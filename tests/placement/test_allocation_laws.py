@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from reconciler.decide.placement.allocation import allocate_replicas
-from reconciler.decide.placement.probes import bound_by_maximum
+from reconciler.decide.placement.explain import bound_by_maximum
 
 FLEET = ["a", "b", "c", "d", "e"]
 SMALL = st.integers(0, 12)

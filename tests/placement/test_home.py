@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.cli.examining import home_finding
 from reconciler.decide.decisions import Verb
-from reconciler.decide.placement.home import home_of, keeper_of
+from reconciler.decide.placement.memory import home_of, keeper_of
 from tests.builders import NOW, a_cluster, a_fleet, a_state
 
 from .placements import a_federated, a_local, a_memory, a_status, ago, numbers, place

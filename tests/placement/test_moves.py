@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.placement.facts import Local
-from reconciler.decide.placement.moves import next_step
+from reconciler.decide.placement.observed import LocalWorkload
+from reconciler.decide.placement.shares import next_step
 from tests.builders import a_ref
 
 
 def a_place(cluster, asked, available):
-    return Local(cluster, a_ref(cluster=cluster), asked=asked, available=available)
+    return LocalWorkload(cluster, a_ref(cluster=cluster), asked=asked, available=available)
 
 
 @pytest.mark.parametrize(

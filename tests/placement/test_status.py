@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.placement.status import Entry, Status, read_status, status_text
+from reconciler.decide.placement.memory import ClusterStatus, PlacementStatus, read_status, status_text
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_cluster, a_fleet
 
@@ -53,10 +53,12 @@ def test_it_is_written_last_and_only_if_everything_else_was_done():
 
 
 def test_what_did_not_change_keeps_its_time():
-    entries = {"east": Entry(5, 5, "weight 1 of 2"), "west": Entry(4, 4, "weight 1 of 2")}
+    entries = {"east": ClusterStatus(5, 5, "weight 1 of 2"), "west": ClusterStatus(4, 4, "weight 1 of 2")}
     before = json.loads(status_text(9, entries, None, "yesterday"))
     now = json.loads(
-        status_text(9, entries | {"west": Entry(4, 2, "weight 1 of 2")}, Status(9, before["clusters"]), "today")
+        status_text(
+            9, entries | {"west": ClusterStatus(4, 2, "weight 1 of 2")}, PlacementStatus(9, before["clusters"]), "today"
+        )
     )
     assert {name: entry["since"] for name, entry in now["clusters"].items()} == {"east": "yesterday", "west": "today"}
 

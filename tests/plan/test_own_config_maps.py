@@ -14,8 +14,7 @@ from reconciler.backends.decode.shapes import decoded_value
 from reconciler.backends.open import JOURNAL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.recorder import Recorder
-from reconciler.decide.placement.memory import MEMORY, REPLACED
-from reconciler.decide.placement.status import PREFIX, status_name
+from reconciler.decide.placement.memory import MEMORY, PREFIX, REPLACED, status_name
 from reconciler.model import ObservedState
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source

@@ -7,22 +7,32 @@ from dataclasses import replace
 
 from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
 from reconciler.decide.decisions import Cause, Considered, Decision, DesiredState, Notice, Overridden, Undecided
-from reconciler.decide.placement.config_maps import Wish, remember
-from reconciler.decide.placement.departed import departed
-from reconciler.decide.placement.facts import Finding, Local, find
+from reconciler.decide.placement.explain import cluster_statuses, explained, explanations, placement_view
 from reconciler.decide.placement.memory import (
     MEMORY,
     REJECTED,
     UNREACHABLE,
+    ClusterStatus,
+    ConfigMapContent,
+    PlacementStatus,
+    config_map_written,
+    read_status,
     read_unreachable,
     rejection_key,
+    status_name,
+    status_text,
     unreachable_text,
 )
-from reconciler.decide.placement.outlook import Outlook, outlook
-from reconciler.decide.placement.reasons import considered, entries, explained, placement_view
-from reconciler.decide.placement.sites import Surroundings, surroundings
-from reconciler.decide.placement.status import Entry, Status, read_status, status_name, status_text
-from reconciler.decide.placement.steps import group_of, steps
+from reconciler.decide.placement.observed import (
+    LocalFinding,
+    LocalWorkload,
+    PlacementInputs,
+    local_finding,
+    placement_inputs,
+)
+from reconciler.decide.placement.removed_policies import removed_policies
+from reconciler.decide.placement.shares import PlacementResult, placement_result
+from reconciler.decide.placement.writes import group_of, local_writes
 from reconciler.decide.selectors import local_ref
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
 from reconciler.policy.types import FederatedReplicaSet, PolicySet
@@ -42,19 +52,19 @@ def decide_placement(
     federated ReplicaSet whose pods must be read first has its questions in `questions`, and nothing decided.
     `counterfactuals`: what is considered says what would give a cluster another number.
     """
-    around = replace(surroundings(policies, state, run, claims), counterfactuals=counterfactuals)
+    around = replace(placement_inputs(policies, state, run, claims), counterfactuals=counterfactuals)
     parts = [decide_one(federated, around) for federated in policies.federated]
     by_key = {federated.key: federated for federated in policies.federated}
-    return DesiredState().joined(*parts, departed(by_key, around), _memory(policies, around))
+    return DesiredState().joined(*parts, removed_policies(by_key, around), _memory(policies, around))
 
 
-def decide_one(federated: FederatedReplicaSet, around: Surroundings) -> DesiredState:
+def decide_one(federated: FederatedReplicaSet, around: PlacementInputs) -> DesiredState:
     """Return what is done about one federated ReplicaSet."""
     if federated.namespace in around.fleet.protected:
         why = f"namespace {federated.namespace} is protected"
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, why),))
     status = read_status(around.home.newest.get(status_name(federated.key)))
-    findings = [find(federated, site, around, status) for site in around.sites]
+    findings = [local_finding(federated, site, around, status) for site in around.sites]
     if federated.paused:
         return _paused(federated, [finding.local for finding in findings], around, status)
     questions = tuple(sorted(finding.question for finding in findings if finding.question is not None))
@@ -63,24 +73,24 @@ def decide_one(federated: FederatedReplicaSet, around: Surroundings) -> DesiredS
     locals_ = [finding.local for finding in findings]
     if _is_idle(locals_):
         locals_ = [_left_idle(local) for local in locals_]
-    view = explained(outlook(federated, locals_, status, around))
-    decisions = steps(view, around)
+    view = explained(placement_result(federated, locals_, status, around))
+    decisions = local_writes(view, around)
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
     needs = tuple(one.key for one in decisions if one.ref not in refused)
     decisions += _cleared(view, decisions, around)
-    decisions += _status(view, entries(view), needs, around)
+    decisions += _status(view, cluster_statuses(view), needs, around)
     return DesiredState(
         decisions=decisions,
         undecided=tuple(finding.undecided for finding in findings if finding.undecided is not None),
         overridden=_overridden(view, status, around),
         notices=(*_notices(view, findings), *_left_behind(federated, status, around)),
-        considered=considered(view, flips=around.counterfactuals),
+        considered=explanations(view, flips=around.counterfactuals),
         placements=(placement_view(view),),
     )
 
 
-def _is_idle(locals_: Sequence[Local]) -> bool:
+def _is_idle(locals_: Sequence[LocalWorkload]) -> bool:
     """Return whether all there is of a federated ReplicaSet is idle: then nothing of it is made anywhere else.
 
     A cluster that does not answer has a say only if it was idle.
@@ -89,7 +99,7 @@ def _is_idle(locals_: Sequence[Local]) -> bool:
     return bool(existing) and all(local.idle_by for local in existing)
 
 
-def _left_idle(local: Local) -> Local:
+def _left_idle(local: LocalWorkload) -> LocalWorkload:
     """Return `local` as it takes part while the federated ReplicaSet is idle: nothing is made there."""
     if local.part == "placed":
         return replace(local, part="held", why="idle")
@@ -99,15 +109,18 @@ def _left_idle(local: Local) -> Local:
 
 
 def _paused(
-    federated: FederatedReplicaSet, locals_: Sequence[Local], around: Surroundings, status: Status | None
+    federated: FederatedReplicaSet,
+    locals_: Sequence[LocalWorkload],
+    around: PlacementInputs,
+    status: PlacementStatus | None,
 ) -> DesiredState:
     """Status only: everything is left as it is."""
     held = [
         local if local.part == "out" else replace(local, part="held", why=local.why or "paused") for local in locals_
     ]
-    view = explained(outlook(federated, held, status, around))
+    view = explained(placement_result(federated, held, status, around))
     return DesiredState(
-        decisions=_status(view, entries(view), (), around),
+        decisions=_status(view, cluster_statuses(view), (), around),
         considered=tuple(
             Considered(local.ref, "placement", federated.name, "left alone", local.why, "paused: false")
             for local in held
@@ -116,13 +129,15 @@ def _paused(
     )
 
 
-def _overridden(view: Outlook, status: Status | None, around: Surroundings) -> tuple[Overridden, ...]:
+def _overridden(
+    view: PlacementResult, status: PlacementStatus | None, around: PlacementInputs
+) -> tuple[Overridden, ...]:
     """Return what placement would have asked of workloads that are idle, where that is another number."""
     idle = {local.cluster for local in view.locals if local.idle_by}
     if not idle:
         return ()
     awake = [_as_awake(local) for local in view.locals]
-    wished = outlook(view.federated, awake, status, around).step
+    wished = placement_result(view.federated, awake, status, around).step
     return tuple(
         Overridden(
             ref=local.ref,
@@ -137,14 +152,14 @@ def _overridden(view: Outlook, status: Status | None, around: Surroundings) -> t
     )
 
 
-def _as_awake(local: Local) -> Local:
+def _as_awake(local: LocalWorkload) -> LocalWorkload:
     if not local.idle_by or local.workload is None:
         return local
     asked = local.asked or 0
     return replace(local, part="placed", current=asked, available=asked)
 
 
-def _notices(view: Outlook, findings: Sequence[Finding]) -> tuple[Notice, ...]:
+def _notices(view: PlacementResult, findings: Sequence[LocalFinding]) -> tuple[Notice, ...]:
     """Return what a person should read: what is left alone, what does not come up, what keeps a drain waiting."""
     name = view.federated.name
     crashing = [local for local in view.placed if local.crashing]
@@ -168,7 +183,9 @@ def _notices(view: Outlook, findings: Sequence[Finding]) -> tuple[Notice, ...]:
     )
 
 
-def _left_behind(federated: FederatedReplicaSet, status: Status | None, around: Surroundings) -> Iterator[Notice]:
+def _left_behind(
+    federated: FederatedReplicaSet, status: PlacementStatus | None, around: PlacementInputs
+) -> Iterator[Notice]:
     """Yield a notice for each cluster that left the Fleet and was asked to run replicas: nobody looks there again."""
     for cluster in sorted((status.entries if status is not None else None) or {}):
         asked = None if status is None else status.asked(cluster)
@@ -178,7 +195,7 @@ def _left_behind(federated: FederatedReplicaSet, status: Status | None, around: 
 
 
 def _status(
-    view: Outlook, told: Mapping[str, Entry], needs: tuple[str, ...], around: Surroundings
+    view: PlacementResult, told: Mapping[str, ClusterStatus], needs: tuple[str, ...], around: PlacementInputs
 ) -> tuple[Decision, ...]:
     """Return the decision that writes the status, once everything else is done; () where it says so already."""
     if not around.home.cluster:
@@ -187,7 +204,7 @@ def _status(
     name = status_name(federated.key)
     before = read_status(around.home.newest.get(name))
     text = status_text(federated.replicas, told, before, format_time(around.run.now))
-    wish = Wish(
+    wish = ConfigMapContent(
         around.home.ref(name),
         annotations={OWNER: placement_owner_text(fleet, federated.key), STATUS: text},
     )
@@ -195,7 +212,7 @@ def _status(
     return around.home.written(wish, around.run.now, group_of(federated.key), cause, needs)
 
 
-def _cleared(view: Outlook, decisions: Sequence[Decision], around: Surroundings) -> tuple[Decision, ...]:
+def _cleared(view: PlacementResult, decisions: Sequence[Decision], around: PlacementInputs) -> tuple[Decision, ...]:
     """Return the decisions that forget refusals: once the write that was refused is done, or is not wanted any more."""
     kept = around.home.own.get(MEMORY)
     if kept is None or not around.home.is_current(MEMORY):
@@ -204,10 +221,10 @@ def _cleared(view: Outlook, decisions: Sequence[Decision], around: Surroundings)
     for local in view.placed:
         if local.rejection is None or local.limit == "refused":
             continue
-        wish = Wish(kept.ref, data={rejection_key(local.ref): _gone(kept)})
+        wish = ConfigMapContent(kept.ref, data={rejection_key(local.ref): _gone(kept)})
         needs = tuple(one.key for one in decisions if one.ref == local.ref)
         cause = Cause(view.federated.name, str(view.federated.place), f"{local.ref} is refused no more")
-        found += remember(wish, kept, group_of(view.federated.key), cause, needs)
+        found += config_map_written(wish, kept, group_of(view.federated.key), cause, needs)
     return tuple(found)
 
 
@@ -216,7 +233,7 @@ def _gone(kept: ConfigMap) -> str | None:
     return None if UNREACHABLE in kept.data else "{}"
 
 
-def _memory(policies: PolicySet, around: Surroundings) -> DesiredState:
+def _memory(policies: PolicySet, around: PlacementInputs) -> DesiredState:
     """Return the decision that remembers since when clusters do not answer, where that changed, and forgets refusals of
     what no federated ReplicaSet is about any more.
     """
@@ -234,11 +251,11 @@ def _memory(policies: PolicySet, around: Surroundings) -> DesiredState:
         data |= dict.fromkeys(stale)
         words.append("what was refused is placed no more")
     cause = Cause("", str(around.fleet.place), "; ".join(words) or "what is remembered moves")
-    wish = Wish(around.home.ref(MEMORY), data=data)
+    wish = ConfigMapContent(around.home.ref(MEMORY), data=data)
     return DesiredState(decisions=around.home.written(wish, around.run.now, "placement/memory", cause))
 
 
-def _stale(policies: PolicySet, around: Surroundings, kept: ConfigMap | None) -> list[str]:
+def _stale(policies: PolicySet, around: PlacementInputs, kept: ConfigMap | None) -> list[str]:
     """Return the keys of refusals of what no federated ReplicaSet of git is about."""
     known = {rejection_key(local_ref(one, site.name)) for one in policies.federated for site in around.sites}
     return [key for key in (kept.data if kept is not None else ()) if key.startswith(REJECTED) and key not in known]

@@ -1,29 +1,46 @@
-"""What cannot live on a local workload: which clusters do not answer since when, and which writes were refused.
+"""What one run tells the next: ConfigMaps in the home cluster of the Fleet, or in the one that stands in for it.
 
-Both are in the ConfigMap `reconciler-memory`, where what belongs in home is written (`home.py`):
+Which clusters do not answer since when, and which writes were refused, are in the ConfigMap `reconciler-memory`:
 
     unreachable-since         {"west": "2026-11-20T15:41:23Z"}
     rejected.0123456789abcdef {"object": "west/shop/ReplicaSet/web", "count": 3, "since": ..., "at": ...,
                                "retryAfter": ..., "why": ...}; one key for each object
 
-`decide` writes the first and takes the others off; `apply` adds to the others when a create or update is refused
+`decide` writes the first and removes the others; `apply` adds to the others when a create or update is refused
 (`rejection_key`, `rejection_after_failure`).
+
+The status of a federated ReplicaSet is the annotation reconciler/status of a ConfigMap of its own:
+
+    {"desired": 50, "clusters": {"east": {"asked": 25, "running": 25, "why": "weight 1 of 2", "since": "..."}}}
+
+An entry has `"idle": "nights"` beside these while the IdlingPolicy of that name keeps the cluster's workload idle: it
+then says what it was awake. So a cluster that does not answer is known to be idle. `asked` is spec.replicas once the
+plan is carried out, `running` is that without the replicas that are known to wait (longer than unschedulableAfter) or
+to be placed and not available (longer than progressDeadline), `since` when the entry became what it is. So nothing in
+it changes by itself while replicas come up, and it is written only when a fact changes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from reconciler.decide.annotations import (
+    RECORDED_AT,
+    RECORDED_BY,
+    STATUS,
     compact,
+    fleet_names,
     format_time,
     read_json,
     read_time,
 )
-from reconciler.model import ObjectRef
+from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes
+from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedState
+from reconciler.policy.types import Fleet, Writes
 
 MEMORY = "reconciler-memory"
 UNREACHABLE = "unreachable-since"
@@ -120,3 +137,276 @@ def replaced_name(key: str) -> str:
 def doubled(waited: timedelta) -> timedelta:
     """Return how long to wait after having waited `waited` in vain: 5 minutes at first, an hour at most."""
     return min(max(2 * waited, FIRST_RETRY), LAST_RETRY)
+
+
+# The status of a federated ReplicaSet.
+
+PREFIX = "reconciler-status-"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """One cluster of a status, without its time. None: unknown.
+
+    `idle_by`: what keeps it idle, "" for nothing. `stays`: what was said before is left as it is, `idle_by` aside.
+    """
+
+    asked: int | None
+    running: int | None
+    why: str
+    idle_by: str = ""
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementStatus:
+    """What an earlier run wrote. `entries` are as written."""
+
+    desired: int | None = None
+    entries: Mapping[str, Mapping[str, Any]] | None = None
+
+    def asked(self, cluster: str) -> int | None:
+        """Return what `cluster` was asked for, None where that is unknown."""
+        asked = (self.entries or {}).get(cluster, {}).get("asked")
+        return asked if type(asked) is int and asked >= 0 else None
+
+    def idle_by(self, cluster: str) -> str:
+        """Return what kept `cluster` idle when this was written, "" for nothing."""
+        idle = (self.entries or {}).get(cluster, {}).get("idle")
+        return idle if isinstance(idle, str) else ""
+
+
+def status_name(key: str) -> str:
+    """Return the name of the ConfigMap for the federated ReplicaSet `key` ("namespace/name")."""
+    return config_map_name(PREFIX, key)
+
+
+def read_status(found: ConfigMap | None) -> PlacementStatus | None:
+    """Return the status in a ConfigMap, None where there is none."""
+    if found is None:
+        return None
+    parts = read_json(found.annotations.get(STATUS))
+    desired, entries = parts.get("desired"), parts.get("clusters")
+    kept = (
+        {name: entry for name, entry in entries.items() if isinstance(entry, dict)} if isinstance(entries, dict) else {}
+    )
+    return PlacementStatus(desired if type(desired) is int else None, kept)
+
+
+def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: PlacementStatus | None, now: str) -> str:
+    """Return the annotation's text; an entry that says what it said `before` keeps its time."""
+    known = (before.entries if before is not None else None) or {}
+
+    def told(cluster: str, entry: ClusterStatus) -> dict[str, Any]:
+        old = known.get(cluster, {})
+        idle = {"idle": entry.idle_by} if entry.idle_by else {}
+        if entry.stays and old:
+            return {key: value for key, value in old.items() if key != "idle"} | idle
+        parts = {"asked": entry.asked, "running": entry.running, "why": entry.why}
+        same = all(old.get(key) == value for key, value in parts.items()) and isinstance(old.get("since"), str)
+        return parts | {"since": old["since"] if same else now} | idle
+
+    return compact({"desired": desired, "clusters": {name: told(name, entry) for name, entry in entries.items()}})
+
+
+# Our ConfigMaps, as decisions: made where they are missing, changed key by key where they are there.
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapContent:
+    """What a ConfigMap of ours should say. None takes a key off; what is not named stays."""
+
+    ref: ObjectRef
+    data: Mapping[str, str | None] = NOTHING
+    annotations: Mapping[str, str | None] = NOTHING
+
+
+def config_map_written(
+    wish: ConfigMapContent, found: ConfigMap | None, group: str, cause: Cause, needs: tuple[str, ...] = ()
+) -> tuple[Decision, ...]:
+    """Return the decision that makes `found` (None: there is none) say what `wish` says, () where it does."""
+    changes = _changes(wish, found)
+    if not changes:
+        return ()
+    data = ",".join(sorted(wish.data))
+    return (
+        Decision(
+            key=f"{group}/{wish.ref}/{Verb.REMEMBER}{'/' + data if data else ''}",
+            job="placement",
+            verb=Verb.REMEMBER,
+            phase=Phase.RECORD,
+            ref=wish.ref,
+            api_version="v1",
+            uid=None if found is None else found.uid,
+            changes=() if found is None else changes,
+            cause=cause,
+            group=group,
+            needs=needs,
+            manifest=_manifest(wish) if found is None else None,
+            has_annotations=found is None or found.has_annotations,
+        ),
+    )
+
+
+def config_map_deleted(found: ConfigMap, group: str, cause: Cause, needs: tuple[str, ...] = ()) -> Decision:
+    """Return the decision that deletes a ConfigMap of ours."""
+    return Decision(
+        key=f"{group}/{found.ref}/{Verb.DELETE}",
+        job="placement",
+        verb=Verb.DELETE,
+        phase=Phase.RECORD,
+        ref=found.ref,
+        api_version="v1",
+        uid=found.uid,
+        changes=(),
+        cause=cause,
+        group=group,
+        needs=needs,
+    )
+
+
+def _changes(wish: ConfigMapContent, found: ConfigMap | None) -> tuple[FieldChange, ...]:
+    data = {} if found is None else found.data
+    entries = [
+        FieldChange(("data", key), data.get(key), wish.data[key])
+        for key in sorted(wish.data)
+        if data.get(key) != wish.data[key]
+    ]
+    if found is not None and not data and entries:
+        entries = [FieldChange(("data",), None, {change.path[-1]: change.after for change in entries})]
+    return tuple(entries) + annotation_changes({} if found is None else found.annotations, wish.annotations)
+
+
+def _manifest(wish: ConfigMapContent) -> dict[str, object]:
+    metadata: dict[str, object] = {"name": wish.ref.name, "namespace": wish.ref.namespace}
+    if wish.annotations:
+        metadata["annotations"] = _said(wish.annotations)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": _said(wish.data)}
+
+
+def _said(wish: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: text for key, text in sorted(wish.items()) if text is not None}
+
+
+# What one run tells the next about the whole Fleet: ConfigMaps in the home cluster, or in whoever stands in for it.
+#
+# They are written to home; while it does not answer, to the first cluster of the Fleet that does and is not
+# read-only. They are read from every cluster. Each carries the annotations reconciler/recorded-at and
+# reconciler/fleet, and of several copies the newest counts. Once home holds what the newest says, the others are
+# deleted. What another Fleet records on a cluster that both have is left alone, and that cluster stands in for nobody
+# else.
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """`cluster` is where it is written, "" for nowhere. `own` are our ConfigMaps there, `newest` the newest on any
+    cluster, both by name; `others` those on clusters other than `cluster`.
+
+    `is_whole`: home itself could be read, so what is not there is nowhere.
+    """
+
+    fleet: Fleet
+    cluster: str
+    is_whole: bool
+    own: Mapping[str, ConfigMap] = NOTHING
+    newest: Mapping[str, ConfigMap] = NOTHING
+    others: tuple[ConfigMap, ...] = ()
+
+    def is_current(self, name: str) -> bool:
+        """Return whether nothing newer than what is in `cluster` is known."""
+        return self.newest.get(name) is self.own.get(name)
+
+    def written(
+        self, wish: ConfigMapContent, now: datetime, group: str, cause: Cause, needs: tuple[str, ...] = ()
+    ) -> tuple[Decision, ...]:
+        """Return the decisions that make the ConfigMap in `cluster` say what the newest and `wish` say, and that delete
+        the copies on other clusters once home says it; () where it does.
+        """
+        name = wish.ref.name
+        found, newest = self.own.get(name), self.newest.get(name)
+        if not self.is_current(name) and newest is not None:
+            gone = dict.fromkeys(() if found is None else found.data)
+            wish = replace(wish, data={**gone, **newest.data, **wish.data})
+        changed = not self.is_current(name) or bool(config_map_written(wish, found, group, cause))
+        made: tuple[Decision, ...] = ()
+        if changed:
+            stamp = {RECORDED_AT: format_time(now), RECORDED_BY: self.fleet.name}
+            stamped = replace(wish, annotations={**wish.annotations, **stamp})
+            made = config_map_written(stamped, found, group, cause, needs)
+        return (*made, *self._copies_deleted(name, group, cause, tuple(one.key for one in made)))
+
+    def _copies_deleted(self, name: str, group: str, cause: Cause, needs: tuple[str, ...]) -> Iterator[Decision]:
+        if self.cluster != self.fleet.home:
+            return
+        words = replace(cause, why="the home cluster answers again")
+        for copy in self.others:
+            if copy.ref.name == name and _is_written_to(self.fleet, copy.ref.cluster):
+                yield config_map_deleted(copy, group, words, needs)
+
+    def ref(self, name: str) -> ObjectRef:
+        """Return the name of our ConfigMap `name` where it is written."""
+        return ObjectRef(self.cluster, self.fleet.namespace, "ConfigMap", name)
+
+
+def home_of(fleet: Fleet, state: ObservedState) -> Home:
+    """Return what is recorded about the Fleet, and where it is written in this run."""
+    readable = {
+        name: {found.ref.name: found for found in observed.config_maps if _is_recorded(found, fleet)}
+        for name, observed in state.clusters.items()
+        if "configmaps" not in observed.unreadable
+    }
+    foreign = {name for name, maps in readable.items() if any(not is_recorded_by(fleet, one) for one in maps.values())}
+    keeper = keeper_of(fleet, lambda name: name in readable and name not in foreign)
+    newest: dict[str, ConfigMap] = {}
+    for name in _home_first(fleet, keeper):
+        for found in readable.get(name, {}).values():
+            if not is_recorded_by(fleet, found):
+                continue
+            known = newest.get(found.ref.name)
+            if known is None or _recorded_at(found) > _recorded_at(known):
+                newest[found.ref.name] = found
+    copies = [found for name, maps in readable.items() if name != keeper for found in maps.values()]
+    return Home(
+        fleet=fleet,
+        cluster=keeper,
+        is_whole=fleet.home in readable,
+        own=readable.get(keeper, {}),
+        newest=newest,
+        others=tuple(found for found in copies if is_recorded_by(fleet, found)),
+    )
+
+
+def keeper_of(fleet: Fleet, answers: Callable[[str], bool]) -> str:
+    """Return the cluster where what belongs in home is written, "" where there is none.
+
+    A home that answers and is read-only is not replaced: it has all there is to know.
+    """
+    if answers(fleet.home):
+        return fleet.home if _is_written_to(fleet, fleet.home) else ""
+    names = [cluster.name for cluster in fleet.clusters]
+    return next((name for name in names if answers(name) and _is_written_to(fleet, name)), "")
+
+
+def is_recorded_by(fleet: Fleet, found: ConfigMap) -> bool:
+    """Return whether `fleet` wrote this. In home itself everything counts as its own."""
+    return found.ref.cluster == fleet.home or found.annotations.get(RECORDED_BY) in fleet_names(fleet)
+
+
+def _home_first(fleet: Fleet, first: str) -> list[str]:
+    """Return the clusters of the Fleet; of copies that are equally new the first one counts."""
+    return sorted((cluster.name for cluster in fleet.clusters), key=lambda name: name != first)
+
+
+def _is_written_to(fleet: Fleet, name: str) -> bool:
+    cluster = fleet.cluster(name)
+    return cluster is not None and cluster.writes is not Writes.NOTHING
+
+
+def _is_recorded(found: ConfigMap, fleet: Fleet) -> bool:
+    return found.ref.namespace == fleet.namespace and (found.ref.name == MEMORY or STATUS in found.annotations)
+
+
+def _recorded_at(found: ConfigMap) -> datetime:
+    return read_time(found.annotations.get(RECORDED_AT)) or _NEVER

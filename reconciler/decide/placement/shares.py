@@ -1,11 +1,13 @@
-"""What every cluster should run: the allocation over the clusters that take part, and what is taken off the total."""
+"""What every cluster should run, and the next step towards it that costs no replica that is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from operator import sub
 
+from reconciler.decide.annotations import ObservedCapacity, placement_owner_text
 from reconciler.decide.placement.allocation import (
     Allocation,
     Candidates,
@@ -15,18 +17,18 @@ from reconciler.decide.placement.allocation import (
     in_turn,
     with_overflow,
 )
-from reconciler.decide.placement.facts import Local
 from reconciler.decide.placement.fair import Claims, seats_until_more
-from reconciler.decide.placement.status import Status
+from reconciler.decide.placement.memory import FIRST_RETRY, PlacementStatus, doubled
+from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs
 from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class EarlierRuns:
     """What earlier runs recorded; `readable`: all of it could be read, so no status means there is none."""
 
-    status: Status | None
+    status: PlacementStatus | None
     readable: bool = True
 
 
@@ -77,7 +79,7 @@ class Shares:
         return {name: demand.total + self.taken_off + number for name, number in more if number is not None}
 
 
-def shares(federated: FederatedReplicaSet, locals_: Sequence[Local], before: Before) -> Shares:
+def shares(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], before: EarlierRuns) -> Shares:
     """Return what each placed cluster of `locals_` should run."""
     placed = [local for local in locals_ if local.part == "placed"]
     taken_off, moving = _taken_off(federated, locals_, before)
@@ -109,7 +111,7 @@ def shares(federated: FederatedReplicaSet, locals_: Sequence[Local], before: Bef
     )
 
 
-def _capacities(placed: Iterable[Local], *, lags: bool = True) -> dict[str, int]:
+def _capacities(placed: Iterable[LocalWorkload], *, lags: bool = True) -> dict[str, int]:
     """Return what clusters can hold, where that is known; with `lags` those that lag hold no more than they have."""
     found = {local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None}
     if lags:
@@ -125,7 +127,7 @@ def _overflow(given: Allocation, learned: Sequence[str]) -> Mapping[str, int]:
     return with_overflow(given, given.served, replace(given.demand, rebalance=True), learned).overflow
 
 
-def _raised(federated: FederatedReplicaSet, locals_: Sequence[Local], before: Before) -> int:
+def _raised(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], before: EarlierRuns) -> int:
     """Return by how many replicas the total was raised since the last run; all that nobody has where none is known."""
     if before.status is not None and before.status.desired is not None:
         return max(0, federated.replicas - before.status.desired)
@@ -134,7 +136,7 @@ def _raised(federated: FederatedReplicaSet, locals_: Sequence[Local], before: Be
     return max(0, federated.replicas - sum(local.asked or 0 for local in locals_ if local.part != "out"))
 
 
-def _with_raise(given: Allocation, placed: Sequence[Local], raised: int) -> Allocation:
+def _with_raise(given: Allocation, placed: Sequence[LocalWorkload], raised: int) -> Allocation:
     """Return `given` with those of the `raised` replicas that find no room, on clusters that lag, by weight.
 
     They never ran anywhere, so they are not moved there.
@@ -150,7 +152,7 @@ def _with_raise(given: Allocation, placed: Sequence[Local], raised: int) -> Allo
     return allocate(given.served, demand)
 
 
-def _lagging(given: Allocation, placed: Sequence[Local]) -> frozenset[str]:
+def _lagging(given: Allocation, placed: Sequence[LocalWorkload]) -> frozenset[str]:
     """Return the clusters that would get more if they did not lag."""
     late = [local.cluster for local in placed if local.late and local.cluster in given.served.names]
     if not late:
@@ -170,7 +172,9 @@ def _placeable(served: Candidates, demand: Demand, given: int) -> int:
     return max(given, sum(allocate(served, replace(demand, capacity={})).replicas.values()))
 
 
-def _keeping(served: Candidates, demand: Demand, allocation: Allocation, placed: Sequence[Local]) -> dict[str, int]:
+def _keeping(
+    served: Candidates, demand: Demand, allocation: Allocation, placed: Sequence[LocalWorkload]
+) -> dict[str, int]:
     """Return what draining clusters keep: of the replicas without room, what they would be given if they just stayed
     as full as they are.
     """
@@ -187,7 +191,9 @@ def _keeping(served: Candidates, demand: Demand, allocation: Allocation, placed:
     return {name: number for name, number in keeping.items() if number}
 
 
-def _taken_off(federated: FederatedReplicaSet, locals_: Sequence[Local], before: Before) -> tuple[int, bool]:
+def _taken_off(
+    federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], before: EarlierRuns
+) -> tuple[int, bool]:
     """Return how many replicas the clusters that are left out have, and whether the others may be rebalanced.
 
     A cluster of which that is unknown is taken to have all that the status does not ask of the others, so they only
@@ -209,7 +215,7 @@ def _taken_off(federated: FederatedReplicaSet, locals_: Sequence[Local], before:
     return max(known, federated.replicas - due), False
 
 
-def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[Local], total: int) -> int:
+def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], total: int) -> int:
     """Return what the preferences give to the clusters of which nothing is known: they may have it already."""
     unknown = [local.cluster for local in locals_ if local.part == "held" and local.asked is None]
     placed = [local for local in locals_ if local.part == "placed"]
@@ -221,13 +227,13 @@ def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[Local], 
     return sum(given.get(name, 0) for name in unknown)
 
 
-def _asked(local: Local, status: Status) -> int:
+def _asked(local: LocalWorkload, status: PlacementStatus) -> int:
     """Return what a cluster was asked for when the status was written; one that is not in it, what it asks for now."""
     asked = status.asked(local.cluster)
     return (local.asked or 0) if asked is None else asked
 
 
-def _due(local: Local, federated: FederatedReplicaSet) -> int:
+def _due(local: LocalWorkload, federated: FederatedReplicaSet) -> int:
     """Return how much of what a cluster asks for is its part of the total: not what waits there as a probe, nor what is
     on its way out.
     """
@@ -236,3 +242,130 @@ def _due(local: Local, federated: FederatedReplicaSet) -> int:
         return 0
     limits = [own.max_replicas, None if local.remembered is None else local.remembered.replicas]
     return min([local.asked or 0, *(limit for limit in limits if limit is not None)])
+
+
+# One federated ReplicaSet, decided: for each cluster what it should run, and spec.replicas after this run.
+
+PROBE = 1
+"""How many replicas try a full cluster again where none keep waiting there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementResult:
+    """`target` is what a placed cluster should ask for, waiting replicas included; `step` what it asks for after this
+    run; `memory` what is known of its room then. All by cluster; held clusters are in none of them.
+    """
+
+    federated: FederatedReplicaSet
+    locals: Sequence[LocalWorkload]
+    shares: Shares
+    target: Mapping[str, int]
+    step: Mapping[str, int]
+    memory: Mapping[str, ObservedCapacity | None]
+    words: Mapping[str, str] = NOTHING  # why, by cluster
+
+    @property
+    def placed(self) -> list[LocalWorkload]:
+        return [local for local in self.locals if local.part == "placed"]
+
+    def waiting(self, cluster: str) -> int:
+        """Return how many replicas are asked for there just to show when there is room."""
+        return self.target[cluster] - self.shares.replicas[cluster]
+
+
+def placement_result(
+    federated: FederatedReplicaSet,
+    locals_: Sequence[LocalWorkload],
+    status: PlacementStatus | None,
+    around: PlacementInputs,
+) -> PlacementResult:
+    """Return what `federated` should look like, and the step this run makes towards it."""
+    given = shares(federated, locals_, EarlierRuns(status, around.home.is_whole))
+    placed = [local for local in locals_ if local.part == "placed"]
+    settled = all(given.replicas[local.cluster] <= local.current for local in placed)
+    memory = {local.cluster: _capacity_after(local, given, settled, federated, around) for local in placed}
+    target = {
+        local.cluster: given.replicas[local.cluster]
+        + min(_beyond(local, given, settled), _waits(federated, memory[local.cluster], around.run.now))
+        for local in placed
+    }
+    step = next_step(placed, target, available_in_all(locals_), given.wanted)
+    return PlacementResult(federated, locals_, given, target, step, memory)
+
+
+def _beyond(local: LocalWorkload, given: Shares, settled: bool) -> int:
+    """Return how many replicas more than it should run a full cluster may be asked for, to show when there is room.
+
+    Until everything is settled those that wait already may go on waiting: replicas that are on their way elsewhere may
+    find no room there, and are missed here then.
+    """
+    overflow = given.overflow.get(local.cluster, 0)
+    if settled or local.limit != "learned":
+        return overflow
+    return max(overflow, (local.asked or 0) - given.replicas[local.cluster])
+
+
+def _waits(federated: FederatedReplicaSet, memory: ObservedCapacity | None, now: datetime) -> int:
+    if federated.waiting_replicas:
+        return federated.waiting_replicas
+    due = memory is not None and memory.retry_after is not None and memory.retry_after <= now
+    return PROBE if due else 0
+
+
+def _capacity_after(
+    local: LocalWorkload, given: Shares, settled: bool, federated: FederatedReplicaSet, around: PlacementInputs
+) -> ObservedCapacity | None:
+    """Return what is known of the room of a cluster after this run, None where it is forgotten or never was known.
+
+    It is forgotten when it does not bind and everything is settled, and kept while writes are refused there.
+    """
+    known, now = local.remembered, around.run.now
+    if local.limit == "refused":
+        return known
+    if local.limit != "learned" or local.capacity is None or (settled and local.cluster not in given.overflow):
+        return None
+    owner = "" if federated.target is None else placement_owner_text(around.fleet, federated.key)
+    retries = federated.waiting_replicas == 0
+    if known is None or known.replicas != local.capacity:
+        return ObservedCapacity(local.capacity, now, now + FIRST_RETRY if retries else None, owner)
+    if not retries:
+        return replace(known, retry_after=None, owner=owner)
+    if known.retry_after is None:
+        return replace(known, retry_after=now + FIRST_RETRY, owner=owner)
+    if local.stuck and known.retry_after <= now:
+        return ObservedCapacity(local.capacity, now, now + doubled(known.retry_after - known.at), owner)
+    return replace(known, owner=owner)
+
+
+# From what a cluster asks for to what it should ask for, in steps that never cost a replica that is needed.
+
+
+def next_step(
+    placed: Sequence[LocalWorkload], targets: Mapping[str, int], available: int, wanted: int
+) -> dict[str, int]:
+    """Return what each placed cluster asks for after this run.
+
+    Increases are made at once. A decrease costs the available replicas it takes; together they cost no more than
+    `available` has above `wanted` (all clusters together), largest first, the rest waits for a later run. Replicas that
+    are not available cost nothing. `wanted` 0 has no bound.
+    """
+    left = available if wanted == 0 else available - min(available, wanted)
+    result = {local.cluster: targets[local.cluster] for local in placed}
+    for local in sorted(placed, key=lambda local: (-_cost(local, targets), local.cluster)):
+        cost = _cost(local, targets)
+        paid = min(cost, left)
+        left -= paid
+        result[local.cluster] += cost - paid
+    return result
+
+
+def _cost(local: LocalWorkload, targets: Mapping[str, int]) -> int:
+    """Return how many available replicas it costs to bring `local` down to its target; 0 for an increase."""
+    if targets[local.cluster] >= (local.asked or 0):
+        return 0
+    return max(0, local.available - targets[local.cluster])
+
+
+def available_in_all(locals_: Iterable[LocalWorkload]) -> int:
+    """Return how many replicas are available; clusters that cannot be read count as 0."""
+    return sum(local.available for local in locals_ if local.part != "out")

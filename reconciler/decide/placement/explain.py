@@ -8,27 +8,25 @@ from typing import Any
 
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Cause, Considered, PlacementRow, PlacementView
-from reconciler.decide.placement.allocation import LARGEST
-from reconciler.decide.placement.facts import Local
-from reconciler.decide.placement.memory import Rejection
-from reconciler.decide.placement.outlook import Outlook
-from reconciler.decide.placement.probes import bound_by_maximum, moves_with_weight
-from reconciler.decide.placement.status import Entry
+from reconciler.decide.placement.allocation import LARGEST, UNBOUNDED, Allocation, Candidates, allocate, arranged
+from reconciler.decide.placement.memory import ClusterStatus, Rejection
+from reconciler.decide.placement.observed import LocalWorkload
+from reconciler.decide.placement.shares import PlacementResult
 from reconciler.policy.types import ClusterPreference
 
 
-def explained(view: Outlook) -> Outlook:
+def explained(view: PlacementResult) -> PlacementResult:
     """Return `view` with its words: for each cluster why it is to run what it is to run, as "weight 1 of 4, max 2"."""
     return replace(view, words={local.cluster: _why(local, view) for local in view.locals})
 
 
-def _why(local: Local, view: Outlook) -> str:
+def _why(local: LocalWorkload, view: PlacementResult) -> str:
     if local.part != "placed":
         return local.why
     return ", ".join([*_grounds(local, view), *_lasting(local, view)])
 
 
-def _grounds(local: Local, view: Outlook) -> list[str]:
+def _grounds(local: LocalWorkload, view: PlacementResult) -> list[str]:
     cluster = local.cluster
     if local.limit in ("draining", "leaving"):
         keeps = view.shares.keeping.get(cluster, 0)
@@ -40,11 +38,11 @@ def _grounds(local: Local, view: Outlook) -> list[str]:
     return [*_preferences(_preference(local, view), view, cluster), *_limits(local, view)]
 
 
-def _preference(local: Local, view: Outlook) -> ClusterPreference:
+def _preference(local: LocalWorkload, view: PlacementResult) -> ClusterPreference:
     return view.federated.preference(local.cluster) or ClusterPreference()
 
 
-def _preferences(own: ClusterPreference, view: Outlook, cluster: str) -> list[str]:
+def _preferences(own: ClusterPreference, view: PlacementResult, cluster: str) -> list[str]:
     parts = [f"weight {own.weight} of {view.shares.weight}" if own.weight else "no weight"]
     if own.min_replicas:
         parts.append(f"min {own.min_replicas}")
@@ -53,7 +51,7 @@ def _preferences(own: ClusterPreference, view: Outlook, cluster: str) -> list[st
     return parts
 
 
-def _limits(local: Local, view: Outlook) -> list[str]:
+def _limits(local: LocalWorkload, view: PlacementResult) -> list[str]:
     if local.rejection is not None:
         return [_refused(local, local.rejection)]
     if local.cluster in view.shares.overflow:
@@ -64,7 +62,7 @@ def _limits(local: Local, view: Outlook) -> list[str]:
     return []
 
 
-def _refused(local: Local, rejection: Rejection) -> str:
+def _refused(local: LocalWorkload, rejection: Rejection) -> str:
     """Return how often a write was refused, and why. The number lets the status change with each refusal."""
     times = "once" if rejection.count == 1 else f"{rejection.count} times in a row"
     again = ""
@@ -73,7 +71,7 @@ def _refused(local: Local, rejection: Rejection) -> str:
     return f"refused {times}{again}: {rejection.why}"
 
 
-def _lasting(local: Local, view: Outlook) -> list[str]:
+def _lasting(local: LocalWorkload, view: PlacementResult) -> list[str]:
     """What is not as it should be and may stay so."""
     parts = []
     if local.crashing:
@@ -84,7 +82,7 @@ def _lasting(local: Local, view: Outlook) -> list[str]:
     return parts
 
 
-def cause(local: Local, view: Outlook) -> Cause:
+def cause(local: LocalWorkload, view: PlacementResult) -> Cause:
     """Return the cause of a decision about `local`."""
     federated = view.federated
     values: dict[str, Any] = {"total": federated.replicas, "share": view.shares.replicas.get(local.cluster, 0)}
@@ -97,12 +95,12 @@ def cause(local: Local, view: Outlook) -> Cause:
     return Cause(federated.name, str(federated.place), view.words[local.cluster], values)
 
 
-def placement_view(view: Outlook) -> PlacementView:
+def placement_view(view: PlacementResult) -> PlacementView:
     """Return the rows of one federated ReplicaSet for the report."""
     return PlacementView(view.federated.key, view.federated.replicas, tuple(_row(local, view) for local in view.locals))
 
 
-def _row(local: Local, view: Outlook) -> PlacementRow:
+def _row(local: LocalWorkload, view: PlacementResult) -> PlacementRow:
     known = local.part != "out" and local.asked is not None
     readable = local.workload is not None or local.part == "placed"
     now = None if not readable else 0 if local.workload is None else local.workload.wanted
@@ -118,7 +116,7 @@ def _row(local: Local, view: Outlook) -> PlacementRow:
     )
 
 
-def entries(view: Outlook) -> dict[str, Entry]:
+def cluster_statuses(view: PlacementResult) -> dict[str, ClusterStatus]:
     """Return the status of each cluster that has, had or should have replicas.
 
     `running` is what is asked for, without the replicas that are known to wait or to crash.
@@ -126,27 +124,27 @@ def entries(view: Outlook) -> dict[str, Entry]:
     return {local.cluster: _entry(local, view) for local in view.locals if _matters(local, view.step)}
 
 
-def _matters(local: Local, step: Mapping[str, int]) -> bool:
+def _matters(local: LocalWorkload, step: Mapping[str, int]) -> bool:
     if local.part != "placed":
         return local.workload is not None or local.asked != 0
     return bool(local.workload or local.limit or local.rejection or step[local.cluster])
 
 
-def _entry(local: Local, view: Outlook) -> Entry:
+def _entry(local: LocalWorkload, view: PlacementResult) -> ClusterStatus:
     """Return the entry of one cluster. While it is idle the status says what it was awake, and that it is idle."""
     if local.part != "placed":
         readable = local.workload is not None and local.part == "held"
         stays = bool(local.idle_by) and local.workload is not None
-        return Entry(local.asked, local.asked if readable else None, local.why, local.idle_by, stays)
+        return ClusterStatus(local.asked, local.asked if readable else None, local.why, local.idle_by, stays)
     asked = view.step[local.cluster]
     if local.rejection is not None:
         asked = local.asked or 0  # what it asks for in this run may be refused again
     waiting = min(local.stuck, max(0, asked - local.current))
-    return Entry(asked, max(0, asked - waiting - local.crashing), view.words[local.cluster])
+    return ClusterStatus(asked, max(0, asked - waiting - local.crashing), view.words[local.cluster])
 
 
 @dataclass(frozen=True, slots=True)
-class Counterfactuals:
+class _Counterfactuals:
     """What would give clusters another number: `bound` would get one with a higher maxReplicas of their own, `totals`
     says from which total on each gets one more.
     """
@@ -155,31 +153,31 @@ class Counterfactuals:
     totals: Mapping[str, int]
 
 
-def considered(view: Outlook, *, flips: bool) -> tuple[Considered, ...]:
+def explanations(view: PlacementResult, *, flips: bool) -> tuple[Considered, ...]:
     """Return for each cluster why it has its number; with `flips` also what would change it."""
     shares = view.shares
-    found = Counterfactuals(bound_by_maximum(shares.allocation), shares.totals_for_more()) if flips else None
-    return tuple(_considered(local, view, found) for local in view.locals)
+    found = _Counterfactuals(bound_by_maximum(shares.allocation), shares.totals_for_more()) if flips else None
+    return tuple(_explanation(local, view, found) for local in view.locals)
 
 
-def _considered(local: Local, view: Outlook, found: Counterfactuals | None) -> Considered:
+def _explanation(local: LocalWorkload, view: PlacementResult, found: _Counterfactuals | None) -> Considered:
     name = view.federated.name
     if local.part != "placed":
         return Considered(local.ref, "placement", name, "left alone", local.why)
     grounds = f"{_steps(local, view)}{view.words[local.cluster]}{_shared(local, view)}"
     outcome = f"{view.step[local.cluster]} replicas"
-    flip = "" if found is None else _flip(local, view, found)
+    flip = "" if found is None else _counterfactual(local, view, found)
     return Considered(local.ref, "placement", name, outcome, grounds, flip)
 
 
-def _steps(local: Local, view: Outlook) -> str:
+def _steps(local: LocalWorkload, view: PlacementResult) -> str:
     steps = view.shares.allocation.steps(local.cluster)
     numbers = [("minimum", steps.minimum), ("kept", steps.sticky), ("share", steps.share)]
     told = [f"{word} {number}" for word, number in numbers if number]
     return " + ".join(told) + ": " if told else ""
 
 
-def _shared(local: Local, view: Outlook) -> str:
+def _shared(local: LocalWorkload, view: PlacementResult) -> str:
     """Return of how many replicas a weight is a share, "" where that is all of them."""
     allocation = view.shares.allocation
     minimums = sum(allocation.minimum)
@@ -189,7 +187,7 @@ def _shared(local: Local, view: Outlook) -> str:
     return f"; weights share what the minimums leave, {left} of {allocation.demand.total}"
 
 
-def _flip(local: Local, view: Outlook, found: Counterfactuals) -> str:
+def _counterfactual(local: LocalWorkload, view: PlacementResult, found: _Counterfactuals) -> str:
     """Return the smallest change that would give `local` another number, "" where none is known."""
     by_limit = {
         "draining": "state: Active in the Fleet",
@@ -208,7 +206,7 @@ def _flip(local: Local, view: Outlook, found: Counterfactuals) -> str:
     return _other_preference(local, view, found.bound) or ("" if total is None else f"replicas: {total}")
 
 
-def _other_preference(local: Local, view: Outlook, bound: frozenset[str]) -> str:
+def _other_preference(local: LocalWorkload, view: PlacementResult, bound: frozenset[str]) -> str:
     """Return which preference of its own would give `local` another number, "" where none would."""
     own = _preference(local, view)
     if local.cluster in bound:
@@ -217,3 +215,51 @@ def _other_preference(local: Local, view: Outlook, bound: frozenset[str]) -> str
         return ""
     small = moves_with_weight(view.shares.allocation, local.cluster, 1)
     return "a weight above 0" if small else "a higher weight"
+
+
+# What another preference would change: the allocation is made once more, with that one preference changed.
+
+
+def bound_by_maximum(given: Allocation) -> frozenset[str]:
+    """Return the clusters that would get another number if their own maxReplicas were one more."""
+    served = given.served
+    full = [
+        at
+        for at, (name, most) in enumerate(zip(served.names, served.maximums, strict=True))
+        if most < UNBOUNDED and given.replicas[name] >= most
+    ]
+    is_left = given.demand.rounding == "Fair" and sum(given.replicas.values()) < given.demand.total
+    sure = {at for at in full if is_left and _takes_more(given, at)}
+    return frozenset(
+        served.names[at] for at in full if at in sure or _moves(given, _widened(served, at), served.names[at])
+    )
+
+
+def _takes_more(given: Allocation, at: int) -> bool:
+    """Return whether nothing but its maximum keeps the cluster at `at` from taking what is left over."""
+    served = given.served
+    room = given.demand.capacity.get(served.names[at], UNBOUNDED)
+    return served.weights[at] > 0 and served.minimums[at] <= served.maximums[at] < room
+
+
+def moves_with_weight(given: Allocation, cluster: str, weight: int) -> bool:
+    """Return whether `cluster` would get another number with `weight`, whoever of equal weights is served first."""
+    served = given.served
+    return _moves(given, _weighed(served, served.names.index(cluster), weight), cluster)
+
+
+def _moves(given: Allocation, served: Candidates, cluster: str) -> bool:
+    return allocate(served, given.demand).replicas[cluster] != given.replicas[cluster]
+
+
+def _widened(served: Candidates, at: int) -> Candidates:
+    maximums = served.maximums
+    return replace(served, maximums=(*maximums[:at], maximums[at] + 1, *maximums[at + 1 :]))
+
+
+def _weighed(served: Candidates, at: int, weight: int) -> Candidates:
+    """Return `served` with another weight of the cluster at `at`, behind those of the same weight."""
+    weights = (*served.weights[:at], weight, *served.weights[at + 1 :])
+    others = [other for other in range(len(weights)) if other != at]
+    before = sum(weights[other] >= weight for other in others)
+    return arranged(replace(served, weights=weights), [*others[:before], at, *others[before:]])

@@ -15,8 +15,7 @@ from reconciler.decide.decisions import (
     annotation_tests,
     replicas_change,
 )
-from reconciler.decide.placement.config_maps import Wish, forget, remember
-from reconciler.decide.placement.facts import Local
+from reconciler.decide.placement.explain import cause
 from reconciler.decide.placement.manifests import (
     Differences,
     Form,
@@ -27,10 +26,9 @@ from reconciler.decide.placement.manifests import (
     selector_differs,
     template_check,
 )
-from reconciler.decide.placement.memory import replaced_name
-from reconciler.decide.placement.outlook import Outlook
-from reconciler.decide.placement.reasons import cause
-from reconciler.decide.placement.sites import Surroundings
+from reconciler.decide.placement.memory import ConfigMapContent, config_map_deleted, config_map_written, replaced_name
+from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs
+from reconciler.decide.placement.shares import PlacementResult
 from reconciler.model import ConfigMap, ObjectRef, Workload
 
 _ADOPTED = "adopted, it was not ours"
@@ -42,11 +40,11 @@ def group_of(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class _Context:
     """What the steps of one federated ReplicaSet have in common; `form` None: it only places what others make."""
 
-    view: Outlook
-    around: Surroundings
+    view: PlacementResult
+    around: PlacementInputs
     form: Form | None
     differences: Differences
     shrinking: Phase
@@ -57,11 +55,11 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class _LocalWrite:
     """One local workload and what it is to become."""
 
-    local: Local
-    setting: Setting
+    local: LocalWorkload
+    setting: _Context
 
     @property
     def asked(self) -> int:
@@ -94,16 +92,16 @@ class Step:
         )
 
 
-def steps(view: Outlook, around: Surroundings) -> tuple[Decision, ...]:
+def local_writes(view: PlacementResult, around: PlacementInputs) -> tuple[Decision, ...]:
     """Return the decisions of this run about the local workloads, in the order of the Fleet."""
     growing = any(view.step[local.cluster] > (local.asked or 0) for local in view.placed)
     form = form_of(view.federated, around.fleet)
     differences = template_check(form) if form is not None else lambda _: ()
-    setting = Setting(view, around, form, differences, Phase.MOVE if growing else Phase.DECREASE)
-    return tuple(decision for local in view.placed for decision in _of_one(Step(local, setting)))
+    setting = _Context(view, around, form, differences, Phase.MOVE if growing else Phase.DECREASE)
+    return tuple(decision for local in view.placed for decision in _of_one(_LocalWrite(local, setting)))
 
 
-def _of_one(step: Step) -> Iterator[Decision]:
+def _of_one(step: _LocalWrite) -> Iterator[Decision]:
     workload, form = step.local.workload, step.setting.form
     if workload is None:
         if step.asked and form is not None:
@@ -139,7 +137,7 @@ def _marked(workload: Workload, form: Form) -> Workload:
     )
 
 
-def _created(step: Step, form: Form, needs: tuple[str, ...] = ()) -> Decision:
+def _created(step: _LocalWrite, form: Form, needs: tuple[str, ...] = ()) -> Decision:
     grounds = cause(step.local, step.setting.view).why
     replaced = f"replaces the one that was deleted because its selector differs; {grounds}"
     made = step.decision(Verb.CREATE, Phase.INCREASE, why=replaced if needs else "")
@@ -157,7 +155,7 @@ def _created(step: Step, form: Form, needs: tuple[str, ...] = ()) -> Decision:
 
 
 def _scaled(
-    step: Step, workload: Workload, marks: tuple[FieldChange, ...], *, adopts: bool = False
+    step: _LocalWrite, workload: Workload, marks: tuple[FieldChange, ...], *, adopts: bool = False
 ) -> Iterator[Decision]:
     memory = step.setting.view.memory[step.local.cluster]
     known = annotation_changes(workload.annotations, {OBSERVED_CAPACITY: None if memory is None else memory.text})
@@ -187,16 +185,17 @@ def _tests(workload: Workload, changes: tuple[FieldChange, ...]) -> tuple[FieldC
     return annotation_tests(workload.annotations, {OWNER, OBSERVED_CAPACITY} - changed)
 
 
-def _replaced(step: Step, workload: Workload, form: Form) -> Iterator[Decision]:
+def _replaced(step: _LocalWrite, workload: Workload, form: Form) -> Iterator[Decision]:
     """Delete and create: a selector cannot be changed. What was there is written down until the new one exists.
 
     One without our label gets it first: what does not carry it is never deleted.
     """
     words = f"selector differs; its {step.local.current} pods keep running"
     deleted = replace(step.decision(Verb.DELETE, Phase.REPAIR, why=words), orphan=True)
-    wish = Wish(_journal_ref(step), data={"manifest": compact(found_manifest(workload))})
+    wish = ConfigMapContent(_journal_ref(step), data={"manifest": compact(found_manifest(workload))})
     written = tuple(
-        replace(one, phase=Phase.REPAIR) for one in remember(wish, _journal(step), step.setting.group, deleted.cause)
+        replace(one, phase=Phase.REPAIR)
+        for one in config_map_written(wish, _journal(step), step.setting.group, deleted.cause)
     )
     yield from written
     first = [one.key for one in written]
@@ -208,18 +207,18 @@ def _replaced(step: Step, workload: Workload, form: Form) -> Iterator[Decision]:
     yield _created(step, form, needs=(deleted.key,))
 
 
-def _journal_closed(step: Step) -> Iterator[Decision]:
+def _journal_closed(step: _LocalWrite) -> Iterator[Decision]:
     kept = _journal(step)
     if kept is not None:
         words = replace(cause(step.local, step.setting.view), why="what it replaced is no longer needed")
-        yield forget(kept, step.setting.group, words)
+        yield config_map_deleted(kept, step.setting.group, words)
 
 
-def _journal_ref(step: Step) -> ObjectRef:
+def _journal_ref(step: _LocalWrite) -> ObjectRef:
     name = replaced_name(step.setting.view.federated.key)
     return ObjectRef(step.local.cluster, step.setting.around.fleet.namespace, "ConfigMap", name)
 
 
-def _journal(step: Step) -> ConfigMap | None:
+def _journal(step: _LocalWrite) -> ConfigMap | None:
     replaced = step.setting.around.replaced
     return replaced.get(_journal_ref(step)) if replaced else None

@@ -1,29 +1,131 @@
-"""What placement knows of one federated ReplicaSet on one cluster, and in which way that cluster takes part."""
+"""What placement knows of each cluster, and of each federated ReplicaSet there: in which way the cluster takes part."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
-from reconciler.decide.annotations import ObservedCapacity, format_time, read_capacity
+from reconciler.decide.annotations import ObservedCapacity, fleet_names, format_time, read_capacity
+from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
 from reconciler.decide.decisions import Notice, Undecided
 from reconciler.decide.idling.records import read_record
 from reconciler.decide.placement.manifests import is_ours, names_another
-from reconciler.decide.placement.memory import IN_A_ROW, Rejection
+from reconciler.decide.placement.memory import (
+    IN_A_ROW,
+    MEMORY,
+    REPLACED,
+    UNREACHABLE,
+    Home,
+    PlacementStatus,
+    Rejection,
+    home_of,
+    read_rejection,
+    read_unreachable,
+    rejection_key,
+)
 from reconciler.decide.placement.pods import Counts, available_replicas, calm_counts, counted, is_calm
-from reconciler.decide.placement.sites import Site, Surroundings
-from reconciler.decide.placement.status import Status
-from reconciler.decide.selectors import local_ref
+from reconciler.decide.selectors import key_of, local_key, local_ref
 from reconciler.decide.workload_status import replaces_replica_sets
-from reconciler.model import ObjectRef, PodsQuestion, Workload
-from reconciler.policy.types import FederatedReplicaSet
+from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, PodsQuestion, Run, Workload
+from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, PolicySet
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlacement:
+    """One cluster of the Fleet. `observed` None: it did not answer, and `error` says how.
+
+    `lost_since`: since when it does not answer; None where it does (also where its answer may not be used), or where
+    nothing records that time (home is read-only, or no cluster answers): such a cluster is never given up.
+    """
+
+    cluster: FleetCluster
+    observed: ObservedCluster | None
+    error: str = ""
+    lost_since: datetime | None = None
+    workloads: Mapping[ObjectRef, Workload] = NOTHING  # those that a federated ReplicaSet may be about
+    autoscalers: Autoscalers = Autoscalers({}, {})
+
+    @property
+    def name(self) -> str:
+        return self.cluster.name
+
+    def unread(self, group: str, kind: str) -> str:
+        """Return the name under which objects of that kind are unreadable, "" where all were listed."""
+        return "" if self.observed is None else self.observed.unread(group, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementInputs:
+    """What every federated ReplicaSet of a run is decided in.
+
+    `claims` are the workloads that idling decides, with its policy's name. `ours` are the Fleet names whose marks are
+    ours. `replaced` are ConfigMaps beside local ReplicaSets whose replacement may not exist yet.
+    """
+
+    fleet: Fleet
+    run: Run
+    sites: tuple[ClusterPlacement, ...]
+    home: Home
+    claims: Mapping[ObjectRef, str] = NOTHING
+    ours: frozenset[str] = frozenset()
+    replaced: Mapping[ObjectRef, ConfigMap] = NOTHING
+    counterfactuals: bool = False  # whether it is asked what would give a cluster another number
+
+    def rejection(self, ref: ObjectRef) -> Rejection | None:
+        """Return what is remembered about refused writes of `ref`, None for nothing."""
+        kept = self.home.newest.get(MEMORY)
+        if kept is None or len(kept.data) <= (UNREACHABLE in kept.data):
+            return None
+        return read_rejection(kept.data.get(rejection_key(ref)))
+
+
+def placement_inputs(
+    policies: PolicySet, state: ObservedState, run: Run, claims: Mapping[ObjectRef, str]
+) -> PlacementInputs:
+    """Return the clusters of the Fleet and what is remembered, ready to be asked."""
+    home = home_of(policies.fleet, state)
+    since = _known_since(home)
+    wanted = frozenset(local_key(federated) for federated in policies.federated)
+
+    def site(cluster: FleetCluster) -> ClusterPlacement:
+        observed = state.clusters.get(cluster.name)
+        if observed is not None:
+            found = {one.ref: one for one in observed.workloads if key_of(one.ref) in wanted}
+            return ClusterPlacement(cluster, observed, workloads=found, autoscalers=autoscalers_of(observed))
+        since_now = run.now if home.cluster else None
+        clock = None if cluster.name in state.wakes_only else since.get(cluster.name, since_now)
+        return ClusterPlacement(cluster, None, state.unreachable.get(cluster.name, "it was not read"), clock)
+
+    replaced = {
+        found.ref: found
+        for name in sorted(state.clusters)
+        for found in state.clusters[name].config_maps
+        if found.ref.name.startswith(REPLACED)
+    }
+    sites = tuple(site(cluster) for cluster in policies.fleet.clusters)
+    return PlacementInputs(policies.fleet, run, sites, home, claims, fleet_names(policies.fleet), replaced)
+
+
+def unknown_since(fleet: Fleet, state: ObservedState, now: datetime) -> dict[str, datetime]:
+    """Return since when each unknown cluster is known to be; `now` where nothing is remembered."""
+    kept = _known_since(home_of(fleet, state))
+    return {name: kept.get(name, now) for name in sorted(state.unreachable)}
+
+
+def _known_since(home: Home) -> dict[str, datetime]:
+    kept = home.newest.get(MEMORY)
+    return {} if kept is None else read_unreachable(kept.data)
+
+
+# One federated ReplicaSet on one cluster.
 
 Limit = Literal["", "learned", "refused", "draining", "leaving", "missing", "no namespace"]
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class LocalWorkload:
     """One federated ReplicaSet on one cluster.
 
     `part`: "placed" takes part in the allocation; "held" is left out, its replicas (`asked`) taken off the total; "out"
@@ -57,33 +159,33 @@ class Local:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A `Local`, and what is to be asked or told about it."""
+class LocalFinding:
+    """A `LocalWorkload`, and what is to be asked or told about it."""
 
-    local: Local
+    local: LocalWorkload
     question: PodsQuestion | None = None
     undecided: Undecided | None = None
     notice: Notice | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class _Case:
     """One federated ReplicaSet on one cluster, before it is known in which way it takes part."""
 
     federated: FederatedReplicaSet
-    site: Site
-    around: Surroundings
-    status: Status | None
+    site: ClusterPlacement
+    around: PlacementInputs
+    status: PlacementStatus | None
     ref: ObjectRef
     workload: Workload | None
 
-    def local(self, **known: Any) -> Local:
-        """Return a `Local` with what is `known`; it asks for what the workload asks for."""
+    def local(self, **known: Any) -> LocalWorkload:
+        """Return a `LocalWorkload` with what is `known`; it asks for what the workload asks for."""
         asked = 0 if self.workload is None else self.workload.wanted
-        return Local(self.site.name, self.ref, workload=self.workload, **({"asked": asked} | known))
+        return LocalWorkload(self.site.name, self.ref, workload=self.workload, **({"asked": asked} | known))
 
-    def held(self, why: str, **known: Any) -> Local:
-        """Return the `Local` of a workload that is left alone, with what its status says."""
+    def held(self, why: str, **known: Any) -> LocalWorkload:
+        """Return the `LocalWorkload` of a workload that is left alone, with what its status says."""
         available = 0 if self.workload is None else available_replicas(self.workload)
         return self.local(**({"part": "held", "available": available, "why": why} | known))
 
@@ -92,19 +194,21 @@ class Case:
         """What an earlier run asked for there, None where that is unknown."""
         return None if self.status is None else self.status.asked(self.site.name)
 
-    def undecided(self, local: Local) -> Finding:
+    def undecided(self, local: LocalWorkload) -> LocalFinding:
         """Return a finding that says nothing could be decided there, and why."""
-        return Finding(local, undecided=Undecided(str(local.ref), "placement", self.federated.name, local.why))
+        return LocalFinding(local, undecided=Undecided(str(local.ref), "placement", self.federated.name, local.why))
 
-    def told(self, local: Local, kind: str) -> Finding:
+    def told(self, local: LocalWorkload, kind: str) -> LocalFinding:
         """Return a finding with a notice of why nothing is done there."""
-        return Finding(local, notice=Notice(kind, str(local.ref), local.why, self.federated.name))
+        return LocalFinding(local, notice=Notice(kind, str(local.ref), local.why, self.federated.name))
 
 
-def find(federated: FederatedReplicaSet, site: Site, around: Surroundings, status: Status | None) -> Finding:
+def local_finding(
+    federated: FederatedReplicaSet, site: ClusterPlacement, around: PlacementInputs, status: PlacementStatus | None
+) -> LocalFinding:
     """Return what is known of `federated` on one cluster: the first rule that fits says how it takes part."""
     ref = local_ref(federated, site.name)
-    case = Case(federated, site, around, status, ref, site.workloads.get(ref))
+    case = _Case(federated, site, around, status, ref, site.workloads.get(ref))
     for rule in _RULES:
         finding = rule(case)
         if finding is not None:
@@ -112,22 +216,22 @@ def find(federated: FederatedReplicaSet, site: Site, around: Surroundings, statu
     return _placed(case)
 
 
-def _unreachable(case: Case) -> Finding | None:
+def _unreachable(case: _Case) -> LocalFinding | None:
     site = case.site
     if site.observed is not None:
         return None
     idle_by = "" if case.status is None else case.status.idle_by(site.name)
     since = site.lost_since
     if since is None or site.cluster.restriction:
-        return Finding(case.held("does not answer", asked=case.asked_before, idle_by=idle_by))
+        return LocalFinding(case.held("does not answer", asked=case.asked_before, idle_by=idle_by))
     why = f"does not answer since {format_time(since)}"
     if case.around.run.now - since < case.federated.cluster_grace_period:
-        return Finding(case.held(why, asked=case.asked_before, idle_by=idle_by))
+        return LocalFinding(case.held(why, asked=case.asked_before, idle_by=idle_by))
     why = f"{why}, its replicas go elsewhere"
-    return Finding(case.held(why, part="out", asked=case.asked_before, idle_by=idle_by))
+    return LocalFinding(case.held(why, part="out", asked=case.asked_before, idle_by=idle_by))
 
 
-def _unreadable(case: Case) -> Finding | None:
+def _unreadable(case: _Case) -> LocalFinding | None:
     """What could not be listed is unknown: the workload itself, or what else might steer it."""
     unreadable = case.site.observed.unreadable if case.site.observed is not None else {}
     if not unreadable:
@@ -140,7 +244,7 @@ def _unreadable(case: Case) -> Finding | None:
     return None if found is None else case.undecided(case.held(f"{found} cannot be read: {unreadable[found]}"))
 
 
-def _not_ours(case: Case) -> Finding | None:
+def _not_ours(case: _Case) -> LocalFinding | None:
     """One that another controller owns is never touched, nor one that belongs to somebody else."""
     workload, federated, ours = case.workload, case.federated, case.around.ours
     if workload is None:
@@ -158,7 +262,7 @@ def _not_ours(case: Case) -> Finding | None:
     return None
 
 
-def _idle(case: Case) -> Finding | None:
+def _idle(case: _Case) -> LocalFinding | None:
     """What idling decides, or keeps idle, is left alone; what it had is taken off the total."""
     workload = case.workload
     if workload is None:
@@ -172,41 +276,41 @@ def _idle(case: Case) -> Finding | None:
         return None
     winner = claimed or (record.policy if record is not None else "") or "its idle record"
     asked = record.replicas if record is not None and asleep else workload.wanted
-    return Finding(case.held(f"idle, {winner} decides", asked=asked, idle_by=winner))
+    return LocalFinding(case.held(f"idle, {winner} decides", asked=asked, idle_by=winner))
 
 
-def _restricted(case: Case) -> Finding | None:
+def _restricted(case: _Case) -> LocalFinding | None:
     why = case.site.cluster.restriction
-    return Finding(case.held(why)) if why else None
+    return LocalFinding(case.held(why)) if why else None
 
 
-def _autoscaled(case: Case) -> Finding | None:
+def _autoscaled(case: _Case) -> LocalFinding | None:
     controller = None if case.workload is None else case.site.autoscalers.name_of(case.ref)
     return None if controller is None else case.told(case.held(f"{controller} controls it, left alone"), "autoscaler")
 
 
-def _moving(case: Case) -> Finding | None:
+def _moving(case: _Case) -> LocalFinding | None:
     workload = case.workload
     if workload is None:
         return None
     if workload.terminating:
-        return Finding(case.held("is being deleted"))
-    return Finding(case.held("in the middle of a rollout")) if replaces_replica_sets(workload) else None
+        return LocalFinding(case.held("is being deleted"))
+    return LocalFinding(case.held("in the middle of a rollout")) if replaces_replica_sets(workload) else None
 
 
-def _missing(case: Case) -> Finding | None:
+def _missing(case: _Case) -> LocalFinding | None:
     if case.workload is not None:
         return None
     if not _has_namespace(case):
         why = f"there is no namespace {case.ref.namespace}, so nothing can be created"
         return case.undecided(case.local(capacity=0, limit="no namespace", why=why))
     if case.federated.target is None:
-        return Finding(_with_room(case, Counts(0, 0), None))
+        return LocalFinding(_with_room(case, Counts(0, 0), None))
     why = f"there is no {case.ref.kind} {case.ref.name}"
     return case.undecided(case.local(capacity=0, limit="missing", why=why))
 
 
-def _has_namespace(case: Case) -> bool:
+def _has_namespace(case: _Case) -> bool:
     """Return whether the namespace is there, as far as is known.
 
     A cluster that shows its namespaces shows "default", which nobody can delete.
@@ -216,25 +320,25 @@ def _has_namespace(case: Case) -> bool:
     return "default" not in names or case.ref.namespace in names
 
 
-def _placed(case: Case) -> Finding:
+def _placed(case: _Case) -> LocalFinding:
     """Return the counts of a workload that takes part, or the question that must be answered first."""
     workload, observed = case.workload, case.site.observed
     assert workload is not None
     assert observed is not None
     remembered = read_capacity(workload.annotations)
     if is_calm(workload) and remembered is None:
-        return Finding(_with_room(case, calm_counts(workload), None))
+        return LocalFinding(_with_room(case, calm_counts(workload), None))
     failed = observed.unreadable.get(f"pods of {case.ref.namespace}/{case.ref.kind}/{case.ref.name}")
     if failed is not None:
         return case.undecided(case.held(f"its pods cannot be read: {failed}"))
     pods = observed.pods.get(case.ref)
     if pods is None:
-        return Finding(case.local(), PodsQuestion(case.ref))
-    return Finding(_with_room(case, counted(workload, pods, case.federated, case.around.run.now), remembered))
+        return LocalFinding(case.local(), PodsQuestion(case.ref))
+    return LocalFinding(_with_room(case, counted(workload, pods, case.federated, case.around.run.now), remembered))
 
 
-def _with_room(case: Case, counts: Counts, remembered: ObservedCapacity | None) -> Local:
-    """Return the `Local` of a cluster that takes part, with what is known of the room there."""
+def _with_room(case: _Case, counts: Counts, remembered: ObservedCapacity | None) -> LocalWorkload:
+    """Return the `LocalWorkload` of a cluster that takes part, with what is known of the room there."""
     capacity, limit, rejection = _room(case, counts, remembered)
     return case.local(
         current=counts.current,
@@ -250,7 +354,7 @@ def _with_room(case: Case, counts: Counts, remembered: ObservedCapacity | None) 
 
 
 def _room(
-    case: Case, counts: Counts, remembered: ObservedCapacity | None
+    case: _Case, counts: Counts, remembered: ObservedCapacity | None
 ) -> tuple[int | None, Limit, Rejection | None]:
     """Return the known capacity, where it comes from, and what is remembered about refusals."""
     state = case.site.cluster.state
@@ -266,7 +370,7 @@ def _room(
     return None, "", rejection
 
 
-_RULES: tuple[Callable[[Case], Finding | None], ...] = (
+_RULES: tuple[Callable[[_Case], LocalFinding | None], ...] = (
     _unreachable,
     _unreadable,
     _not_ours,

@@ -25,10 +25,9 @@ from reconciler.decide.decisions import (
     annotation_changes,
 )
 from reconciler.decide.fleet_guard import FLEET, guard_of
-from reconciler.decide.placement.config_maps import forget
-from reconciler.decide.placement.sites import Surroundings
-from reconciler.decide.placement.status import PREFIX
-from reconciler.decide.placement.steps import group_of
+from reconciler.decide.placement.memory import PREFIX, config_map_deleted
+from reconciler.decide.placement.observed import PlacementInputs
+from reconciler.decide.placement.writes import group_of
 from reconciler.decide.selectors import local_ref
 from reconciler.model import Workload
 from reconciler.policy.types import FederatedReplicaSet, Writes
@@ -37,20 +36,20 @@ _MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY)
 
 
 @dataclass(frozen=True, slots=True)
-class _Marked:
+class _Owned:
     """A workload with marks of ours. `key` is "namespace/name" of the federated ReplicaSet they name."""
 
     key: str
     workload: Workload
 
 
-def departed(federated: Mapping[str, FederatedReplicaSet], around: Surroundings) -> DesiredState:
+def removed_policies(federated: Mapping[str, FederatedReplicaSet], around: PlacementInputs) -> DesiredState:
     """Return what is done about marks whose federated ReplicaSet is not there any more.
 
     When more than a quarter of those that own marks are gone at once (and more than one), nothing is: a repository that
     lost a folder must not delete anything.
     """
-    marked = list(_marked(around))
+    marked = list(_owned(around))
     guard = guard_of([one.key for one in marked], frozenset(federated), around.run.allow_exceed)
     left = [one for one in marked if not _still_placed(one, federated)]
     decisions = [*(_decision(one) for one in left), *_statuses(federated, around)]
@@ -61,7 +60,7 @@ def departed(federated: Mapping[str, FederatedReplicaSet], around: Surroundings)
     return DesiredState(decisions=free, held_back=(HeldBack(FLEET, guard.words, guarded),))
 
 
-def _marked(around: Surroundings) -> Iterator[_Marked]:
+def _owned(around: PlacementInputs) -> Iterator[_Owned]:
     """Yield every workload with our marks that may be written to. What is copied to an owned object does not count."""
     protected = around.fleet.protected
     for site in around.sites:
@@ -75,17 +74,17 @@ def _marked(around: Surroundings) -> Iterator[_Marked]:
             untouched = workload.owner is not None or workload.terminating or workload.ref in around.claims
             if owner is None or owner[0] not in around.ours or untouched or workload.ref.namespace in protected:
                 continue
-            yield _Marked(owner[1], workload)
+            yield _Owned(owner[1], workload)
 
 
-def _still_placed(one: _Marked, federated: Mapping[str, FederatedReplicaSet]) -> bool:
+def _still_placed(one: _Owned, federated: Mapping[str, FederatedReplicaSet]) -> bool:
     policy = federated.get(one.key)
     if policy is None or local_ref(policy, one.workload.ref.cluster) != one.workload.ref:
         return False
     return policy.target is None or OWNER not in one.workload.annotations
 
 
-def _decision(one: _Marked) -> Decision:
+def _decision(one: _Owned) -> Decision:
     workload = one.workload
     made_by_us = workload.ref.kind == "ReplicaSet" and placement_owner(workload.annotations) is not None
     delete = made_by_us and workload.annotations.get(ON_DELETE) == "delete"
@@ -109,14 +108,14 @@ def _decision(one: _Marked) -> Decision:
     )
 
 
-def _statuses(federated: Mapping[str, FederatedReplicaSet], around: Surroundings) -> Iterator[Decision]:
+def _statuses(federated: Mapping[str, FederatedReplicaSet], around: PlacementInputs) -> Iterator[Decision]:
     for found in (*around.home.own.values(), *around.home.others):
         cluster = around.fleet.cluster(found.ref.cluster)
         if not found.ref.name.startswith(PREFIX) or cluster is None or cluster.writes is Writes.NOTHING:
             continue
         owner = placement_owner(found.annotations)
         if owner is not None and owner[0] in around.ours and owner[1] not in federated:
-            yield forget(found, group_of(owner[1]), _cause(owner[1], "its policy is gone"))
+            yield config_map_deleted(found, group_of(owner[1]), _cause(owner[1], "its policy is gone"))
 
 
 def _cause(key: str, why: str) -> Cause:
