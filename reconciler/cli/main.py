@@ -13,7 +13,7 @@ from reconciler.cli.talk import say, say_text
 from reconciler.cli.verbs import VERBS, help_text
 from reconciler.errors import ExitCode
 
-_MODULES = {"diff": "plan", "compile": "compile_"}
+_MODULES = {"compile": "compile_"}
 
 
 class _Verbs(click.Group):

@@ -27,9 +27,8 @@ from reconciler.cli.options import (
 from reconciler.cli.progress import log_format_option
 from reconciler.cli.rendering import rendered_plan
 from reconciler.cli.running import Call, check_out, save
-from reconciler.cli.stopping import stopping
 from reconciler.cli.talk import say, show
-from reconciler.cli.watching import Watched, watched
+from reconciler.cli.watching import Watched, planned_run
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
@@ -68,11 +67,7 @@ def command(path: str, output: str, base: str | None, **flags: Any) -> int:
         raise UsageError("--fleet-from: there is no base to take the Fleet from, expected it beside --base")
     if flags["out"] is not None:
         check_out(flags["out"])
-    with stopping(None, call.stop) as stop:
-        with watched("plan", call, flags) as run:
-            code = _planned(run, output, base, flags)
-            run.measuring.ended(stop.ended(code))
-        return stop.ended(code)
+    return planned_run("plan", call, flags, lambda run: _planned(run, output, base, flags))
 
 
 def _planned(run: Watched, output: str, base: str | None, flags: dict[str, Any]) -> ExitCode:

@@ -15,7 +15,7 @@ import click
 
 from reconciler.plan.one_line import escaped, one_line
 
-_COLOR = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|1;33)m)")
+_COLOR = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36|1;33)m)")
 _VALUES = ("json", "yaml")
 _COMMAND = re.compile(r"^(\s*):(?=:)")
 _OLD_COMMAND = "##["

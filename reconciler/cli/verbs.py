@@ -4,7 +4,7 @@ VERBS = {
     "validate": "All problems of the policy files, offline.",
     "compile": "The policies as rules with all defaults filled in, offline.",
     "plan": "What would change now. Writes nothing.",
-    "diff": "The same as plan.",
+    "diff": "The plan as a unified diff of the objects' YAML.",
     "apply": "Plan and apply, or apply exactly a saved plan.",
     "show": "A saved plan or report as text, JSON, Markdown or HTML.",
     "explain": "What a field means, or why an object gets this number.",

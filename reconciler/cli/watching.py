@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 from reconciler.cli.metrics import Measuring, measuring
 from reconciler.cli.progress import Progress, progress
 from reconciler.cli.running import Call
+from reconciler.cli.stopping import stopping
+from reconciler.errors import ExitCode
 from reconciler.observe.clusters import no_progress
 from reconciler.pipeline import Stage, Watch
 
@@ -40,3 +42,12 @@ def watched(verb: str, call: Call, flags: Mapping[str, Any]) -> Iterator[Watched
 
         watch = Watch(stage, no_progress if call.snapshot is not None else shown.reading)
         yield Watched(replace(call, watch=watch), run, shown)
+
+
+def planned_run(verb: str, call: Call, flags: Mapping[str, Any], shown: Callable[[Watched], ExitCode]) -> ExitCode:
+    """Run `shown`, which makes a plan and shows it; return what the call ends with."""
+    with stopping(None, call.stop) as stop:
+        with watched(verb, call, flags) as run:
+            code = shown(run)
+            run.measuring.ended(stop.ended(code))
+        return stop.ended(code)  # it may be asked to stop while it pushes its metrics, too

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from reconciler.apply.outcomes import Outcome
 from reconciler.plan.model import Plan, counts_of, effect_of
 from reconciler.plan.one_line import one_line
+from reconciler.report.diff import fields_of
 from reconciler.report.distribution import distributions_of
 from reconciler.report.groups import Group, Line, grouped, updates_of
 from reconciler.report.outcome_words import went_well, words_of
@@ -23,7 +24,7 @@ from reconciler.report.summary import (
     plan_summary,
 )
 from reconciler.report.totals import totals_of
-from reconciler.report.wording import counted, edge, fields_of
+from reconciler.report.wording import counted, edge
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reconciler.apply.outcomes import Outcome
 from reconciler.plan.model import Effect, Plan, effect_of
 from reconciler.plan.one_line import one_line
+from reconciler.report.diff import fields_of
 from reconciler.report.groups import Group, Line, grouped
 from reconciler.report.outcome_words import went_well, words_of
 from reconciler.report.summary import (
@@ -19,7 +20,7 @@ from reconciler.report.summary import (
     held_title,
     plan_summary,
 )
-from reconciler.report.wording import fields_of, is_metadata
+from reconciler.report.wording import is_metadata
 
 _RED, _YELLOW, _GREEN = "31", "33", "32"
 _FEWER = (Effect.IDLE, Effect.DOWN, Effect.OVERWRITE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
@@ -213,10 +213,11 @@ def _acted_on(change: FieldChange) -> bool:
 def _values_of(change: FieldChange) -> str:
     if isinstance(change.after, Mapping):
         return "replaced"
-    return f"{_value(change.before)} -> {_value(change.after)}"
+    return f"{value_of(change.before)} -> {value_of(change.after)}"
 
 
-def _value(value: Any) -> str:
+def value_of(value: Any) -> str:
+    """Return a field's value on one line: "none" where it is absent, a text as it is, else JSON."""
     if value is None:
         return "none"
     return one_line(value if isinstance(value, str) else json.dumps(json_value(value), ensure_ascii=False))
@@ -296,25 +297,6 @@ def _named(forecast: VictimForecast) -> str:
     by = "" if forecast.strategy in ("", "Logarithmic") else f", {one_line(forecast.strategy)}"
     certain = "certain" if forecast.certain else "not certain"
     return f"deletes {', '.join(map(one_line, forecast.pods))} ({certain}{by})"
-
-
-def fields_of(decision: Decision) -> Iterator[str]:
-    """Yield every field the change is about, before and after; what is only tested says so."""
-    for change in decision.changes:
-        yield f"{_path(change)}: {_fate(change)}"
-    if decision.manifest is not None:
-        yield f"manifest: {_value(decision.manifest)}"
-
-
-def _path(change: FieldChange) -> str:
-    plain = [key if key.replace("-", "").replace("_", "").isalnum() else f'["{one_line(key)}"]' for key in change.path]
-    return ".".join(plain).replace(".[", "[")
-
-
-def _fate(change: FieldChange) -> str:
-    if change.before == change.after:
-        return f"{_value(change.before)} (precondition)"
-    return f"{_value(change.before)} -> {_value(change.after)}"
 
 
 def counted(number: int, one: str, many: str = "") -> str:

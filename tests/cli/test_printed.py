@@ -61,6 +61,7 @@ def check_clean(said: Said, *, commands: bool = False) -> None:
 VERBS = [
     *(("plan", "policies", *LOOK, "-o", form) for form in ("text", "json", "yaml", "markdown", "html")),
     ("plan", "policies", *LOOK, "-v"),
+    ("diff", "policies", *LOOK),
     ("plan", "policies", *LOOK, "--base", "policies", "-o", "markdown"),
     *(
         ("apply", "policies", *LOOK, "--auto-approve", "-o", form)

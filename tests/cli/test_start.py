@@ -31,7 +31,7 @@ def test_help_loads_nothing_but_words(arguments):
     assert not loaded & {*HEAVY, "click", "yaml", "json", "dataclasses", "reconciler.errors"}
 
 
-@pytest.mark.parametrize("verb", ["validate", "plan", "apply", "show", "calendar"])
+@pytest.mark.parametrize("verb", ["validate", "plan", "diff", "apply", "show", "calendar"])
 def test_the_help_of_a_verb_loads_no_heavy_library(verb):
     assert not modules_after(verb, "--help") & set(HEAVY)
 

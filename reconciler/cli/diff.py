@@ -1,0 +1,60 @@
+"""`reconciler diff`: the plan as a unified diff of YAML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from reconciler.cli.exit_codes import exit_of_plan
+from reconciler.cli.metrics import metrics_options
+from reconciler.cli.options import (
+    color_option,
+    context_option,
+    filter_options,
+    now_option,
+    option,
+    path_argument,
+    quiet_option,
+    run_options,
+    world_options,
+)
+from reconciler.cli.progress import log_format_option
+from reconciler.cli.running import Call
+from reconciler.cli.talk import show
+from reconciler.cli.watching import Watched, planned_run
+from reconciler.errors import ExitCode
+from reconciler.pipeline import plan
+
+
+@click.command(name="diff")
+@path_argument()
+@context_option
+@world_options
+@now_option
+@option("--detailed-exitcode", is_flag=True, help="End with 2 where changes are pending.")
+@filter_options
+@run_options
+@color_option
+@quiet_option
+@log_format_option
+@metrics_options
+def command(path: str, detailed_exitcode: bool, **flags: Any) -> int:
+    """Show what the policies below PATH would change now, as a unified diff of YAML. Nothing is written.
+
+    Of each object the fields that the plan reads or writes, annotations included; what is created is there whole.
+    Values of environment variables are masked. Exit codes are those of plan.
+    """
+
+    def shown(run: Watched) -> ExitCode:
+        from reconciler.report.diff import render_diff
+
+        call = run.call
+        policies = call.policies()
+        made = plan(policies, run.measuring.opened(call.world(policies.fleet)), call.request())
+        run.measuring.decided(made)
+        run.progress.close()
+        show(render_diff(made, color=call.color), color=call.color)
+        return exit_of_plan(made, detailed=detailed_exitcode)
+
+    return planned_run("diff", Call.of(path, flags), flags, shown)

@@ -1,0 +1,157 @@
+"""The fields that a plan reads or writes: as a unified diff of YAML, and one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from itertools import groupby, zip_longest
+from typing import Any
+
+from reconciler.decide.decisions import Decision, FieldChange, Verb
+from reconciler.plan.json_values import json_value
+from reconciler.plan.model import Action, Plan
+from reconciler.plan.one_line import one_line
+from reconciler.report.wording import name_of, value_of
+
+_COLORS = (("---", "1"), ("+++", "1"), ("@@", "36"), ("-", "31"), ("+", "32"))
+_NOTHING = "/dev/null"
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectDiff:
+    """One object before and after the plan, as far as the plan reads or writes it; None: it does not exist."""
+
+    name: str
+    before: Manifest | None
+    after: Manifest | None
+
+
+def render_diff(plan: Plan, *, color: bool = False) -> str:
+    """Return the unified diff of all objects that `plan` changes, by name; "" where it changes none.
+
+    Values of environment variables are masked; a created object is there whole.
+    """
+    lines = (line for one in diffs_of(plan.actions) for line in _lines(one))
+    return "".join(f"{_painted(line) if color else line}\n" for line in lines)
+
+
+def diffs_of(actions: Sequence[Action]) -> Iterator[ObjectDiff]:
+    """Yield what `actions` do to each object, all of them together."""
+    ordered = sorted(actions, key=lambda action: (action.ref, action.id))
+    for ref, several in groupby(ordered, key=lambda action: action.ref):
+        before, after = _states([action.decision for action in several])
+        yield ObjectDiff(name_of(ref), masked(before, after, "before"), masked(after, before, "after"))
+
+
+def _states(decisions: Sequence[Decision]) -> tuple[Manifest | None, Manifest | None]:
+    """Return the object before the first and after the last of its decisions."""
+    first: dict[tuple[str, ...], Any] = {}
+    last: dict[tuple[str, ...], Any] = {}
+    for change in (change for decision in decisions for change in decision.changes):
+        first.setdefault(change.path, change.before)
+        last[change.path] = change.after
+    created = next((one for one in decisions if one.uid is None and one.manifest is not None), None)
+    before = None if created is not None else _object(decisions[0], first)
+    if any(one.verb is Verb.DELETE for one in decisions):
+        return before, None
+    return before, _object(created or decisions[0], last)
+
+
+def _object(decision: Decision, fields: Mapping[tuple[str, ...], Any]) -> Manifest:
+    """Return an object with `fields`: what identifies it, or the whole manifest where it is created, in front."""
+    ref = decision.ref
+    metadata = {"name": ref.name} | ({"namespace": ref.namespace} if ref.namespace else {})
+    found: Manifest = {"apiVersion": decision.api_version, "kind": ref.kind, "metadata": metadata}
+    if decision.uid is None and decision.manifest is not None:
+        whole: Manifest = json_value(decision.manifest)
+        found = {**found, **whole, "metadata": metadata | whole.get("metadata", {})}
+    for path in sorted(fields):
+        if fields[path] is not None:
+            _put(found, path, json_value(fields[path]))
+    return found
+
+
+def _put(into: Manifest, path: Sequence[str], value: Any) -> None:
+    for key in path[:-1]:
+        into = into.setdefault(key, {})
+    into[path[-1]] = value
+
+
+def _lines(one: ObjectDiff) -> Iterator[str]:
+    from reconciler.yaml.writer import block_text
+
+    before, after = ([] if side is None else block_text(side).splitlines() for side in (one.before, one.after))
+    old = _NOTHING if one.before is None else f"current/{one.name}"
+    new = _NOTHING if one.after is None else f"desired/{one.name}"
+    yield from unified_diff(before, after, old, new, lineterm="")
+
+
+def _painted(line: str) -> str:
+    code = next((code for start, code in _COLORS if line.startswith(start)), "")
+    return f"\x1b[{code}m{line}\x1b[0m" if code else line
+
+
+def fields_of(decision: Decision) -> Iterator[str]:
+    """Yield every field the change is about, before and after; what is only tested says so."""
+    for change in decision.changes:
+        yield f"{_path(change)}: {_fate(change)}"
+    if decision.manifest is not None:
+        yield f"manifest: {value_of(masked(json_value(decision.manifest), None, ''))}"
+
+
+def masked(value: Any, other: Any, side: str) -> Any:
+    """Return JSON values with "***" for the values of environment variables, also inside texts that hold JSON.
+
+    `other` is the same before or after; a value that differs there is "*** (before)" or "*** (after)", by `side`.
+
+    Source: kubernetes/kubectl pkg/cmd/diff/diff.go, Masker, which does so for the data of Secrets.
+    """
+    if isinstance(value, Mapping):
+        there = other if isinstance(other, Mapping) else {}
+        return {
+            key: _masked_env(one, there.get(key), side)
+            if key == "env" and isinstance(one, list)
+            else masked(one, there.get(key), side)
+            for key, one in value.items()
+        }
+    if isinstance(value, list):
+        others = other if isinstance(other, list) else []
+        return [masked(one, before, side) for one, before in zip_longest(value, others[: len(value)])]
+    return _masked_text(value, other, side) if isinstance(value, str) and '"env"' in value else value
+
+
+def _masked_env(variables: list[Any], other: Any, side: str) -> list[Any]:
+    there = {one.get("name"): one.get("value") for one in other or () if isinstance(one, Mapping)}
+    return [
+        {**one, "value": "***" if there.get(one.get("name"), one["value"]) == one["value"] else f"*** ({side})"}
+        if isinstance(one, Mapping) and "value" in one
+        else one
+        for one in variables
+    ]
+
+
+def _masked_text(text: str, other: Any, side: str) -> str:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    try:
+        there = json.loads(other) if isinstance(other, str) else None
+    except (ValueError, RecursionError):
+        there = None
+    return json.dumps(masked(value, there, side), ensure_ascii=False)
+
+
+def _path(change: FieldChange) -> str:
+    plain = [key if key.replace("-", "").replace("_", "").isalnum() else f'["{one_line(key)}"]' for key in change.path]
+    return ".".join(plain).replace(".[", "[")
+
+
+def _fate(change: FieldChange) -> str:
+    before, after = json_value(change.before), json_value(change.after)
+    words = value_of(masked(before, after, "before"))
+    return f"{words} (precondition)" if before == after else f"{words} -> {value_of(masked(after, before, 'after'))}"

@@ -1,0 +1,50 @@
+"""`reconciler diff`: the plan's changes and exit codes, and nothing else on stdout."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.way.calls import Folder
+
+NOW = "2026-11-20T22:00:00Z"
+
+
+@pytest.fixture
+def quickstart(repository: Path, tmp_path: Path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def diff(folder: Folder, *more: str):
+    return folder.call("diff", "policies", "--snapshot", "snapshot", "--now", NOW, *more)
+
+
+def test_it_names_each_object_that_the_plan_writes(quickstart):
+    actions = json.loads(quickstart.plan(NOW, "-o", "json").out)["actions"]
+    planned = {
+        "/".join((one["cluster"], *(one["object"][part] for part in ("namespace", "kind", "name")))) for one in actions
+    }
+    shown = diff(quickstart).out
+    named = set(re.findall(r"^(?:---|\+\+\+) (?:current|desired)/(.*)$", shown, re.MULTILINE))
+    assert named == planned
+    assert shown.startswith("--- ")
+
+
+@pytest.mark.parametrize("flags", [(), ("--detailed-exitcode",), ("--policy", "idle-dev")], ids=str)
+def test_exit_codes_are_those_of_plan(quickstart, flags):
+    assert diff(quickstart, *flags).code == quickstart.plan(NOW, *flags).code
+
+
+def test_what_limits_hold_back_is_exit_4_as_in_a_plan(quickstart):
+    fleet = quickstart.path / "policies" / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace("{share: 50%, atLeast: 10}", "{share: 1%, atLeast: 1}"))
+    assert (diff(quickstart).code, quickstart.plan(NOW).code) == (4, 4)
+
+
+def test_after_apply_there_is_no_diff(quickstart):
+    assert quickstart.apply(NOW).code == 0
+    said = diff(quickstart, "--detailed-exitcode")
+    assert (said.code, said.out) == (0, "")
