@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 # What `make mutants` holds to 5 %; the other modules of decide/ and plan/ are not there yet.
-MUTATED ?= $(addprefix reconciler/decide/,fleet_guard.py idling/signals.py idling/wants.py)
+MUTATED ?= $(addprefix reconciler/decide/,fleet_guard.py idling/verdicts.py idling/blockers.py)
 SEED ?= 0
 
 OTHERS = lowest $(shell sh .ci/interpreters)

@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.decide.annotations import CONTESTED, format_time
 from reconciler.decide.decisions import Decision
-from reconciler.decide.idling.contests import snippet_in
+from reconciler.decide.idling.contested import snippet_in
 from reconciler.model import ObjectRef, Run, Write
 from reconciler.plan.model import Action
 

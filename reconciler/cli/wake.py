@@ -31,8 +31,8 @@ from reconciler.cli.stopping import stopping
 from reconciler.cli.talk import say
 from reconciler.decide.annotations import EXCLUDE_UNTIL, format_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
-from reconciler.decide.idling.asleep import Sleeper, sleepers
 from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.idle_workloads import IdleWorkload, idle_workloads
 from reconciler.decide.idling.restore import of_every_fleet
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code, reason_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload, Write
@@ -76,7 +76,7 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     until = None if awake_for is None else call.now + duration_of("--for", awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
     any_fleet = bool(source.contexts)
-    asleep = sleepers(of_every_fleet(found, state) if any_fleet else found, state, Run(call.now), name.matches)
+    asleep = idle_workloads(of_every_fleet(found, state) if any_fleet else found, state, Run(call.now), name.matches)
     check_looked(asleep, state, name, subject)
     waking = _Waking(name, asleep, requests(call.now, until), any_fleet)
     if asks:
@@ -101,7 +101,7 @@ class _Waking:
     """
 
     name: ObjectName
-    found: Sequence[Sleeper]
+    found: Sequence[IdleWorkload]
     wanted: Mapping[str, str]
     any_fleet: bool = False
 
@@ -142,7 +142,7 @@ def approve(waking: _Waking, fleet: Fleet, world: World, call: Call) -> None:
         raise ReconcilerError("declined at the prompt; nothing was done")
 
 
-def check_looked(found: Sequence[Sleeper], state: ObservedState, name: ObjectName, subject: str) -> None:
+def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: ObjectName, subject: str) -> None:
     """Check that something idle was found, or at least looked for.
 
     Raises:

@@ -14,7 +14,7 @@ PATIENCE = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class FleetGuard:
     """`gone` are the policies that own marks and are not there any more; `tripped`: they are too many."""
 
     gone: frozenset[str] = frozenset()
@@ -26,25 +26,25 @@ class Guard:
         return f"{len(self.gone)} of the {self.owners} policies that own marks are gone: {_first(self.gone)}"
 
 
-def guard_of(owners: Iterable[str], names: frozenset[str], allow_exceed: frozenset[str]) -> Guard:
+def fleet_guard(owners: Iterable[str], names: frozenset[str], allow_exceed: frozenset[str]) -> FleetGuard:
     """Return the guard over the policies that own marks (`owners`) and those that there are (`names`)."""
     owning = frozenset(owners)
     gone = owning - names
-    return Guard(gone, len(owning), _is_too_many(len(gone), len(owning)) and FLEET not in allow_exceed)
+    return FleetGuard(gone, len(owning), _is_too_many(len(gone), len(owning)) and FLEET not in allow_exceed)
 
 
 @dataclass(frozen=True, slots=True)
-class Guards:
+class FleetGuards:
     """The guard of each namespace in which policies that are gone own marks."""
 
-    by_namespace: Mapping[str, Guard] = field(default_factory=dict)
+    by_namespace: Mapping[str, FleetGuard] = field(default_factory=dict)
 
-    def of(self, namespace: str) -> Guard:
+    def of(self, namespace: str) -> FleetGuard:
         """Return the guard of `namespace`; where nothing is gone it never trips."""
         return self.by_namespace.get(namespace, _NONE)
 
     @property
-    def tripped(self) -> tuple[Guard, ...]:
+    def tripped(self) -> tuple[FleetGuard, ...]:
         return tuple(guard for guard in self.by_namespace.values() if guard.tripped)
 
     @property
@@ -56,10 +56,10 @@ class Guards:
         return f"{len(gone)} policies that own marks in {len(tripped)} namespaces are gone: {_first(gone)}"
 
 
-_NONE = Guard()
+_NONE = FleetGuard()
 
 
-def guards_of(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_exceed: frozenset[str]) -> Guards:
+def fleet_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_exceed: frozenset[str]) -> FleetGuards:
     """Return the guard of each namespace; `owned` are (namespace, policy) that owns marks there.
 
     A namespace counts what is gone in itself, and of each other one a single policy, of which it leaves out one: so
@@ -77,7 +77,7 @@ def guards_of(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_exc
     guards = {namespace: _guard_in(namespace, gone[namespace], elsewhere, len(there)) for namespace in sorted(gone)}
     if FLEET in allow_exceed:
         guards = {namespace: replace(guard, tripped=False) for namespace, guard in guards.items()}
-    return Guards(guards)
+    return FleetGuards(guards)
 
 
 def _one_each(gone: Mapping[str, set[str]]) -> dict[str, str]:
@@ -90,11 +90,11 @@ def _one_each(gone: Mapping[str, set[str]]) -> dict[str, str]:
     return found
 
 
-def _guard_in(namespace: str, inside: set[str], elsewhere: Mapping[str, str], there: int) -> Guard:
+def _guard_in(namespace: str, inside: set[str], elsewhere: Mapping[str, str], there: int) -> FleetGuard:
     others = sorted(policy for policy, where in elsewhere.items() if where != namespace and policy not in inside)
     gone = frozenset((*inside, *others[1:]))
     owners = there + len(gone)
-    return Guard(gone, owners, _is_too_many(len(gone), owners))
+    return FleetGuard(gone, owners, _is_too_many(len(gone), owners))
 
 
 def _is_too_many(gone: int, owners: int) -> bool:
@@ -106,7 +106,7 @@ def _first(names: Iterable[str]) -> str:
     return ", ".join(ordered[:5]) + (", ..." if len(ordered) > 5 else "")
 
 
-def is_guarded(guard: Guard, record: Record, now: datetime) -> bool:
+def is_guarded(guard: FleetGuard, record: Record, now: datetime) -> bool:
     """Return whether the wake of what `record` tells of waits: its policy is gone, and the day of patience not over."""
     if not guard.tripped or record.policy not in guard.gone:
         return False

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from reconciler.decide.annotations import AWAKE_UNTIL, IDLED_TO, WAKE_DUE
-from reconciler.decide.fleet_guard import guard_of, guards_of
-from reconciler.decide.idling.autoscalers import Hold
-from reconciler.decide.idling.criteria import Says, Verdict, all_of, any_of, window_end
+from reconciler.decide.autoscalers import PinnedAutoscaler
+from reconciler.decide.fleet_guard import fleet_guard, fleet_guards
+from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_of, any_of, window_end
 from reconciler.decide.idling.records import Record, scaled_at
-from reconciler.decide.idling.wants import UNDONE_HOLDS, Bid, Want, winning
+from reconciler.decide.idling.verdicts import UNDONE_HOLDS, CombinedVerdict, PolicyVerdict, deciding_policies
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Service
 from reconciler.policy.types import (
     AbsoluteWindow,
@@ -78,14 +78,14 @@ class TestCriteria:
     )
     def test_ends(self, hours, first, last):
         ends = [None if one is None else NIGHT + one * HOUR for one in hours]
-        idle = tuple(Verdict(Says.IDLE, f"{end}", until=end) for end in ends)
+        idle = tuple(Evaluation(CriterionResult.IDLE, f"{end}", until=end) for end in ends)
         assert all_of(idle).until == (None if first is None else NIGHT + first * HOUR)
         assert any_of(idle).until == (None if last is None else NIGHT + last * HOUR)
 
     def test_what_is_not_idle_ends_nothing(self):
-        busy = Verdict(Says.BUSY, "busy", until=NIGHT + 9 * HOUR)
-        assert any_of((Verdict(Says.IDLE, "idle", until=NIGHT + HOUR), busy)).until == NIGHT + HOUR
-        assert all_of((Verdict(Says.IDLE, "idle", until=NIGHT + HOUR), busy)).until is None
+        busy = Evaluation(CriterionResult.BUSY, "busy", until=NIGHT + 9 * HOUR)
+        assert any_of((Evaluation(CriterionResult.IDLE, "idle", until=NIGHT + HOUR), busy)).until == NIGHT + HOUR
+        assert all_of((Evaluation(CriterionResult.IDLE, "idle", until=NIGHT + HOUR), busy)).until is None
 
     @pytest.mark.parametrize(
         ("idle_when", "due"),
@@ -111,10 +111,12 @@ class TestCriteria:
         assert window_end(policy, NIGHT + 8 * HOUR) is None
 
 
-def bid(name: str = "a", *, end: int | None = None, idle_when: AllOf | None = None, **fields: Any) -> Bid:
+def bid(name: str = "a", *, end: int | None = None, idle_when: AllOf | None = None, **fields: Any) -> PolicyVerdict:
     chosen = {} if idle_when is None else {"idle_when": idle_when}
-    verdict = Verdict(Says.IDLE, "idle", until=None if end is None else NIGHT + end * HOUR)
-    return Bid(a_policy(name, **(fields | chosen)), SERVICE, verdict, Verdict(Says.IDLE, "quiet"))
+    verdict = Evaluation(CriterionResult.IDLE, "idle", until=None if end is None else NIGHT + end * HOUR)
+    return PolicyVerdict(
+        a_policy(name, **(fields | chosen)), SERVICE, verdict, Evaluation(CriterionResult.IDLE, "quiet")
+    )
 
 
 class TestBids:
@@ -163,10 +165,10 @@ class TestBids:
         ],
     )
     def test_what_counts_of_several(self, of, bids, expected):
-        assert of(Want(bids)) == of(Want(bids[::-1])) == expected
+        assert of(CombinedVerdict(bids)) == of(CombinedVerdict(bids[::-1])) == expected
 
     def test_without_any(self):
-        none = Want()
+        none = CombinedVerdict()
         assert (none.until, none.policy, none.idle_replicas, none.min_age, none.window_end(NIGHT)) == (
             None,
             None,
@@ -178,7 +180,7 @@ class TestBids:
 
     def test_the_highest_priority_decides(self):
         policies = [a_policy("b", priority=1), a_policy("c", priority=2), a_policy("a", priority=2), a_policy("d")]
-        assert [policy.name for policy in winning(policies)] == ["a", "c"]
+        assert [policy.name for policy in deciding_policies(policies)] == ["a", "c"]
 
 
 TIER = {"tier": "front"}
@@ -427,7 +429,9 @@ def test_bounds_are_put_back_after_the_later_of_the_idle_and_our_last_scale(scal
     workload = a_workload(annotations={"scale.kubernetes.io/scale-time": before(scaled).isoformat()})
     ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
     written = FieldWriter("helm", before(30))
-    hold = Hold(HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 10, 2, bounds_writer=written))
+    hold = PinnedAutoscaler(
+        HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 10, 2, bounds_writer=written)
+    )
     assert hold.is_put_back(1, scaled_at(workload, Record(before(idled), 3))) is is_put_back
 
 
@@ -461,9 +465,9 @@ def test_what_runs_elsewhere_is_named_by_the_first_cluster():
 def test_a_quarter_of_the_owners_may_go_rounded_down_and_one_always(owners, allowed):
     names = [f"p{number}" for number in range(owners)]
     for gone in range(owners + 1):
-        guard = guard_of(names, frozenset(names[gone:]), frozenset())
+        guard = fleet_guard(names, frozenset(names[gone:]), frozenset())
         assert (guard.tripped, len(guard.gone), guard.owners) == (gone > allowed, gone, owners)
-        assert not guard_of(names, frozenset(names[gone:]), frozenset({"fleet"})).tripped
+        assert not fleet_guard(names, frozenset(names[gone:]), frozenset({"fleet"})).tripped
 
 
 class TestGuards:
@@ -472,7 +476,7 @@ class TestGuards:
     def guards(self, there: int, **gone: str):
         owned = [(space, policy) for space, policies in gone.items() for policy in policies]
         names = [f"there-{number}" for number in range(there)]
-        return guards_of([*owned, *(("home", name) for name in names)], frozenset(names), frozenset())
+        return fleet_guards([*owned, *(("home", name) for name in names)], frozenset(names), frozenset())
 
     @pytest.mark.parametrize(
         ("there", "gone", "counted"),
@@ -502,9 +506,17 @@ class TestGuards:
 
 
 def test_what_several_bids_found_is_told_together():
-    first, second = (replace(bid(name), verdict=Verdict(Says.IDLE, name, values={name: 1})) for name in "ab")
-    busy = replace(bid("c"), verdict=Verdict(Says.BUSY, "c", values={"c": 1}))
-    assert (Want((first, second)).values, Want((first, second)).words) == ({"a": 1, "b": 1}, "a, b")
-    assert (Want((first, busy)).values, Want((first, busy)).words) == ({"c": 1}, "c")
-    assert (Want((bid(),)).values, Want().words) == ({}, "no policy selects it")
-    assert (Want(blind=True).words, Want(blind=True).says) == ("the policies cannot be read", Says.UNKNOWN)
+    first, second = (
+        replace(bid(name), verdict=Evaluation(CriterionResult.IDLE, name, values={name: 1})) for name in "ab"
+    )
+    busy = replace(bid("c"), verdict=Evaluation(CriterionResult.BUSY, "c", values={"c": 1}))
+    assert (CombinedVerdict((first, second)).values, CombinedVerdict((first, second)).words) == (
+        {"a": 1, "b": 1},
+        "a, b",
+    )
+    assert (CombinedVerdict((first, busy)).values, CombinedVerdict((first, busy)).words) == ({"c": 1}, "c")
+    assert (CombinedVerdict((bid(),)).values, CombinedVerdict().words) == ({}, "no policy selects it")
+    assert (CombinedVerdict(blind=True).words, CombinedVerdict(blind=True).says) == (
+        "the policies cannot be read",
+        CriterionResult.UNKNOWN,
+    )

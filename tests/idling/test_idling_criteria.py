@@ -8,7 +8,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from reconciler.decide.idling.criteria import Answers, Says, Verdict, all_of, any_of, judge_of, wake_judge_of
+from reconciler.decide.idling.criteria import (
+    Answers,
+    CriterionResult,
+    Evaluation,
+    all_of,
+    any_of,
+    evaluator_of,
+    wake_evaluator_of,
+)
 from reconciler.model import LabelSelector, QueryAnswer, QueryKey, Sample
 from reconciler.policy.types import (
     AbsoluteWindow,
@@ -35,12 +43,12 @@ from tests.idling.idling_policies import (
 )
 from tests.schedule.calendars import a_calendar
 
-IDLE, BUSY, UNKNOWN = Says.IDLE, Says.BUSY, Says.UNKNOWN
+IDLE, BUSY, UNKNOWN = CriterionResult.IDLE, CriterionResult.BUSY, CriterionResult.UNKNOWN
 COVERAGE = "count_over_time(up[{{ window }}])"
 
 
-def judged(policy, said=None, now=NIGHT, service: str | None = "web") -> Verdict:
-    return judge_of(policy, Answers("east", policy.name, said or {}, now))("shop", service)
+def judged(policy, said=None, now=NIGHT, service: str | None = "web") -> Evaluation:
+    return evaluator_of(policy, Answers("east", policy.name, said or {}, now))("shop", service)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +231,8 @@ def test_12_a_schedule_that_states_its_uptime(now, fields, says, words, flip):
     assert (verdict.says, verdict.words, verdict.flip) == (says, words, flip)
 
 
-def said(*says: Says) -> tuple[Verdict, ...]:
-    return tuple(Verdict(one, one.value, f"not {one.value}") for one in says)
+def said(*says: CriterionResult) -> tuple[Evaluation, ...]:
+    return tuple(Evaluation(one, one.value, f"not {one.value}") for one in says)
 
 
 @pytest.mark.parametrize(
@@ -264,12 +272,12 @@ def test_wake_when(value, says):
     policy = a_policy(wake_when=(WakeMetric("queue", 0, "5m"),))
     samples = () if value is None else (Sample({"namespace": "shop", "service": "web"}, value),)
     key = QueryKey("east", "idle-dev", "queue", "5m")
-    judge = wake_judge_of(policy, Answers("east", "idle-dev", {key: QueryAnswer(samples)}, NIGHT))
+    judge = wake_evaluator_of(policy, Answers("east", "idle-dev", {key: QueryAnswer(samples)}, NIGHT))
     assert judge("shop", "web").says is says
 
 
 def test_without_wake_when_nothing_wakes():
-    judge = wake_judge_of(a_policy(), Answers("east", "idle-dev", {}, NIGHT))
+    judge = wake_evaluator_of(a_policy(), Answers("east", "idle-dev", {}, NIGHT))
     assert judge("shop", "web").says is IDLE
 
 

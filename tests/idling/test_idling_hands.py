@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from reconciler.apply.events import message_of
-from reconciler.decide.idling.contests import fingerprint, snippet
+from reconciler.decide.idling.contested import fingerprint, snippet
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter, ObjectRef
 from reconciler.plan.model import Action

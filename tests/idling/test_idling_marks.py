@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.decide.idling.records import read_record
-from reconciler.decide.idling.service_marks import Entry, read_mark
+from reconciler.decide.idling.records import UnidleTarget, read_record, read_service_record
 from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
 from tests.idling.idling_policies import NIGHT, a_policy, decided, workloads_selector, written
 
@@ -59,8 +58,8 @@ def test_what_is_written_is_read_back():
     assert reading.ours
     assert (reading.record.replicas, reading.record.idled_to, reading.record.policy) == (3, 0, "idle-dev")
     assert (reading.record.idled_at, reading.record.wake_due) == (NIGHT, datetime(2026, 11, 23, 6, tzinfo=UTC))
-    mark = read_mark(marks["mark"], OURS, GROUPS).mark
-    assert (mark.entries, mark.idled_at) == ((Entry("Deployment", "web", "apps", 3),), NIGHT)
+    mark = read_service_record(marks["mark"], OURS, GROUPS).mark
+    assert (mark.entries, mark.idled_at) == ((UnidleTarget("Deployment", "web", "apps", 3),), NIGHT)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +74,13 @@ def test_what_is_written_is_read_back():
 )
 def test_targets_are_read_in_any_form(text):
     annotations = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": text}
-    reading = read_mark(annotations, OURS, GROUPS)
-    assert reading.mark.entries == (Entry("Deployment", "web", "apps", 3),)
+    reading = read_service_record(annotations, OURS, GROUPS)
+    assert reading.mark.entries == (UnidleTarget("Deployment", "web", "apps", 3),)
     assert not reading.ours
 
 
 def test_marks_of_oc_idle_are_read_and_are_not_ours():
-    reading = read_mark(
+    reading = read_service_record(
         {
             "idling.alpha.openshift.io/idled-at": AT,
             "idling.alpha.openshift.io/unidle-targets": '[{"kind":"ReplicationController","name":"web","replicas":2}]',
@@ -89,7 +88,7 @@ def test_marks_of_oc_idle_are_read_and_are_not_ours():
         OURS,
         GROUPS,
     )
-    assert (reading.ours, reading.mark.entries) == (False, (Entry("ReplicationController", "web", "", 2),))
+    assert (reading.ours, reading.mark.entries) == (False, (UnidleTarget("ReplicationController", "web", "", 2),))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +125,7 @@ def test_marks_of_oc_idle_are_read_and_are_not_ours():
 )
 def test_a_mark_that_cannot_be_read(annotations, problem):
     ours = {"reconciler/owner": "production/IdlingPolicy/idle-dev", "idling.kubernetes.io/idled-at": AT}
-    reading = read_mark(ours | annotations, OURS, GROUPS)
+    reading = read_service_record(ours | annotations, OURS, GROUPS)
     assert (reading.mark, reading.problem) == (None, problem)
 
 
@@ -173,7 +172,7 @@ def test_whose_marks(owner, ours):
 
 def test_an_object_without_marks_has_none():
     assert read_record(a_workload(annotations={"reconciler/awake-since": AT}), OURS) is None
-    assert read_mark({"team": "shop"}, OURS, GROUPS) is None
+    assert read_service_record({"team": "shop"}, OURS, GROUPS) is None
 
 
 def test_the_owner_that_placement_wrote_on_a_local_replica_set_stays():
@@ -216,4 +215,4 @@ def test_marks_on_endpoints_are_written_where_the_policy_wants_them(an_endpoints
 def test_the_group_of_what_a_list_names(entry, group):
     listed = json.dumps([{"name": "web", "replicas": 3, **entry}])
     annotations = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": listed}
-    assert [one.group for one in read_mark(annotations, OURS, GROUPS).mark.entries] == [group]
+    assert [one.group for one in read_service_record(annotations, OURS, GROUPS).mark.entries] == [group]

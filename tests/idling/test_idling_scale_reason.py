@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.decide.idling.asleep import sleepers
+from reconciler.decide.idling.idle_workloads import idle_workloads
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
@@ -97,7 +97,7 @@ class TestTakenOver:
 
     def test_wake_and_restore_find_it(self, reason):
         world = taken_over(reason)
-        (found, *_) = sleepers(a_fleet(), world.state(), a_run(world.now), lambda ref: ref == WEB)
+        (found, *_) = idle_workloads(a_fleet(), world.state(), a_run(world.now), lambda ref: ref == WEB)
         assert found.asked.ref == WEB
         world.apply(decide_restore(a_fleet(), world.state(), a_run(world.now), Restoration()).decisions)
         assert world.replicas(WEB) == 3

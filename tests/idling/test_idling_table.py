@@ -6,9 +6,9 @@ from itertools import chain, combinations, product
 
 import pytest
 
-from reconciler.decide.idling.criteria import Says
-from reconciler.decide.idling.states import ASLEEP, State
-from reconciler.decide.idling.table import ROWS, Action, Flag, Situation, choose
+from reconciler.decide.idling.criteria import CriterionResult
+from reconciler.decide.idling.state import ASLEEP, IdleState
+from reconciler.decide.idling.transitions import ROWS, Action, Flag, Situation, choose
 
 SUBSETS = [
     frozenset(chosen) for chosen in chain.from_iterable(combinations(Flag, count) for count in range(len(Flag) + 1))
@@ -16,8 +16,8 @@ SUBSETS = [
 KEEPS_UP = {Flag.HELD, Flag.SIGNAL, Flag.EXCLUDED, Flag.WAKE_WHEN, Flag.ELSEWHERE, Flag.TOGETHER, Flag.UNSEEN}
 
 
-def situations(state: State):
-    return (Situation(state, says, flags) for says, flags in product(Says, SUBSETS))
+def situations(state: IdleState):
+    return (Situation(state, says, flags) for says, flags in product(CriterionResult, SUBSETS))
 
 
 def expected(situation: Situation) -> Action:
@@ -34,20 +34,20 @@ def expected(situation: Situation) -> Action:
 
 def _writable(situation: Situation) -> Action:
     state, says, flags = situation.state, situation.says, situation.flags
-    if state is State.TAKEN_OVER:
+    if state is IdleState.TAKEN_OVER:
         return Action.WAKE if Flag.SIGNAL in flags else Action.RELEASE
     if state in ASLEEP:
         return _asleep(situation)
-    if state is State.FOREIGN and flags & {Flag.PROTECTED, Flag.BOUNDS}:
+    if state is IdleState.FOREIGN and flags & {Flag.PROTECTED, Flag.BOUNDS}:
         return Action.LEAVE
-    if state is State.FOREIGN:
+    if state is IdleState.FOREIGN:
         return Action.WAKE if Flag.SIGNAL in flags else Action.OVERDUE if Flag.DUE in flags else Action.LEAVE
-    if state is State.HAND:
+    if state is IdleState.HAND:
         return Action.RELEASE
-    may_idle = says is Says.IDLE and not flags & KEEPS_UP
-    if state in (State.HALF_IDLED, State.HALF_WOKEN, State.STALE):
+    may_idle = says is CriterionResult.IDLE and not flags & KEEPS_UP
+    if state in (IdleState.HALF_IDLED, IdleState.HALF_WOKEN, IdleState.STALE):
         return Action.IDLE if may_idle and Flag.OBSERVED not in flags else Action.CLEAR
-    if state is State.AWAKE and may_idle:
+    if state is IdleState.AWAKE and may_idle:
         return Action.OBSERVE if Flag.OBSERVED in flags else Action.IDLE
     return Action.LEAVE
 
@@ -55,18 +55,18 @@ def _writable(situation: Situation) -> Action:
 def _asleep(situation: Situation) -> Action:
     says, flags = situation.says, situation.flags
     woken = (
-        situation.state in (State.HALF_FREED, State.UNHELD)
+        situation.state in (IdleState.HALF_FREED, IdleState.UNHELD)
         or bool(flags & {Flag.SIGNAL, Flag.EXCLUDED, Flag.BUSY, Flag.WAKE_WHEN, Flag.ELSEWHERE})
-        or (Flag.DUE in flags and says is not Says.IDLE)
-        or (Flag.FLOOR in flags and says is Says.IDLE)
-        or (says is Says.NOBODY and Flag.GUARDED not in flags)
+        or (Flag.DUE in flags and says is not CriterionResult.IDLE)
+        or (Flag.FLOOR in flags and says is CriterionResult.IDLE)
+        or (says is CriterionResult.NOBODY and Flag.GUARDED not in flags)
     )
     if woken:
         return Action.WAKE
-    return Action.PUT_OFF if says is Says.NOBODY else Action.KEEP
+    return Action.PUT_OFF if says is CriterionResult.NOBODY else Action.KEEP
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", IdleState)
 def test_every_situation_has_the_action_the_rules_give(state):
     wrong = [
         (situation.says, sorted(situation.flags), choose(situation).action, expected(situation))
@@ -77,17 +77,25 @@ def test_every_situation_has_the_action_the_rules_give(state):
 
 
 def test_every_row_decides_something():
-    deciding = {next(row for row in ROWS if row.holds(situation)) for state in State for situation in situations(state)}
+    deciding = {
+        next(row for row in ROWS if row.holds(situation)) for state in IdleState for situation in situations(state)
+    }
     assert [row for row in ROWS if row not in deciding] == []
 
 
 @pytest.mark.parametrize(
     ("situation", "why"),
     [
-        (Situation(State.IDLE, Says.UNKNOWN, frozenset({Flag.SIGNAL}), {Flag.SIGNAL: "NeedPods"}), "NeedPods"),
-        (Situation(State.AWAKE, Says.IDLE, frozenset({Flag.HELD}), {Flag.HELD: "too young"}), "too young"),
-        (Situation(State.IDLE, Says.NOBODY), "no policy wants it idle any more"),
-        (Situation(State.IDLE, Says.IDLE), ""),
+        (
+            Situation(IdleState.IDLE, CriterionResult.UNKNOWN, frozenset({Flag.SIGNAL}), {Flag.SIGNAL: "NeedPods"}),
+            "NeedPods",
+        ),
+        (
+            Situation(IdleState.AWAKE, CriterionResult.IDLE, frozenset({Flag.HELD}), {Flag.HELD: "too young"}),
+            "too young",
+        ),
+        (Situation(IdleState.IDLE, CriterionResult.NOBODY), "no policy wants it idle any more"),
+        (Situation(IdleState.IDLE, CriterionResult.IDLE), ""),
     ],
     ids=["the signal", "what holds it", "nobody", "the criteria themselves"],
 )

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.idling.asleep import sleepers
 from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.idle_workloads import idle_workloads
 from reconciler.model import Event, OwnerReference
 from reconciler.plan.build import in_order, number
 from reconciler.plan.serialise import change_document
@@ -629,5 +629,5 @@ def test_the_copies_of_a_record_on_replica_sets_are_not_asked():
     owner = OwnerReference("apps/v1", "Deployment", "web", "u")
     copy = a_workload("web-1", kind="ReplicaSet", replicas=0, annotations=marks, owner=owner)
     own = a_workload("alone", kind="ReplicaSet", replicas=0, annotations=marks)
-    found = sleepers(a_fleet(), a_state(a_cluster(workloads=(copy, own))), a_run(MONDAY), lambda ref: True)
+    found = idle_workloads(a_fleet(), a_state(a_cluster(workloads=(copy, own))), a_run(MONDAY), lambda ref: True)
     assert [one.asked.ref.name for one in found] == ["alone"]

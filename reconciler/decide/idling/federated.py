@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.decide.idling.situations import Ruling
-from reconciler.decide.idling.states import MAYBE_DOWN
-from reconciler.decide.idling.table import Action, Flag
+from reconciler.decide.idling.state import MAYBE_DOWN
+from reconciler.decide.idling.transitions import Action, Flag, Transition
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState
 from reconciler.policy.types import FederatedReplicaSet
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class FederatedMembers:
     """The local workloads of one federated ReplicaSet that rulings are about.
 
     `running` are clusters where it runs and no ruling is about it; `held` says why it may not be idled now, "" for
@@ -27,9 +26,9 @@ class Members:
     held: str = ""
 
 
-def members_of(
-    federated: Iterable[FederatedReplicaSet], state: ObservedState, rulings: Mapping[ObjectRef, Ruling]
-) -> dict[LocalKey, Members]:
+def federated_members(
+    federated: Iterable[FederatedReplicaSet], state: ObservedState, rulings: Mapping[ObjectRef, Transition]
+) -> dict[LocalKey, FederatedMembers]:
     """Return the members of each federated ReplicaSet of which a ruling concerns at least one."""
     by_key = federated_by_local_key(federated)
     ruled: dict[LocalKey, list[ObjectRef]] = {}
@@ -54,12 +53,12 @@ def _local_workloads(state: ObservedState, keys: Mapping[LocalKey, object]) -> d
 
 def _members(
     federated: FederatedReplicaSet, refs: list[ObjectRef], local: Mapping[ObjectRef, int], state: ObservedState
-) -> Members:
+) -> FederatedMembers:
     ruled = {ref.cluster for ref in refs}
     unread = next((name for name in sorted(state.unreachable) if _may_run_on(federated, name)), "")
     held = f"{federated.name} is paused" if federated.paused else f"{unread} cannot be read" if unread else ""
     running = tuple(ref.cluster for ref, replicas in local.items() if ref.cluster not in ruled and replicas > 0)
-    return Members(tuple(refs), tuple(local), running, held)
+    return FederatedMembers(tuple(refs), tuple(local), running, held)
 
 
 def _may_run_on(federated: FederatedReplicaSet, cluster: str) -> bool:
@@ -67,7 +66,9 @@ def _may_run_on(federated: FederatedReplicaSet, cluster: str) -> bool:
     return own is not None and bool(own.weight or own.min_replicas)
 
 
-def together(rulings: Mapping[ObjectRef, Ruling], federated: Mapping[LocalKey, Members]) -> dict[ObjectRef, Ruling]:
+def together(
+    rulings: Mapping[ObjectRef, Transition], federated: Mapping[LocalKey, FederatedMembers]
+) -> dict[ObjectRef, Transition]:
     """Return the rulings where no member of a federated ReplicaSet is idle while another one runs."""
     result = dict(rulings)
     for members in federated.values():
@@ -82,7 +83,7 @@ def together(rulings: Mapping[ObjectRef, Ruling], federated: Mapping[LocalKey, M
     return result
 
 
-def _runs(ruling: Ruling) -> bool:
+def _runs(ruling: Transition) -> bool:
     """Return whether something runs there after this run."""
     if ruling.action is Action.OBSERVE:
         return False

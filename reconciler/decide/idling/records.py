@@ -1,20 +1,23 @@
-"""The record on a scalable: what it had before it was idled, who idled it, and when it is due."""
+"""The records of what is idle: on the scalable itself, on its Services, and what proves them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
     CAUSE,
+    FIELD_MANAGER,
     IDLED,
     IDLED_AT,
     IDLED_TO,
     IDLING_OWNER,
     OPENSHIFT_IDLED_AT,
     OPENSHIFT_PREVIOUS_SCALE,
+    OPENSHIFT_UNIDLE_TARGETS,
     ORPHANED_SINCE,
     OWNER,
     PREVIOUS_SCALE,
@@ -22,16 +25,21 @@ from reconciler.decide.annotations import (
     SCALE_PREVIOUS,
     SCALE_REASON,
     SCALE_TIME,
+    UNIDLE_TARGETS,
     WAKE_DUE,
+    compact,
     format_time,
     idling_owner,
     idling_owner_key,
+    idling_owner_text,
     instant,
     optional_instant,
+    parsed,
     whole_number,
 )
+from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
-from reconciler.model import Workload
+from reconciler.model import ObjectRef, Workload
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, PREVIOUS_SUSPEND, IDLED_TO)
 _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
@@ -56,7 +64,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RecordReading:
     """What an object's marks say. `record` None with `problem`: there are marks, but they cannot be read."""
 
     ours: bool
@@ -64,7 +72,7 @@ class Reading:
     problem: str = ""
 
 
-def read_record(workload: Workload, fleets: frozenset[str]) -> Reading | None:
+def read_record(workload: Workload, fleets: frozenset[str]) -> RecordReading | None:
     """Return what the marks on `workload` say, None where there are none. `fleets` are the names that are ours."""
     annotations = workload.annotations
     if not annotations:
@@ -78,11 +86,11 @@ def read_record(workload: Workload, fleets: frozenset[str]) -> Reading | None:
     return None
 
 
-def _read(ours: bool, parse: Callable[[], Record]) -> Reading:
+def _read(ours: bool, parse: Callable[[], Record]) -> RecordReading:
     try:
-        return Reading(ours, parse())
+        return RecordReading(ours, parse())
     except AnnotationError as error:
-        return Reading(ours, None, str(error))
+        return RecordReading(ours, None, str(error))
 
 
 def _own(workload: Workload, owner: tuple[str, str]) -> Record:
@@ -127,7 +135,7 @@ def _openshift(annotations: Mapping[str, str]) -> Record:
     )
 
 
-def written(record: Record, workload: Workload) -> dict[str, str | None]:
+def record_annotations(record: Record, workload: Workload) -> dict[str, str | None]:
     """Return the annotations that say `record` on `workload`; None for those that must not be there.
 
     The cause and the time of the scale are written with what they tell about, not here.
@@ -148,7 +156,7 @@ def written(record: Record, workload: Workload) -> dict[str, str | None]:
     }
 
 
-def cleared(annotations: Mapping[str, str], foreign: bool = False) -> dict[str, str | None]:
+def cleared_annotations(annotations: Mapping[str, str], foreign: bool = False) -> dict[str, str | None]:
     """Return the annotations that take the record off, `foreign`: also one of `oc idle`.
 
     What placement wrote as owner stays, and the reason and time of a scale that somebody else gave a reason for.
@@ -184,3 +192,220 @@ def scaled_at(workload: Workload, record: Record) -> datetime:
 def awake_since(workload: Workload) -> datetime | None:
     """Return when `workload` was woken last, None where that was never or cannot be read."""
     return optional_instant(workload.annotations, AWAKE_SINCE)
+
+
+# The record on a Service (or its Endpoints): what it lists to be woken with it.
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UnidleTarget:
+    """One scalable that a Service's mark lists, with the replicas it had."""
+
+    kind: str
+    name: str
+    group: str
+    replicas: int
+
+    def ref(self, service: ObjectRef) -> ObjectRef:
+        """Return the name of the scalable, which is in the namespace of `service`."""
+        return ObjectRef(service.cluster, service.namespace, self.kind, self.name, self.group)
+
+    @classmethod
+    def of(cls, ref: ObjectRef, replicas: int) -> UnidleTarget:
+        return cls(ref.kind, ref.name, ref.group, replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRecord:
+    """What a marked Service says. `entries` are sorted; `fleet` and `policy` are the owner's, "" without one."""
+
+    idled_at: datetime
+    entries: tuple[UnidleTarget, ...] = ()
+    idled_to: int = 0
+    fleet: str = ""
+    policy: str = ""
+    wake_due: datetime | None = None
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRecordReading:
+    """`mark` None with `problem`: there is a mark, but it cannot be read."""
+
+    ours: bool
+    mark: ServiceRecord | None = None
+    problem: str = ""
+
+
+def read_service_record(
+    annotations: Mapping[str, str], fleets: frozenset[str], groups: Mapping[str, str]
+) -> ServiceRecordReading | None:
+    """Return what the mark in `annotations` says, None where there is none.
+
+    `groups` gives the API group of a kind, for entries that name none.
+    """
+    if not annotations:
+        return None
+    owner = idling_owner(annotations)
+    if owner is not None or IDLED_AT in annotations or UNIDLE_TARGETS in annotations:
+        ours = owner is not None and owner[0] in fleets
+        return _read_service_record(annotations, ours, (IDLED_AT, UNIDLE_TARGETS), groups)
+    if OPENSHIFT_IDLED_AT in annotations or OPENSHIFT_UNIDLE_TARGETS in annotations:
+        return _read_service_record(annotations, False, (OPENSHIFT_IDLED_AT, OPENSHIFT_UNIDLE_TARGETS), groups)
+    return None
+
+
+def _read_service_record(
+    annotations: Mapping[str, str], ours: bool, keys: tuple[str, str], groups: Mapping[str, str]
+) -> ServiceRecordReading:
+    try:
+        return ServiceRecordReading(ours, _service_record(annotations, ours, keys, groups))
+    except AnnotationError as error:
+        return ServiceRecordReading(ours, None, str(error))
+
+
+def _service_record(
+    annotations: Mapping[str, str], ours: bool, keys: tuple[str, str], groups: Mapping[str, str]
+) -> ServiceRecord:
+    at_key, targets_key = keys
+    fleet, policy = idling_owner(annotations) or ("", "")
+    listed = annotations.get(targets_key)
+    entries = (
+        () if listed is None else _unidle_targets(parsed(listed, targets_key), targets_key, groups, 1 if ours else 0)
+    )
+    bare = not entries and at_key not in annotations
+    return ServiceRecord(
+        idled_at=_LONG_AGO if bare else instant(annotations.get(at_key), at_key),
+        entries=entries,
+        idled_to=whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO),
+        fleet=fleet,
+        policy=policy,
+        wake_due=optional_instant(annotations, WAKE_DUE),
+        cause=annotations.get(CAUSE, ""),
+    )
+
+
+def _unidle_targets(value: Any, key: str, groups: Mapping[str, str], least: int) -> tuple[UnidleTarget, ...]:
+    if not isinstance(value, list):
+        raise AnnotationError(f"{key} is no list, expected a list of targets")
+    found: dict[tuple[str, str, str], UnidleTarget] = {}
+    for item in value:
+        entry = _unidle_target(item, key, groups, least)
+        name = (entry.kind, entry.name, entry.group)
+        found[name] = max(entry, found.get(name, entry))
+    return tuple(sorted(found.values()))
+
+
+def _unidle_target(item: Any, key: str, groups: Mapping[str, str], least: int) -> UnidleTarget:
+    found = item if isinstance(item, dict) else {}
+    kind, name, replicas = found.get("kind"), found.get("name"), found.get("replicas")
+    named = isinstance(kind, str) and isinstance(name, str) and kind and name
+    if named and type(replicas) is int and least <= replicas <= _LARGEST:
+        return UnidleTarget(str(kind), str(name), _group(found, groups), max(1, replicas))
+    raise AnnotationError(f"{key} lists {compact(item)[:80]}, expected kind, name and replicas of at least {least}")
+
+
+def _group(item: Mapping[str, Any], groups: Mapping[str, str]) -> str:
+    if isinstance(item.get("group"), str) and (item["group"] or item["kind"] not in groups):
+        return str(item["group"])
+    version = item.get("apiVersion")
+    if isinstance(version, str) and version:
+        return version.rpartition("/")[0]
+    return groups.get(item["kind"], "")
+
+
+def targets_text(entries: tuple[UnidleTarget, ...]) -> str:
+    """Return the annotation that lists `entries`, in the seed's own order of keys."""
+    return compact(
+        [
+            {"kind": entry.kind, "name": entry.name, "group": entry.group, "replicas": entry.replicas}
+            for entry in entries
+        ],
+        sort=False,
+    )
+
+
+def service_record_annotations(mark: ServiceRecord | None) -> dict[str, str | None]:
+    """Return the annotations of a Service that say `mark`; None: those that must not be there."""
+    if mark is None:
+        return dict.fromkeys((IDLED_AT, UNIDLE_TARGETS, OWNER, IDLED_TO, WAKE_DUE, CAUSE))
+    return {
+        IDLED_AT: format_time(mark.idled_at),
+        UNIDLE_TARGETS: targets_text(mark.entries),
+        OWNER: idling_owner_text(mark.fleet, mark.policy),
+        IDLED_TO: str(mark.idled_to),
+        WAKE_DUE: None if mark.wake_due is None else format_time(mark.wake_due),
+        CAUSE: mark.cause or None,
+    }
+
+
+def foreign_record_cleared() -> dict[str, str | None]:
+    """Return the annotations that take a mark off which somebody else wrote."""
+    return {**service_record_annotations(None), OPENSHIFT_IDLED_AT: None, OPENSHIFT_UNIDLE_TARGETS: None}
+
+
+# What proves, apart from a list on a Service, that we idled a scalable and what it had.
+#
+# A Service's list is the only record left after `kubectl rollout undo`, which replaces all annotations of a
+# Deployment. But whoever may annotate a Service may write any list, and need not be allowed to scale anything. So a
+# list speaks only for what we idled, and its numbers count no further than the scalable itself and what it owns bear
+# them out.
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """`idled_by_us`: our field manager wrote its replicas last, so what stands there is our idle.
+
+    `most` is the highest number of replicas that a record of ours tells: on the scalable itself, or on a ReplicaSet
+    of it, where the Deployment controller copied it; 0 where there is none, since 0 is never recorded.
+
+    Source: kubernetes pkg/controller/deployment/util, copyDeploymentAnnotationsToReplicaSet (it never takes one off).
+    """
+
+    idled_by_us: bool = False
+    most: int = 0
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether we idled it with a record that still tells of it."""
+        return self.idled_by_us and self.most > 0
+
+
+class EvidenceIndex:
+    """The records of one Fleet on the scalables of one cluster, and on what they own."""
+
+    def __init__(self, workloads: Iterable[Workload], fleets: frozenset[str]) -> None:
+        self._fleets = fleets
+        self._copied: Mapping[OwnerKey, int] = _most_by_owner(workloads, fleets)
+
+    def on(self, workload: Workload) -> Evidence:
+        """Return what is proved of `workload`."""
+        writer = workload.replicas_writer
+        told = _recorded_replicas(workload, self._fleets)
+        return Evidence(
+            idled_by_us=writer is not None and writer.manager == FIELD_MANAGER,
+            most=max(told, self._copied.get(own_key(workload), 0)),
+        )
+
+
+def _most_by_owner(workloads: Iterable[Workload], fleets: frozenset[str]) -> dict[OwnerKey, int]:
+    found: dict[OwnerKey, int] = {}
+    for workload in workloads:
+        owner = owner_key(workload) if PREVIOUS_SCALE in workload.annotations else None
+        if owner is not None:
+            found[owner] = max(found.get(owner, 0), _recorded_replicas(workload, fleets))
+    return found
+
+
+def _recorded_replicas(workload: Workload, fleets: frozenset[str]) -> int:
+    """Return the number that a record of ours on `workload` tells, also a broken one; 0 for none."""
+    owner = idling_owner(workload.annotations)
+    if owner is None or owner[0] not in fleets:
+        return 0
+    try:
+        return whole_number(workload.annotations.get(PREVIOUS_SCALE), PREVIOUS_SCALE)
+    except AnnotationError:
+        return 0

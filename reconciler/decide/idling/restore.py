@@ -10,16 +10,15 @@ from fnmatch import fnmatchcase
 
 from reconciler.decide.annotations import idling_owner, parsed
 from reconciler.decide.decisions import DesiredState, Notice
-from reconciler.decide.fleet_guard import Guards
-from reconciler.decide.idling.building import decisions_of
-from reconciler.decide.idling.looking import Setting, scenes_of
-from reconciler.decide.idling.making import Making
+from reconciler.decide.fleet_guard import FleetGuards
+from reconciler.decide.idling.decide import decisions_of
+from reconciler.decide.idling.explain import notices
+from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import salvaged
-from reconciler.decide.idling.situations import Ruling, rule_all
-from reconciler.decide.idling.states import NOT_OURS, State
-from reconciler.decide.idling.table import Action, Choice, Flag
-from reconciler.decide.idling.targets import Target
-from reconciler.decide.idling.telling import notices
+from reconciler.decide.idling.scalables import ScalableState
+from reconciler.decide.idling.state import NOT_OURS, IdleState
+from reconciler.decide.idling.transitions import Action, ChosenAction, Flag, Transition, transitions_of
+from reconciler.decide.idling.writes_workload import WriteContext
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, Writes
@@ -52,11 +51,11 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     The run is partial where the record of something cannot be read, and where only another Fleet's is found.
     """
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
-    scenes = scenes_of(Setting(fleet, state, run, blind=True, named=restoration.objects))
-    alone = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
+    scenes = idling_clusters(IdlingInputs(fleet, state, run, blind=True, named=restoration.objects))
+    alone = transitions_of([target for scene in scenes for target in scene.targets], FleetGuards(), run.now)
     rulings = {ref: _restored(ruling, restoration, run) for ref, ruling in alone.items()}
     fronts = [(front, scene.inventory) for scene in scenes for front in scene.fronts]
-    making = Making(fleet, run, repairs=False, hold_until=restoration.hold_until)
+    making = WriteContext(fleet, run, repairs=False, hold_until=restoration.hold_until)
     chosen = [ruling for ruling in rulings.values() if _is_chosen(ruling, restoration)]
     told = notices([ruling for ruling in chosen if not _is_put_right(ruling)], (), run)
     return DesiredState(
@@ -79,8 +78,8 @@ class Origin:
 def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> frozenset[Origin]:
     """Return what idled the objects that `restoration` names, whichever policy or run that was."""
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
-    scenes = scenes_of(Setting(fleet, state, run, blind=True, named=restoration.objects))
-    rulings = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
+    scenes = idling_clusters(IdlingInputs(fleet, state, run, blind=True, named=restoration.objects))
+    rulings = transitions_of([target for scene in scenes for target in scene.targets], FleetGuards(), run.now)
     named = (one for one in rulings.values() if one.record is not None and _is_named(one.target, restoration.objects))
     return frozenset(_origin(ruling) for ruling in named)
 
@@ -97,7 +96,7 @@ def _marking(state: ObservedState) -> Iterator[str]:
             yield from (owner[0] for owner in owners if owner is not None)
 
 
-def _not_adopted(chosen: Sequence[Ruling], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:
+def _not_adopted(chosen: Sequence[Transition], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:
     """Tell how much of what was asked for is left, because this Fleet did not idle it."""
     foreign = [one for one in chosen if one.standing.state in NOT_OURS and _stands_idle(one)]
     left = [one for one in foreign if not _is_adopted(one, restoration)]
@@ -109,13 +108,15 @@ def _not_adopted(chosen: Sequence[Ruling], fleet: Fleet, restoration: Restoratio
     how_many, them = ("1 idle object stays", "it") if len(left) == 1 else (f"{len(left)} idle objects stay", "them")
     whys = dict.fromkeys(_why_left(one) for one in left)
     then = " or ".join(whys) if restoration.adopt else f"add --adopt to restore {them} too"
-    others = any(one.standing.state is State.FOREIGN and one.record is not None and one.record.fleet for one in left)
+    others = any(
+        one.standing.state is IdleState.FOREIGN and one.record is not None and one.record.fleet for one in left
+    )
     nothing_of_ours = all(one.record is None or one.standing.state in NOT_OURS for one in chosen)
     text = f"{how_many} idle, as {who} {them} ({listed}); {then}"
     yield Notice("notAdopted", fleet.name, text, partial=others and nothing_of_ours)
 
 
-def _why_left(ruling: Ruling) -> str:
+def _why_left(ruling: Transition) -> str:
     """Return why what is not ours is left where that is asked for too, and what gives it back."""
     words = ruling.situation.words.get(Flag.BOUNDS)
     if words is None or ruling.target.protected:
@@ -123,60 +124,62 @@ def _why_left(ruling: Ruling) -> str:
     return f"{words}: use --context in place of the Fleet"
 
 
-def _idler(ruling: Ruling) -> str:
-    if ruling.standing.state is State.UNPROVEN:
+def _idler(ruling: Transition) -> str:
+    if ruling.standing.state is IdleState.UNPROVEN:
         return "only listed on a Service"
     return (
         f"by Fleet {ruling.record.fleet}" if ruling.record is not None and ruling.record.fleet else "by somebody else"
     )
 
 
-def _is_put_right(ruling: Ruling) -> bool:
+def _is_put_right(ruling: Transition) -> bool:
     """Return whether what could not be read of it does not matter any more."""
-    return ruling.standing.state is State.SET_ASIDE and ruling.action is Action.WAKE
+    return ruling.standing.state is IdleState.SET_ASIDE and ruling.action is Action.WAKE
 
 
-def _restored(ruling: Ruling, restoration: Restoration, run: Run) -> Ruling:
+def _restored(ruling: Transition, restoration: Restoration, run: Run) -> Transition:
     if not _is_chosen(ruling, restoration):
         return _left(ruling)
     written = ruling.target.cluster.writes is not Writes.NOTHING
     if ruling.was_asleep or _is_adopted(ruling, restoration):
         action = Action.WAKE if written else Action.OVERDUE
-        return replace(ruling, choice=Choice(action, "restored"))
-    if ruling.standing.state is State.SET_ASIDE and written:
+        return replace(ruling, choice=ChosenAction(action, "restored"))
+    if ruling.standing.state is IdleState.SET_ASIDE and written:
         return _salvaged(ruling, run)
-    if ruling.standing.state is State.HAND and written:
+    if ruling.standing.state is IdleState.HAND and written:
         return ruling
-    if ruling.standing.state is State.STALE and written:
-        return replace(ruling, choice=Choice(Action.CLEAR, ruling.why))
+    if ruling.standing.state is IdleState.STALE and written:
+        return replace(ruling, choice=ChosenAction(Action.CLEAR, ruling.why))
     if _is_held_for_nothing(ruling) and written:
-        return replace(ruling, choice=Choice(Action.RELEASE, "its autoscaler is held, and nothing idle needs that"))
+        return replace(
+            ruling, choice=ChosenAction(Action.RELEASE, "its autoscaler is held, and nothing idle needs that")
+        )
     return _left(ruling)
 
 
-def _is_held_for_nothing(ruling: Ruling) -> bool:
+def _is_held_for_nothing(ruling: Transition) -> bool:
     """Return whether its autoscaler is held by us while nobody remembers it as idle."""
     hold, unknown = ruling.hold, ruling.record is None and not ruling.target.listings
     held = hold is not None and hold.previous is not None and not hold.problem
-    return held and unknown and ruling.standing.state is not State.SET_ASIDE
+    return held and unknown and ruling.standing.state is not IdleState.SET_ASIDE
 
 
-def _salvaged(ruling: Ruling, run: Run) -> Ruling:
+def _salvaged(ruling: Transition, run: Run) -> Transition:
     """Return the wake to the number that can still be read in a broken record, where there is one."""
     record = salvaged(ruling.target.scale.written, run.now)
     if record is None or not ruling.target.scale.stands_at(0):
         return _left(ruling)
     standing = replace(ruling.standing, record=record)
-    return replace(ruling, standing=standing, choice=Choice(Action.WAKE, "restored from what can be read"))
+    return replace(ruling, standing=standing, choice=ChosenAction(Action.WAKE, "restored from what can be read"))
 
 
-def _left(ruling: Ruling) -> Ruling:
+def _left(ruling: Transition) -> Transition:
     """Return the ruling that leaves it as it is, idle or not."""
     action = Action.KEEP if ruling.was_asleep else Action.LEAVE
-    return replace(ruling, choice=Choice(action, ruling.why))
+    return replace(ruling, choice=ChosenAction(action, ruling.why))
 
 
-def _is_adopted(ruling: Ruling, restoration: Restoration) -> bool:
+def _is_adopted(ruling: Transition, restoration: Restoration) -> bool:
     if not restoration.adopt or ruling.standing.state not in NOT_OURS or ruling.target.protected:
         return False
     if Flag.BOUNDS in ruling.situation.flags:
@@ -184,26 +187,26 @@ def _is_adopted(ruling: Ruling, restoration: Restoration) -> bool:
     return _stands_idle(ruling)
 
 
-def _stands_idle(ruling: Ruling) -> bool:
+def _stands_idle(ruling: Transition) -> bool:
     return ruling.record is not None and ruling.target.scale.stands_at(ruling.record.idled_to)
 
 
-def _is_chosen(ruling: Ruling, restoration: Restoration) -> bool:
+def _is_chosen(ruling: Transition, restoration: Restoration) -> bool:
     origin = _origin(ruling)
     named = not restoration.policies or any(fnmatchcase(origin.policy, pattern) for pattern in restoration.policies)
     of_run = not restoration.runs or origin.run in restoration.runs
     return named and of_run and _is_named(ruling.target, restoration.objects)
 
 
-def _is_named(target: Target, objects: Callable[[ObjectRef], bool]) -> bool:
+def _is_named(target: ScalableState, objects: Callable[[ObjectRef], bool]) -> bool:
     return any(objects(ref) for ref in _names(target))
 
 
-def _names(target: Target) -> Iterable[ObjectRef]:
+def _names(target: ScalableState) -> Iterable[ObjectRef]:
     return (target.ref, target.scale.runs.ref, *(front.ref for front in target.fronts))
 
 
-def _origin(ruling: Ruling) -> Origin:
+def _origin(ruling: Transition) -> Origin:
     record = ruling.record
     if record is None:
         return Origin("", "")

@@ -24,7 +24,7 @@ from reconciler.decide.decisions import (
     Verb,
     annotation_changes,
 )
-from reconciler.decide.fleet_guard import FLEET, guard_of
+from reconciler.decide.fleet_guard import FLEET, fleet_guard
 from reconciler.decide.placement.memory import PREFIX, config_map_deleted
 from reconciler.decide.placement.observed import PlacementInputs
 from reconciler.decide.placement.writes import group_of
@@ -50,7 +50,7 @@ def removed_policies(federated: Mapping[str, FederatedReplicaSet], around: Place
     lost a folder must not delete anything.
     """
     marked = list(_owned(around))
-    guard = guard_of([one.key for one in marked], frozenset(federated), around.run.allow_exceed)
+    guard = fleet_guard([one.key for one in marked], frozenset(federated), around.run.allow_exceed)
     left = [one for one in marked if not _still_placed(one, federated)]
     decisions = [*(_decision(one) for one in left), *_statuses(federated, around)]
     if not guard.tripped:

@@ -1,4 +1,4 @@
-"""What sleeps and can be asked to wake, found the way the decisions find it: by its record, or by a list it is on."""
+"""What is idle and can be asked to wake, found the way the decisions find it: by its record, or by a list it is on."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT
-from reconciler.decide.fleet_guard import Guards
-from reconciler.decide.idling.looking import Setting, scenes_of
-from reconciler.decide.idling.situations import Ruling, rule_all
-from reconciler.decide.idling.states import NOT_OURS, State
-from reconciler.decide.idling.table import Flag
+from reconciler.decide.fleet_guard import FleetGuards
+from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
+from reconciler.decide.idling.state import NOT_OURS, IdleState
+from reconciler.decide.idling.transitions import Flag, Transition, transitions_of
 from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet
 
 
 @dataclass(frozen=True, slots=True)
-class Sleeper:
+class IdleWorkload:
     """Something to ask. `wakes` are the scalables that wake then; `problem` set: it would be in vain, and why."""
 
     asked: Service | Workload
@@ -24,19 +23,21 @@ class Sleeper:
     problem: str = ""
 
 
-def sleepers(fleet: Fleet, state: ObservedState, run: Run, named: Callable[[ObjectRef], bool]) -> tuple[Sleeper, ...]:
+def idle_workloads(
+    fleet: Fleet, state: ObservedState, run: Run, named: Callable[[ObjectRef], bool]
+) -> tuple[IdleWorkload, ...]:
     """Return what has to be asked so that everything idle that `named` accepts wakes, each once, sorted by name.
 
     A Service (or its Endpoints) is asked for all that is behind it, in whatever way that was idled. Also what only
     looks idle, by a mark on it, is asked: a run that died may have left it half way.
     """
-    found: dict[ObjectRef, Sleeper] = {}
-    scenes = scenes_of(Setting(fleet, state, run, blind=True, named=named))
-    rulings = rule_all([target for scene in scenes for target in scene.targets], Guards(), run.now)
+    found: dict[ObjectRef, IdleWorkload] = {}
+    scenes = idling_clusters(IdlingInputs(fleet, state, run, blind=True, named=named))
+    rulings = transitions_of([target for scene in scenes for target in scene.targets], FleetGuards(), run.now)
     for ruling in rulings.values():
         for one in _asked(ruling, named):
-            known = found.get(one.ref, Sleeper(one))
-            found[one.ref] = Sleeper(one, known.wakes | {ruling.ref}, known.problem or _problem(ruling, one))
+            known = found.get(one.ref, IdleWorkload(one))
+            found[one.ref] = IdleWorkload(one, known.wakes | {ruling.ref}, known.problem or _problem(ruling, one))
     for cluster in state.clusters.values():
         # A Deployment's annotations are copied to its ReplicaSets, which nobody asks.
         objects: list[Service | Workload] = [
@@ -46,13 +47,13 @@ def sleepers(fleet: Fleet, state: ObservedState, run: Run, named: Callable[[Obje
         for marked in objects:
             is_marked = IDLED_AT in marked.annotations or OPENSHIFT_IDLED_AT in marked.annotations
             if is_marked and named(marked.ref):
-                found.setdefault(marked.ref, Sleeper(marked))
+                found.setdefault(marked.ref, IdleWorkload(marked))
     return tuple(found[ref] for ref in sorted(found))
 
 
-def _asked(ruling: Ruling, named: Callable[[ObjectRef], bool]) -> Iterator[Service | Workload]:
+def _asked(ruling: Transition, named: Callable[[ObjectRef], bool]) -> Iterator[Service | Workload]:
     """Yield what is asked for the sake of one scalable: itself where it is named, and its Services that are."""
-    if not (ruling.was_asleep or ruling.standing.state in (*NOT_OURS, State.SET_ASIDE)):
+    if not (ruling.was_asleep or ruling.standing.state in (*NOT_OURS, IdleState.SET_ASIDE)):
         return
     scale = ruling.target.scale
     itself = named(scale.written.ref) or named(scale.runs.ref)
@@ -64,13 +65,13 @@ def _asked(ruling: Ruling, named: Callable[[ObjectRef], bool]) -> Iterator[Servi
             yield front.service
 
 
-def _problem(ruling: Ruling, asked: Service | Workload) -> str:
+def _problem(ruling: Transition, asked: Service | Workload) -> str:
     reading = ruling.target.reading
-    if ruling.standing.state is State.UNPROVEN:
+    if ruling.standing.state is IdleState.UNPROVEN:
         return f"{ruling.why}; `restore --adopt` takes its word"
-    if ruling.standing.state is State.FOREIGN and ruling.target.protected:
+    if ruling.standing.state is IdleState.FOREIGN and ruling.target.protected:
         return f"{ruling.why}, and this Fleet did not idle it; scale it"
-    if ruling.standing.state is State.FOREIGN and Flag.BOUNDS in ruling.situation.flags:
+    if ruling.standing.state is IdleState.FOREIGN and Flag.BOUNDS in ruling.situation.flags:
         return f"{ruling.situation.words[Flag.BOUNDS]}; `wake --context` gives its bounds back"
-    is_broken = ruling.standing.state is State.SET_ASIDE and asked is ruling.target.scale.written
+    is_broken = ruling.standing.state is IdleState.SET_ASIDE and asked is ruling.target.scale.written
     return f"{reading.problem}; `restore` gives back what can be read" if is_broken and reading is not None else ""

@@ -7,19 +7,17 @@ from dataclasses import replace
 
 from reconciler.decide.annotations import FIELD_MANAGER, WAKE_REQUESTED_AT, format_time, optional_instant
 from reconciler.decide.decisions import Considered, Notice, Overridden, Undecided
-from reconciler.decide.idling.contests import contest_of, is_contest, snippet, undo_of
-from reconciler.decide.idling.criteria import Says
-from reconciler.decide.idling.groups import is_marking
-from reconciler.decide.idling.holds import unnamed
-from reconciler.decide.idling.making import owner_policy
-from reconciler.decide.idling.situations import Ruling
-from reconciler.decide.idling.states import NOT_OURS, State
-from reconciler.decide.idling.table import Action, Flag
-from reconciler.decide.idling.targets import Front, Target
+from reconciler.decide.idling.blockers import unnamed
+from reconciler.decide.idling.contested import contest_of, is_contest, snippet, undo_of
+from reconciler.decide.idling.criteria import CriterionResult
+from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_marking
+from reconciler.decide.idling.state import NOT_OURS, IdleState
+from reconciler.decide.idling.transitions import Action, Flag, Transition
+from reconciler.decide.idling.writes_workload import owner_policy
 from reconciler.model import ObjectRef, PodsQuestion, Run
 
-_LEFT = (*NOT_OURS, State.SET_ASIDE, State.DOWN, State.TAKEN_OVER)
-_TAKEN = (State.TAKEN_OVER, Action.RELEASE)
+_LEFT = (*NOT_OURS, IdleState.SET_ASIDE, IdleState.DOWN, IdleState.TAKEN_OVER)
+_TAKEN = (IdleState.TAKEN_OVER, Action.RELEASE)
 _OUTCOMES = {
     Action.IDLE: "goes idle",
     Action.OBSERVE: "would go idle",
@@ -33,7 +31,7 @@ _OUTCOMES = {
 }
 
 
-def considered(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[Considered]:
+def considered(rulings: Iterable[Transition], fronts: Iterable[ServiceState]) -> Iterator[Considered]:
     """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why.
 
     A selected Service is told of by itself only where no scalable is behind it, or not all are known.
@@ -49,7 +47,7 @@ def considered(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[C
                 yield Considered(front.ref, "idling", name, "left as it is", why)
 
 
-def _considered(ruling: Ruling) -> Iterator[Considered]:
+def _considered(ruling: Transition) -> Iterator[Considered]:
     target = ruling.target
     told = Considered(
         ref=target.scale.runs.ref,
@@ -69,20 +67,20 @@ def _considered(ruling: Ruling) -> Iterator[Considered]:
         yield told
 
 
-def _selected_by(target: Target, policy: str) -> tuple[str, ...]:
+def _selected_by(target: ScalableState, policy: str) -> tuple[str, ...]:
     """Return which parts of the selector of `policy` select `target`."""
     services = [front for front in target.behind if any(bid.policy.name == policy for bid in front.bids)]
     names = ", ".join(f"Service/{front.ref.name}" for front in services)
     return (*([f"services ({names})"] if names else []), *(["workloads"] if policy in target.direct else []))
 
 
-def _outcome(ruling: Ruling) -> str:
+def _outcome(ruling: Transition) -> str:
     if ruling.action is not Action.LEAVE and (ruling.standing.state, ruling.action) != _TAKEN:
         return _OUTCOMES[ruling.action]
     return "left as it is" if ruling.standing.state in _LEFT else "stays awake"
 
 
-def overridden(rulings: Iterable[Ruling]) -> Iterator[Overridden]:
+def overridden(rulings: Iterable[Transition]) -> Iterator[Overridden]:
     """Yield the wishes of policies that others of higher priority win over, where they differ."""
     for ruling in rulings:
         target = ruling.target
@@ -90,14 +88,14 @@ def overridden(rulings: Iterable[Ruling]) -> Iterator[Overridden]:
         winner = target.want.policy
         for name in sorted(lost):
             says = lost[name].verdict.says
-            if winner is None or says is target.want.says or says is Says.UNKNOWN:
+            if winner is None or says is target.want.says or says is CriterionResult.UNKNOWN:
                 continue
-            wish = "idle" if says is Says.IDLE else "awake"
+            wish = "idle" if says is CriterionResult.IDLE else "awake"
             why = "it only observes" if lost[name].policy.mode == "Observe" else f"priority {winner.priority}"
             yield Overridden(target.scale.runs.ref, "idling", name, wish, winner.name, why)
 
 
-def undecided(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[Undecided]:
+def undecided(rulings: Iterable[Transition], fronts: Iterable[ServiceState]) -> Iterator[Undecided]:
     """Yield what criteria do not know enough of, what cannot be scaled as it is, and the selected Services whose
     scalables are not all known.
     """
@@ -105,16 +103,16 @@ def undecided(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[Un
         want, scale = ruling.target.want, ruling.target.scale
         if want.policy is None or ruling.action not in (Action.LEAVE, Action.KEEP):
             continue
-        if want.says is Says.UNKNOWN:
+        if want.says is CriterionResult.UNKNOWN:
             yield Undecided(str(scale.runs.ref), "idling", want.policy.name, want.words)
-        elif want.says is Says.IDLE and scale.problem:
+        elif want.says is CriterionResult.IDLE and scale.problem:
             yield Undecided(str(scale.runs.ref), "idling", want.policy.name, scale.problem)
     for front in fronts:
         if front.bids and front.found.undecided:
             yield Undecided(str(front.ref), "idling", front.bids[0].policy.name, front.found.undecided)
 
 
-def questions(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[PodsQuestion]:
+def questions(rulings: Iterable[Transition], fronts: Iterable[ServiceState]) -> Iterator[PodsQuestion]:
     """Yield the pods that must be read: behind Services that would go idle if these pods were all there is to know."""
     behind: dict[ObjectRef, bool] = {}
     for ruling in rulings:
@@ -125,21 +123,21 @@ def questions(rulings: Iterable[Ruling], fronts: Iterable[Front]) -> Iterator[Po
             yield front.found.question
 
 
-def _would_idle(front: Front) -> bool:
+def _would_idle(front: ServiceState) -> bool:
     """Return whether what may be behind `front` could go idle now."""
     is_free = front.exclusion is None and not front.is_marked
-    return is_free and any(bid.verdict.says is Says.IDLE for bid in front.bids)
+    return is_free and any(bid.verdict.says is CriterionResult.IDLE for bid in front.bids)
 
 
-def notices(rulings: Iterable[Ruling], fronts: Iterable[Front], run: Run) -> tuple[Notice, ...]:
+def notices(rulings: Iterable[Transition], fronts: Iterable[ServiceState], run: Run) -> tuple[Notice, ...]:
     """Return what a person should read, each once, sorted.
 
     What is wrong with an object of a tenant makes no run partial: it is told and counted, or one broken annotation
     would fail the runs of a whole platform.
     """
     ordered = list(rulings)
-    found = [notice for ruling in ordered for tell in _TELLERS for notice in tell(ruling, run)]
-    found += [notice for front in fronts for notice in _front_notices(front)]
+    found = [notice for ruling in ordered for tell in _NOTICES for notice in tell(ruling, run)]
+    found += [notice for front in fronts for notice in _service_notices(front)]
     behind = {front.ref for ruling in ordered for front in ruling.target.behind}
     found += [notice for front in fronts if front.ref not in behind for notice in _nothing_behind(front)]
     return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
@@ -153,7 +151,7 @@ def query_notices(cluster: str, problems: Iterable[tuple[str, str]]) -> Iterator
         )
 
 
-def _front_notices(front: Front) -> Iterator[Notice]:
+def _service_notices(front: ServiceState) -> Iterator[Notice]:
     if front.problem and not front.is_foreign:
         yield Notice("setAside", str(front.ref), f"{front.ref}: {front.problem}; its marks stay as they are")
     elif front.is_foreign:
@@ -164,7 +162,7 @@ def _front_notices(front: Front) -> Iterator[Notice]:
     yield from _unreadable_request(front.ref, front.service.annotations)
 
 
-def _nothing_behind(front: Front) -> Iterator[Notice]:
+def _nothing_behind(front: ServiceState) -> Iterator[Notice]:
     if front.found.nothing and _would_idle(front):
         text = f"{front.ref}: nothing behind it can be idled: {front.found.nothing}"
         yield Notice("nothingBehind", str(front.ref), text, front.bids[0].policy.name)
@@ -176,7 +174,7 @@ def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Itera
         yield Notice("unreadableSignal", str(ref), text)
 
 
-def _overdue(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+def _overdue(ruling: Transition, _run: Run) -> Iterator[Notice]:
     if ruling.action is Action.OVERDUE:
         ours = ruling.standing.state not in NOT_OURS
         kind, held = (
@@ -188,23 +186,23 @@ def _overdue(ruling: Ruling, _run: Run) -> Iterator[Notice]:
         yield Notice("perRun", str(ruling.ref), f"{ruling.ref}: {ruling.why}", owner_policy(ruling))
 
 
-def _set_aside(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+def _set_aside(ruling: Transition, _run: Run) -> Iterator[Notice]:
     reading = ruling.target.reading
-    if ruling.standing.state is State.SET_ASIDE and reading is not None:
+    if ruling.standing.state is IdleState.SET_ASIDE and reading is not None:
         yield Notice("setAside", str(ruling.ref), f"{ruling.ref}: {reading.problem}; its scale stays as it is")
 
 
-def _foreign(ruling: Ruling, _run: Run) -> Iterator[Notice]:
-    if ruling.standing.state is State.FOREIGN:
+def _foreign(ruling: Transition, _run: Run) -> Iterator[Notice]:
+    if ruling.standing.state is IdleState.FOREIGN:
         fleet = ruling.record.fleet if ruling.record is not None and ruling.record.fleet else "somebody else"
         yield Notice("foreignMark", str(ruling.ref), f"{ruling.ref} was idled by {fleet}")
 
 
-def _unproven(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+def _unproven(ruling: Transition, _run: Run) -> Iterator[Notice]:
     """A list on a Service that says more than the scalable bears out."""
     record, target = ruling.record, ruling.target
     lists = [(listing.entry.replicas, listing.front.ref.name) for listing in target.listings]
-    if ruling.standing.state is State.UNPROVEN and record is not None:
+    if ruling.standing.state is IdleState.UNPROVEN and record is not None:
         names = " and ".join(f"Service/{front.ref.name}" for front in target.fronts if front.is_marked)
         why = f"{names} lists it as idle with {record.replicas} replicas, and nothing on it says that it was idled"
         then = "it stays as it is: scale it, or reconciler restore --adopt"
@@ -215,7 +213,7 @@ def _unproven(ruling: Ruling, _run: Run) -> Iterator[Notice]:
         yield Notice("unproven", str(ruling.ref), f"{ruling.ref}: {why}; that is what it wakes to")
 
 
-def _held_together(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+def _kept_together(ruling: Transition, _run: Run) -> Iterator[Notice]:
     if ruling.choice.told not in (Flag.TOGETHER, Flag.OBSERVED):
         return
     for front in ruling.target.behind:
@@ -227,28 +225,28 @@ def _held_together(ruling: Ruling, _run: Run) -> Iterator[Notice]:
             yield Notice("heldTogether", str(front.ref), text, policies[0].name)
 
 
-def _custom_kind(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+def _custom_kind(ruling: Transition, _run: Run) -> Iterator[Notice]:
     reason = unnamed(ruling.target)
     if reason is not None and ruling.choice.told is Flag.HELD and ruling.why == reason.words:
         text = f"{ruling.target.scale.runs.ref}: {reason.words}; to idle it too, write {reason.flip}"
         yield Notice("customKind", str(ruling.target.scale.runs.ref), text, owner_policy(ruling))
 
 
-def _equal(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+def _equal(ruling: Transition, _run: Run) -> Iterator[Notice]:
     rivals = ruling.target.want.rivals
     if rivals:
         text = f"{ruling.ref}: {' and '.join(rivals)} select it with the same priority; nothing new is decided for it"
         yield Notice("equalPriorities", str(ruling.ref), text, rivals[0], True)
 
 
-def _unreadable_exclusion(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+def _unreadable_exclusion(ruling: Transition, _run: Run) -> Iterator[Notice]:
     found = ruling.target.exclusion
     told = any(front.exclusion is not None and front.exclusion.unreadable for front in ruling.target.fronts)
     if found is not None and found.unreadable and not told:
         yield Notice("excludedUnreadable", str(ruling.ref), f"{ruling.ref}: {found.why}; it counts as excluded")
 
 
-def _autoscaler(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+def _autoscaler(ruling: Transition, _run: Run) -> Iterator[Notice]:
     held = ruling.situation.words.get(Flag.HELD, "")
     hold, policy = ruling.hold, owner_policy(ruling)
     if ruling.action is Action.LEAVE and ruling.choice.why == held and _by_autoscaler(ruling):
@@ -258,7 +256,7 @@ def _autoscaler(ruling: Ruling, _run: Run) -> Iterator[Notice]:
         yield Notice("setAside", str(name), f"{name}: {hold.problem}; its bounds stay as they are", policy)
 
 
-def _by_autoscaler(ruling: Ruling) -> bool:
+def _by_autoscaler(ruling: Transition) -> bool:
     target = ruling.target
     zeros = target.hold is not None and target.hold.own_bounds.minimum == 0
     left = target.want.leaves_autoscalers
@@ -266,15 +264,15 @@ def _by_autoscaler(ruling: Ruling) -> bool:
     return zeros or leaves or bool(target.controller)
 
 
-def _contested(ruling: Ruling, run: Run) -> Iterator[Notice]:
+def _contested(ruling: Transition, run: Run) -> Iterator[Notice]:
     written = ruling.target.scale.written
-    if ruling.standing.state is State.CONTESTED:
+    if ruling.standing.state is IdleState.CONTESTED:
         contest = contest_of(written, ruling.target.want.policy)
         if contest is not None:
             then = snippet(contest.by, ruling.ref, contest.autoscaler)
             text = f"{ruling.ref} is contested by {contest.by} since {contest.since}; {then}"
             yield Notice("contested", str(ruling.ref), text, owner_policy(ruling))
-    undone = ruling.standing.state in (State.HAND, State.UNHELD)
+    undone = ruling.standing.state in (IdleState.HAND, IdleState.UNHELD)
     if undone and ruling.action in (Action.RELEASE, Action.WAKE) and ruling.record is not None:
         undo = undo_of(ruling.target, ruling.record, run.now)
         if is_contest(undo):
@@ -283,32 +281,32 @@ def _contested(ruling: Ruling, run: Run) -> Iterator[Notice]:
             yield Notice("contested", str(ruling.ref), text, owner_policy(ruling))
 
 
-def _missed_run(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+def _missed_run(ruling: Transition, _run: Run) -> Iterator[Notice]:
     scale = ruling.target.scale
     if ruling.action is Action.WAKE and scale.is_suspended_kind and scale.written.starting_deadline is None:
         text = f"{ruling.ref} has no startingDeadlineSeconds: a missed run may start at once"
         yield Notice("missedRun", str(ruling.ref), text, owner_policy(ruling))
 
 
-def _writer(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+def _writer(ruling: Transition, _run: Run) -> Iterator[Notice]:
     """A change of field manager alone is only told."""
     writer = ruling.target.scale.written.replicas_writer
-    if ruling.standing.state is State.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
+    if ruling.standing.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
         when = "" if writer.at is None else f" at {format_time(writer.at)}"
         text = f"{ruling.ref} is idle, and {writer.manager} wrote its replicas last{when}"
         yield Notice("fieldManager", str(ruling.ref), text, owner_policy(ruling))
 
 
-def _unreadable_signal(ruling: Ruling, _run: Run) -> Iterator[Notice]:
+def _unreadable_signal(ruling: Transition, _run: Run) -> Iterator[Notice]:
     yield from _unreadable_request(ruling.ref, ruling.target.scale.written.annotations)
 
 
-_TELLERS = (
+_NOTICES = (
     _overdue,
     _set_aside,
     _foreign,
     _unproven,
-    _held_together,
+    _kept_together,
     _custom_kind,
     _equal,
     _unreadable_exclusion,
@@ -320,7 +318,7 @@ _TELLERS = (
 )
 
 
-def claims(rulings: Mapping[ObjectRef, Ruling], federated: Iterable[tuple[ObjectRef, ...]]) -> dict[ObjectRef, str]:
+def claims(rulings: Mapping[ObjectRef, Transition], federated: Iterable[tuple[ObjectRef, ...]]) -> dict[ObjectRef, str]:
     """Return every workload that is ours after this run, or that this run changes, with its policy's name.
 
     Where one local workload of a federated ReplicaSet is, all of them are.
@@ -336,8 +334,8 @@ def claims(rulings: Mapping[ObjectRef, Ruling], federated: Iterable[tuple[Object
     return {ref: found[ref] for ref in sorted(found)}
 
 
-def _is_claimed(ruling: Ruling) -> bool:
-    if ruling.standing.state is State.SET_ASIDE:
+def _is_claimed(ruling: Transition) -> bool:
+    if ruling.standing.state is IdleState.SET_ASIDE:
         return True
     changed = (Action.IDLE, Action.WAKE, Action.RELEASE, Action.CLEAR)
     return ruling.action in changed or ruling.was_asleep

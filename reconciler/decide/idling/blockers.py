@@ -1,4 +1,4 @@
-"""What keeps a scalable from being idled: the first reason, in words."""
+"""What blocks the idling of a scalable: the first reason."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, format_time, optional_instant
-from reconciler.decide.idling.flips import ANOTHER_STATE
-from reconciler.decide.idling.targets import Target
+from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.selectors import names_kind
 from reconciler.decide.workload_status import in_rollout
 from reconciler.model import SCALABLE_KINDS
+
+ANOTHER_STATE = "another state of the cluster"
+ASKED = "a wake request"
+UNCONTESTED = "taking reconciler/contested off, or a change of its policy"
+UNPROTECTED = "taking the namespace off protectedNamespaces of the Fleet"
 
 ITSELF = "app.kubernetes.io/name"
 _OUR_NAME = "reconciler"
@@ -25,22 +29,22 @@ class Reason:
     flip: str = ""
 
 
-def hold_on(target: Target, now: datetime) -> Reason | None:
+def blocker_of(target: ScalableState, now: datetime) -> Reason | None:
     """Return the first reason not to idle `target` at `now`, None where there is none."""
     return next((reason for check in _CHECKS for reason in check(target, now)), None)
 
 
-def _restricted(target: Target, _now: datetime) -> Iterator[Reason]:
+def _restricted(target: ScalableState, _now: datetime) -> Iterator[Reason]:
     if target.cluster.restriction:
         yield Reason(target.cluster.restriction, ANOTHER_STATE)
 
 
-def _equal(target: Target, _now: datetime) -> Iterator[Reason]:
+def _equal(target: ScalableState, _now: datetime) -> Iterator[Reason]:
     if target.want.rivals:
         yield Reason(f"{' and '.join(target.want.rivals)} have the same priority", "different priorities")
 
 
-def _unread(target: Target, _now: datetime) -> Iterator[Reason]:
+def _unread(target: ScalableState, _now: datetime) -> Iterator[Reason]:
     if target.unknown:
         yield Reason(target.unknown, "being able to read it")
     for front in target.fronts:
@@ -52,13 +56,13 @@ def _unread(target: Target, _now: datetime) -> Iterator[Reason]:
             yield Reason(f"what is behind Service/{front.ref.name} is undecided: {front.found.undecided}")
 
 
-def _unnamed(target: Target, _now: datetime) -> Iterator[Reason]:
+def _unnamed(target: ScalableState, _now: datetime) -> Iterator[Reason]:
     reason = unnamed(target)
     if reason is not None:
         yield reason
 
 
-def unnamed(target: Target) -> Reason | None:
+def unnamed(target: ScalableState) -> Reason | None:
     """Return that none of its policies names the custom kind of `target`, None where that is no reason.
 
     What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
@@ -75,12 +79,12 @@ def unnamed(target: Target) -> Reason | None:
     return None
 
 
-def _itself(target: Target, _now: datetime) -> Iterator[Reason]:
+def _itself(target: ScalableState, _now: datetime) -> Iterator[Reason]:
     if target.scale.runs.labels.get(ITSELF) == _OUR_NAME:
         yield Reason("the reconciler does not idle itself")
 
 
-def _autoscaler(target: Target, _now: datetime) -> Iterator[Reason]:
+def _autoscaled(target: ScalableState, _now: datetime) -> Iterator[Reason]:
     leaves = target.want.leaves_autoscalers
     if target.controller:
         yield Reason(f"left to {target.controller}")
@@ -99,7 +103,7 @@ def _autoscaler(target: Target, _now: datetime) -> Iterator[Reason]:
         yield Reason(f"{name}: {target.hold.problem}")
 
 
-def _awake(target: Target, now: datetime) -> Iterator[Reason]:
+def _kept_awake(target: ScalableState, now: datetime) -> Iterator[Reason]:
     annotations = target.scale.written.annotations
     for key in (AWAKE_SINCE, AWAKE_UNTIL):
         if key in annotations and optional_instant(annotations, key) is None:
@@ -113,40 +117,40 @@ def _awake(target: Target, now: datetime) -> Iterator[Reason]:
         yield Reason(f"kept awake until {format_time(until)}", f"after {format_time(until)}")
 
 
-def _young(target: Target, now: datetime) -> Iterator[Reason]:
+def _young(target: ScalableState, now: datetime) -> Iterator[Reason]:
     created = [one.created_at for one in (target.scale.written, target.scale.runs) if one.created_at is not None]
     if created and now < max(created) + target.want.min_age:
         ends = format_time(max(created) + target.want.min_age)
         yield Reason(f"created at {format_time(max(created))}, younger than minAge", f"after {ends}")
 
 
-def _low(target: Target, _now: datetime) -> Iterator[Reason]:
+def _low(target: ScalableState, _now: datetime) -> Iterator[Reason]:
     if target.scale.replicas <= target.want.idle_replicas:
         yield Reason("already at or below idleReplicas", f"more than {target.want.idle_replicas} replicas")
 
 
-def _rollout(target: Target, _now: datetime) -> Iterator[Reason]:
+def _rollout(target: ScalableState, _now: datetime) -> Iterator[Reason]:
     if target.scale.written.terminating or target.scale.runs.terminating:
         yield Reason("it is being deleted")
     if in_rollout(target.scale.runs):
         yield Reason("in the middle of a rollout", "the end of the rollout")
 
 
-def _unquiet(target: Target, _now: datetime) -> Iterator[Reason]:
+def _unquiet(target: ScalableState, _now: datetime) -> Iterator[Reason]:
     unquiet = target.want.unquiet
     if unquiet is not None:
         yield Reason(unquiet.words, unquiet.flip)
 
 
-_CHECKS: tuple[Callable[[Target, datetime], Iterator[Reason]], ...] = (
+_CHECKS: tuple[Callable[[ScalableState, datetime], Iterator[Reason]], ...] = (
     _restricted,
     _equal,
     _unread,
     _unnamed,
     _itself,
-    _autoscaler,
+    _autoscaled,
     _low,
-    _awake,
+    _kept_awake,
     _young,
     _rollout,
     _unquiet,

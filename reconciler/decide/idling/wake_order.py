@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reconciler.decide.idling.situations import Ruling
-from reconciler.decide.idling.states import State
-from reconciler.decide.idling.table import Action, Choice, Flag
+from reconciler.decide.idling.state import IdleState
+from reconciler.decide.idling.transitions import Action, ChosenAction, Flag, Transition
 from reconciler.model import ObjectRef
 from reconciler.policy.types import WakeOrder
 
@@ -18,7 +17,7 @@ _DEFAULT_TIER = WakeOrder("").tier
 _TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its marks, or cannot be woken, goes first no longer
 
 
-def wake_group(ruling: Ruling) -> str:
+def wake_group(ruling: Transition) -> str:
     """Return the wake group of a scalable: that of the policy that wants it, else that of its record's policy."""
     policy = ruling.target.want.policy
     if policy is not None:
@@ -26,13 +25,13 @@ def wake_group(ruling: Ruling) -> str:
     return ruling.record.policy if ruling.record is not None else ""
 
 
-def tier(ruling: Ruling) -> int:
+def tier(ruling: Transition) -> int:
     """Return the tier of a scalable in its wake group."""
     policy = ruling.target.want.policy
     return _DEFAULT_TIER if policy is None else policy.wake_order.tier
 
 
-def staggered(rulings: Mapping[ObjectRef, Ruling], now: datetime) -> dict[ObjectRef, Ruling]:
+def staggered(rulings: Mapping[ObjectRef, Transition], now: datetime) -> dict[ObjectRef, Transition]:
     """Return the rulings where wakes above the `perRun` of their policy wait for the next run.
 
     A `perRun` binds the workloads of the policy that states it; policies of one wake group that state the same share
@@ -44,13 +43,13 @@ def staggered(rulings: Mapping[ObjectRef, Ruling], now: datetime) -> dict[Object
     for (_, name, limit), bound in sorted(_limited(rulings.values()).items()):
         for ruling in _by_turns(bound, now)[limit:]:
             why = f"perRun {limit} of wake group {name}: the next run wakes it"
-            result[ruling.ref] = replace(ruling, choice=Choice(Action.DEFER, why), flip=f"a perRun above {limit}")
+            result[ruling.ref] = replace(ruling, choice=ChosenAction(Action.DEFER, why), flip=f"a perRun above {limit}")
     return result
 
 
-def _limited(rulings: Iterable[Ruling]) -> dict[tuple[str, str, int], list[Ruling]]:
+def _limited(rulings: Iterable[Transition]) -> dict[tuple[str, str, int], list[Transition]]:
     """Return what a `perRun` binds, by (cluster, wake group, perRun): no cluster waits for another one."""
-    found: dict[tuple[str, str, int], list[Ruling]] = {}
+    found: dict[tuple[str, str, int], list[Transition]] = {}
     for ruling in rulings:
         policy = ruling.target.want.policy
         limit = None if policy is None else policy.wake_order.per_run
@@ -59,7 +58,7 @@ def _limited(rulings: Iterable[Ruling]) -> dict[tuple[str, str, int], list[Rulin
     return found
 
 
-def _by_turns(bound: Sequence[Ruling], now: datetime) -> list[Ruling]:
+def _by_turns(bound: Sequence[Transition], now: datetime) -> list[Transition]:
     """Return the wakes of `bound`: the most urgent one of each namespace first, then the second of each, and so on."""
     last = _last_turns(bound, now)
     inside: Counter[str] = Counter()
@@ -72,7 +71,7 @@ def _by_turns(bound: Sequence[Ruling], now: datetime) -> list[Ruling]:
     return [ordered[position] for *_, position in sorted(turns)]
 
 
-def _last_turns(bound: Iterable[Ruling], now: datetime) -> dict[str, datetime]:
+def _last_turns(bound: Iterable[Transition], now: datetime) -> dict[str, datetime]:
     """Return when each namespace had a wake last, by name, and no earlier than `_TURN_COUNTS` ago.
 
     It counts only what the same `perRun` binds: what another policy wakes in a namespace costs it no turn.
@@ -92,9 +91,9 @@ def _lot(namespace: str, now: datetime) -> str:
     return hashlib.sha256(f"{now.isoformat()} {namespace}".encode()).hexdigest()
 
 
-def _urgency(ruling: Ruling) -> tuple[bool, int, bool, ObjectRef]:
+def _urgency(ruling: Transition) -> tuple[bool, int, bool, ObjectRef]:
     """Return what orders the wakes of one namespace."""
-    begun = ruling.standing.state is State.HALF_FREED
+    begun = ruling.standing.state is IdleState.HALF_FREED
     return (not begun, tier(ruling), Flag.SIGNAL not in ruling.situation.flags, ruling.ref)
 
 
@@ -106,12 +105,12 @@ class WakeTier:
     after: str = ""
 
 
-def wake_tiers(rulings: Iterable[Ruling]) -> dict[ObjectRef, WakeTier]:
+def wake_tiers(rulings: Iterable[Transition]) -> dict[ObjectRef, WakeTier]:
     """Return the tier of each scalable that is woken together with others that wait for it, or that it waits for.
 
     Tiers are of one wake group in one namespace: no namespace waits for what runs in another one.
     """
-    groups: dict[tuple[str, str, str], list[Ruling]] = {}
+    groups: dict[tuple[str, str, str], list[Transition]] = {}
     for ruling in rulings:
         if ruling.action is Action.WAKE:
             groups.setdefault((ruling.ref.cluster, ruling.ref.namespace, wake_group(ruling)), []).append(ruling)

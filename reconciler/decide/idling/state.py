@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from reconciler.decide.idling.contests import contest_of, is_put_back
+from reconciler.decide.idling.contested import contest_of, is_put_back
 from reconciler.decide.idling.records import Record, reason_of_others
-from reconciler.decide.idling.targets import Front, Listing, Target, record_of
+from reconciler.decide.idling.scalables import Listing, ScalableState, ServiceState, record_of
 
 
-class State(StrEnum):
+class IdleState(StrEnum):
     AWAKE = "awake"
     DOWN = "down"  # at or below the floor, and nobody remembers more
     IDLE = "idle by us"
@@ -29,25 +29,25 @@ class State(StrEnum):
     SET_ASIDE = "set aside"
 
 
-NOT_OURS = frozenset({State.FOREIGN, State.UNPROVEN})
+NOT_OURS = frozenset({IdleState.FOREIGN, IdleState.UNPROVEN})
 """What is idle by somebody's word, and not by ours."""
 
-MAYBE_DOWN = frozenset({State.DOWN, State.SET_ASIDE, State.TAKEN_OVER, *NOT_OURS})
+MAYBE_DOWN = frozenset({IdleState.DOWN, IdleState.SET_ASIDE, IdleState.TAKEN_OVER, *NOT_OURS})
 """What may stand at or below its floor and not be idle by us after this run: its replicas say whether it runs."""
 
-ASLEEP = frozenset({State.IDLE, State.HALF_HELD, State.HALF_FREED, State.UNHELD, State.TAKEN_OVER})
+ASLEEP = frozenset({IdleState.IDLE, IdleState.HALF_HELD, IdleState.HALF_FREED, IdleState.UNHELD, IdleState.TAKEN_OVER})
 """What is idle with a record of ours, until it is woken or released."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Classification:
     """`record` is what it goes back to: of its own and its Services' the newest. None where it is not idled."""
 
-    state: State
+    state: IdleState
     record: Record | None = None
 
 
-def standing_of(target: Target) -> Standing:
+def classify(target: ScalableState) -> Classification:
     """Return the state of `target`."""
     reading = target.reading
     if reading is not None and reading.ours and reading.record is not None:
@@ -55,15 +55,15 @@ def standing_of(target: Target) -> Standing:
     newest = _newest_listed(_live_listings(target))
     stands = newest is not None and target.scale.stands_at(newest.idled_to)
     if reading is not None and reading.ours and not stands:
-        return Standing(State.SET_ASIDE)
+        return Classification(IdleState.SET_ASIDE)
     if newest is not None and stands:
         return _listed(target, newest)
     if newest is not None:
-        return Standing(_with_autoscaler(target, newest, State.HALF_IDLED), newest)
-    return _foreign(target) if is_foreign(target) else Standing(_unmarked(target))
+        return Classification(_with_autoscaler(target, newest, IdleState.HALF_IDLED), newest)
+    return _foreign(target) if is_foreign(target) else Classification(_unmarked(target))
 
 
-def _listed(target: Target, newest: Record) -> Standing:
+def _listed(target: ScalableState, newest: Record) -> Classification:
     """Return the state of what has no record that can be read, is listed by our mark, and stands at its idled count.
 
     The list speaks for what we idled, and its number no further than that is borne out (see `evidence`). `newest` is
@@ -72,11 +72,11 @@ def _listed(target: Target, newest: Record) -> Standing:
     behind = _newest_listed([listing for listing in _live_listings(target) if listing.is_behind])
     record = None if behind is None else _proved(behind, target)
     if record is None or record.replicas <= record.idled_to:
-        return Standing(State.UNPROVEN, newest)
-    return Standing(_with_autoscaler(target, record, State.IDLE), record)
+        return Classification(IdleState.UNPROVEN, newest)
+    return Classification(_with_autoscaler(target, record, IdleState.IDLE), record)
 
 
-def _proved(listed: Record, target: Target) -> Record | None:
+def _proved(listed: Record, target: ScalableState) -> Record | None:
     """Return what counts of `listed`, None where nothing on the scalable says that we idled it.
 
     A record of ours that cannot be read says so, and not how many there were: who broke it may scale it anyway, so the
@@ -87,24 +87,24 @@ def _proved(listed: Record, target: Target) -> Record | None:
     return _bounded(listed, target) if target.evidence.idled_by_us else None
 
 
-def _bounded(record: Record, target: Target) -> Record:
+def _bounded(record: Record, target: ScalableState) -> Record:
     """Return a record from a Service's list with no more replicas than the scalable bears out, and at least one."""
     return replace(record, replicas=min(record.replicas, max(1, target.evidence.most)))
 
 
-def _foreign(target: Target) -> Standing:
+def _foreign(target: ScalableState) -> Classification:
     own, listed = target.own_foreign, target.listed_foreign
     if own is None and listed is not None and target.reading is None and target.scale.stands_at(listed.idled_to):
-        return Standing(State.UNPROVEN, listed)
-    return Standing(State.FOREIGN, target.foreign)
+        return Classification(IdleState.UNPROVEN, listed)
+    return Classification(IdleState.FOREIGN, target.foreign)
 
 
-def is_foreign(target: Target) -> bool:
+def is_foreign(target: ScalableState) -> bool:
     """Return whether somebody else's marks name `target`."""
     return (target.reading is not None and not target.reading.ours) or target.foreign is not None
 
 
-def _live_listings(target: Target) -> list[Listing]:
+def _live_listings(target: ScalableState) -> list[Listing]:
     """Return our marks that list it; an entry that it was woken after, or that is of an object before it, is done."""
     ends = [at for at in (target.awake_since, target.scale.written.created_at) if at is not None]
     return [listing for listing in target.listings if all(at < listing.mark.idled_at for at in ends)]
@@ -115,17 +115,17 @@ def _newest_listed(listings: Iterable[Listing]) -> Record | None:
     return max(records, key=lambda record: (record.idled_at, record.replicas), default=None)
 
 
-def _recorded(target: Target, record: Record) -> Standing:
+def _recorded(target: ScalableState, record: Record) -> Classification:
     asleep = target.scale.stands_at(record.idled_to)
     if not asleep and _is_stale(target, record):
-        return Standing(State.STALE, record)
+        return Classification(IdleState.STALE, record)
     if asleep and reason_of_others(target.scale.written, record) is not None:
-        return Standing(State.TAKEN_OVER, _newest(target, record))
-    state = _with_autoscaler(target, record, State.IDLE if asleep else State.HAND)
-    return Standing(state, _newest(target, record) if state in ASLEEP else record)
+        return Classification(IdleState.TAKEN_OVER, _newest(target, record))
+    state = _with_autoscaler(target, record, IdleState.IDLE if asleep else IdleState.HAND)
+    return Classification(state, _newest(target, record) if state in ASLEEP else record)
 
 
-def _is_stale(target: Target, record: Record) -> bool:
+def _is_stale(target: ScalableState, record: Record) -> bool:
     """Return whether the record of a running object came back from the past (`kubectl rollout undo`).
 
     It is older than the last wake, or none of its Services lists it any more.
@@ -136,7 +136,7 @@ def _is_stale(target: Target, record: Record) -> bool:
     return not target.listings and any(_would_list(front, target, record) for front in target.fronts)
 
 
-def _would_list(front: Front, target: Target, record: Record) -> bool:
+def _would_list(front: ServiceState, target: ScalableState, record: Record) -> bool:
     """Return whether `front` would list `target` if it were idle by the policy of `record`.
 
     It is marked, or that policy selects it, and nothing else behind it runs: else nothing is added to its list.
@@ -146,7 +146,7 @@ def _would_list(front: Front, target: Target, record: Record) -> bool:
     return marks and not any(other.wanted > 0 for other in front.found.workloads if other.ref not in own)
 
 
-def _newest(target: Target, record: Record) -> Record:
+def _newest(target: ScalableState, record: Record) -> Record:
     """Return `record`, with the number and time of a newer entry in a Service's mark that says another number.
 
     So it is where an old record came back over a newer one (`kubectl rollout undo`).
@@ -162,26 +162,26 @@ def _newest(target: Target, record: Record) -> Record:
     )
 
 
-def _with_autoscaler(target: Target, record: Record, state: State) -> State:
+def _with_autoscaler(target: ScalableState, record: Record, state: IdleState) -> IdleState:
     """Return the state where its autoscaler has a part in it: only a floor of 1 or more is held there."""
     hold = target.hold
-    if hold is None or hold.problem or record.idled_to == 0 or state is State.HALF_IDLED:
+    if hold is None or hold.problem or record.idled_to == 0 or state is IdleState.HALF_IDLED:
         return state
     if is_put_back(target, record):
-        return State.UNHELD if state is State.IDLE else state
+        return IdleState.UNHELD if state is IdleState.IDLE else state
     if hold.previous is None:
-        return State.HALF_HELD
-    return state if hold.is_held(record.idled_to) else State.HALF_FREED
+        return IdleState.HALF_HELD
+    return state if hold.is_held(record.idled_to) else IdleState.HALF_FREED
 
 
-def _unmarked(target: Target) -> State:
+def _unmarked(target: ScalableState) -> IdleState:
     policy = target.want.policy
     if target.listings:
-        return State.HALF_WOKEN if not _is_down(target) else State.DOWN
+        return IdleState.HALF_WOKEN if not _is_down(target) else IdleState.DOWN
     if contest_of(target.scale.written, policy) is not None:
-        return State.CONTESTED
-    return State.DOWN if _is_down(target) else State.AWAKE
+        return IdleState.CONTESTED
+    return IdleState.DOWN if _is_down(target) else IdleState.AWAKE
 
 
-def _is_down(target: Target) -> bool:
+def _is_down(target: ScalableState) -> bool:
     return target.scale.replicas <= target.want.idle_replicas

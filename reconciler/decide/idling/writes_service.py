@@ -1,4 +1,4 @@
-"""Rulings -> what is done with the marks on a Service, and on its Endpoints."""
+"""Transitions -> what is written on a Service, and on its Endpoints."""
 
 from __future__ import annotations
 
@@ -17,28 +17,33 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.idling.discovery import Inventory, is_owned_by_scalable
-from reconciler.decide.idling.making import Making, cause_of, cause_text, key_of, record_after
-from reconciler.decide.idling.order import tier
-from reconciler.decide.idling.records import Record
-from reconciler.decide.idling.scalable_decisions import decision_key
-from reconciler.decide.idling.service_marks import (
-    Entry,
-    Mark,
-    foreign_cleared,
-    mark_annotations,
-    read_mark,
+from reconciler.decide.idling.records import (
+    Record,
+    ServiceRecord,
+    UnidleTarget,
+    foreign_record_cleared,
+    read_service_record,
+    service_record_annotations,
     targets_text,
 )
-from reconciler.decide.idling.situations import Ruling
-from reconciler.decide.idling.states import NOT_OURS, State
-from reconciler.decide.idling.table import Action
-from reconciler.decide.idling.targets import Front
+from reconciler.decide.idling.scalables import ServiceState
+from reconciler.decide.idling.state import NOT_OURS, IdleState
+from reconciler.decide.idling.transitions import Action, Transition
+from reconciler.decide.idling.wake_order import tier
+from reconciler.decide.idling.writes_workload import (
+    WriteContext,
+    cause_of,
+    cause_text,
+    decision_key,
+    own_decision_key,
+    record_after,
+)
 from reconciler.model import Endpoints, Service
 
 _TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)
 """What could keep a Service awake: its mark is not written where one of these changed meanwhile."""
 
-_KEPT = (State.SET_ASIDE, State.UNPROVEN)
+_KEPT = (IdleState.SET_ASIDE, IdleState.UNPROVEN)
 """Of these a Service's list is all there is to go back by: an entry stays until the scalable is up."""
 
 _UP_NOW = (Action.WAKE, Action.RELEASE)
@@ -47,46 +52,46 @@ Annotations = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class ServiceTargets:
     """The scalables behind one Service. `asleep` are those that stand at their idled count after this run."""
 
-    front: Front
-    rulings: tuple[Ruling, ...]
-    asleep: Mapping[Entry, Record]
-    kept: tuple[Entry, ...]  # entries that nothing is known of, or that are set aside
+    front: ServiceState
+    rulings: tuple[Transition, ...]
+    asleep: Mapping[UnidleTarget, Record]
+    kept: tuple[UnidleTarget, ...]  # entries that nothing is known of, or that are set aside
 
     @property
-    def idled(self) -> tuple[Ruling, ...]:
+    def idled(self) -> tuple[Transition, ...]:
         return tuple(ruling for ruling in self.rulings if ruling.action is Action.IDLE)
 
     @property
-    def up(self) -> tuple[Ruling, ...]:
+    def up(self) -> tuple[Transition, ...]:
         """Those that are listed and get up in this run."""
         listed = {entry.ref(self.front.ref) for entry in self.listed}
         return tuple(ruling for ruling in self.rulings if ruling.action in _UP_NOW and ruling.ref in listed)
 
     @property
-    def listed(self) -> tuple[Entry, ...]:
+    def listed(self) -> tuple[UnidleTarget, ...]:
         return self.front.mark.entries if self.front.mark is not None else ()
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[UnidleTarget, ...]:
         return tuple(sorted({*self.asleep, *self.kept}))
 
     @property
-    def asleep_already(self) -> tuple[Entry, ...]:
+    def asleep_already(self) -> tuple[UnidleTarget, ...]:
         """The entries without those that are idled in this run."""
         new = {ruling.ref for ruling in self.idled}
         return tuple(entry for entry in self.entries if entry.ref(self.front.ref) not in new)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class _ServiceWrite:
     """One write of a mark. `only_list`: nothing but its list changes, because another step follows."""
 
     verb: Verb
     phase: Phase
-    after: Mark | None
+    after: ServiceRecord | None
     cause: Cause
     order: tuple[int, ...]
     needs: tuple[str, ...] = ()
@@ -95,14 +100,14 @@ class Step:
 
 
 def service_decisions(
-    front: Front, rulings: Sequence[Ruling], inventory: Inventory, making: Making
+    front: ServiceState, rulings: Sequence[Transition], inventory: Inventory, making: WriteContext
 ) -> tuple[Decision, ...]:
     """Return what is done with the marks on `front`, given the rulings on everything behind it."""
     if front.mark is None and front.is_foreign:
         return tuple(_foreign_decisions(front, rulings, inventory, making))
     if front.problem:
         return ()
-    steps = tuple(_steps(_behind(front, rulings, inventory, making), making))
+    steps = tuple(_service_writes(_service_targets(front, rulings, inventory, making), making))
     if not steps:
         return ()
     writer = _Writer(front, inventory, making)
@@ -110,17 +115,19 @@ def service_decisions(
     return (*on_service, *writer.endpoint_decisions(steps, on_service))
 
 
-def _behind(front: Front, rulings: Sequence[Ruling], inventory: Inventory, making: Making) -> Behind:
+def _service_targets(
+    front: ServiceState, rulings: Sequence[Transition], inventory: Inventory, making: WriteContext
+) -> ServiceTargets:
     listed = {entry.ref(front.ref): entry for entry in (front.mark.entries if front.mark is not None else ())}
     adds = bool(front.bids) and front.ref not in making.running
     after = [(ruling.ref, record_after(ruling, making)) for ruling in rulings if adds or ruling.ref in listed]
-    asleep = {Entry.of(ref, record.replicas): record for ref, record in after if record is not None}
+    asleep = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
     told = {ruling.ref for ruling in rulings if ruling.standing.state not in _KEPT or ruling.action in _UP_NOW}
     kept = tuple(entry for ref, entry in listed.items() if ref not in told and not _is_gone(entry, front, inventory))
-    return Behind(front, tuple(rulings), asleep, kept)
+    return ServiceTargets(front, tuple(rulings), asleep, kept)
 
 
-def _is_gone(entry: Entry, front: Front, inventory: Inventory) -> bool:
+def _is_gone(entry: UnidleTarget, front: ServiceState, inventory: Inventory) -> bool:
     ref = entry.ref(front.ref)
     workload = inventory.by_ref.get(ref)
     if workload is None:
@@ -128,47 +135,47 @@ def _is_gone(entry: Entry, front: Front, inventory: Inventory) -> bool:
     return is_owned_by_scalable(workload, inventory)
 
 
-def _steps(behind: Behind, making: Making) -> Iterator[Step]:
+def _service_writes(behind: ServiceTargets, making: WriteContext) -> Iterator[_ServiceWrite]:
     """Yield the writes of one Service's mark: its list gets shorter after the wakes, longer before the idles."""
     if behind.up:
         yield _shortened(behind, making)
     if behind.idled:
-        needs = (key_of(Verb.UNMARK, behind.front.ref),) if behind.up else ()
-        after = _mark(behind, behind.entries, making)
+        needs = (decision_key(Verb.UNMARK, behind.front.ref),) if behind.up else ()
+        after = _record_after(behind, behind.entries, making)
         cause = cause_of(behind.idled[0], making)
-        yield Step(Verb.MARK, Phase.DECREASE, after, cause, (0,), needs, idles=True)
+        yield _ServiceWrite(Verb.MARK, Phase.DECREASE, after, cause, (0,), needs, idles=True)
     elif not behind.up and making.repairs:
         yield _repaired(behind, making)
 
 
-def _shortened(behind: Behind, making: Making) -> Step:
+def _shortened(behind: ServiceTargets, making: WriteContext) -> _ServiceWrite:
     up = behind.up
     released = any(ruling.action is Action.RELEASE for ruling in up)
-    after = _mark(behind, behind.asleep_already, making)
+    after = _record_after(behind, behind.asleep_already, making)
     if after is None and behind.idled and behind.front.mark is not None:
         after = replace(behind.front.mark, entries=())
-    return Step(
+    return _ServiceWrite(
         verb=Verb.UNMARK,
         phase=Phase.REPAIR if released else Phase.WAKE,
         after=after,
         cause=cause_of(up[0], making),
         order=(2,) if released else (max(tier(ruling) for ruling in up), 2),
-        needs=tuple(decision_key(ruling) for ruling in up),
+        needs=tuple(own_decision_key(ruling) for ruling in up),
         only_list=bool(behind.idled),
     )
 
 
-def _repaired(behind: Behind, making: Making) -> Step:
+def _repaired(behind: ServiceTargets, making: WriteContext) -> _ServiceWrite:
     """Return what brings a mark to what it should be where nothing behind the Service is idled or gets up."""
-    after = _mark(behind, behind.entries, making)
+    after = _record_after(behind, behind.entries, making)
     verb, why = _repair_words(set(behind.listed), set(after.entries) if after is not None else set())
-    first = tuple(decision_key(ruling) for ruling in behind.rulings if ruling.standing.state is State.STALE)
+    first = tuple(own_decision_key(ruling) for ruling in behind.rulings if ruling.standing.state is IdleState.STALE)
     mark = behind.front.mark
     policy = after.policy if after is not None else mark.policy if mark is not None else ""
-    return Step(verb, Phase.REPAIR, after, Cause(policy, making.places.get(policy, ""), why), (2,), first)
+    return _ServiceWrite(verb, Phase.REPAIR, after, Cause(policy, making.places.get(policy, ""), why), (2,), first)
 
 
-def _repair_words(listed: set[Entry], after: set[Entry]) -> tuple[Verb, str]:
+def _repair_words(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, str]:
     if not after:
         return Verb.UNMARK, "nothing behind it is idle"
     if after - listed:
@@ -180,7 +187,9 @@ def _repair_words(listed: set[Entry], after: set[Entry]) -> tuple[Verb, str]:
     )
 
 
-def _mark(behind: Behind, entries: tuple[Entry, ...], making: Making) -> Mark | None:
+def _record_after(
+    behind: ServiceTargets, entries: tuple[UnidleTarget, ...], making: WriteContext
+) -> ServiceRecord | None:
     """Return the mark of a Service behind which `entries` are idle, None for none."""
     mark = behind.front.mark
     if not entries:
@@ -193,7 +202,7 @@ def _mark(behind: Behind, entries: tuple[Entry, ...], making: Making) -> Mark | 
     longer = any(entry not in old or entry.ref(behind.front.ref) in new for entry in entries)
     dues = [record.wake_due for record in records if record.wake_due is not None]
     fleet, policy = _owner(behind, records, making)
-    return Mark(
+    return ServiceRecord(
         idled_at=making.run.now if mark is None or longer else mark.idled_at,
         entries=entries,
         idled_to=max((record.idled_to for record in records), default=mark.idled_to if mark is not None else 0),
@@ -203,7 +212,7 @@ def _mark(behind: Behind, entries: tuple[Entry, ...], making: Making) -> Mark | 
     )
 
 
-def _owner(behind: Behind, records: Sequence[Record], making: Making) -> tuple[str, str]:
+def _owner(behind: ServiceTargets, records: Sequence[Record], making: WriteContext) -> tuple[str, str]:
     """Return (Fleet, policy) that answers for the mark: the one it names, as long as that policy has a part in it."""
     mark = behind.front.mark
     if mark is not None and not records:
@@ -220,11 +229,11 @@ def _owner(behind: Behind, records: Sequence[Record], making: Making) -> tuple[s
 class _Writer:
     """Turns steps into decisions on one holder of marks after the other; a later step finds what the earlier wrote."""
 
-    front: Front
+    front: ServiceState
     inventory: Inventory
-    making: Making
+    making: WriteContext
 
-    def decisions(self, holder: Service | Endpoints, steps: Sequence[Step]) -> Iterator[Decision]:
+    def decisions(self, holder: Service | Endpoints, steps: Sequence[_ServiceWrite]) -> Iterator[Decision]:
         current: dict[str, str] = dict(holder.annotations)
         for step in steps:
             wanted = self._wanted(step, current, isinstance(holder, Service))
@@ -234,7 +243,7 @@ class _Writer:
                 yield replace(self._decision(holder, step), changes=(*changes, *tests))
             current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
 
-    def endpoint_decisions(self, steps: Sequence[Step], on_service: Sequence[Decision]) -> Iterator[Decision]:
+    def endpoint_decisions(self, steps: Sequence[_ServiceWrite], on_service: Sequence[Decision]) -> Iterator[Decision]:
         """Yield the writes on the Endpoints: they follow those on the Service, where a policy wants that."""
         endpoints = self.front.endpoints
         ours = self.front.on_endpoints is not None and self.front.on_endpoints.ours
@@ -250,15 +259,15 @@ class _Writer:
     @staticmethod
     def _own_key(need: str, endpoints: Endpoints, on_service: Mapping[Verb, str]) -> str:
         """Return `need`, or where that is the step before on the Service, the same step on the Endpoints."""
-        return key_of(Verb.UNMARK, endpoints.ref) if need == on_service.get(Verb.UNMARK) else need
+        return decision_key(Verb.UNMARK, endpoints.ref) if need == on_service.get(Verb.UNMARK) else need
 
-    def _wanted(self, step: Step, current: Mapping[str, str], is_service: bool) -> dict[str, str | None]:
+    def _wanted(self, step: _ServiceWrite, current: Mapping[str, str], is_service: bool) -> dict[str, str | None]:
         if step.only_list:
             return {UNIDLE_TARGETS: targets_text(step.after.entries if step.after is not None else ())}
-        wanted = mark_annotations(step.after)
+        wanted = service_record_annotations(step.after)
         if step.after is None:
             return wanted
-        reading = read_mark(current, fleet_names(self.making.fleet), self.inventory.groups)
+        reading = read_service_record(current, fleet_names(self.making.fleet), self.inventory.groups)
         same = reading.mark if reading is not None and reading.ours else None
         if same is not None and same.idled_at == step.after.idled_at:
             wanted[IDLED_AT] = current.get(IDLED_AT)
@@ -270,9 +279,9 @@ class _Writer:
             return {}
         return {**wanted, CAUSE: cause_text(step.cause, self.making.run)}
 
-    def _decision(self, holder: Service | Endpoints, step: Step) -> Decision:
+    def _decision(self, holder: Service | Endpoints, step: _ServiceWrite) -> Decision:
         return Decision(
-            key=key_of(step.verb, holder.ref),
+            key=decision_key(step.verb, holder.ref),
             job="idling",
             verb=step.verb,
             phase=step.phase,
@@ -289,7 +298,7 @@ class _Writer:
 
 
 def _foreign_decisions(
-    front: Front, rulings: Sequence[Ruling], inventory: Inventory, making: Making
+    front: ServiceState, rulings: Sequence[Transition], inventory: Inventory, making: WriteContext
 ) -> Iterator[Decision]:
     """Yield what takes somebody else's mark off, once everything it lists is woken, runs or is gone."""
     foreign = front.foreign
@@ -304,16 +313,16 @@ def _foreign_decisions(
         waits = ruling is not None and ruling.action is not Action.WAKE
         if ruling is not None and waits and ruling.target.scale.stands_at(foreign.idled_to):
             return
-    step = Step(
+    step = _ServiceWrite(
         verb=Verb.UNMARK,
         phase=Phase.WAKE,
         after=None,
         cause=cause_of(up[0], making),
         order=(max(tier(ruling) for ruling in up), 2),
-        needs=tuple(decision_key(ruling) for ruling in up),
+        needs=tuple(own_decision_key(ruling) for ruling in up),
     )
     writer = _Writer(front, inventory, making)
     for holder, reading in ((front.service, front.on_service), (front.endpoints, front.on_endpoints)):
         if holder is not None and reading is not None:
-            changes = annotation_changes(holder.annotations, foreign_cleared())
+            changes = annotation_changes(holder.annotations, foreign_record_cleared())
             yield replace(writer._decision(holder, step), changes=changes)

@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.decide.annotations import CONTESTED, FIELD_MANAGER, UNDONE, compact, format_time, parsed
 from reconciler.decide.idling.records import Record, scaled_at
-from reconciler.decide.idling.targets import Target
+from reconciler.decide.idling.scalables import ScalableState
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, Workload
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, Place, ScheduleCriterion
@@ -68,13 +68,13 @@ class Contest:
     autoscaler: str = ""
 
 
-def is_put_back(target: Target, record: Record) -> bool:
+def is_put_back(target: ScalableState, record: Record) -> bool:
     """Return whether somebody put the bounds of its autoscaler back, which held it at the floor of `record`."""
     since = scaled_at(target.scale.written, record)
     return target.hold is not None and target.hold.is_put_back(record.idled_to, since)
 
 
-def undo_of(target: Target, record: Record, now: datetime) -> Undo:
+def undo_of(target: ScalableState, record: Record, now: datetime) -> Undo:
     """Return how the idle that `record` tells of was undone.
 
     The time of the writer is an upper bound; where there is none (a write through /scale) `now` is.

@@ -6,18 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
-from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
-from reconciler.decide.idling.autoscalers import Hold, hold_of
-from reconciler.decide.idling.bidding import Bidding, Bids
+from reconciler.decide.autoscalers import Autoscalers, PinnedAutoscaler, autoscalers_of, pinned_autoscaler
+from reconciler.decide.idling.blockers import ANOTHER_STATE, UNPROTECTED
 from reconciler.decide.idling.discovery import Inventory, inventory_of, is_owned_by_scalable, scalables_behind
-from reconciler.decide.idling.evidence import Evidence, Testimony
-from reconciler.decide.idling.flips import ANOTHER_STATE, UNPROTECTED
-from reconciler.decide.idling.records import read_record
-from reconciler.decide.idling.scales import Scale
-from reconciler.decide.idling.service_marks import read_mark
-from reconciler.decide.idling.signals import Signal, latest_of, needed_pods, requested
-from reconciler.decide.idling.targets import Front, Target
-from reconciler.decide.idling.wants import Bid, Want
+from reconciler.decide.idling.records import Evidence, EvidenceIndex, read_record, read_service_record
+from reconciler.decide.idling.scalables import (
+    ScalableState,
+    Scale,
+    ServiceState,
+    WakeRequest,
+    latest_of,
+    need_pods_requests,
+    wake_request,
+)
+from reconciler.decide.idling.verdicts import ClusterVerdicts, CombinedVerdict, PolicyVerdict, PolicyVerdicts
 from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations
 from reconciler.model import Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
@@ -36,7 +38,7 @@ def _nothing(_ref: ObjectRef) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class IdlingInputs:
     """What is looked at. `blind`: the policies cannot be read, so nothing is known of what they want.
 
     `named` says which objects somebody asks about: such a Service counts though nothing is on it and no policy selects
@@ -52,28 +54,28 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class IdlingCluster:
     """What idling is about on one cluster."""
 
     inventory: Inventory
-    fronts: tuple[Front, ...]
-    targets: tuple[Target, ...]
+    fronts: tuple[ServiceState, ...]
+    targets: tuple[ScalableState, ...]
     problems: tuple[tuple[str, str], ...] = ()  # (policy, why) of the queries that cannot be used as a whole
 
 
-def scenes_of(setting: Setting) -> tuple[Scene, ...]:
+def idling_clusters(setting: IdlingInputs) -> tuple[IdlingCluster, ...]:
     """Return the scene of every cluster that answered, in the Fleet's order."""
     return tuple(
-        _Eye(setting, setting.state.clusters[cluster.name], cluster).scene()
+        _Observer(setting, setting.state.clusters[cluster.name], cluster).scene()
         for cluster in setting.fleet.clusters
         if cluster.name in setting.state.clusters
     )
 
 
-class _Eye:
+class _Observer:
     """Looks at one cluster; keeps what is looked up again and again."""
 
-    def __init__(self, setting: Setting, cluster: ObservedCluster, fleet_cluster: FleetCluster) -> None:
+    def __init__(self, setting: IdlingInputs, cluster: ObservedCluster, fleet_cluster: FleetCluster) -> None:
         now = setting.run.now
         self._setting = setting
         self._cluster = cluster
@@ -82,33 +84,35 @@ class _Eye:
         self._inventory = inventory_of(cluster)
         self._groups = self._inventory.groups
         self._autoscalers: Autoscalers = autoscalers_of(cluster)
-        self._bidding = Bidding(setting.policies, cluster, fleet_cluster, setting.state.answers, now)
-        self._testimony = Testimony(cluster.workloads, self._fleets)
-        self._needed_pods = needed_pods(cluster.events)
+        self._bidding = ClusterVerdicts(setting.policies, cluster, fleet_cluster, setting.state.answers, now)
+        self._testimony = EvidenceIndex(cluster.workloads, self._fleets)
+        self._needed_pods = need_pods_requests(cluster.events)
         self._space_annotations = namespace_annotations(cluster)
         self._unknown = next(
             (f"{what} cannot be read" for key, what in _NEEDED.items() if key in cluster.unreadable), ""
         )
 
-    def scene(self) -> Scene:
+    def scene(self) -> IdlingCluster:
         fronts = tuple(front for service in self._cluster.services if (front := self._front(service)) is not None)
         direct = self._direct_bids()
         behind = self._behind(fronts)
         scales = self._scales(fronts, direct)
         targets = tuple(self._target(scales[ref], behind, direct) for ref in sorted(scales))
-        return Scene(self._inventory, fronts, targets, tuple(self._bidding.problems()))
+        return IdlingCluster(self._inventory, fronts, targets, tuple(self._bidding.problems()))
 
     # Services
 
-    def _front(self, service: Service) -> Front | None:
+    def _front(self, service: Service) -> ServiceState | None:
         bids = self._bidding.on_service(service)
         endpoints = self._inventory.endpoints.get((service.ref.namespace, service.ref.name))
-        front = Front(
+        front = ServiceState(
             service=service,
             bids=bids.won,
             lost=bids.lost,
-            on_service=read_mark(service.annotations, self._fleets, self._groups),
-            on_endpoints=None if endpoints is None else read_mark(endpoints.annotations, self._fleets, self._groups),
+            on_service=read_service_record(service.annotations, self._fleets, self._groups),
+            on_endpoints=None
+            if endpoints is None
+            else read_service_record(endpoints.annotations, self._fleets, self._groups),
             endpoints=endpoints,
             signal=self._signal(service, endpoints),
             exclusion=exclusion(service.annotations, self._setting.run.now) if service.annotations else None,
@@ -117,12 +121,12 @@ class _Eye:
             return None
         return replace(front, found=scalables_behind(service, self._inventory))
 
-    def _signal(self, service: Service, endpoints: Endpoints | None) -> Signal | None:
+    def _signal(self, service: Service, endpoints: Endpoints | None) -> WakeRequest | None:
         needed = self._needed_pods.get((service.ref.namespace, service.ref.name))
-        on_endpoints = requested(endpoints.annotations) if endpoints is not None else None
-        return latest_of(needed, requested(service.annotations), on_endpoints)
+        on_endpoints = wake_request(endpoints.annotations) if endpoints is not None else None
+        return latest_of(needed, wake_request(service.annotations), on_endpoints)
 
-    def _is_asked_about(self, front: Front) -> bool:
+    def _is_asked_about(self, front: ServiceState) -> bool:
         holders: tuple[Service | Endpoints | None, ...] = (front.service, front.endpoints)
         return any(
             self._setting.named(one.ref) or WAKE_REQUESTED_AT in one.annotations for one in holders if one is not None
@@ -130,13 +134,13 @@ class _Eye:
 
     # what is behind them
 
-    def _direct_bids(self) -> dict[ObjectRef, Bids]:
+    def _direct_bids(self) -> dict[ObjectRef, PolicyVerdicts]:
         found = ((workload.ref, self._bidding.on_workload(workload)) for workload in self._cluster.workloads)
         return {ref: bids for ref, bids in found if bids.won}
 
-    def _behind(self, fronts: Iterable[Front]) -> dict[ObjectRef, list[tuple[Front, bool]]]:
+    def _behind(self, fronts: Iterable[ServiceState]) -> dict[ObjectRef, list[tuple[ServiceState, bool]]]:
         """Return for each top object or listed scalable its Services, and whether it is behind them now."""
-        result: dict[ObjectRef, list[tuple[Front, bool]]] = {}
+        result: dict[ObjectRef, list[tuple[ServiceState, bool]]] = {}
         for front in fronts:
             tops = [workload.ref for workload in front.found.workloads]
             for ref in tops:
@@ -147,7 +151,7 @@ class _Eye:
                     result.setdefault(ref, []).append((front, trusted or self._is_idled_behind(ref, front)))
         return result
 
-    def _is_idled_behind(self, ref: ObjectRef, front: Front) -> bool:
+    def _is_idled_behind(self, ref: ObjectRef, front: ServiceState) -> bool:
         """Return whether `ref`, which the mark of `front` lists, says itself that we idled it.
 
         It may have been found by its pods, which are gone while it is idle. A list alone says nothing.
@@ -165,7 +169,9 @@ class _Eye:
         workload = self._inventory.by_ref.get(ref)
         return workload is not None and self._scale(workload).runs.ref in tops
 
-    def _scales(self, fronts: Iterable[Front], direct: Mapping[ObjectRef, Bids]) -> dict[ObjectRef, Scale]:
+    def _scales(
+        self, fronts: Iterable[ServiceState], direct: Mapping[ObjectRef, PolicyVerdicts]
+    ) -> dict[ObjectRef, Scale]:
         by_ref = self._inventory.by_ref
         selected = [workload for front in fronts if front.bids for workload in front.found.workloads]
         selected += [by_ref[ref] for ref in direct]
@@ -200,8 +206,11 @@ class _Eye:
     # scalables
 
     def _target(
-        self, scale: Scale, behind: Mapping[ObjectRef, list[tuple[Front, bool]]], direct: Mapping[ObjectRef, Bids]
-    ) -> Target:
+        self,
+        scale: Scale,
+        behind: Mapping[ObjectRef, list[tuple[ServiceState, bool]]],
+        direct: Mapping[ObjectRef, PolicyVerdicts],
+    ) -> ScalableState:
         own = {scale.ref: None, scale.runs.ref: None}
         around = {front.ref: (front, is_behind) for ref in own for front, is_behind in behind.get(ref, ())}
         fronts = tuple(around[ref][0] for ref in sorted(around))
@@ -210,9 +219,9 @@ class _Eye:
         bids += [bid for ref in own if ref in direct for bid in direct[ref].won if bid.policy.name not in known]
         lost = [bid for ref in sorted(around) for bid in around[ref][0].lost if around[ref][1]]
         lost += [bid for ref in own if ref in direct for bid in direct[ref].lost]
-        return Target(
+        return ScalableState(
             scale=scale,
-            want=Want(tuple(bids), self._setting.blind),
+            want=CombinedVerdict(tuple(bids), self._setting.blind),
             cluster=self._fleet_cluster,
             fronts=fronts,
             lost=_once(lost),
@@ -220,7 +229,7 @@ class _Eye:
             hold=self._hold(scale),
             controller=self._controller(scale),
             exclusion=self._exclusion(scale, fronts),
-            signal=latest_of(requested(scale.written.annotations), requested(scale.runs.annotations)),
+            signal=latest_of(wake_request(scale.written.annotations), wake_request(scale.runs.annotations)),
             unknown=self._unknown or self._missing(scale),
             protected=self._setting.fleet.protection(scale.ref.namespace),
             strangers=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
@@ -228,11 +237,11 @@ class _Eye:
             direct=frozenset(bid.policy.name for ref in own if ref in direct for bid in direct[ref].won),
         )
 
-    def _hold(self, scale: Scale) -> Hold | None:
+    def _hold(self, scale: Scale) -> PinnedAutoscaler | None:
         key = key_of(scale.runs.ref)
         if key in self._autoscalers.keda or key not in self._autoscalers.horizontal:
             return None
-        return hold_of(self._autoscalers.horizontal[key], self._fleets)
+        return pinned_autoscaler(self._autoscalers.horizontal[key], self._fleets)
 
     def _controller(self, scale: Scale) -> str:
         controller = self._autoscalers.keda.get(key_of(scale.ref))
@@ -243,7 +252,7 @@ class _Eye:
             return "its target was not found"
         return scale.problem
 
-    def _exclusion(self, scale: Scale, fronts: Iterable[Front]) -> Exclusion | None:
+    def _exclusion(self, scale: Scale, fronts: Iterable[ServiceState]) -> Exclusion | None:
         namespace, now = scale.ref.namespace, self._setting.run.now
         if self._fleet_cluster.state == "Leaving":
             return Exclusion(f"the cluster {self._fleet_cluster.name} is leaving", flip=ANOTHER_STATE)
@@ -262,13 +271,13 @@ class _Eye:
         return None
 
 
-def _listed(front: Front) -> Iterator[ObjectRef]:
+def _listed(front: ServiceState) -> Iterator[ObjectRef]:
     """Yield what the marks on a Service list, ours or not."""
     for mark in (front.mark, front.foreign):
         for entry in mark.entries if mark is not None else ():
             yield entry.ref(front.ref)
 
 
-def _once(bids: Iterable[Bid]) -> tuple[Bid, ...]:
+def _once(bids: Iterable[PolicyVerdict]) -> tuple[PolicyVerdict, ...]:
     """Return the first bid of each policy."""
     return tuple({bid.policy.name: bid for bid in reversed(list(bids))}.values())[::-1]

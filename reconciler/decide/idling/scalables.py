@@ -1,0 +1,289 @@
+"""One scalable and the Services it is behind: everything that is known before anything is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from reconciler.decide.annotations import PAUSED, PAUSED_REPLICAS, WAKE_REQUESTED_AT, format_time, optional_instant
+from reconciler.decide.autoscalers import PinnedAutoscaler
+from reconciler.decide.decisions import FieldChange, replicas_change
+from reconciler.decide.idling.discovery import Found
+from reconciler.decide.idling.records import (
+    Evidence,
+    Record,
+    RecordReading,
+    ServiceRecord,
+    ServiceRecordReading,
+    UnidleTarget,
+    awake_since,
+)
+from reconciler.decide.idling.verdicts import CombinedVerdict, PolicyVerdict
+from reconciler.decide.selectors import Exclusion
+from reconciler.model import Endpoints, Event, ObjectRef, Service, Workload
+from reconciler.policy.types import FleetCluster
+from reconciler.whole_numbers import whole_number_in
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """`written` is the object that is changed, `runs` the one whose pods it governs (a ScaledObject's target)."""
+
+    written: Workload
+    runs: Workload
+
+    @property
+    def ref(self) -> ObjectRef:
+        return self.written.ref
+
+    @property
+    def is_paused_kind(self) -> bool:
+        """Whether it is idled by pausing KEDA; its target is then left to KEDA."""
+        return self.ref.kind == "ScaledObject"
+
+    @property
+    def is_suspended_kind(self) -> bool:
+        return self.ref.kind == "CronJob"
+
+    @property
+    def replicas(self) -> int:
+        """Replicas asked for now; a CronJob has 0 while suspended, else 1."""
+        return self.runs.wanted
+
+    @property
+    def problem(self) -> str:
+        """Why nobody can scale it as it is, "" where somebody can."""
+        missing = self.written.no_place
+        return f"it has no {missing}, where its replicas would stand" if missing else ""
+
+    @property
+    def paused_by(self) -> str:
+        """What pauses a ScaledObject, "" for nothing."""
+        if not self.is_paused_kind:
+            return ""
+        return next(
+            (key for key in (PAUSED_REPLICAS, PAUSED) if self.written.annotations.get(key, "false") != "false"), ""
+        )
+
+    def stands_at(self, count: int) -> bool:
+        """Return whether it is at or below `count`, so that a scalable with a record is idle."""
+        if not self.is_paused_kind:
+            return self.replicas <= count
+        paused = whole_number_in(self.written.annotations.get(PAUSED_REPLICAS, ""))
+        return paused is not None and paused <= count
+
+    def change_to(self, count: int) -> FieldChange:
+        """Return the change that idles it to `count`."""
+        if self.is_paused_kind:
+            path = ("metadata", "annotations", PAUSED_REPLICAS)
+            return FieldChange(path, self.written.annotations.get(PAUSED_REPLICAS), str(count))
+        return self._change(count)
+
+    def change_back(self, count: int) -> FieldChange:
+        """Return the change that wakes it: to `count` replicas; a ScaledObject goes back to KEDA."""
+        if self.is_paused_kind:
+            path = ("metadata", "annotations", PAUSED_REPLICAS)
+            return FieldChange(path, self.written.annotations.get(PAUSED_REPLICAS), None)
+        return self._change(count)
+
+    def _change(self, count: int) -> FieldChange:
+        if self.is_suspended_kind:
+            return FieldChange(("spec", "suspend"), self.written.suspend, count == 0)
+        return replicas_change(self.written.replicas, count, self.written.replicas_path)
+
+    def unchanged(self) -> FieldChange:
+        """Return a change that only tests that the scale is what was seen."""
+        seen = self.change_to(0)
+        return FieldChange(seen.path, seen.before, seen.before)
+
+
+# What asks for a Service or a scalable to be woken.
+#
+# Source: seed idling-and-unidling.md, "Unidling" (the NeedPods Event, or an annotation in its place).
+
+NEED_PODS = "NeedPods"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WakeRequest:
+    """Somebody asked at `at`; it counts for what was idled then or earlier."""
+
+    at: datetime
+    words: str
+
+
+def need_pods_requests(events: Iterable[Event]) -> dict[tuple[str, str], WakeRequest]:
+    """Return the latest NeedPods Event of each Service, by (namespace, name); one without a time is none.
+
+    It counts for Services in its own namespace only.
+    """
+    latest: dict[tuple[str, str], WakeRequest] = {}
+    for event in events:
+        if event.reason != NEED_PODS or event.at is None:
+            continue
+        signal = WakeRequest(event.at, f"{NEED_PODS} at {format_time(event.at)}")
+        for about in (event.related, event.involved):
+            if about is not None and about[:2] == ("Service", event.namespace):
+                key = (about[1], about[2])
+                latest[key] = max(signal, latest.get(key, signal))
+    return latest
+
+
+def wake_request(annotations: Mapping[str, str]) -> WakeRequest | None:
+    """Return the request in the annotations of a Service or a scalable, None where there is none that can be read."""
+    at = optional_instant(annotations, WAKE_REQUESTED_AT)
+    return None if at is None else WakeRequest(at, f"wake requested at {format_time(at)}")
+
+
+def latest_of(*signals: WakeRequest | None) -> WakeRequest | None:
+    """Return the latest of `signals`, None for none."""
+    return max((signal for signal in signals if signal is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """A Service that a policy selects, that carries marks, that opts out, or that somebody asks to wake.
+
+    `lost` are the bids of policies that others win over. `mark` is ours, from the Service or else from its Endpoints;
+    `foreign` somebody else's; `problem` says why one of them cannot be read.
+    """
+
+    service: Service
+    found: Found = Found()
+    bids: tuple[PolicyVerdict, ...] = ()
+    lost: tuple[PolicyVerdict, ...] = ()
+    on_service: ServiceRecordReading | None = None
+    on_endpoints: ServiceRecordReading | None = None
+    endpoints: Endpoints | None = None
+    signal: WakeRequest | None = None
+    exclusion: Exclusion | None = None
+
+    @property
+    def ref(self) -> ObjectRef:
+        return self.service.ref
+
+    @property
+    def mark(self) -> ServiceRecord | None:
+        for reading in (self.on_service, self.on_endpoints):
+            if reading is not None and reading.ours and reading.mark is not None:
+                return reading.mark
+        return None
+
+    @property
+    def foreign(self) -> ServiceRecord | None:
+        for reading in (self.on_service, self.on_endpoints):
+            if reading is not None and not reading.ours and reading.mark is not None:
+                return reading.mark
+        return None
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether anybody's mark is on it, in a way that can be read or not."""
+        return self.on_service is not None or self.on_endpoints is not None
+
+    @property
+    def problem(self) -> str:
+        readings = (self.on_service, self.on_endpoints)
+        return next((reading.problem for reading in readings if reading is not None and reading.problem), "")
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether somebody else marked it, in a way that can be read or not."""
+        return any(reading is not None and not reading.ours for reading in (self.on_service, self.on_endpoints))
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """That our mark on `front` lists a scalable. `is_behind`: it is behind that Service, as far as can be told."""
+
+    front: ServiceState
+    mark: ServiceRecord
+    entry: UnidleTarget
+    is_behind: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ScalableState:
+    """One scalable with everything that bears on it.
+
+    `fronts` are the Services it is behind or that list it; `strangers` those of them that list it and that it is not
+    behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
+    idling it would need, `protected` why it is left alone where it is not ours, "" where it need not be. `direct` are
+    the policies that select it themselves, not just a Service it is behind.
+    """
+
+    scale: Scale
+    want: CombinedVerdict
+    cluster: FleetCluster
+    fronts: tuple[ServiceState, ...] = ()
+    lost: tuple[PolicyVerdict, ...] = ()
+    reading: RecordReading | None = None
+    hold: PinnedAutoscaler | None = None
+    controller: str = ""
+    exclusion: Exclusion | None = None
+    signal: WakeRequest | None = None
+    unknown: str = ""
+    protected: str = ""
+    strangers: frozenset[ObjectRef] = frozenset()
+    evidence: Evidence = Evidence()
+    direct: frozenset[str] = frozenset()
+
+    @property
+    def ref(self) -> ObjectRef:
+        return self.scale.ref
+
+    @property
+    def behind(self) -> tuple[ServiceState, ...]:
+        """The Services that some policy selects and that it is behind."""
+        return tuple(front for front in self.fronts if front.bids and front.ref not in self.strangers)
+
+    @property
+    def listings(self) -> tuple[Listing, ...]:
+        """What our marks on its Services say of it."""
+        return tuple(
+            Listing(front, front.mark, entry, front.ref not in self.strangers)
+            for front in self.fronts
+            if front.mark is not None
+            for entry in front.mark.entries
+            if entry.ref(front.ref) == self.ref
+        )
+
+    @property
+    def foreign(self) -> Record | None:
+        """What somebody else wrote about it: on itself, or in the mark of one of its Services."""
+        return self.own_foreign or self.listed_foreign
+
+    @property
+    def own_foreign(self) -> Record | None:
+        """What somebody else wrote on it."""
+        return self.reading.record if self.reading is not None and not self.reading.ours else None
+
+    @property
+    def listed_foreign(self) -> Record | None:
+        """What somebody else wrote about it in the mark of one of its Services."""
+        for front in self.fronts:
+            for entry in front.foreign.entries if front.foreign is not None else ():
+                if front.foreign is not None and entry.ref(front.ref) == self.ref:
+                    return _record_of(front.foreign, entry)
+        return None
+
+    @property
+    def awake_since(self) -> datetime | None:
+        return awake_since(self.scale.written)
+
+
+def _record_of(mark: ServiceRecord, entry: UnidleTarget) -> Record:
+    return Record(
+        mark.idled_at, entry.replicas, mark.idled_to, mark.fleet, mark.policy, mark.wake_due, None, mark.cause
+    )
+
+
+def record_of(listing: Listing) -> Record:
+    """Return the record that a Service's mark holds of one of its scalables, as it stands there."""
+    return _record_of(listing.mark, listing.entry)
+
+
+def is_marking(front: ServiceState) -> bool:
+    """Return whether marks on the Service are read or written; one that only opts out is left as it is."""
+    return bool(front.bids) or front.is_marked
