@@ -91,11 +91,15 @@ def parse_label_selector(text: str) -> LabelSelector:
 def _requirement(term: re.Match[str]) -> LabelRequirement | None:
     """Return what one term asks for, None where its key or one of its values can be on no object."""
     found = _asked(term)
-    prefix = _PREFIX.match(found.key)
-    name = found.key[prefix.end() :] if prefix is not None else found.key
-    if found.key in _SYNTAX_WORDS or _NAME.fullmatch(name) is None:
-        return None
-    return found if all(not value or _NAME.fullmatch(value) for value in found.values) else None
+    return found if _may_be_on_an_object(found.key, found.values) else None
+
+
+def _may_be_on_an_object(key: str, values: Iterable[str]) -> bool:
+    prefix = _PREFIX.match(key)
+    name = key[prefix.end() :] if prefix is not None else key
+    if key in _SYNTAX_WORDS or _NAME.fullmatch(name) is None:
+        return False
+    return all(not value or _NAME.fullmatch(value) for value in values)
 
 
 def _asked(term: re.Match[str]) -> LabelRequirement:
@@ -112,8 +116,16 @@ def _asked(term: re.Match[str]) -> LabelRequirement:
 
 
 def selector_text(selector: LabelSelector | None) -> str:
-    """Return `selector` as kubectl takes it; "" where there is none."""
-    return ",".join(_terms(selector)) if selector is not None else ""
+    """Return `selector` as kubectl takes it, to list fewer objects: "" where there is none.
+
+    It is "" too where a key or a value may be on no object. Custom kinds and files can hold such, and an API server
+    would refuse the list, or read the comma of a value as the next term.
+    """
+    if selector is None:
+        return ""
+    pairs = [(key, (value,)) for key, value in selector.match_labels]
+    pairs += [(one.key, one.values) for one in selector.match_expressions]
+    return ",".join(_terms(selector)) if all(_may_be_on_an_object(key, values) for key, values in pairs) else ""
 
 
 def _terms(selector: LabelSelector) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.labels import parse_label_selector, selector_text
+from reconciler.labels import LabelRequirement, LabelSelector, parse_label_selector, selector_text
 
 LABELS = {"a": "3", "app": "web", "example.com/tier": "x", "empty": ""}
 
@@ -43,3 +43,16 @@ def test_what_kubectl_takes(text, expected):
 def test_row_22_what_kubectl_refuses(text):
     with pytest.raises(ValueError, match="is no label selector"):
         parse_label_selector(text)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        pytest.param(LabelSelector((("app", "\ud7ff\ue000"),)), id="no label"),
+        pytest.param(LabelSelector((("app", "web,tier=x"),)), id="a value that would be two terms"),
+        pytest.param(LabelSelector((), (LabelRequirement("app", "In", ("a", "b) or (c")),)), id="one of the values"),
+        pytest.param(LabelSelector((), (LabelRequirement("a b", "Exists"),)), id="no key"),
+    ],
+)
+def test_a_selector_of_what_no_object_has_narrows_no_list(selector):
+    assert selector_text(selector) == ""
