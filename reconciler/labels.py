@@ -123,9 +123,10 @@ def selector_text(selector: LabelSelector | None) -> str:
     """
     if selector is None:
         return ""
-    pairs = [(key, (value,)) for key, value in selector.match_labels]
-    pairs += [(one.key, one.values) for one in selector.match_expressions]
-    return ",".join(_terms(selector)) if all(_may_be_on_an_object(key, values) for key, values in pairs) else ""
+    sayable = all(_may_be_on_an_object(key, (value,)) for key, value in selector.match_labels) and all(
+        _may_be_on_an_object(one.key, one.values) for one in selector.match_expressions
+    )
+    return ",".join(_terms(selector)) if sayable else ""
 
 
 def _terms(selector: LabelSelector) -> Iterator[str]:
