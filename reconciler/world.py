@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from reconciler.apply.outcomes import Access
-from reconciler.backends.base import Clock, Traffic
+from reconciler.backends.backend import Backend, LiveSettings, OnClusterRead, Opened, open_live, open_snapshot
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
-from reconciler.backends.open import Backend, Live, Opened, Recorder, open_live, open_snapshot
 from reconciler.backends.pod_picker import HttpPodPicker
+from reconciler.backends.protocols import Clock, Traffic
 from reconciler.decide.downscale.victims import rank_victims
 from reconciler.model import Pod
 from reconciler.observe.sources import Readers, Source
@@ -75,7 +75,7 @@ def open_world(
     snapshot: str | None,
     now: datetime,
     settings: RequestSettings = DEFAULTS,
-    recorder: Recorder | None = None,
+    recorder: OnClusterRead | None = None,
 ) -> World:
     """Return the clusters of `fleet`, opened: those of the snapshot directory where one is given, else the live ones.
 
@@ -86,7 +86,7 @@ def open_world(
     """
     if snapshot is None:
         clock = RealClock()
-        live = Live(now, fleet.namespace, settings, clock, recorder)
+        live = LiveSettings(now, fleet.namespace, settings, clock, recorder)
         readers = Readers(run_seconds_left=lambda: settings.run_seconds_left(clock))
         opened = open_live((cluster.connection for cluster in fleet.clusters), live)
         return _world(fleet, opened, clock, settings, readers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.backends.base import Clock, Cluster, Lock, PodPickerClient, StateStore
+from reconciler.backends.protocols import Clock, Cluster, Lock, PodPickerClient, StateStore
 from reconciler.backends.stop import Stop
 from reconciler.worker_pool import WorkerPool
 

@@ -6,7 +6,7 @@ import threading
 from collections import defaultdict
 
 from reconciler.apply.outcomes import Access
-from reconciler.backends.base import workloads_of
+from reconciler.backends.protocols import workloads_of
 from reconciler.errors import ClusterError
 from reconciler.model import ScaleKind
 from reconciler.plan.model import Action

@@ -9,7 +9,7 @@ import stat
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from reconciler.backends.base import Clock
+from reconciler.backends.protocols import Clock
 from reconciler.errors import ClusterError, LockHeldError
 from reconciler.yaml.files import read_bytes
 from reconciler.yaml.words import printable

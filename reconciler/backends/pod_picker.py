@@ -22,7 +22,7 @@ from reconciler.backends.http.errors import HttpError, TimedOutError
 from reconciler.errors import ClusterError, PickerError
 from reconciler.model import PickerAnswer, PickerHeader, PickerRequest, PodPicker
 
-Secret = Callable[[str, str, str], str]
+SecretReader = Callable[[str, str, str], str]
 """(namespace, name, key) -> the value; raises ClusterError where there is none."""
 
 LARGEST_ANSWER = 1 << 20
@@ -47,7 +47,7 @@ class HttpPodPicker:
 
     def __init__(
         self,
-        secret: Secret,
+        secret: SecretReader,
         allowed_hosts: Sequence[str],
         run_left: Callable[[], float] = endless,
         wait: Callable[[float], bool] | None = None,

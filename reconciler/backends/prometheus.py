@@ -60,7 +60,7 @@ class _Answer(msgspec.Struct, rename="camel"):
     infos: list[str] | None = None
 
 
-class _Series(msgspec.Struct):
+class _SeriesPayload(msgspec.Struct):
     metric: dict[str, str]
     value: tuple[float, str] | None = None  # absent: the series is a native histogram
 
@@ -251,11 +251,11 @@ def _samples(data: _Result) -> tuple[Sample, ...]:
         return (Sample({}, _number(value)),)
     if data.result_type != "vector":
         raise _Wrong(f"the result is a {_one_line(data.result_type)}, expected a vector or a scalar; change the query")
-    series = _decoded(list[_Series], data.result)
+    series = _decoded(list[_SeriesPayload], data.result)
     return tuple(Sample(one.metric, _number(_value(one))) for one in series)
 
 
-def _value(series: _Series) -> str:
+def _value(series: _SeriesPayload) -> str:
     if series.value is None:
         raise _Wrong("the result holds histograms, expected numbers; change the query")
     return series.value[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from reconciler.backends.base import CONFIG_MAPS, Cluster
+from reconciler.backends.protocols import CONFIG_MAPS, Cluster
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, PatchOperation, Write
 

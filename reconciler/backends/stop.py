@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from reconciler.backends.base import Clock
+from reconciler.backends.protocols import Clock
 
 GRACE_SECONDS = 3.0
 """What is in flight has this long once a stop is asked for: with giving the locks back the run ends within five."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reconciler.backends.open import Live, open_live
+from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.cli.examining import Case, Examined, Finding, examined_clusters
 from reconciler.cli.options import context_option, option, output_option, path_argument, world_options
 from reconciler.cli.running import Call
@@ -50,7 +50,7 @@ def command(path: str, output: str, verb: str, namespace: str | None, **flags: A
 
 def cases(policies: PolicySet, call: Call, *, applies: bool) -> list[Case]:
     """Open the clusters of the Fleet and look at them as a plan does; return what there is to examine."""
-    live = Live(call.now, policies.fleet.namespace, call.settings, RealClock())
+    live = LiveSettings(call.now, policies.fleet.namespace, call.settings, RealClock())
     opened = open_live((cluster.connection for cluster in call.bounded(policies.fleet).clusters), live)
     sources = {name: Source(found.cluster, None, found.error) for name, found in opened.backends.items()}
     state = observe(policies, sources, scope=call.scope)

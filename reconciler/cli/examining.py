@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 
-from reconciler.backends.base import NAMESPACES, Cluster, MetricsSource
+from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.auth import WEAKNESSES
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of
-from reconciler.backends.open import Backend
+from reconciler.backends.protocols import NAMESPACES, Cluster, MetricsSource
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decide import decide
 from reconciler.decide.placement.memory import home_of

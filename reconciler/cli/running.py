@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
+from reconciler.backends.backend import finish_changes
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
-from reconciler.backends.open import finish_changes
 from reconciler.backends.stop import Stop
 from reconciler.cli.failure import nearest
 from reconciler.cli.options import DEFAULT_PATH, FilterWords, colored, moment, run_id_of

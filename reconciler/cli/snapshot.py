@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from reconciler.backends.base import Resource
-from reconciler.backends.decode.metadata import Wire
+from reconciler.backends.decode.wire import Wire
+from reconciler.backends.protocols import Resource
 from reconciler.backends.snapshot.folder import RECORDING_FILE
 from reconciler.backends.snapshot.recorder import NoMetrics, RecordedCluster, RecordedMetrics, Recorder
 from reconciler.cli.options import DEFAULT_PATH, context_option, now_option, option, quiet_option, world_options

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from reconciler.backends.base import (
+from reconciler.backends.protocols import (
     AUTOSCALERS,
     CONFIG_MAPS,
     ENDPOINT_SLICES,

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
-from reconciler.backends.base import PODS, PodPickerClient
+from reconciler.backends.protocols import PODS, PodPickerClient
 from reconciler.decide.decide import without_postponed
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.downscale.forecast import picker_requests, with_victims

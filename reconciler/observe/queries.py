@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.backends.base import NO_METRICS, MetricsSource
+from reconciler.backends.protocols import NO_METRICS, MetricsSource
 from reconciler.errors import reason_of
 from reconciler.model import QueryAnswer, QueryKey
 from reconciler.observe.sources import Source

@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.backends.base import Cluster, MetricsSource, Resource
+from reconciler.backends.protocols import Cluster, MetricsSource, Resource
 from reconciler.worker_pool import WorkerPool
 
 READ_SECONDS = 120.0

@@ -103,7 +103,7 @@ def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, 
     return result
 
 
-Owner = tuple[str, str]
+PolicyKey = tuple[str, str]
 """(job, policy) that decides a decrease; two kinds of policies may have the same name."""
 
 _EMPTY = Base(0, 0)
@@ -116,7 +116,7 @@ class _Rule:
     unit: str
     limit: Limit
     base: int
-    owner: Owner | None = None
+    owner: PolicyKey | None = None
     cluster: str = ""
 
     @property
@@ -134,7 +134,7 @@ class _Rule:
         return counted and here and decision.phase in _BOUND and self.owner in (None, owner_of(decision))
 
 
-def owner_of(decision: Decision) -> Owner:
+def owner_of(decision: Decision) -> PolicyKey:
     """Return whose decision it is."""
     return (decision.job, decision.cause.policy)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.base import REQUEST_SECONDS, Traffic
+from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.report.open_metrics import Distribution, Gauge, Histogram, distributed, open_metrics_text

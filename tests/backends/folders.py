@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from reconciler.backends.base import BUILT_IN_SCALES, SCALED_OBJECT, workloads_of
+from reconciler.backends.protocols import BUILT_IN_SCALES, SCALED_OBJECT, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from reconciler.backends.base import CONFIG_MAPS
 from reconciler.backends.file_lock import FileLock
+from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import StaleError
 from reconciler.model import ObjectRef

@@ -22,7 +22,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.http import resolver
+from reconciler.backends.http import connections as http_connections
 from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.connections import connections, tls_context
 from reconciler.backends.http.deadline import Deadline
@@ -168,7 +168,7 @@ def unresolved() -> Iterator[str]:
         return known(host, *args, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resolver.socket, "getaddrinfo", blocking)
+        patch.setattr(http_connections.socket, "getaddrinfo", blocking)
         try:
             yield f"http://{uuid4().hex}.hanging:80"
         finally:
@@ -287,7 +287,7 @@ def test_the_next_address_is_tried_also_where_the_first_one_hangs(monkeypatch: p
         def both(*_: Any, **more: Any) -> Any:
             return [*known("127.0.0.1", port, **more), *known("127.0.0.1", server.port, **more)]
 
-        monkeypatch.setattr(resolver.socket, "getaddrinfo", both)
+        monkeypatch.setattr(http_connections.socket, "getaddrinfo", both)
         assert asked("http://two.addresses", 1.5).status == 200
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.base import CONFIG_MAPS, SERVICES
-from reconciler.backends.open import JOURNAL, open_snapshot
+from reconciler.backends.backend import JOURNAL, open_snapshot
+from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
 from reconciler.errors import SnapshotError, UsageError
 from tests.backends.clocks import CountingClock
 from tests.backends.folders import a_folder, last_names_first

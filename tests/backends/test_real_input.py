@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.base import NAMESPACES, SERVICES, workloads_of
+from reconciler.backends.protocols import NAMESPACES, SERVICES, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.model import Workload
 from tests.backends.folders import a_snapshot_cluster, patch

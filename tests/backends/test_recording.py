@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.base import AUTOSCALERS, BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
-from reconciler.backends.decode.instants import instant
-from reconciler.backends.decode.nouns import noun_of, shape_of
-from reconciler.backends.decode.shapes import decoded_value
-from reconciler.backends.decode.workloads import ReplicaSet
-from reconciler.backends.open import open_snapshot
+from reconciler.backends.backend import open_snapshot
+from reconciler.backends.decode.objects import noun_of, shape_of
+from reconciler.backends.decode.shapes import ReplicaSet, decoded_value
+from reconciler.backends.decode.wire import instant
+from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
+from reconciler.backends.snapshot.manifests import instant_text, manifest_of
 from reconciler.backends.snapshot.metrics import SnapshotMetrics, read_metrics, result_value
-from reconciler.backends.snapshot.recorded import instant_text, manifest_of
-from reconciler.backends.snapshot.recorder import Recorder
-from reconciler.backends.snapshot.recording import read_recording
+from reconciler.backends.snapshot.recorder import Recorder, read_recording
 from reconciler.cli.snapshot import write_snapshot
 from reconciler.errors import ForbiddenError, MalformedAnswerError, SnapshotError, UnreachableError
 from reconciler.model import FieldWriter, QueryAnswer, Sample, ScaleKind

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.backends.base import CONFIG_MAPS, PODS
-from reconciler.backends.open import finish_changes, open_snapshot
+from reconciler.backends.backend import finish_changes, open_snapshot
+from reconciler.backends.protocols import CONFIG_MAPS, PODS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import PENDING, finish, locked
 from reconciler.errors import SnapshotError

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.backends.base import CONFIG_MAPS, SERVICES
+from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
 from reconciler.backends.snapshot import files
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import ClusterError, RefusedError

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.backends.base import CONFIG_MAPS, PODS, SERVICES, workloads_of
-from reconciler.backends.open import open_snapshot
+from reconciler.backends.backend import open_snapshot
+from reconciler.backends.protocols import CONFIG_MAPS, PODS, SERVICES, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import SnapshotError
 from tests.backends.folders import BUILT_IN, a_folder, a_snapshot_cluster, last_names_first

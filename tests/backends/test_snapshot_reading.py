@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.base import (
+from reconciler.backends.protocols import (
     AUTOSCALERS,
     CONFIG_MAPS,
     ENDPOINT_SLICES,

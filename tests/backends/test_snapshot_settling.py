@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.base import AUTOSCALERS, ENDPOINT_SLICES, ENDPOINTS, PODS, workloads_of
+from reconciler.backends.protocols import AUTOSCALERS, ENDPOINT_SLICES, ENDPOINTS, PODS, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import StaleError
 from reconciler.model import ObjectRef, ScaleKind, Workload, Write

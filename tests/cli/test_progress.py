@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.open import open_snapshot
+from reconciler.backends.backend import open_snapshot
 from reconciler.cli.progress import JsonLines, Progress, TextLines, progress
 from reconciler.observe.clusters import ReadStep, observe
 from reconciler.observe.sources import Source

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.addresses import is_forbidden
-from reconciler.backends.http import resolver
+from reconciler.backends.http import connections as http_connections
 from reconciler.backends.pod_picker import HttpPodPicker, Refused, answer_in
 from reconciler.errors import ForbiddenError, NotFoundError, PickerError
 from reconciler.model import PickerAnswer, PickerHeader, PickerRequest, PodPicker
@@ -234,7 +234,7 @@ def test_the_limit_is_for_the_whole_exchange(script: Any) -> None:
 
 def test_the_limit_holds_for_a_slow_name_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
-    monkeypatch.setattr(resolver.socket, "getaddrinfo", lambda *_, **__: release.wait(30))
+    monkeypatch.setattr(http_connections.socket, "getaddrinfo", lambda *_, **__: release.wait(30))
     with PickerServer(says(["web-1"])) as server:
         words = refusal(a_picker(server, host="localhost", timeout_seconds=0.2))
         assert "no whole answer within 0.2 s" in words
@@ -458,24 +458,24 @@ def test_a_forbidden_address_is_never_asked(host: str) -> None:
 
 
 def test_one_forbidden_address_among_others_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolve = resolver.socket.getaddrinfo
+    resolve = http_connections.socket.getaddrinfo
 
     def rebinding(_: str, port: int, **options: Any) -> list[Any]:
         return [*resolve("127.0.0.1", port, **options), *resolve("169.254.169.254", port, **options)]
 
-    monkeypatch.setattr(resolver.socket, "getaddrinfo", rebinding)
+    monkeypatch.setattr(http_connections.socket, "getaddrinfo", rebinding)
     with PickerServer(says(["web-1"])) as server:
         assert "169.254.169.254" in refusal(a_picker(server, host="picker.svc", max_retries=2), allowed=("*.svc",))
     assert server.connections == 0
 
 
 def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolve = resolver.socket.getaddrinfo
+    resolve = http_connections.socket.getaddrinfo
 
     def both(_: str, port: int, **options: Any) -> list[Any]:
         return [*resolve("127.0.0.99", port, **options), *resolve("127.0.0.1", port, **options)]
 
-    monkeypatch.setattr(resolver.socket, "getaddrinfo", both)
+    monkeypatch.setattr(http_connections.socket, "getaddrinfo", both)
     with PickerServer(says(["web-1"])) as server:
         assert ask(a_picker(server, host="picker.svc"), allowed=("*.svc",)).chosen == ("web-1",)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.base import PODS
+from reconciler.backends.protocols import PODS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import UnreachableError
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion

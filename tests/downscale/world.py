@@ -12,8 +12,8 @@ import yaml
 
 from reconciler.apply.outcomes import Access, Outcome
 from reconciler.apply.run import Applying, apply_actions
-from reconciler.backends.base import CONFIG_MAPS, PODS, Cluster, PodPickerClient
-from reconciler.backends.open import JOURNAL
+from reconciler.backends.backend import JOURNAL
+from reconciler.backends.protocols import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.state import ConfigMapStore
 from reconciler.backends.stop import Stop, StoppedClock

@@ -16,7 +16,7 @@ import yaml
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.readiness import POLL_SECONDS, Readiness
 from reconciler.apply.run import Applying, apply_actions
-from reconciler.backends.open import JOURNAL
+from reconciler.backends.backend import JOURNAL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.state import ConfigMapStore
 from reconciler.backends.stop import Stop

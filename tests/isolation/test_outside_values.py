@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.decode.instants import Instant, instant
-from reconciler.backends.decode.scalables import count_at, number_at
+from reconciler.backends.decode.wire import Instant, instant
+from reconciler.backends.decode.workloads import count_at, number_at
 from reconciler.errors import ExitCode
 from tests.isolation import fleet
 from tests.isolation.fleet import AFTER, CLUSTERS

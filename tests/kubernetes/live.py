@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.backends.kubernetes.auth import Connection
-from reconciler.backends.kubernetes.client import Requests, RequestSettings
+from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.model import ClusterConnection, ObjectRef, PatchOperation, Write
 from tests.backends.clocks import PatientClock
@@ -17,12 +17,12 @@ def opened(kubeconfig: Path | None, **settings: Any) -> KubernetesCluster:
     return KubernetesCluster("east", requests_to(kubeconfig, **settings))
 
 
-def requests_to(kubeconfig: Path | None, **settings: Any) -> Requests:
+def requests_to(kubeconfig: Path | None, **settings: Any) -> ApiClient:
     found = ClusterConnection(
         "east", in_cluster=kubeconfig is None, kubeconfig=None if kubeconfig is None else str(kubeconfig)
     )
     clock, chosen = PatientClock(), RequestSettings(**settings)
-    return Requests(Connection(found, clock), chosen, clock)
+    return ApiClient(Connection(found, clock), chosen, clock)
 
 
 def scaled(ref: ObjectRef, api_version: str, before: int, after: int, path: str = "/spec/replicas") -> Write:

@@ -23,13 +23,13 @@ from cryptography.hazmat.primitives import serialization
 from kubernetes.config import kube_config
 from pytest_httpserver import HTTPServer
 
+from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.http.connections import environment_proxy
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import RequestSettings
-from reconciler.backends.open import Live, open_live
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
 from reconciler.model import ClusterConnection
 from tests.backends.clocks import CountingClock
@@ -92,7 +92,7 @@ def test_a_token(tmp_path: Path) -> None:
 )
 def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str, Any], words: str) -> None:
     settings = ClusterConnection("east", kubeconfig=a_kubeconfig(tmp_path / "config", {"token": "t"}, cluster))
-    opened = open_live([settings], Live(NOON, "reconciler", RequestSettings(timeout=1), CountingClock()))
+    opened = open_live([settings], LiveSettings(NOON, "reconciler", RequestSettings(timeout=1), CountingClock()))
     preflight = opened.backends["east"].preflight
     assert preflight is not None
     with contextlib.suppress(ClusterError):

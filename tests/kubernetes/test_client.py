@@ -14,10 +14,10 @@ from pathlib import Path
 import kubernetes.client.rest  # the first import takes longer than a request may here
 import pytest
 
+from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.backends.kubernetes.auth import Connection
-from reconciler.backends.kubernetes.client import Rate, Request, Requests, RequestSettings
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Rate, RequestSettings
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.open import Live, open_live
 from reconciler.backends.stop import Stop
 from reconciler.errors import (
     ClusterError,
@@ -35,8 +35,10 @@ from tests.kubernetes.test_auth import a_kubeconfig
 
 assert kubernetes.client.rest
 
-READ = Request("GET", "/version", Operation("east", "get", "/version"))
-WRITE = Request("PATCH", "/x", Operation("east", "patch", "deployments.apps", "shop", "web"), body=b"[]", writes=True)
+READ = ApiRequest("GET", "/version", Operation("east", "get", "/version"))
+WRITE = ApiRequest(
+    "PATCH", "/x", Operation("east", "patch", "deployments.apps", "shop", "web"), body=b"[]", writes=True
+)
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -68,10 +70,10 @@ def a_server(answer: Callable[[socket.socket], None], port: int = 0) -> Iterator
         listener.close()
 
 
-def requests_to(url: str, folder: Path, settings: RequestSettings) -> Requests:
+def requests_to(url: str, folder: Path, settings: RequestSettings) -> ApiClient:
     kubeconfig = a_kubeconfig(folder / "config", {"token": "t"}, {"server": url})
     clock = PatientClock()
-    return Requests(Connection(ClusterConnection("east", kubeconfig=kubeconfig), clock), settings, clock)
+    return ApiClient(Connection(ClusterConnection("east", kubeconfig=kubeconfig), clock), settings, clock)
 
 
 def hang(_: socket.socket) -> None:
@@ -216,7 +218,7 @@ def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) ->
         writer = threading.Thread(target=lambda: requests.send(WRITE))
         writer.start()
         slow.wait(10)
-        lease = Request("GET", "/lease", Operation("east", "get", "leases"), seconds=2.0)
+        lease = ApiRequest("GET", "/lease", Operation("east", "get", "leases"), seconds=2.0)
         assert requests.send(lease).status == 200
         go_on.set()
         writer.join()
@@ -231,7 +233,7 @@ def test_a_lock_is_given_back_whether_or_not_the_run_is_over(tmp_path: Path, unt
 
     with a_server(late) as (url, _):
         settings = RequestSettings(until=PatientClock().monotonic() + until)
-        last = Request("PATCH", "/lease", Operation("east", "patch", "leases"), body=b"[]", seconds=3.0, last=True)
+        last = ApiRequest("PATCH", "/lease", Operation("east", "patch", "leases"), body=b"[]", seconds=3.0, last=True)
         assert requests_to(url, tmp_path, settings).send(last).status == 200
 
 
@@ -311,7 +313,7 @@ def test_a_reading_that_is_given_up_is_cut_in_flight(answer: Callable[[socket.so
 
     with a_server(served) as (url, _):
         kubeconfig = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"server": url})
-        live = Live(NOW, "reconciler", RequestSettings(timeout=60), RealClock())
+        live = LiveSettings(NOW, "reconciler", RequestSettings(timeout=60), RealClock())
         backend = open_live([ClusterConnection("east", kubeconfig=kubeconfig)], live).backends["east"]
         cluster = backend.cluster
         assert cluster is not None

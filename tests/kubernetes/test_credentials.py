@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reconciler.backends.base import NAMESPACES
+from reconciler.backends.protocols import NAMESPACES
 from reconciler.errors import ForbiddenError, UnauthorisedError, UnreachableError
 from tests.kubernetes.live import opened
 from tests.real.kubeconfig import write_kubeconfig

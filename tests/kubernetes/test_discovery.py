@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconciler.backends.base import workloads_of
+from reconciler.backends.protocols import workloads_of
 from reconciler.errors import ForbiddenError, StaleError
 from reconciler.model import ObjectRef, PatchOperation, ScaleKind, Write
 from tests.kubernetes.live import opened, requests_to, scaled

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.backends.kubernetes import lease
 from reconciler.backends.kubernetes.auth import Connection
-from reconciler.backends.kubernetes.client import Requests, RequestSettings
+from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import NAME, SECONDS, LeaseLock
 from reconciler.backends.kubernetes.preflight import Preflight
@@ -44,7 +44,7 @@ class Holder:
         settings = RequestSettings()
         connection = Connection(ClusterConnection("east", kubeconfig=str(plane.kubeconfig("east"))), self.clock)
         self.connection = connection
-        self.requests = Requests(connection, settings, self.clock)
+        self.requests = ApiClient(connection, settings, self.clock)
         self.cluster = KubernetesCluster("east", self.requests)
         self.lock = LeaseLock(self.requests, "east", namespace, name, self.clock)
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.backends.base import NAMESPACES, workloads_of
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.errors import Operation, status_of
 from reconciler.backends.kubernetes.pages import decoded_object
+from reconciler.backends.protocols import NAMESPACES, workloads_of
 from reconciler.errors import MalformedAnswerError
 from reconciler.model import ScaleKind
 from tests.kubernetes.live import opened

@@ -13,9 +13,9 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from reconciler.backends.base import BUILT_IN_SCALES, SERVICES, workloads_of
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget
+from reconciler.backends.protocols import BUILT_IN_SCALES, SERVICES, workloads_of
 from reconciler.errors import MalformedAnswerError, ReadLimitError
 from reconciler.model import EVERY_KIND
 from tests.kubernetes.live import requests_to

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconciler.backends.base import AUTOSCALERS, NAMESPACES, SERVICES, Resource, workloads_of
-from reconciler.backends.decode.metadata import Wire
+from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.protocols import AUTOSCALERS, NAMESPACES, SERVICES, Resource, workloads_of
 from reconciler.errors import MalformedAnswerError, UnreachableError
 from reconciler.model import EVERY_KIND, ScaleKind, unreadable_key
 from reconciler.observe.clusters import observe

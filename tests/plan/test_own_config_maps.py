@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.base import CONFIG_MAPS, OUR_CONFIG_MAPS
-from reconciler.backends.decode.nouns import shape_of
+from reconciler.backends.backend import JOURNAL
+from reconciler.backends.decode.objects import shape_of
 from reconciler.backends.decode.shapes import decoded_value
-from reconciler.backends.open import JOURNAL
+from reconciler.backends.protocols import CONFIG_MAPS, OUR_CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.recorder import Recorder
 from reconciler.decide.placement.memory import MEMORY, PREFIX, REPLACED, status_name

@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as older_families
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.base import REQUEST_SECONDS, Traffic
+from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.decide.decisions import Considered, Notice, PlacementRow, PlacementView, VictimForecast
 from reconciler.report.metrics import Measured, last_success_in, render_metrics
 from reconciler.report.open_metrics import Gauge, open_metrics_text

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.base import SERVICES
-from reconciler.backends.open import open_snapshot
+from reconciler.backends.backend import open_snapshot
+from reconciler.backends.protocols import SERVICES
 from reconciler.backends.snapshot.folder import METRICS_FILES, RECORDING_FILE
 from reconciler.errors import ClusterError, PolicyError, Problem, SnapshotError
 from reconciler.model import ObjectRef, Write

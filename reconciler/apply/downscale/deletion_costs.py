@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from reconciler.apply.downscale.live_workload import Task, live_workload
-from reconciler.backends.base import PODS
+from reconciler.backends.protocols import PODS
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.decisions import FieldChange
 from reconciler.decide.downscale.journal import JournalEntry, entry_text, mark_changes, read_entry, unmark_changes

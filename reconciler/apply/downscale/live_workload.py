@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.apply.outcomes import Access
-from reconciler.backends.base import AUTOSCALERS, NODES, PODS, SCALED_OBJECT, Resource, workloads_of
+from reconciler.backends.protocols import AUTOSCALERS, NODES, PODS, SCALED_OBJECT, Resource, workloads_of
 from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
 from reconciler.decide.decisions import Decision, DownscaleSettings
 from reconciler.decide.downscale.choice import DEFAULT, PodGroup, pod_group

@@ -10,10 +10,9 @@ from typing import Any
 
 from msgspec import Struct, inspect
 
-from reconciler.backends.decode.shapes import read_custom
-from reconciler.backends.decode.workloads import PodTemplate, WholeTemplate
+from reconciler.backends.decode.shapes import PodTemplate, WholeTemplate, read_custom
 
-Path = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 
 _type_info = lru_cache(inspect.type_info)
 
@@ -30,7 +29,7 @@ _WORDS: dict[type, tuple[type, str]] = {
 class Mismatch:
     """What stands at `path`, and what was expected there. `missing`: nothing stands there."""
 
-    path: Path
+    path: FieldPath
     found: Any
     expected: str
     missing: bool = False
@@ -52,7 +51,7 @@ def shown(value: Any, secret: bool = False) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def dotted(path: Path) -> str:
+def dotted(path: FieldPath) -> str:
     """Return `path` as people write it: spec.replicas, items[3].metadata.labels["app.kubernetes.io/name"]."""
     text = ""
     for key in path:
@@ -70,7 +69,7 @@ def mismatches(value: Any, shape: type[Struct]) -> list[Mismatch]:
     return list(_of(value, _type_info(shape), ()))
 
 
-def _of(value: Any, kind: Any, path: Path) -> Iterator[Mismatch]:
+def _of(value: Any, kind: Any, path: FieldPath) -> Iterator[Mismatch]:
     inside = _INSIDE.get(type(kind))
     wanted, words = _WORDS.get(type(kind), (object, ""))
     if not isinstance(value, wanted):
@@ -80,7 +79,7 @@ def _of(value: Any, kind: Any, path: Path) -> Iterator[Mismatch]:
         yield from inside(value, kind, path)
 
 
-def _of_union(value: Any, kind: inspect.UnionType, path: Path) -> Iterator[Mismatch]:
+def _of_union(value: Any, kind: inspect.UnionType, path: FieldPath) -> Iterator[Mismatch]:
     """Every union of the shapes is one type, or null."""
     if value is not None:
         for member in kind.types:
@@ -88,17 +87,17 @@ def _of_union(value: Any, kind: inspect.UnionType, path: Path) -> Iterator[Misma
                 yield from _of(value, member, path)
 
 
-def _of_text(value: str, kind: inspect.StrType, path: Path) -> Iterator[Mismatch]:
+def _of_text(value: str, kind: inspect.StrType, path: FieldPath) -> Iterator[Mismatch]:
     if kind.min_length and not value:
         yield Mismatch(path, value, "a text that is not empty")
 
 
-def _of_choice(value: Any, kind: inspect.LiteralType, path: Path) -> Iterator[Mismatch]:
+def _of_choice(value: Any, kind: inspect.LiteralType, path: FieldPath) -> Iterator[Mismatch]:
     if value not in kind.values:
         yield Mismatch(path, value, f"one of {', '.join(map(str, kind.values))}")
 
 
-def _of_number(value: Any, kind: inspect.IntType, path: Path) -> Iterator[Mismatch]:
+def _of_number(value: Any, kind: inspect.IntType, path: FieldPath) -> Iterator[Mismatch]:
     whole = isinstance(value, int) and not isinstance(value, bool)
     low, high = kind.ge, kind.le
     if not whole or (low is not None and value < low) or (high is not None and value > high):
@@ -106,7 +105,7 @@ def _of_number(value: Any, kind: inspect.IntType, path: Path) -> Iterator[Mismat
         yield Mismatch(path, value, f"a whole number{bounds}" + ("" if high is None else f" and at most {high}"))
 
 
-def _of_custom(value: Any, kind: inspect.CustomType, path: Path) -> Iterator[Mismatch]:
+def _of_custom(value: Any, kind: inspect.CustomType, path: FieldPath) -> Iterator[Mismatch]:
     if kind.cls is WholeTemplate:
         yield from _of(value, _type_info(PodTemplate), path)
         return
@@ -116,17 +115,17 @@ def _of_custom(value: Any, kind: inspect.CustomType, path: Path) -> Iterator[Mis
         yield Mismatch(path, value, "a time as in RFC 3339")
 
 
-def _of_list(value: list[Any], kind: inspect.ListType, path: Path) -> Iterator[Mismatch]:
+def _of_list(value: list[Any], kind: inspect.ListType, path: FieldPath) -> Iterator[Mismatch]:
     for index, item in enumerate(value):
         yield from _of(item, kind.item_type, (*path, index))
 
 
-def _of_entries(value: dict[str, Any], kind: inspect.DictType, path: Path) -> Iterator[Mismatch]:
+def _of_entries(value: dict[str, Any], kind: inspect.DictType, path: FieldPath) -> Iterator[Mismatch]:
     for key, item in value.items():
         yield from _of(item, kind.value_type, (*path, key))
 
 
-def _of_fields(value: dict[str, Any], kind: inspect.StructType, path: Path) -> Iterator[Mismatch]:
+def _of_fields(value: dict[str, Any], kind: inspect.StructType, path: FieldPath) -> Iterator[Mismatch]:
     for field in kind.fields:
         at = (*path, field.encode_name)
         if field.encode_name in value:
@@ -136,7 +135,7 @@ def _of_fields(value: dict[str, Any], kind: inspect.StructType, path: Path) -> I
             yield Mismatch(at, None, words, missing=True)
 
 
-_INSIDE: dict[type, Callable[[Any, Any, Path], Iterator[Mismatch]]] = {
+_INSIDE: dict[type, Callable[[Any, Any, FieldPath], Iterator[Mismatch]]] = {
     inspect.UnionType: _of_union,
     inspect.StrType: _of_text,
     inspect.LiteralType: _of_choice,

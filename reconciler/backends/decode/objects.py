@@ -1,153 +1,236 @@
-"""The other objects that are read, on the wire.
-
-Source: kubernetes/api core/v1, autoscaling/v2, discovery/v1, events/v1, apiextensions/v1 types.go.
-"""
+"""Decoded objects -> the nouns of model.py, and the values of Secrets."""
 
 from __future__ import annotations
 
-from reconciler.backends.decode.instants import Instant
-from reconciler.backends.decode.metadata import Count, CustomMetadata, Labels, Name, Object, Wire
-from reconciler.backends.decode.workloads import ScaleTarget, StatusCondition
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, TypeVar, cast
+
+from reconciler import model
+from reconciler.backends.decode import shapes
+from reconciler.backends.decode.shapes import SHAPES
+from reconciler.backends.decode.wire import Metadata, Object, Wire, controller_of, datetime_of
+from reconciler.backends.decode.workloads import workload_of, writer_of
+from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
+from reconciler.errors import MalformedAnswerError, NotFoundError
+from reconciler.model import NOTHING, ObjectRef, ScaleKind
+
+T = TypeVar("T")
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+SERVICE_NAME = "kubernetes.io/service-name"
+NEED_PODS = "NeedPods"
+
+_KNOWN_SCALES = {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)}
 
 
-class ScalingRules(Wire):
-    select_policy: str | None = None
+def shape_of(resource: Resource[Any]) -> type[Wire]:
+    """Return the struct that objects of `resource` decode to."""
+    return SHAPES.get((resource.group, resource.kind), shapes.Custom)
 
 
-class ScalingBehavior(Wire):
-    scale_down: ScalingRules | None = None
+def noun_of(resource: Resource[T], decoded: Wire, cluster: str, scale: ScaleKind | None = None) -> T:
+    """Return `decoded`, an object of shape `shape_of(resource)`, as the resource's noun.
+
+    `scale` says where a custom resource keeps its replicas; the built-in kinds need none.
+    """
+    metadata: Metadata = cast(Any, decoded).metadata
+    ref = ObjectRef(cluster, metadata.namespace or "", resource.kind, metadata.name, resource.group)
+    if resource.noun is model.Workload:
+        known = scale or _KNOWN_SCALES.get((resource.group, resource.kind))
+        return cast(T, workload_of(ref, decoded, resource.api_version, known))
+    return cast(T, _NOUNS[resource.noun](ref, metadata, decoded))
 
 
-class AutoscalerSpec(Wire):
-    scale_target_ref: ScaleTarget
-    max_replicas: Count
-    min_replicas: Count | None = None
-    behavior: ScalingBehavior | None = None
+def is_listed(decoded: Wire) -> bool:
+    """Return whether a list of its kind shows this object: of Events only those with reason NeedPods are read."""
+    return not isinstance(decoded, shapes.EventManifest) or decoded.reason == NEED_PODS
 
 
-class HorizontalPodAutoscaler(Wire):
-    metadata: CustomMetadata
-    spec: AutoscalerSpec
+def secret_value(secret: shapes.SecretManifest | None, key: str, where: str) -> str:
+    """Return one value as text, one trailing line break stripped; `where` names the Secret in errors.
+
+    Raises:
+        NotFoundError: no such Secret or key. MalformedAnswerError: the value is no base64 of a text.
+    """
+    if secret is None:
+        raise NotFoundError(f"{where}: is not there, expected a Secret")
+    if secret.string_data and key in secret.string_data:
+        return secret.string_data[key].removesuffix("\n")
+    if not secret.data or key not in secret.data:
+        raise NotFoundError(f'{where}: has no key "{key}", expected it')
+    try:
+        return base64.b64decode(secret.data[key], validate=True).decode().removesuffix("\n")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise MalformedAnswerError(f'{where}: the value of "{key}" is no text in base64, expected one') from error
 
 
-class ServiceSpec(Wire):
-    selector: Labels | None = None
-    type: str | None = None
+def _service(ref: ObjectRef, metadata: Metadata, decoded: shapes.ServiceManifest) -> model.Service:
+    spec = decoded.spec or shapes.ServiceSpec()
+    return model.Service(
+        ref=ref,
+        uid=metadata.uid or "",
+        labels=metadata.labels or NOTHING,
+        annotations=metadata.annotations or NOTHING,
+        selector=spec.selector or NOTHING,
+        type=spec.type or "ClusterIP",
+        created_at=datetime_of(metadata.creation_timestamp),
+        has_annotations=metadata.annotations is not None,
+    )
 
 
-class Service(Object):
-    spec: ServiceSpec | None = None
+def _endpoints(ref: ObjectRef, metadata: Metadata, decoded: shapes.EndpointsManifest) -> model.Endpoints:
+    return model.Endpoints(
+        ref=ref,
+        uid=metadata.uid or "",
+        annotations=metadata.annotations or NOTHING,
+        has_annotations=metadata.annotations is not None,
+        pods=pods_named_in(decoded, ref.namespace),
+    )
 
 
-class ObjectReference(Wire):
-    kind: str | None = None
-    namespace: str | None = None
-    name: str | None = None
-    uid: str | None = None
+def _endpoint_slice(ref: ObjectRef, metadata: Metadata, decoded: shapes.EndpointSliceManifest) -> model.EndpointSlice:
+    return model.EndpointSlice(
+        ref=ref,
+        service=(metadata.labels or NOTHING).get(SERVICE_NAME, ""),
+        pods=pods_named_in(decoded, ref.namespace),
+    )
 
 
-class Endpoint(Wire):
-    target_ref: ObjectReference | None = None
+def pods_named_in(decoded: Any, namespace: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, uid, "" for none) of the Pods that an EndpointSlice or Endpoints names; () for any other object.
+
+    What is in another namespace is not behind a Service.
+    """
+    targets = (endpoint.target_ref for endpoint in _endpoints_in(decoded))
+    return tuple(
+        (target.name or "", target.uid or "")
+        for target in targets
+        if target is not None and target.kind == "Pod" and target.namespace in (None, "", namespace)
+    )
 
 
-class EndpointSubset(Wire):
-    addresses: list[Endpoint] | None = None
-    not_ready_addresses: list[Endpoint] | None = None
+def _endpoints_in(decoded: Any) -> Iterator[shapes.Endpoint]:
+    if isinstance(decoded, shapes.EndpointSliceManifest):
+        yield from decoded.endpoints or ()
+    elif isinstance(decoded, shapes.EndpointsManifest):
+        for subset in decoded.subsets or ():
+            yield from chain(subset.addresses or (), subset.not_ready_addresses or ())
 
 
-class Endpoints(Object):
-    subsets: list[EndpointSubset] | None = None
+def _namespace(ref: ObjectRef, metadata: Metadata, _: Object) -> model.Namespace:
+    return model.Namespace(ref, metadata.uid or "", metadata.labels or NOTHING, metadata.annotations or NOTHING)
 
 
-class EndpointSlice(Object):
-    endpoints: list[Endpoint] | None = None
+def _node(ref: ObjectRef, metadata: Metadata, _: Object) -> model.Node:
+    return model.Node(ref, metadata.labels or NOTHING)
 
 
-class EventSeries(Wire):
-    last_observed_time: Instant | None = None
+def _config_map(ref: ObjectRef, metadata: Metadata, decoded: shapes.ConfigMapManifest) -> model.ConfigMap:
+    return model.ConfigMap(
+        ref=ref,
+        uid=metadata.uid or "",
+        data=decoded.data or NOTHING,
+        labels=metadata.labels or NOTHING,
+        annotations=metadata.annotations or NOTHING,
+        has_annotations=metadata.annotations is not None,
+    )
 
 
-class Event(Object):
-    """Core and events.k8s.io: the latter calls the involved object `regarding`."""
-
-    reason: str | None = None
-    involved_object: ObjectReference | None = None
-    regarding: ObjectReference | None = None
-    related: ObjectReference | None = None
-    event_time: Instant | None = None
-    first_timestamp: Instant | None = None
-    last_timestamp: Instant | None = None
-    deprecated_last_timestamp: Instant | None = None
-    series: EventSeries | None = None
-
-
-class ConfigMap(Object):
-    data: Labels | None = None
-
-
-class Secret(Object):
-    data: Labels | None = None
-    string_data: Labels | None = None
+def _autoscaler(
+    ref: ObjectRef, metadata: Metadata, decoded: shapes.HorizontalPodAutoscalerManifest
+) -> model.HorizontalPodAutoscaler:
+    spec = decoded.spec
+    rules = spec.behavior.scale_down if spec.behavior is not None else None
+    return model.HorizontalPodAutoscaler(
+        ref=ref,
+        uid=metadata.uid or "",
+        target=(spec.scale_target_ref.kind or "", spec.scale_target_ref.name),
+        maximum=spec.max_replicas,
+        minimum=spec.min_replicas,
+        annotations=metadata.annotations or NOTHING,
+        scale_down_disabled=rules is not None and rules.select_policy == "Disabled",
+        has_annotations=metadata.annotations is not None,
+        bounds_writer=writer_of(decoded.metadata.managed_fields or (), *BOUNDS),
+    )
 
 
-class PodSpecContainer(Wire):
-    name: str | None = None
-    restart_policy: str | None = None
+def _event(ref: ObjectRef, metadata: Metadata, decoded: shapes.EventManifest) -> model.Event:
+    times = (
+        decoded.last_timestamp,
+        decoded.deprecated_last_timestamp,
+        decoded.series.last_observed_time if decoded.series is not None else None,
+        decoded.event_time,
+        decoded.first_timestamp,
+    )
+    latest = max((time for time in times if time is not None), default=metadata.creation_timestamp)
+    return model.Event(
+        reason=decoded.reason or "",
+        namespace=ref.namespace,
+        involved=_reference(decoded.involved_object or decoded.regarding, ref.namespace),
+        related=_reference(decoded.related, ref.namespace),
+        at=datetime_of(latest),
+    )
 
 
-class PodSpec(Wire):
-    node_name: str | None = None
-    init_containers: list[PodSpecContainer] | None = None
+def _reference(found: shapes.ObjectReference | None, namespace: str) -> tuple[str, str, str] | None:
+    if found is None or not found.name:
+        return None
+    return (found.kind or "", found.namespace or namespace, found.name)
 
 
-class ContainerStatus(Wire):
-    name: str | None = None
-    restart_count: int | None = None
+def _pod(ref: ObjectRef, metadata: Metadata, decoded: shapes.PodManifest) -> model.Pod:
+    spec, status = decoded.spec or shapes.PodSpec(), decoded.status or shapes.PodStatus()
+    conditions = {condition.type: condition for condition in status.conditions or ()}
+    ready, scheduled = conditions.get("Ready"), conditions.get("PodScheduled")
+    is_ready = ready is not None and ready.status == "True"
+    stuck = scheduled is not None and scheduled.status == "False"
+    owner = controller_of(metadata)
+    return model.Pod(
+        name=ref.name,
+        uid=metadata.uid or "",
+        node=spec.node_name or "",
+        phase=status.phase or "",
+        ready=is_ready,
+        ready_since_ns=ready.last_transition_time if is_ready and ready is not None else None,
+        created_ns=metadata.creation_timestamp,
+        restarts=_most_restarts(status.container_statuses),
+        sidecar_restarts=_sidecar_restarts(spec, status),
+        deletion_cost=(metadata.annotations or NOTHING).get(DELETION_COST),
+        terminating=metadata.deletion_timestamp is not None,
+        namespace=ref.namespace,
+        cluster=ref.cluster,
+        labels=metadata.labels or NOTHING,
+        owner_uid=owner.uid or "" if owner is not None else "",
+        owner_kind=owner.kind or "" if owner is not None else "",
+        owner_name=owner.name or "" if owner is not None else "",
+        unscheduled_since_ns=scheduled.last_transition_time if stuck and scheduled is not None else None,
+        unschedulable=stuck,
+        has_annotations=metadata.annotations is not None,
+        has_labels=bool(metadata.labels),
+    )
 
 
-class PodStatus(Wire):
-    phase: str | None = None
-    conditions: list[StatusCondition] | None = None
-    container_statuses: list[ContainerStatus] | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
+def _sidecar_restarts(spec: shapes.PodSpec, status: shapes.PodStatus) -> int:
+    """A sidecar is an init container that always restarts. Source: KEP-753."""
+    sidecars = {container.name for container in spec.init_containers or () if container.restart_policy == "Always"}
+    return _most_restarts([one for one in status.init_container_statuses or () if one.name in sidecars])
 
 
-class Pod(Object):
-    spec: PodSpec | None = None
-    status: PodStatus | None = None
+def _most_restarts(statuses: Iterable[shapes.ContainerStatus] | None) -> int:
+    return max((one.restart_count or 0 for one in statuses or ()), default=0)
 
 
-class ScaleSubresource(Wire):
-    spec_replicas_path: str
-    status_replicas_path: str
-
-
-class Subresources(Wire):
-    scale: ScaleSubresource | None = None
-
-
-class CustomVersion(Wire):
-    name: Name
-    served: bool | None = None
-    storage: bool | None = None
-    subresources: Subresources | None = None
-
-
-class CustomNames(Wire):
-    kind: Name
-    plural: Name
-
-
-class CustomResourceDefinitionSpec(Wire):
-    """`version` and `subresources` at this level are those of apiextensions.k8s.io/v1beta1."""
-
-    group: Name
-    names: CustomNames
-    scope: str | None = None
-    versions: list[CustomVersion] | None = None
-    version: str | None = None
-    subresources: Subresources | None = None
-
-
-class CustomResourceDefinition(Object):
-    spec: CustomResourceDefinitionSpec
+_NOUNS: dict[type, Callable[[ObjectRef, Metadata, Any], Any]] = {
+    model.Service: _service,
+    model.Endpoints: _endpoints,
+    model.EndpointSlice: _endpoint_slice,
+    model.Namespace: _namespace,
+    model.Node: _node,
+    model.ConfigMap: _config_map,
+    model.HorizontalPodAutoscaler: _autoscaler,
+    model.Event: _event,
+    model.Pod: _pod,
+}

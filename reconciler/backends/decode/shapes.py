@@ -1,38 +1,344 @@
-"""Which struct each kind decodes to, and decoding to it, from JSON bytes and from values alike."""
+"""The shapes of the objects that are read, and decoding to them, from JSON bytes and from values alike.
+
+Source: kubernetes/api apps/v1, core/v1, batch/v1, autoscaling/v2, discovery/v1, events/v1, apiextensions/v1 types.go;
+kedacore/keda apis/keda/v1alpha1 ScaledObject.
+"""
 
 from __future__ import annotations
 
 import threading
-from typing import Any, TypeVar
+from sys import intern
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from reconciler.backends.decode import objects, workloads
-from reconciler.backends.decode.instants import Instant, instant
-from reconciler.backends.decode.metadata import Object, Wire
+from reconciler.backends.decode.wire import (
+    Count,
+    CustomMetadata,
+    Instant,
+    Name,
+    Object,
+    ScalableMetadata,
+    StringMap,
+    Wire,
+    controller_of,
+    instant,
+    shared,
+    shared_text,
+)
+
+
+class Requirement(Wire):
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: list[str] | None = None
+
+
+class LabelSelectorFields(Wire):
+    match_labels: StringMap | None = None
+    match_expressions: list[Requirement] | None = None
+
+    def __post_init__(self) -> None:
+        self.match_labels = shared(self.match_labels)
+
+
+class TemplateMetadata(Wire):
+    labels: StringMap | None = None
+
+    def __post_init__(self) -> None:
+        self.labels = shared(self.labels)
+
+
+class PodTemplate(Wire):
+    metadata: TemplateMetadata | None = None
+
+
+class StatusCondition(Wire):
+    type: str
+    status: str
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: Instant | None = None
+
+    def __post_init__(self) -> None:
+        self.type, self.status = intern(self.type), intern(self.status)
+        self.reason, self.message = shared_text(self.reason), shared_text(self.message)
+
+
+class WorkloadStatus(Wire):
+    replicas: Count | None = None
+    ready_replicas: Count | None = None
+    available_replicas: Count | None = None
+    updated_replicas: Count | None = None
+    observed_generation: int | None = None
+    conditions: list[StatusCondition] | None = None
+
+
+class CustomStatus(Wire):
+    conditions: list[StatusCondition] | None = None
+
+
+class WorkloadSpec(Wire):
+    replicas: Count | None = None
+    selector: LabelSelectorFields | None = None
+    template: PodTemplate | None = None
+
+
+class AppsWorkload(Wire):
+    """Deployment and StatefulSet."""
+
+    metadata: ScalableMetadata
+    spec: WorkloadSpec | None = None
+    status: WorkloadStatus | None = None
+
+
+class WholeTemplate:
+    """A pod template with everything in it, `raw` (None: nobody asks for it), and the part that is read, `read`."""
+
+    __slots__ = ("raw", "read")
+
+    def __init__(self, raw: dict[str, Any] | None, read: PodTemplate) -> None:
+        self.raw = raw
+        self.read = read
+
+
+class ReplicaSetSpec(Wire):
+    replicas: Count | None = None
+    min_ready_seconds: Count | None = None
+    selector: LabelSelectorFields | None = None
+    template: WholeTemplate | None = None
+
+
+class ReplicaSet(Wire):
+    """One that a Deployment controls has no raw template: there are many, and only those we make are compared."""
+
+    metadata: ScalableMetadata
+    spec: ReplicaSetSpec | None = None
+    status: WorkloadStatus | None = None
+
+    def __post_init__(self) -> None:
+        if self.spec is not None and self.spec.template is not None and controller_of(self.metadata) is not None:
+            self.spec.template = WholeTemplate(None, self.spec.template.read)
+
+
+class ReplicationControllerSpec(Wire):
+    replicas: Count | None = None
+    selector: StringMap | None = None
+    template: PodTemplate | None = None
+
+
+class ReplicationController(Wire):
+    metadata: ScalableMetadata
+    spec: ReplicationControllerSpec | None = None
+    status: WorkloadStatus | None = None
+
+
+class JobSpec(Wire):
+    template: PodTemplate | None = None
+
+
+class JobTemplate(Wire):
+    spec: JobSpec | None = None
+
+
+class CronJobSpec(Wire):
+    suspend: bool | None = None
+    starting_deadline_seconds: int | None = None
+    job_template: JobTemplate | None = None
+
+
+class CronJob(Wire):
+    metadata: ScalableMetadata
+    spec: CronJobSpec | None = None
+
+
+class ScaleTarget(Wire):
+    name: Name
+    kind: str | None = None
+
+
+class ScaledObjectSpec(Wire):
+    scale_target_ref: ScaleTarget
+
+
+class ScaledObject(Wire):
+    metadata: ScalableMetadata
+    spec: ScaledObjectSpec
+
+
+class Custom(Wire):
+    """A custom resource with a scale: where its replicas are is in its CustomResourceDefinition."""
+
+    metadata: CustomMetadata
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+class ScalingRules(Wire):
+    select_policy: str | None = None
+
+
+class ScalingBehavior(Wire):
+    scale_down: ScalingRules | None = None
+
+
+class AutoscalerSpec(Wire):
+    scale_target_ref: ScaleTarget
+    max_replicas: Count
+    min_replicas: Count | None = None
+    behavior: ScalingBehavior | None = None
+
+
+class HorizontalPodAutoscalerManifest(Wire):
+    metadata: CustomMetadata
+    spec: AutoscalerSpec
+
+
+class ServiceSpec(Wire):
+    selector: StringMap | None = None
+    type: str | None = None
+
+
+class ServiceManifest(Object):
+    spec: ServiceSpec | None = None
+
+
+class ObjectReference(Wire):
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class Endpoint(Wire):
+    target_ref: ObjectReference | None = None
+
+
+class EndpointSubset(Wire):
+    addresses: list[Endpoint] | None = None
+    not_ready_addresses: list[Endpoint] | None = None
+
+
+class EndpointsManifest(Object):
+    subsets: list[EndpointSubset] | None = None
+
+
+class EndpointSliceManifest(Object):
+    endpoints: list[Endpoint] | None = None
+
+
+class EventSeries(Wire):
+    last_observed_time: Instant | None = None
+
+
+class EventManifest(Object):
+    """Core and events.k8s.io: the latter calls the involved object `regarding`."""
+
+    reason: str | None = None
+    involved_object: ObjectReference | None = None
+    regarding: ObjectReference | None = None
+    related: ObjectReference | None = None
+    event_time: Instant | None = None
+    first_timestamp: Instant | None = None
+    last_timestamp: Instant | None = None
+    deprecated_last_timestamp: Instant | None = None
+    series: EventSeries | None = None
+
+
+class ConfigMapManifest(Object):
+    data: StringMap | None = None
+
+
+class SecretManifest(Object):
+    data: StringMap | None = None
+    string_data: StringMap | None = None
+
+
+class PodSpecContainer(Wire):
+    name: str | None = None
+    restart_policy: str | None = None
+
+
+class PodSpec(Wire):
+    node_name: str | None = None
+    init_containers: list[PodSpecContainer] | None = None
+
+
+class ContainerStatus(Wire):
+    name: str | None = None
+    restart_count: int | None = None
+
+
+class PodStatus(Wire):
+    phase: str | None = None
+    conditions: list[StatusCondition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+
+class PodManifest(Object):
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+
+class ScaleSubresource(Wire):
+    spec_replicas_path: str
+    status_replicas_path: str
+
+
+class Subresources(Wire):
+    scale: ScaleSubresource | None = None
+
+
+class CustomVersion(Wire):
+    name: Name
+    served: bool | None = None
+    storage: bool | None = None
+    subresources: Subresources | None = None
+
+
+class CustomNames(Wire):
+    kind: Name
+    plural: Name
+
+
+class CustomResourceDefinitionSpec(Wire):
+    """`version` and `subresources` at this level are those of apiextensions.k8s.io/v1beta1."""
+
+    group: Name
+    names: CustomNames
+    scope: str | None = None
+    versions: list[CustomVersion] | None = None
+    version: str | None = None
+    subresources: Subresources | None = None
+
+
+class CustomResourceDefinition(Object):
+    spec: CustomResourceDefinitionSpec
+
 
 T = TypeVar("T")
 
 SHAPES: dict[tuple[str, str], type[Wire]] = {
-    ("apps", "Deployment"): workloads.AppsWorkload,
-    ("apps", "StatefulSet"): workloads.AppsWorkload,
-    ("apps", "ReplicaSet"): workloads.ReplicaSet,
-    ("", "ReplicationController"): workloads.ReplicationController,
-    ("batch", "CronJob"): workloads.CronJob,
-    ("keda.sh", "ScaledObject"): workloads.ScaledObject,
-    ("autoscaling", "HorizontalPodAutoscaler"): objects.HorizontalPodAutoscaler,
-    ("", "Service"): objects.Service,
-    ("", "Endpoints"): objects.Endpoints,
-    ("discovery.k8s.io", "EndpointSlice"): objects.EndpointSlice,
+    ("apps", "Deployment"): AppsWorkload,
+    ("apps", "StatefulSet"): AppsWorkload,
+    ("apps", "ReplicaSet"): ReplicaSet,
+    ("", "ReplicationController"): ReplicationController,
+    ("batch", "CronJob"): CronJob,
+    ("keda.sh", "ScaledObject"): ScaledObject,
+    ("autoscaling", "HorizontalPodAutoscaler"): HorizontalPodAutoscalerManifest,
+    ("", "Service"): ServiceManifest,
+    ("", "Endpoints"): EndpointsManifest,
+    ("discovery.k8s.io", "EndpointSlice"): EndpointSliceManifest,
     ("", "Namespace"): Object,
     ("", "Node"): Object,
-    ("", "Event"): objects.Event,
-    ("", "ConfigMap"): objects.ConfigMap,
-    ("", "Secret"): objects.Secret,
-    ("", "Pod"): objects.Pod,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): objects.CustomResourceDefinition,
+    ("", "Event"): EventManifest,
+    ("", "ConfigMap"): ConfigMapManifest,
+    ("", "Secret"): SecretManifest,
+    ("", "Pod"): PodManifest,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): CustomResourceDefinition,
 }
-"""(group, kind) -> the shape of those objects. Kinds with a scale that are not here are `workloads.Custom`."""
+"""(group, kind) -> the shape of those objects. Kinds with a scale that are not here are `Custom`."""
 
 
 def read_custom(kind: type, value: Any) -> Any:
@@ -43,8 +349,8 @@ def read_custom(kind: type, value: Any) -> Any:
     """
     if kind is Instant and isinstance(value, str):
         return instant(value)
-    if kind is workloads.WholeTemplate and isinstance(value, dict):
-        return workloads.WholeTemplate(value, decoded_value(workloads.PodTemplate, value))
+    if kind is WholeTemplate and isinstance(value, dict):
+        return WholeTemplate(value, decoded_value(PodTemplate, value))
     raise ValueError(f"no {kind.__name__}")
 
 

@@ -1,168 +1,307 @@
-"""Objects with a scale, on the wire.
-
-Source: kubernetes/api apps/v1, core/v1, batch/v1 types.go; kedacore/keda apis/keda/v1alpha1 ScaledObject.
-"""
+"""Objects with a scale -> `Workload`, and CustomResourceDefinitions -> the kinds with a scale that they define."""
 
 from __future__ import annotations
 
-from sys import intern
-from typing import Any, Literal
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from reconciler.backends.decode.instants import Instant
-from reconciler.backends.decode.metadata import (
-    Count,
+import msgspec
+
+from reconciler.backends.decode import shapes
+from reconciler.backends.decode.shapes import CustomResourceDefinition, CustomVersion, Subresources, decoded_value
+from reconciler.backends.decode.wire import (
+    CustomManagedFields,
     CustomMetadata,
-    Labels,
-    Name,
+    Instant,
+    ManagedFields,
+    Metadata,
+    OwnedFields,
+    OwnedScaleFields,
     ScalableMetadata,
     Wire,
     controller_of,
-    shared,
-    shared_text,
+    datetime_of,
+)
+from reconciler.model import (
+    NOTHING,
+    Condition,
+    FieldWriter,
+    LabelRequirement,
+    LabelSelector,
+    ObjectRef,
+    OwnerReference,
+    ScaleKind,
+    Workload,
 )
 
+W = TypeVar("W", bound=Wire)
 
-class Requirement(Wire):
-    key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: list[str] | None = None
-
-
-class Selector(Wire):
-    match_labels: Labels | None = None
-    match_expressions: list[Requirement] | None = None
-
-    def __post_init__(self) -> None:
-        self.match_labels = shared(self.match_labels)
+_LONGEST_COUNT = 10  # digits: counts have 31 bits
+_LARGEST_COUNT = 2**31 - 1
+_VERSION = re.compile(r"v(\d{1,18})(?:(alpha|beta)(\d{1,18}))?", re.ASCII)
+_STAGES = {"alpha": 0, "beta": 1, None: 2}
+_BEFORE_ALL = Instant(-(2**63))
 
 
-class TemplateMetadata(Wire):
-    labels: Labels | None = None
-
-    def __post_init__(self) -> None:
-        self.labels = shared(self.labels)
-
-
-class PodTemplate(Wire):
-    metadata: TemplateMetadata | None = None
-
-
-class StatusCondition(Wire):
-    type: str
-    status: str
-    reason: str | None = None
-    message: str | None = None
-    last_transition_time: Instant | None = None
-
-    def __post_init__(self) -> None:
-        self.type, self.status = intern(self.type), intern(self.status)
-        self.reason, self.message = shared_text(self.reason), shared_text(self.message)
-
-
-class WorkloadStatus(Wire):
-    replicas: Count | None = None
-    ready_replicas: Count | None = None
-    available_replicas: Count | None = None
-    updated_replicas: Count | None = None
-    observed_generation: int | None = None
-    conditions: list[StatusCondition] | None = None
+def workload_of(ref: ObjectRef, decoded: Any, api_version: str, scale: ScaleKind | None) -> Workload:
+    """Return the decoded object `ref` as a workload; `scale` says where its replicas are, None: nowhere is known."""
+    metadata: ScalableMetadata | CustomMetadata = decoded.metadata
+    path = ("spec", "replicas") if scale is None else scale.replicas_path
+    return Workload(
+        ref=ref,
+        uid=metadata.uid or "",
+        api_version=api_version,
+        labels=metadata.labels or NOTHING,
+        annotations=metadata.annotations or NOTHING,
+        created_at=datetime_of(metadata.creation_timestamp),
+        generation=metadata.generation,
+        owner=_owner(metadata),
+        replicas_writer=writer_of(metadata.managed_fields or (), path),
+        replicas_path=path,
+        has_annotations=metadata.annotations is not None,
+        has_labels=bool(metadata.labels),
+        terminating=metadata.deletion_timestamp is not None,
+        **_SPECIFIC[type(decoded)](decoded, scale),
+    )
 
 
-class CustomStatus(Wire):
-    conditions: list[StatusCondition] | None = None
+def _template_labels(template: shapes.PodTemplate | None) -> Mapping[str, str]:
+    if template is None or template.metadata is None:
+        return NOTHING
+    return template.metadata.labels or NOTHING
 
 
-class WorkloadSpec(Wire):
-    replicas: Count | None = None
-    selector: Selector | None = None
-    template: PodTemplate | None = None
+def _default_selector(labels: Mapping[str, str]) -> LabelSelector | None:
+    """The old API versions and ReplicationControllers take the template's labels where no selector is given."""
+    return LabelSelector(tuple(sorted(labels.items()))) if labels else None
 
 
-class AppsWorkload(Wire):
-    """Deployment and StatefulSet."""
-
-    metadata: ScalableMetadata
-    spec: WorkloadSpec | None = None
-    status: WorkloadStatus | None = None
-
-
-class WholeTemplate:
-    """A pod template with everything in it, `raw` (None: nobody asks for it), and the part that is read, `read`."""
-
-    __slots__ = ("raw", "read")
-
-    def __init__(self, raw: dict[str, Any] | None, read: PodTemplate) -> None:
-        self.raw = raw
-        self.read = read
+def _status(status: shapes.WorkloadStatus | None) -> dict[str, Any]:
+    if status is None:
+        return {}
+    return {
+        "status_replicas": status.replicas,
+        "ready_replicas": status.ready_replicas,
+        "available_replicas": status.available_replicas,
+        "updated_replicas": status.updated_replicas,
+        "observed_generation": status.observed_generation,
+        "conditions": _conditions(status.conditions),
+    }
 
 
-class ReplicaSetSpec(Wire):
-    replicas: Count | None = None
-    min_ready_seconds: Count | None = None
-    selector: Selector | None = None
-    template: WholeTemplate | None = None
+def _apps(decoded: shapes.AppsWorkload, _: ScaleKind | None) -> dict[str, Any]:
+    spec = decoded.spec or shapes.WorkloadSpec()
+    labels = _template_labels(spec.template)
+    return _status(decoded.status) | {
+        "replicas": spec.replicas,
+        "selector": selector_of(spec.selector) or _default_selector(labels),
+        "template_labels": labels,
+    }
 
 
-class ReplicaSet(Wire):
-    """One that a Deployment controls has no raw template: there are many, and only those we make are compared."""
-
-    metadata: ScalableMetadata
-    spec: ReplicaSetSpec | None = None
-    status: WorkloadStatus | None = None
-
-    def __post_init__(self) -> None:
-        if self.spec is not None and self.spec.template is not None and controller_of(self.metadata) is not None:
-            self.spec.template = WholeTemplate(None, self.spec.template.read)
-
-
-class ReplicationControllerSpec(Wire):
-    replicas: Count | None = None
-    selector: Labels | None = None
-    template: PodTemplate | None = None
+def _replica_set(decoded: shapes.ReplicaSet, _: ScaleKind | None) -> dict[str, Any]:
+    spec = decoded.spec or shapes.ReplicaSetSpec()
+    labels = _template_labels(spec.template.read if spec.template is not None else None)
+    return _status(decoded.status) | {
+        "replicas": spec.replicas,
+        "selector": selector_of(spec.selector) or _default_selector(labels),
+        "template_labels": labels,
+        "min_ready_seconds": spec.min_ready_seconds,
+        "template": spec.template.raw if spec.template is not None else None,
+    }
 
 
-class ReplicationController(Wire):
-    metadata: ScalableMetadata
-    spec: ReplicationControllerSpec | None = None
-    status: WorkloadStatus | None = None
+def _replication_controller(decoded: shapes.ReplicationController, _: ScaleKind | None) -> dict[str, Any]:
+    spec = decoded.spec or shapes.ReplicationControllerSpec()
+    labels = _template_labels(spec.template)
+    return _status(decoded.status) | {
+        "replicas": spec.replicas,
+        "selector": _default_selector(spec.selector or labels),
+        "template_labels": labels,
+    }
 
 
-class JobSpec(Wire):
-    template: PodTemplate | None = None
+def _cron_job(decoded: shapes.CronJob, _: ScaleKind | None) -> dict[str, Any]:
+    spec = decoded.spec or shapes.CronJobSpec()
+    job = spec.job_template.spec if spec.job_template is not None else None
+    return {
+        "suspend": spec.suspend,
+        "starting_deadline": spec.starting_deadline_seconds,
+        "template_labels": _template_labels(job.template if job is not None else None),
+    }
 
 
-class JobTemplate(Wire):
-    spec: JobSpec | None = None
+def _scaled_object(decoded: shapes.ScaledObject, _: ScaleKind | None) -> dict[str, Any]:
+    target = decoded.spec.scale_target_ref
+    return {"scale_target": (target.kind or "Deployment", target.name)}
 
 
-class CronJobSpec(Wire):
-    suspend: bool | None = None
-    starting_deadline_seconds: int | None = None
-    job_template: JobTemplate | None = None
+def _custom(decoded: shapes.Custom, scale: ScaleKind | None) -> dict[str, Any]:
+    """What is called as in the built-in kinds is read like there, where it also looks like there."""
+    spec, status = decoded.spec or {}, decoded.status or {}
+    conditions = _if_shaped(shapes.CustomStatus, status)
+    paths = scale or ScaleKind("", "", "", "")
+    return {
+        "replicas": count_at({"spec": spec}, paths.replicas_path),
+        "no_place": _no_place({} if decoded.spec is None else {"spec": spec}, paths.replicas_path),
+        "status_replicas": count_at({"status": status}, paths.status_path),
+        "ready_replicas": count_at(status, ("readyReplicas",)),
+        "available_replicas": count_at(status, ("availableReplicas",)),
+        "updated_replicas": count_at(status, ("updatedReplicas",)),
+        "observed_generation": number_at(status, ("observedGeneration",)),
+        "conditions": _conditions(conditions.conditions if conditions is not None else None),
+        "selector": selector_of(_custom_selector(spec.get("selector"))),
+        "template_labels": _template_labels(_if_shaped(shapes.PodTemplate, spec.get("template"))),
+    }
 
 
-class CronJob(Wire):
-    metadata: ScalableMetadata
-    spec: CronJobSpec | None = None
+def _no_place(value: Any, path: Sequence[str]) -> str:
+    """Return what is missing for replicas to be written at `path`, "" for nothing: what no int32 holds is none."""
+    number = number_at(value, path)
+    beyond = number is not None and count_at(value, path) is None
+    return f"{'.'.join(path)} from 0 to {_LARGEST_COUNT}" if beyond else _missing_parent(value, path)
 
 
-class ScaleTarget(Wire):
-    name: Name
-    kind: str | None = None
+def _missing_parent(value: Any, path: Sequence[str]) -> str:
+    """Return the dotted path of the first map on the way to `path` that is not there, "" where all are."""
+    for depth, key in enumerate(path[:-1], start=1):
+        value = value.get(key)
+        if not isinstance(value, Mapping):
+            return ".".join(path[:depth])
+    return ""
 
 
-class ScaledObjectSpec(Wire):
-    scale_target_ref: ScaleTarget
+def _custom_selector(value: Any) -> shapes.LabelSelectorFields | None:
+    looks_alike = isinstance(value, dict) and ("matchLabels" in value or "matchExpressions" in value)
+    return _if_shaped(shapes.LabelSelectorFields, value) if looks_alike else None
 
 
-class ScaledObject(Wire):
-    metadata: ScalableMetadata
-    spec: ScaledObjectSpec
+def _if_shaped(shape: type[W], value: Any) -> W | None:
+    try:
+        return decoded_value(shape, value)
+    except msgspec.ValidationError:
+        return None
 
 
-class Custom(Wire):
-    """A custom resource with a scale: where its replicas are is in its CustomResourceDefinition."""
+def count_at(value: Any, path: Sequence[str]) -> int | None:
+    """Return the number of replicas at `path` of `value`, an int32; None where there is none."""
+    found = number_at(value, path)
+    return found if found is not None and 0 <= found <= _LARGEST_COUNT else None
 
-    metadata: CustomMetadata
-    spec: dict[str, Any] | None = None
-    status: dict[str, Any] | None = None
+
+def number_at(value: Any, path: Sequence[str]) -> int | None:
+    """Return the whole number at `path` of `value`, None where there is none.
+
+    Argo Rollouts writes its observedGeneration as a text.
+    """
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _LONGEST_COUNT:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _conditions(conditions: Iterable[shapes.StatusCondition] | None) -> tuple[Condition, ...]:
+    return tuple(
+        Condition(one.type, one.status, one.reason or "", one.message or "", datetime_of(one.last_transition_time))
+        for one in conditions or ()
+    )
+
+
+def _owner(metadata: Metadata) -> OwnerReference | None:
+    owner = controller_of(metadata)
+    if owner is None:
+        return None
+    return OwnerReference(owner.api_version or "", owner.kind or "", owner.name or "", owner.uid or "")
+
+
+def selector_of(selector: shapes.LabelSelectorFields | None) -> LabelSelector | None:
+    """Return the label selector in the order of its keys, None where there is none."""
+    if selector is None:
+        return None
+    return LabelSelector(
+        match_labels=tuple(sorted((selector.match_labels or {}).items())),
+        match_expressions=tuple(
+            LabelRequirement(one.key, one.operator, tuple(one.values or ())) for one in selector.match_expressions or ()
+        ),
+    )
+
+
+def writer_of(entries: Sequence[ManagedFields | CustomManagedFields], *paths: tuple[str, ...]) -> FieldWriter | None:
+    """Return the manager that owns a field at one of `paths`, None where nobody is recorded.
+
+    Several own them when they applied the same value, or not the same field: the one that wrote last counts. The time
+    is that of the manager's last write to anything, so an upper bound; entries written through /scale have none.
+
+    Source: structured-merge-diff fieldpath; apimachinery meta/v1 ManagedFieldsEntry; seed idling-and-unidling.md,
+    scale-reason.
+    """
+    owners = [
+        entry
+        for entry in entries
+        if entry.subresource != "status" and any(path and _owns(entry.fields_v1, path) for path in paths)
+    ]
+    if not owners:
+        return None
+    last = max(owners, key=lambda entry: (_BEFORE_ALL if entry.time is None else entry.time, entry.manager or ""))
+    at = None if last.time is None else last.time.as_datetime()
+    return FieldWriter(last.manager or "", at, last.subresource or "")
+
+
+def _owns(fields: OwnedFields | Mapping[str, Any] | None, path: tuple[str, ...]) -> bool:
+    if isinstance(fields, OwnedFields):
+        spec = fields.spec or OwnedScaleFields()
+        return (spec.suspend if path[-1] == "suspend" else spec.replicas) is not msgspec.UNSET
+    node: Any = fields
+    for key in path:
+        node = node.get(f"f:{key}") if isinstance(node, Mapping) else None
+    return node is not None
+
+
+_SPECIFIC: dict[type[Wire], Callable[[Any, ScaleKind | None], dict[str, Any]]] = {
+    shapes.AppsWorkload: _apps,
+    shapes.ReplicaSet: _replica_set,
+    shapes.ReplicationController: _replication_controller,
+    shapes.CronJob: _cron_job,
+    shapes.ScaledObject: _scaled_object,
+    shapes.Custom: _custom,
+}
+
+
+def scale_kind_of(definition: CustomResourceDefinition) -> ScaleKind | None:
+    """Return the kind with its paths of replicas, None where no served version has a scale.
+
+    Of several versions with a scale the stored one counts, then the one the API server prefers (v2, v1, v1beta1, ...).
+    In v1beta1 one version, and subresources for all of them, may stand at the top.
+
+    Source: apiextensions/v1 types.go, CustomResourceSubresourceScale; apimachinery pkg/version,
+    CompareKubeAwareVersionStrings.
+    """
+    spec = definition.spec
+    versions = spec.versions or ([CustomVersion(spec.version)] if spec.version else [])
+    scales = [(one, (one.subresources or spec.subresources or Subresources()).scale) for one in versions]
+    found = [(one, scale) for one, scale in scales if one.served is not False and scale is not None]
+    if not found:
+        return None
+    version, scale = max(found, key=lambda pair: (pair[0].storage is True, _priority(pair[0].name)))
+    return ScaleKind(
+        group=spec.group,
+        version=version.name,
+        kind=spec.names.kind,
+        plural=spec.names.plural,
+        replicas_path=_path(scale.spec_replicas_path),
+        status_path=_path(scale.status_replicas_path),
+    )
+
+
+def _path(text: str) -> tuple[str, ...]:
+    return tuple(text.removeprefix(".").split("."))
+
+
+def _priority(name: str) -> tuple[int, int, int, str]:
+    found = _VERSION.fullmatch(name)
+    if found is None:
+        return (-1, 0, 0, name)
+    major, stage, minor = found.groups()
+    return (_STAGES[stage], int(major), int(minor or 0), name)

@@ -3,6 +3,9 @@
 A timeout of a socket counts anew for each piece that comes, so a server that answers byte by byte outlives it. Here
 each wait of a socket is a short one, and the exchange's own deadline is asked in between: no thread is needed that
 watches. Imported when the first request is sent: urllib3 is slow to load.
+
+`getaddrinfo` cannot be interrupted, and says nothing about how long it takes. So it runs in a few threads of its own,
+which nobody waits for: who asked goes on at the deadline, and the process ends without them.
 """
 
 from __future__ import annotations
@@ -11,12 +14,15 @@ import errno
 import os
 import socket
 import ssl
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from math import inf
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -28,7 +34,81 @@ from urllib3.util import Url, make_headers, parse_url, wait_for_write
 
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError, connection_error
-from reconciler.backends.http.resolver import RESOLVER, Address, address_of
+
+_AT_ONCE = 16
+
+SocketAddress = tuple[Any, Any, int, str, Any]
+"""As `socket.getaddrinfo` has it: family, type, protocol, canonical name, the socket's address."""
+
+
+class Resolver:
+    """Looks names up in daemon threads, at most 16 at once; who asks for the same name meanwhile shares the answer."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: deque[tuple[str, int]] = deque()
+        self._pending: dict[tuple[str, int], Future[list[SocketAddress]]] = {}
+        self._threads = 0
+
+    def addresses(self, host: str, port: int, deadline: Deadline) -> list[SocketAddress]:
+        """Return all addresses of `host`, at least one.
+
+        Raises:
+            HttpError: it has none, or nobody knows in time.
+        """
+        try:
+            if address_of(host) is not None:
+                return _looked_up(host, port)
+            found = self._begun((host, port))
+            while not wait([found], timeout=deadline.step("its host name was not looked up in time")).done:
+                pass
+            return found.result()
+        except socket.gaierror as error:
+            raise HttpError("its host name is not known", passes=True) from error
+        except (OSError, ValueError) as error:
+            raise HttpError("its host name cannot be looked up", passes=isinstance(error, OSError)) from error
+
+    def _begun(self, name: tuple[str, int]) -> Future[list[SocketAddress]]:
+        with self._guard:
+            if name not in self._pending:
+                self._pending[name] = Future()
+                self._waiting.append(name)
+                if self._threads < _AT_ONCE:
+                    self._threads += 1
+                    threading.Thread(target=self._work, name="resolver", daemon=True).start()
+            return self._pending[name]
+
+    def _work(self) -> None:
+        """Look up what waits, until nothing does."""
+        while True:
+            with self._guard:
+                if not self._waiting:
+                    self._threads -= 1
+                    return
+                name = self._waiting.popleft()
+            found = self._pending[name]
+            try:
+                found.set_result(_looked_up(*name))
+            except Exception as error:  # noqa: BLE001 - handed on to who waits
+                found.set_exception(error)
+            with self._guard:
+                del self._pending[name]
+
+
+RESOLVER = Resolver()
+
+
+def address_of(host: str) -> IPv4Address | IPv6Address | None:
+    """Return the address that `host` is, None where it is a name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _looked_up(host: str, port: int) -> list[SocketAddress]:
+    return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP))
+
 
 T = TypeVar("T")
 
@@ -225,7 +305,7 @@ def _in_steps(opened: socket.socket, words: str, step: Callable[[], T]) -> T:
                 raise
 
 
-def _connected(addresses: list[Address], deadline: Deadline) -> socket.socket:
+def _connected(addresses: list[SocketAddress], deadline: Deadline) -> socket.socket:
     """Return a socket that is connected to the first of `addresses` that answers; each gets a fair share of the time.
 
     Raises:

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reconciler.backends.base import Clock
 from reconciler.backends.credential_sources import allowed_file, check_plugins
 from reconciler.backends.http.client import ByteBudget, HttpClient
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import TimedOutError
+from reconciler.backends.protocols import Clock
 from reconciler.errors import UnauthorisedError, UnreachableError
 from reconciler.model import ClusterConnection
 
@@ -41,7 +41,7 @@ WEAKNESSES = {
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class ApiServer:
     """A cluster's address, the clients that ask it, and as whom (`impersonation`, headers).
 
     `weakness` is the key of WEAKNESSES that the kubeconfig itself has, "" for none. `certificate` is the client's.
@@ -68,7 +68,7 @@ class Connection:
         self._clock = clock
         self._guard = threading.Lock()
         self._budget = ByteBudget(LARGEST_READ)
-        self._endpoint: Endpoint | None = None
+        self._endpoint: ApiServer | None = None
         self._header: str | None = None
         self._asked_at = 0.0
         self._replaced_at = -_FRESH_SECONDS
@@ -85,7 +85,7 @@ class Connection:
             return "the pod's own service account"
         return f'context "{self._settings.context or self._settings.name}"'
 
-    def endpoint(self, deadline: Deadline) -> Endpoint:
+    def endpoint(self, deadline: Deadline) -> ApiServer:
         """Return the endpoint.
 
         Raises:
@@ -129,14 +129,14 @@ class Connection:
             finally:
                 self._guard.release()
 
-    def _opened(self, deadline: Deadline) -> Endpoint:
+    def _opened(self, deadline: Deadline) -> ApiServer:
         if self._endpoint is None:
             endpoint = opened(self._settings, self._budget, deadline)
             self._ask(endpoint, deadline)
             self._endpoint = endpoint
         return self._endpoint
 
-    def _ask(self, endpoint: Endpoint, deadline: Deadline) -> None:
+    def _ask(self, endpoint: ApiServer, deadline: Deadline) -> None:
         self._header = endpoint.authorization(deadline)
         self._asked_at = self._clock.monotonic()
 
@@ -151,7 +151,7 @@ def load_libraries() -> None:
     assert kubernetes.config
 
 
-def opened(settings: ClusterConnection, budget: ByteBudget, deadline: Deadline) -> Endpoint:
+def opened(settings: ClusterConnection, budget: ByteBudget, deadline: Deadline) -> ApiServer:
     """Return the endpoint that the kubeconfig, or the pod's service account, describes; no request is sent to it."""
     import kubernetes.config as package
     from kubernetes.client.configuration import Configuration
@@ -177,7 +177,7 @@ def opened(settings: ClusterConnection, budget: ByteBudget, deadline: Deadline) 
         found = (settled.get("BearerToken") or {}).get("value")
         return found.strip() if isinstance(found, str) and found.strip() else None
 
-    return Endpoint(
+    return ApiServer(
         url=url,
         reader=HttpClient(pool, largest=LARGEST_ANSWER, budget=budget),
         writer=HttpClient(pool, largest=LARGEST_ANSWER),
@@ -231,7 +231,7 @@ def _in_our_words(settings: ClusterConnection) -> Iterator[None]:
     import yaml
     from kubernetes.config import ConfigException
 
-    from reconciler.backends.kubernetes.exec_plugin import CredentialError
+    from reconciler.backends.kubernetes.kubeconfig import CredentialError
 
     where = _where(settings)
     try:

@@ -12,12 +12,12 @@ from importlib.metadata import version
 from math import inf
 from urllib.parse import quote, urlencode
 
-from reconciler.backends.base import REQUEST_SECONDS, Clock, Traffic
 from reconciler.backends.http.client import HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError
-from reconciler.backends.kubernetes.auth import Connection, Endpoint, load_libraries
+from reconciler.backends.kubernetes.auth import ApiServer, Connection, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
+from reconciler.backends.protocols import REQUEST_SECONDS, Clock, Traffic
 from reconciler.backends.stop import Stop
 from reconciler.errors import LockLostError, StoppedError
 
@@ -80,7 +80,7 @@ def resource_name(group: str, resource: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One request. `accept` is the answer's form; `body` is sent as `content_type`. `writes`: it changes something.
 
     `seconds` is set for what keeps the lock: it needs no place among the others, and has that long, with all its
@@ -106,7 +106,7 @@ class Attempts:
     unsure: int = 0
 
 
-class Requests:
+class ApiClient:
     """All requests to one cluster, at most `settings.in_flight` at a time.
 
     What may pass by itself (no connection, 429, 5xx) is tried again as long as there is time, eight times at most, with
@@ -130,7 +130,7 @@ class Requests:
     def traffic(self) -> Traffic:
         return self._traffic.so_far()
 
-    def send(self, request: Request, attempts: Attempts | None = None) -> HttpResponse:
+    def send(self, request: ApiRequest, attempts: Attempts | None = None) -> HttpResponse:
         """Return the answer with a status of 2xx.
 
         `attempts`, where given, is told about attempts without an answer.
@@ -161,7 +161,7 @@ class Requests:
             raise error_of(request.operation, answer)
         return answer
 
-    def run_left(self, request: Request) -> float:
+    def run_left(self, request: ApiRequest) -> float:
         """Return for how many seconds an answer to `request` is waited for, however long it may take.
 
         Without the lock nothing is left to finish after a stop; what is written has its few seconds all the same.
@@ -172,7 +172,7 @@ class Requests:
             return 0.0 if self.given_up and request.seconds is None else self.waiting_left()
         return self._settings.run_seconds_left(self._clock)
 
-    def seconds(self, request: Request) -> float:
+    def seconds(self, request: ApiRequest) -> float:
         """Return how long `request` may take with all its attempts, while none is answered."""
         seconds = self._settings.timeout if request.seconds is None else min(self._settings.timeout, request.seconds)
         if request.last:
@@ -183,7 +183,7 @@ class Requests:
         """Return for how many seconds something may be waited for that is not sent yet."""
         return self._settings.undisturbed_seconds_left(self._clock)
 
-    def _authorised(self, request: Request, patience: _Patience) -> HttpResponse:
+    def _authorised(self, request: ApiRequest, patience: _Patience) -> HttpResponse:
         """Return the answer to one attempt; where the credentials are refused, and there are others, to another one."""
         with self._turn(request):
             if self.run_left(request) <= 0:
@@ -196,7 +196,7 @@ class Requests:
                 return self._once(request, self._connection.header(deadline), deadline)
             return answer
 
-    def _once(self, request: Request, header: str | None, deadline: Deadline) -> HttpResponse:
+    def _once(self, request: ApiRequest, header: str | None, deadline: Deadline) -> HttpResponse:
         endpoint = self._connection.endpoint(deadline)
         check = partial(self._check_lock, request) if request.writes else None
         if check is not None:
@@ -211,7 +211,7 @@ class Requests:
         finally:
             self._traffic.add(received, self._clock.monotonic() - began)
 
-    def _check_lock(self, request: Request) -> None:
+    def _check_lock(self, request: ApiRequest) -> None:
         """Check that the lock is still ours. It may be lost while a connection is made, also where the process stood
         still meanwhile, so this is asked once more when the body is about to go out.
 
@@ -222,7 +222,7 @@ class Requests:
             raise LockLostError(f"{request.operation}: the lock was lost, nothing more is written there")
 
     @contextmanager
-    def _turn(self, request: Request) -> Iterator[None]:
+    def _turn(self, request: ApiRequest) -> Iterator[None]:
         """Hold a place among those in flight; a write waits for its turn of the rate first.
 
         Raises:
@@ -241,12 +241,12 @@ class Requests:
         finally:
             self._places.release()
 
-    def _stopped(self, request: Request) -> StoppedError:
+    def _stopped(self, request: ApiRequest) -> StoppedError:
         why = self._settings.stop.why or "the run's --timeout is over"
         return StoppedError(f"{request.operation}: not sent, {why}")
 
     def _outgoing(
-        self, request: Request, endpoint: Endpoint, header: str | None, check: Callable[[], None] | None
+        self, request: ApiRequest, endpoint: ApiServer, header: str | None, check: Callable[[], None] | None
     ) -> HttpRequest:
         headers = [("User-Agent", self._agent), ("Accept", request.accept), *endpoint.impersonation]
         if header is not None:
@@ -262,7 +262,7 @@ class _Patience:
     that answers, if only that it is busy, is there: then the run's time counts, and the next attempt has its own.
     """
 
-    def __init__(self, requests: Requests, request: Request) -> None:
+    def __init__(self, requests: ApiClient, request: ApiRequest) -> None:
         self._requests = requests
         self._request = request
         self._deadline: Deadline | None = None

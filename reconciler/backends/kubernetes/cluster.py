@@ -6,7 +6,15 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from reconciler.backends.base import (
+from reconciler.backends.decode.objects import NEED_PODS, is_listed, noun_of, secret_value, shape_of
+from reconciler.backends.decode.shapes import SecretManifest
+from reconciler.backends.decode.wire import Object, Wire
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, one, resource_name
+from reconciler.backends.kubernetes.discovery import Discovery, discover
+from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, decoded, listed
+from reconciler.backends.kubernetes.writes import ObjectWriter
+from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
     EVENTS,
     NAMESPACES,
@@ -16,20 +24,12 @@ from reconciler.backends.base import (
     Resource,
     workloads_of,
 )
-from reconciler.backends.decode.metadata import Object, Wire
-from reconciler.backends.decode.nouns import NEED_PODS, is_listed, noun_of, secret_value, shape_of
-from reconciler.backends.decode.objects import Secret
-from reconciler.backends.kubernetes.client import Request, Requests, collection, one, resource_name
-from reconciler.backends.kubernetes.discovery import Discovery, discover
-from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, decoded, listed
-from reconciler.backends.kubernetes.writing import Writing
 from reconciler.errors import MalformedAnswerError, NotFoundError, RefusedError, UnreachableError
 from reconciler.model import ScaleKind, Write
 
 T = TypeVar("T")
 
-Recorder = Callable[[Resource[Any], Sequence[Wire]], None]
+OnRead = Callable[[Resource[Any], Sequence[Wire]], None]
 """Told of every list and object that was read, as decoded: what a snapshot is made of."""
 
 _SCALES = (*BUILT_IN_SCALES, SCALED_OBJECT)
@@ -42,7 +42,7 @@ class KubernetesCluster:
     """The cluster `name`, asked through `requests`. What it serves is asked once; lists are taken from `budget`."""
 
     def __init__(
-        self, name: str, requests: Requests, recorder: Recorder | None = None, budget: ReadBudget | None = None
+        self, name: str, requests: ApiClient, recorder: OnRead | None = None, budget: ReadBudget | None = None
     ) -> None:
         self._name = name
         self._requests = requests
@@ -83,7 +83,7 @@ class KubernetesCluster:
         """Return one object as it is now; see `Cluster.get` for what it raises."""
         operation = self._question("get", resource, namespace, name)
         path = one(resource.group, resource.version, resource.plural, namespace, name)
-        read: Any = decoded(self._requests.send(Request("GET", path, operation)), shape_of(resource), operation)
+        read: Any = decoded(self._requests.send(ApiRequest("GET", path, operation)), shape_of(resource), operation)
         if self._recorder is not None:
             self._recorder(resource, [read])
         return noun_of(resource, read, self._name, self._scale(resource.group, resource.kind))
@@ -91,15 +91,15 @@ class KubernetesCluster:
     def secret(self, namespace: str, name: str, key: str) -> str:
         """Return one value of a Secret; see `secret_value`."""
         operation = Operation(self._name, "get", "secrets", namespace, name)
-        answer = self._requests.send(Request("GET", one("", "v1", "secrets", namespace, name), operation))
-        return secret_value(decoded(answer, Secret, operation), key, f"{self._name}/{namespace}/Secret/{name}")
+        answer = self._requests.send(ApiRequest("GET", one("", "v1", "secrets", namespace, name), operation))
+        return secret_value(decoded(answer, SecretManifest, operation), key, f"{self._name}/{namespace}/Secret/{name}")
 
     def write(self, write: Write) -> None:
         """Carry out `write`, whole or not at all; see `Writing.write` for what it raises."""
         key = (write.ref.group, write.ref.kind)
         scale = self._scale(*key)
         plural = _PLURALS.get(key) or (scale.plural if scale is not None else self._plural(*key))
-        Writing(self._requests, plural, scale).write(write)
+        ObjectWriter(self._requests, plural, scale).write(write)
 
     def _discovered(self) -> Discovery:
         with self._guard:
@@ -118,12 +118,12 @@ class KubernetesCluster:
             raise NotFoundError(f"{self._name}: serves no {kind} of {group}, expected one; install what defines it")
         return found
 
-    def _list_request(self, resource: Resource[Any], namespace: str, labels: str) -> Request:
+    def _list_request(self, resource: Resource[Any], namespace: str, labels: str) -> ApiRequest:
         inside = "" if (resource.group, resource.kind) in _CLUSTER_WIDE else namespace
         query = {"labelSelector": labels} if labels else {}
         if (resource.group, resource.kind) == (EVENTS.group, EVENTS.kind):
             query["fieldSelector"] = f"reason={NEED_PODS}"
-        return Request(
+        return ApiRequest(
             "GET",
             collection(resource.group, resource.version, resource.plural, inside),
             self._question("list", resource, inside),
@@ -131,7 +131,7 @@ class KubernetesCluster:
             accept=METADATA_ONLY if shape_of(resource) is Object else "application/json",
         )
 
-    def _listed(self, resource: Resource[T], request: Request) -> Sequence[tuple[str, str, T, bool]]:
+    def _listed(self, resource: Resource[T], request: ApiRequest) -> Sequence[tuple[str, str, T, bool]]:
         """Return the items as (namespace, name, noun, whether a list shows it)."""
         scale = self._scale(resource.group, resource.kind)
         records = self._recorder is not None

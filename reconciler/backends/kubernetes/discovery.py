@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler.backends.base import AUTOSCALERS, BUILT_IN_SCALES, ENDPOINT_SLICES
-from reconciler.backends.decode.objects import CustomResourceDefinition
-from reconciler.backends.decode.scalables import scale_kind_of
-from reconciler.backends.kubernetes.client import Request, Requests, resource_name
+from reconciler.backends.decode.shapes import CustomResourceDefinition
+from reconciler.backends.decode.workloads import scale_kind_of
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, resource_name
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget, decoded
+from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, ENDPOINT_SLICES
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, UnreachableError
 from reconciler.model import EVERY_KIND, ScaleKind
 
@@ -48,7 +48,7 @@ class _Resource(msgspec.Struct, rename="camel"):
     subresources: list[_Subresource] | None = None
 
 
-class _Version(msgspec.Struct):
+class _GroupVersion(msgspec.Struct):
     version: str
     resources: list[_Resource] | None = None
     freshness: str | None = None
@@ -60,10 +60,10 @@ class _Named(msgspec.Struct):
 
 class _Group(msgspec.Struct):
     metadata: _Named
-    versions: list[_Version] | None = None
+    versions: list[_GroupVersion] | None = None
 
 
-class _Groups(msgspec.Struct):
+class _GroupList(msgspec.Struct):
     """Source: kubernetes/api apidiscovery/v2 types.go, APIGroupDiscoveryList."""
 
     kind: str | None = None
@@ -146,7 +146,7 @@ class Discovery:
         return found is None or found.namespaced
 
 
-def discover(requests: Requests, cluster: str, budget: ReadBudget) -> Discovery:
+def discover(requests: ApiClient, cluster: str, budget: ReadBudget) -> Discovery:
     """Return what the cluster serves, with the paths of replicas from the CustomResourceDefinitions.
 
     Raises:
@@ -191,7 +191,7 @@ def _custom_scales(served: Iterable[Served]) -> set[tuple[str, str]]:
     }
 
 
-def _scale_kind(requests: Requests, cluster: str, found: Served) -> ScaleKind | None:
+def _scale_kind(requests: ApiClient, cluster: str, found: Served) -> ScaleKind | None:
     """Return the kind as its CustomResourceDefinition describes it.
 
     What an aggregated API server serves has none; its replicas are where the built-in kinds have theirs.
@@ -200,17 +200,17 @@ def _scale_kind(requests: Requests, cluster: str, found: Served) -> ScaleKind | 
     operation = Operation(cluster, "get", "customresourcedefinitions.apiextensions.k8s.io", name=name)
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
     try:
-        answer = requests.send(Request("GET", path, operation))
+        answer = requests.send(ApiRequest("GET", path, operation))
     except NotFoundError:
         return ScaleKind(found.group, found.version, found.kind, found.plural)
     return scale_kind_of(decoded(answer, CustomResourceDefinition, operation))
 
 
-def _served(requests: Requests, cluster: str, budget: ReadBudget) -> tuple[list[Served], dict[str, ClusterError]]:
+def _served(requests: ApiClient, cluster: str, budget: ReadBudget) -> tuple[list[Served], dict[str, ClusterError]]:
     """Return what is served, and the groups that do not say all they serve."""
     operation = Operation(cluster, "get", "/apis")
-    answer = requests.send(Request("GET", "/apis", operation, accept=_AGGREGATED))
-    groups = decoded(answer, _Groups, operation)
+    answer = requests.send(ApiRequest("GET", "/apis", operation, accept=_AGGREGATED))
+    groups = decoded(answer, _GroupList, operation)
     if groups.kind == "APIGroupDiscoveryList":
         items = groups.items or ()
         return [one for group in items for one in _of_group(group)], dict(_stale(operation, items))
@@ -248,7 +248,7 @@ def _of_group(group: _Group) -> list[Served]:
 
 
 def _asked_one_by_one(
-    requests: Requests, cluster: str, groups: Iterable[_OldGroup], budget: ReadBudget
+    requests: ApiClient, cluster: str, groups: Iterable[_OldGroup], budget: ReadBudget
 ) -> tuple[list[Served], dict[str, ClusterError]]:
     """Ask version by version, as servers before Kubernetes 1.27 want it; without built-in kinds there is no cluster."""
     found: list[Served] = []
@@ -265,9 +265,9 @@ def _asked_one_by_one(
     return found, silent
 
 
-def _of_version(requests: Requests, cluster: str, group: str, version: _OldVersion) -> list[Served]:
+def _of_version(requests: ApiClient, cluster: str, group: str, version: _OldVersion) -> list[Served]:
     operation = Operation(cluster, "get", f"/apis/{version.group_version}")
-    answer = requests.send(Request("GET", f"/apis/{version.group_version}", operation))
+    answer = requests.send(ApiRequest("GET", f"/apis/{version.group_version}", operation))
     resources = decoded(answer, _OldResources, operation).resources or ()
     scaled = {one.name.removesuffix("/scale") for one in resources if one.name.endswith("/scale")}
     return [

@@ -30,7 +30,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MAX_WORDS = 500
 
 
-class Status(msgspec.Struct):
+class ApiStatus(msgspec.Struct):
     """Source: apimachinery meta/v1 types.go, Status."""
 
     message: str | None = None
@@ -65,12 +65,12 @@ class Operation:
         return f"{role} with {{{rule}}}"
 
 
-def status_of(answer: HttpResponse) -> Status:
+def status_of(answer: HttpResponse) -> ApiStatus:
     """Return the Status object that a refusal carries; what is none has no reason, and its text is the message."""
     try:
-        return decoded_json(Status, answer.body)
+        return decoded_json(ApiStatus, answer.body)
     except NOT_JSON:
-        return Status(message=bytes(answer.body[:_MAX_WORDS]).decode("utf-8", "replace"))
+        return ApiStatus(message=bytes(answer.body[:_MAX_WORDS]).decode("utf-8", "replace"))
 
 
 def no_answer(operation: Operation, error: HttpError) -> ClusterError:

@@ -9,13 +9,12 @@ from typing import Any
 
 import msgspec
 
-from reconciler.backends.base import Clock
-from reconciler.backends.decode.instants import Instant
-from reconciler.backends.decode.metadata import Wire
+from reconciler.backends.decode.wire import Instant, Wire
 from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.kubernetes.client import Request, Requests, collection, one
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, one
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
+from reconciler.backends.protocols import Clock
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -84,7 +83,7 @@ class LeaseLock:
     held, `requests` sends writes only as long as it is.
     """
 
-    def __init__(self, requests: Requests, cluster: str, namespace: str, holder: str, clock: Clock) -> None:
+    def __init__(self, requests: ApiClient, cluster: str, namespace: str, holder: str, clock: Clock) -> None:
         self._requests = requests
         self._cluster = cluster
         self._namespace = namespace
@@ -257,7 +256,7 @@ class LeaseLock:
         if verb == "create":
             path = collection(_GROUP, _VERSION, _PLURAL, self._namespace)
         encoded = None if body is None else msgspec.json.encode(body)
-        request = Request(_METHODS[verb], path, self._question(verb), body=encoded, seconds=_ANSWER_SECONDS, **how)
+        request = ApiRequest(_METHODS[verb], path, self._question(verb), body=encoded, seconds=_ANSWER_SECONDS, **how)
         return self._requests.send(request)
 
     def _question(self, verb: str) -> Operation:

@@ -13,7 +13,7 @@ import msgspec
 
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.kubernetes.client import Request, Requests
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.errors import GoneError, MalformedAnswerError, ReadLimitError
 
@@ -82,7 +82,7 @@ class _Page(msgspec.Struct, Generic[W]):
 
 
 def listed(
-    requests: Requests, request: Request, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
+    requests: ApiClient, request: ApiRequest, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
 ) -> list[T]:
     """Return all items of a list as they were at one moment, each as `reduced` makes it, page by page.
 
@@ -99,7 +99,7 @@ def listed(
     return [reduced(item) for page in _pages(requests, request, shape, budget) for item in page]
 
 
-def _pages(requests: Requests, request: Request, shape: type[W], budget: ReadBudget) -> Iterator[list[W]]:
+def _pages(requests: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[list[W]]:
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
     tokens = {""}
     token = ""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from reconciler.backends.kubernetes.auth import Connection
-from reconciler.backends.kubernetes.client import Request, Requests, one
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, one
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.lease import NAME, Lease
 from reconciler.backends.kubernetes.pages import decoded
@@ -21,7 +21,7 @@ _AT_ONCE = 8
 _HALF_A_SECOND = timedelta(seconds=0.5)  # a Date has whole seconds, cut off
 
 
-class _Version(msgspec.Struct, rename="camel"):
+class _ServerVersion(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
@@ -44,7 +44,7 @@ class Holder:
 class Preflight:
     """Asks the API server of `cluster` about itself and about us; it changes nothing."""
 
-    def __init__(self, cluster: str, requests: Requests, connection: Connection) -> None:
+    def __init__(self, cluster: str, requests: ApiClient, connection: Connection) -> None:
         self._cluster = cluster
         self._requests = requests
         self.connection = connection
@@ -57,10 +57,10 @@ class Preflight:
         """
         operation = Operation(self._cluster, "get", "/version")
         began = datetime.now(UTC)
-        answer = self._requests.send(Request("GET", "/version", operation))
+        answer = self._requests.send(ApiRequest("GET", "/version", operation))
         middle = began + (datetime.now(UTC) - began) / 2
         ahead = None if answer.date is None else answer.date - (middle - _HALF_A_SECOND)
-        return Server(decoded(answer, _Version, operation).git_version, ahead)
+        return Server(decoded(answer, _ServerVersion, operation).git_version, ahead)
 
     def serves(self, group: str) -> bool:
         """Return whether the cluster has this API group.
@@ -70,7 +70,7 @@ class Preflight:
         """
         operation = Operation(self._cluster, "get", f"/apis/{group}")
         try:
-            self._requests.send(Request("GET", f"/apis/{group}", operation))
+            self._requests.send(ApiRequest("GET", f"/apis/{group}", operation))
         except NotFoundError:
             return False
         return True
@@ -97,7 +97,7 @@ class Preflight:
         operation = Operation(self._cluster, "get", "leases.coordination.k8s.io", namespace, NAME)
         path = one("coordination.k8s.io", "v1", "leases", namespace, NAME)
         try:
-            spec = decoded(self._requests.send(Request("GET", path, operation)), Lease, operation).spec
+            spec = decoded(self._requests.send(ApiRequest("GET", path, operation)), Lease, operation).spec
         except NotFoundError:
             return None
         if not spec.holder_identity:

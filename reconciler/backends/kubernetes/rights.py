@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from reconciler.backends.base import BUILT_IN_SCALES
-from reconciler.backends.kubernetes.client import Request, Requests, resource_name
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, resource_name
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
+from reconciler.backends.protocols import BUILT_IN_SCALES
 from reconciler.model import EVERY_KIND, ScaleKind
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -118,7 +118,7 @@ class _Review(msgspec.Struct):
     status: _Verdict
 
 
-def is_allowed(requests: Requests, cluster: str, right: Right, namespace: str, version: str = "") -> bool:
+def is_allowed(requests: ApiClient, cluster: str, right: Right, namespace: str, version: str = "") -> bool:
     """Return whether we have `right` in `namespace`, "" for all; `version` is that of the API, "" for any.
 
     Raises:
@@ -140,5 +140,5 @@ def is_allowed(requests: Requests, cluster: str, right: Right, namespace: str, v
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    answer = requests.send(Request("POST", _REVIEWS, operation, body=msgspec.json.encode(review)))
+    answer = requests.send(ApiRequest("POST", _REVIEWS, operation, body=msgspec.json.encode(review)))
     return decoded(answer, _Review, operation).status.allowed

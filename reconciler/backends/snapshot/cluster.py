@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from reconciler.backends.base import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
-from reconciler.backends.decode.nouns import secret_value
-from reconciler.backends.snapshot.entries import Key
+from reconciler.backends.decode.objects import secret_value
+from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
+from reconciler.backends.snapshot.files import Key
 from reconciler.backends.snapshot.folder import check_finished, finish, locked
 from reconciler.backends.snapshot.index import Index
-from reconciler.backends.snapshot.recording import Asked, Recording
+from reconciler.backends.snapshot.recorder import ReadKey, Recording
 from reconciler.backends.snapshot.store import Store
-from reconciler.backends.snapshot.writing import Writing
+from reconciler.backends.snapshot.writes import PlannedWrite
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.labels import parse_label_selector
 from reconciler.model import ScaleKind, Write
@@ -73,7 +73,7 @@ class SnapshotCluster:
             ClusterError: it could not be read when the folder was recorded.
         """
         if self._recording is not None:
-            self._recording.check_get(Asked.of(NAMESPACES, name="kube-system"))
+            self._recording.check_get(ReadKey.of(NAMESPACES, name="kube-system"))
         with self._read() as index:
             entry = index.entries.get(Key("", "Namespace", "", "kube-system"))
             return self._name if entry is None else index.uid_of(entry)
@@ -97,7 +97,7 @@ class SnapshotCluster:
             ClusterError: it could not be listed when the folder was recorded, or was not.
         """
         if self._recording is not None:
-            self._recording.check_list(Asked.of(resource, namespace=namespace, labels=labels))
+            self._recording.check_list(ReadKey.of(resource, namespace=namespace, labels=labels))
         selector = parse_label_selector(labels)
         with self._read() as index:
             return tuple(noun for found, noun in index.nouns(resource, namespace) if selector.matches(found))
@@ -109,7 +109,7 @@ class SnapshotCluster:
             NotFoundError: there is none. ClusterError: it could not be read when the folder was recorded.
         """
         if self._recording is not None:
-            self._recording.check_get(Asked.of(resource, namespace=namespace, name=name))
+            self._recording.check_get(ReadKey.of(resource, namespace=namespace, name=name))
         with self._read() as index:
             return index.one(resource, namespace, name)
 
@@ -134,7 +134,7 @@ class SnapshotCluster:
         with self._guard, self._held(exclusive=True):
             for _ in range(_ATTEMPTS):
                 self._fresh(clean=True)
-                writing = Writing(self._directory, self._store.index, write, self._victim_order)
+                writing = PlannedWrite(self._directory, self._store.index, write, self._victim_order)
                 if self._store.commit(writing.changes):
                     return
         raise ClusterError(f"{write.ref}: its file changes all the time, expected it to stay as it was read; try again")

@@ -181,11 +181,11 @@ def finish(directory: Path) -> None:
         raise ClusterError(f"{pending}: an interrupted change cannot be finished: {error}; check the folder") from error
 
 
-Step = tuple[str | None, str]
+FileStep = tuple[str | None, str]
 """Where the new content is (None: the file goes) and which file gets it, both relative to the folder."""
 
 
-def _pending_steps(home: str, data: bytes | Problem) -> list[Step]:
+def _pending_steps(home: str, data: bytes | Problem) -> list[FileStep]:
     """Return the steps in `data`.
 
     Raises:
@@ -228,7 +228,7 @@ def _beside(target: str) -> str:
     return os.path.join(folder, f".{name}{_NEW}")
 
 
-def _staged(home: str, path: str, content: bytes | None) -> Step:
+def _staged(home: str, path: str, content: bytes | None) -> FileStep:
     """Write the new content beside the file. Behind a link the file it points to is changed."""
     target = os.path.realpath(path)
     if not is_inside(target, home):
@@ -253,7 +253,7 @@ def _write(path: str, content: bytes, like: str = "") -> None:
         os.close(descriptor)
 
 
-def _carry_out(home: str, steps: Sequence[Step]) -> None:
+def _carry_out(home: str, steps: Sequence[FileStep]) -> None:
     """Every step can be done again: what is done already has nothing beside it any more."""
     for beside, target in steps:
         with suppress(FileNotFoundError):
@@ -266,7 +266,7 @@ def _carry_out(home: str, steps: Sequence[Step]) -> None:
         os.unlink(_at(home, PENDING))
 
 
-def _sync_folders(home: str, steps: Sequence[Step]) -> None:
+def _sync_folders(home: str, steps: Sequence[FileStep]) -> None:
     for folder in sorted({os.path.dirname(_at(home, target)) for _, target in steps}):
         with suppress(FileNotFoundError):
             _sync(folder)

@@ -8,25 +8,23 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reconciler.backends.base import BUILT_IN_SCALES, NAMESPACES, Resource
-from reconciler.backends.decode.metadata import Metadata, Object, Owner, controller_of
-from reconciler.backends.decode.mismatches import Path, mismatches, shown
-from reconciler.backends.decode.nouns import is_listed, noun_of, pods_named_in
-from reconciler.backends.decode.scalables import scale_kind_of
-from reconciler.backends.decode.shapes import SHAPES, decoded_value
-from reconciler.backends.decode.workloads import Custom
-from reconciler.backends.snapshot.entries import Entry, Key, Named, group_of, problem_at
-from reconciler.backends.snapshot.files import ManifestFile
-from reconciler.backends.snapshot.settled import fill_status
+from reconciler.backends.decode.mismatches import FieldPath, mismatches, shown
+from reconciler.backends.decode.objects import is_listed, noun_of, pods_named_in
+from reconciler.backends.decode.shapes import SHAPES, Custom, decoded_value
+from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
+from reconciler.backends.decode.workloads import scale_kind_of
+from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource
+from reconciler.backends.snapshot.files import Key, ManifestEntry, ManifestFile, Named, group_of, problem_at
+from reconciler.backends.snapshot.manifests import fill_status
 from reconciler.errors import NotFoundError, Problem
 from reconciler.model import ObjectRef, ScaleKind
 
 T = TypeVar("T")
-Kind = tuple[str, str]
+GroupKind = tuple[str, str]
 
 _UIDS = uuid.UUID("6f2d1a0e-5f0b-5a54-9a57-0c2b6a1f3d7e")
-_CRD: Kind = ("apiextensions.k8s.io", "CustomResourceDefinition")
-_NAMESPACE: Kind = ("", "Namespace")
+_CRD: GroupKind = ("apiextensions.k8s.io", "CustomResourceDefinition")
+_NAMESPACE: GroupKind = ("", "Namespace")
 _CLUSTER_SCOPED = frozenset(
     {
         ("", "Namespace"),
@@ -71,14 +69,14 @@ class Index:
 
     def __init__(self, cluster: str, files: Iterable[ManifestFile]) -> None:
         self.cluster = cluster
-        self.entries: dict[Key, Entry] = {}
+        self.entries: dict[Key, ManifestEntry] = {}
         self.problems: list[Problem] = []
-        self.scales: dict[Kind, ScaleKind] = {}
-        self._scopes: dict[Kind, bool] = {}
-        self._kinds: dict[Kind, dict[Key, Entry]] = {}
-        self._owned: dict[tuple[str, str], dict[Key, Entry]] = {}  # by (namespace, uid) of the owner
-        self._naming: dict[tuple[str, str], dict[Key, Entry]] = {}  # by (namespace, name) of the pod
-        self._views: dict[Kind, dict[str, tuple[Entry, ...]]] = {}
+        self.scales: dict[GroupKind, ScaleKind] = {}
+        self._scopes: dict[GroupKind, bool] = {}
+        self._kinds: dict[GroupKind, dict[Key, ManifestEntry]] = {}
+        self._owned: dict[tuple[str, str], dict[Key, ManifestEntry]] = {}  # by (namespace, uid) of the owner
+        self._naming: dict[tuple[str, str], dict[Key, ManifestEntry]] = {}  # by (namespace, name) of the pod
+        self._views: dict[GroupKind, dict[str, tuple[ManifestEntry, ...]]] = {}
         found = [entry for file in files for entry in file.entries]
         self._read_definitions(found)
         for entry in found:
@@ -86,14 +84,14 @@ class Index:
         for entry in found:
             self._adopt(entry)
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: ManifestEntry) -> None:
         """Take in an object that was written; an older one of its name was dropped before."""
         self._take(entry)
         self._adopt(entry)
         self._views.pop((entry.group, entry.kind), None)
         self._views.pop(_NAMESPACE, None)
 
-    def drop(self, entry: Entry) -> None:
+    def drop(self, entry: ManifestEntry) -> None:
         """Let go of an object that was deleted."""
         del self.entries[entry.key]
         del self._kinds[entry.group, entry.kind][entry.key]
@@ -104,11 +102,11 @@ class Index:
         self._views.pop((entry.group, entry.kind), None)
         self._views.pop(_NAMESPACE, None)
 
-    def find(self, ref: ObjectRef) -> Entry | None:
+    def find(self, ref: ObjectRef) -> ManifestEntry | None:
         """Return the object called `ref`, None where there is none."""
         return self.entries.get(Key(group_of(f"{ref.group}/", ref.kind), ref.kind, ref.namespace, ref.name))
 
-    def owned_by(self, owner: Entry, kind: Kind | None = None) -> list[Entry]:
+    def owned_by(self, owner: ManifestEntry, kind: GroupKind | None = None) -> list[ManifestEntry]:
         """Return the objects of `kind` that `owner` controls, sorted; without a kind all that it owns.
 
         They are in its own namespace: an owner in another one is absent for the garbage collector and the controllers.
@@ -119,11 +117,11 @@ class Index:
             return owned
         return [one for one in owned if (one.group, one.kind) == kind and _controls(uid, one.decoded.metadata)]
 
-    def naming(self, pod: Entry) -> list[Entry]:
+    def naming(self, pod: ManifestEntry) -> list[ManifestEntry]:
         """Return the EndpointSlices and Endpoints that name a pod of the name of `pod`, sorted."""
         return [entry for _, entry in sorted(self._naming.get((pod.key.namespace, pod.key.name), {}).items())]
 
-    def uid_of(self, entry: Entry) -> str:
+    def uid_of(self, entry: ManifestEntry) -> str:
         """Return the uid that its manifest states, or else the derived one."""
         return getattr(entry.decoded.metadata, "uid", None) or derived_uid(self.cluster, entry.key)
 
@@ -154,7 +152,7 @@ class Index:
         ref = ObjectRef(self.cluster, namespace, resource.kind, name, resource.group)
         raise NotFoundError(f"{ref}: is not there, expected to read it")
 
-    def noun(self, resource: Resource[T], entry: Entry) -> T:
+    def noun(self, resource: Resource[T], entry: ManifestEntry) -> T:
         """Return `entry` as the noun of `resource`."""
         if entry.noun is None or entry.noun[0] != resource:
             scale = self.scales.get((entry.group, entry.kind))
@@ -162,13 +160,13 @@ class Index:
         made: T = entry.noun[1]
         return made
 
-    def key_of(self, entry: Entry) -> Key:
+    def key_of(self, entry: ManifestEntry) -> Key:
         """Return what identifies `entry`: the namespace is "default" where none is given, "" for cluster-wide kinds."""
         kind = (entry.group, entry.kind)
         namespaced = self._scopes.get(kind, kind not in _CLUSTER_SCOPED)
         return Key(*kind, (entry.namespace or "default") if namespaced else "", entry.name)
 
-    def wrong_with(self, entry: Entry) -> list[tuple[Path, str]]:
+    def wrong_with(self, entry: ManifestEntry) -> list[tuple[FieldPath, str]]:
         """Decode a custom resource with a scale, now that its definition is known; return all that is wrong with it."""
         scale = self.scales.get((entry.group, entry.kind))
         if scale is None or not isinstance(entry.decoded, Named):
@@ -185,7 +183,7 @@ class Index:
         entry.decoded, entry.value = decoded, None
         return []
 
-    def _read_definitions(self, found: Iterable[Entry]) -> None:
+    def _read_definitions(self, found: Iterable[ManifestEntry]) -> None:
         for entry in found:
             if (entry.group, entry.kind) == _CRD:
                 spec = entry.decoded.spec
@@ -196,7 +194,7 @@ class Index:
                     self.scales[kind] = scale
         self.scales |= {(scale.group, scale.kind): scale for scale in BUILT_IN_SCALES}
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: ManifestEntry) -> None:
         """Enter an object under its name, with its uid, namespace and settled status filled in."""
         entry.key = self.key_of(entry)
         first = self.entries.get(entry.key)
@@ -214,7 +212,7 @@ class Index:
             metadata.uid = metadata.uid or derived_uid(self.cluster, entry.key)
             fill_status(entry.decoded, self.scales.get(kind))
 
-    def _adopt(self, entry: Entry) -> None:
+    def _adopt(self, entry: ManifestEntry) -> None:
         """Enter an object under its owners, and under the pods that its endpoints name.
 
         An owner named without uid is the one of that name in its namespace.
@@ -229,10 +227,10 @@ class Index:
         for name, _ in pods_named_in(entry.decoded, entry.key.namespace):
             self._naming.setdefault((entry.key.namespace, name), {})[entry.key] = entry
 
-    def _view(self, kind: Kind) -> dict[str, tuple[Entry, ...]]:
+    def _view(self, kind: GroupKind) -> dict[str, tuple[ManifestEntry, ...]]:
         """The listed objects of `kind`, sorted, by namespace; those of all namespaces under ""."""
         if kind not in self._views:
-            by_namespace: dict[str, list[Entry]] = {"": []}
+            by_namespace: dict[str, list[ManifestEntry]] = {"": []}
             for key, entry in sorted(self._kinds.get(kind, {}).items()):
                 if is_listed(entry.decoded):
                     by_namespace[""].append(entry)
@@ -256,9 +254,9 @@ class Index:
         return noun_of(NAMESPACES, Object(Metadata(name, uid=uid)), self.cluster)
 
 
-def owners_of(entry: Entry) -> list[Owner]:
+def owners_of(entry: ManifestEntry) -> list[OwnerFields]:
     """Return the owner references of an object, [] for kinds that are not read."""
-    found: list[Owner] = getattr(entry.decoded.metadata, "owner_references", None) or []
+    found: list[OwnerFields] = getattr(entry.decoded.metadata, "owner_references", None) or []
     return found
 
 

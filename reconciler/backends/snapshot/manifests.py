@@ -1,25 +1,28 @@
-"""Manifests as the API server would show them, and what it changes by itself when one is written. Pure values."""
+"""Manifests of decoded objects, as the API server would show them, and what it changes when one is written. Pure.
+
+An object without status means that everything it asks for is there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
+import msgspec
+
+from reconciler.backends.decode import shapes
+from reconciler.backends.decode.shapes import Custom, CustomStatus, ReplicaSet, WholeTemplate, decoded_value
+from reconciler.backends.decode.wire import Instant, Wire
+from reconciler.backends.decode.workloads import count_at
 from reconciler.backends.json_patch import equal
-from reconciler.backends.snapshot.settled import put_at
+from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
+from reconciler.model import HorizontalPodAutoscaler, ScaleKind, Workload
 
 FIELD_MANAGER = "reconciler"
 
 _EMPTY_IS_ABSENT = (("metadata", "annotations"), ("metadata", "labels"), ("data",))
-
-
-def plain(value: Any) -> Any:
-    """Return `value` in the types that JSON and YAML texts have: dict, list and scalars."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(inside) for key, inside in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inside) for inside in value]
-    return value
 
 
 def as_served(manifest: dict[str, Any], uid: str, namespace: str) -> dict[str, Any]:
@@ -103,3 +106,180 @@ def without_at(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
         return {key: inside for key, inside in value.items() if key != path[0]}
     below = value[path[0]]
     return {**value, path[0]: without_at(below, path[1:])} if isinstance(below, dict) else value
+
+
+_PARTS = ("readyReplicas", "availableReplicas", "updatedReplicas")
+
+
+def fill_status(decoded: Any, scale: ScaleKind | None) -> None:
+    """Give `decoded` the status of a settled object where it has none; a status that says anything is kept."""
+    if isinstance(decoded, shapes.AppsWorkload | shapes.ReplicaSet | shapes.ReplicationController):
+        if decoded.status in (None, shapes.WorkloadStatus()):
+            wanted = decoded.spec.replicas if decoded.spec is not None else None
+            decoded.status = _status(1 if wanted is None else wanted, decoded)
+    elif isinstance(decoded, shapes.Custom):
+        if scale is not None and not decoded.status:
+            decoded.status = _custom_status(decoded, scale)
+    elif isinstance(decoded, shapes.PodManifest) and decoded.status in (None, shapes.PodStatus()):
+        ready = shapes.StatusCondition("Ready", "True")
+        decoded.status = shapes.PodStatus(phase="Running", conditions=[ready])
+
+
+def _status(wanted: int, decoded: Any) -> shapes.WorkloadStatus:
+    rolls = isinstance(decoded, shapes.AppsWorkload)
+    return shapes.WorkloadStatus(
+        replicas=wanted,
+        ready_replicas=wanted,
+        available_replicas=wanted,
+        updated_replicas=wanted if rolls else None,
+        observed_generation=decoded.metadata.generation,
+    )
+
+
+def _custom_status(decoded: shapes.Custom, scale: ScaleKind) -> dict[str, Any]:
+    recorded = count_at({"spec": decoded.spec or {}}, scale.replicas_path)
+    wanted = 1 if recorded is None else recorded
+    status: dict[str, Any] = dict.fromkeys(_PARTS, wanted)
+    if decoded.metadata.generation is not None:
+        status["observedGeneration"] = decoded.metadata.generation
+    return put_at({"status": status}, scale.status_path, wanted)["status"]  # type: ignore[no-any-return]
+
+
+def put_at(value: dict[str, Any], path: tuple[str, ...], inside: Any) -> dict[str, Any]:
+    """Return `value` with `inside` at `path` (not empty); mappings on the way are made where there are none."""
+    below = value.get(path[0])
+    mapping = below if isinstance(below, dict) else {}
+    return {**value, path[0]: put_at(mapping, path[1:], inside) if len(path) > 1 else inside}
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COUNTS = ("readyReplicas", "availableReplicas", "updatedReplicas", "observedGeneration")
+_SAYS_NOTHING: Mapping[str, Any] = {"conditions": []}
+"""A status that says nothing. One that is absent would be taken for that of a settled object."""
+
+
+def manifest_of(
+    resource: Resource[Any], decoded: Wire, custom: Mapping[tuple[str, str], ScaleKind], *, whole: bool = False
+) -> dict[str, Any]:
+    """Return an object as a manifest; `custom` says where custom resources keep their replicas.
+
+    With `whole` the pod template of a ReplicaSet has everything in it, else only what is read of any template: what
+    people write into `env`, `args` and elsewhere may be secret.
+    """
+    found: dict[str, Any] = plain(decoded)
+    if isinstance(decoded, ReplicaSet) and not whole and decoded.spec is not None and decoded.spec.template is not None:
+        found["spec"]["template"] = plain(decoded.spec.template.read)
+    key = (resource.group, resource.kind)
+    if isinstance(decoded, Custom):
+        found |= _custom_parts(decoded, custom.get(key))
+    if "status" in decoded.__struct_fields__ and not found.get("status"):
+        found["status"] = dict(_SAYS_NOTHING)
+    if resource.noun is Workload:
+        kinds = {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)} | dict(custom)
+        path = kinds[key].replicas_path if key in kinds else ("spec", "replicas")
+        found["metadata"] = _with_owners_of(found["metadata"], path)
+    if resource.noun is HorizontalPodAutoscaler:
+        found["metadata"] = _with_owners_of(found["metadata"], *BOUNDS)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
+
+
+def definition_of(kind: ScaleKind, *, namespaced: bool) -> dict[str, Any]:
+    """Return a CustomResourceDefinition that says of a kind what is read of it: where its replicas are."""
+    scale = {
+        "specReplicasPath": "." + ".".join(kind.replicas_path),
+        "statusReplicasPath": "." + ".".join(kind.status_path),
+    }
+    version = {"name": kind.version, "served": True, "storage": True, "subresources": {"scale": scale}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {
+            "group": kind.group,
+            "names": {"kind": kind.kind, "plural": kind.plural},
+            "scope": "Namespaced" if namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return `value` in the types that JSON and YAML have, with the API's own names; absent fields are left out."""
+    if isinstance(value, Instant):
+        return instant_text(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(inside) for key, inside in value.items()}
+    if isinstance(value, WholeTemplate):
+        return plain(value.read) if value.raw is None else value.raw
+    if isinstance(value, msgspec.Struct):
+        fields = [(name, getattr(value, attribute)) for attribute, name in _names(type(value))]
+        return {name: plain(inside) for name, inside in fields if inside is not None and inside is not msgspec.UNSET}
+    if isinstance(value, list | tuple):
+        return [plain(inside) for inside in value]
+    return value
+
+
+@lru_cache(maxsize=256)
+def _names(struct: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Return each field's name here and on the wire."""
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(struct))
+
+
+def instant_text(at: Instant) -> str:
+    """Return a time as RFC 3339, with as much of a fraction as it has."""
+    seconds, fraction = divmod(int(at), 10**9)
+    whole = (_EPOCH + timedelta(seconds=seconds)).strftime("%m-%dT%H:%M:%S")
+    year = (_EPOCH + timedelta(seconds=seconds)).year
+    parts = f".{fraction:09d}".rstrip("0") if fraction else ""
+    return f"{year:04d}-{whole}{parts}Z"
+
+
+def _custom_parts(decoded: Custom, scale: ScaleKind | None) -> dict[str, Any]:
+    """Return spec and status with what is read of them: the rest of a custom resource is nobody's business."""
+    scale = scale or ScaleKind("", "", "", "")
+    spec, status = decoded.spec or {}, decoded.status or {}
+    parts: dict[str, Any] = {"spec": {}, "status": {}}
+    replicas = count_at({"spec": spec}, scale.replicas_path)
+    if replicas is not None and replicas >= 0:
+        parts = put_at(parts, scale.replicas_path, replicas)
+    counted = count_at({"status": status}, scale.status_path)
+    if counted is not None:
+        parts = put_at(parts, scale.status_path, counted)
+    parts["status"] |= {name: count for name in _COUNTS if (count := count_at(status, (name,))) is not None}
+    parts["status"] |= _conditions(status)
+    selector = spec.get("selector")
+    if isinstance(selector, dict):
+        parts["spec"]["selector"] = {
+            key: selector[key] for key in ("matchLabels", "matchExpressions") if key in selector
+        }
+    labels = _at(spec, ("template", "metadata", "labels"))
+    if labels is not None:
+        parts["spec"]["template"] = {"metadata": {"labels": labels}}
+    return {**parts, "status": parts["status"] or dict(_SAYS_NOTHING)}
+
+
+def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        read: dict[str, Any] = plain(decoded_value(CustomStatus, dict(status)))
+    except msgspec.ValidationError:
+        return {}
+    return read
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _with_owners_of(metadata: dict[str, Any], *paths: tuple[str, ...]) -> dict[str, Any]:
+    """Return metadata with those managers only that own a field at one of `paths`, and of what they own only those."""
+    kept = []
+    for entry in metadata.get("managedFields", ()):
+        fields: dict[str, Any] = {}
+        for names in (tuple(f"f:{key}" for key in path) for path in paths):
+            if names and entry.get("subresource") != "status" and _at(entry.get("fieldsV1"), names) is not None:
+                fields = put_at(fields, names, {})
+        kept += [{**entry, "fieldsV1": fields}] if fields else []
+    others = {key: value for key, value in metadata.items() if key != "managedFields"}
+    return {**others, "managedFields": kept} if kept else others

@@ -24,9 +24,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.decode.instants import instant
-from reconciler.backends.decode.mismatches import Path as FieldPath
-from reconciler.backends.decode.mismatches import dotted, shown
+from reconciler.backends.decode.mismatches import FieldPath, dotted, shown
+from reconciler.backends.decode.wire import instant
 from reconciler.backends.snapshot.folder import METRICS_FILES, read_beside
 from reconciler.errors import Problem, SnapshotError
 from reconciler.model import QueryAnswer, Sample
@@ -41,7 +40,7 @@ _SPECIAL = {"NaN": math.nan, "+Inf": math.inf, "Inf": math.inf, "-Inf": -math.in
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _HUGE = 10**308
 
-Answers = dict[tuple[str, str], QueryAnswer]
+RecordedAnswers = dict[tuple[str, str], QueryAnswer]
 """(cluster, folded query) -> answer."""
 
 
@@ -98,12 +97,12 @@ def _written(number: float) -> float | str:
     return number if math.isfinite(number) else "+Inf" if number > 0 else "-Inf"
 
 
-def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") -> tuple[Answers, list[Problem]]:
+def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") -> tuple[RecordedAnswers, list[Problem]]:
     """Return what is recorded in `directory`, and all that is wrong; `cluster` None: at the top of the snapshot.
 
     Links may lead anywhere below `root`, by default the directory.
     """
-    answers: Answers = {}
+    answers: RecordedAnswers = {}
     problems: list[Problem] = []
     for name in METRICS_FILES:
         read = read_beside(directory, name, root or directory)
@@ -132,8 +131,8 @@ class _Check:
         self.problems: list[Problem] = []
         self._document = document
 
-    def answers(self, value: Any, cluster: str | None) -> Answers:
-        found: Answers = {}
+    def answers(self, value: Any, cluster: str | None) -> RecordedAnswers:
+        found: RecordedAnswers = {}
         for recorded in self._recorded(value, cluster):
             self._fields(recorded.value, (*_RESULT, *(() if cluster else ("cluster",))), recorded.path)
             key = (recorded.cluster, folded(self._text(recorded.value, "query", recorded.path)))

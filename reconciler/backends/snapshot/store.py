@@ -7,9 +7,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.decode.mismatches import Path as FieldPath
-from reconciler.backends.snapshot.entries import Entry, Found, objects_in, with_type_meta
-from reconciler.backends.snapshot.files import ManifestFile, entries_of, read_file
+from reconciler.backends.decode.mismatches import FieldPath
+from reconciler.backends.snapshot.files import (
+    FoundManifest,
+    ManifestEntry,
+    ManifestFile,
+    entries_of,
+    objects_in,
+    read_file,
+    with_type_meta,
+)
 from reconciler.backends.snapshot.folder import (
     Signature,
     remove_leftovers,
@@ -32,18 +39,18 @@ class Changes:
     """What one request changes: new manifests, objects that go, and new ones with the file each goes to."""
 
     def __init__(self) -> None:
-        self.changed: dict[int, tuple[Entry, Any]] = {}
+        self.changed: dict[int, tuple[ManifestEntry, Any]] = {}
         self.created: list[tuple[str, Any]] = []
 
-    def value_of(self, entry: Entry) -> Any:
+    def value_of(self, entry: ManifestEntry) -> Any:
         """Return the manifest of `entry` as these changes leave it; REMOVED where it goes."""
         known = self.changed.get(id(entry))
         return entry.file.value_of(entry) if known is None else known[1]
 
-    def put(self, entry: Entry, value: Any) -> None:
+    def put(self, entry: ManifestEntry, value: Any) -> None:
         self.changed[id(entry)] = (entry, value)
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: ManifestEntry) -> None:
         self.changed[id(entry)] = (entry, REMOVED)
 
     def create(self, path: str, value: Any) -> None:
@@ -151,7 +158,7 @@ class _Edit:
     def __init__(self, file: ManifestFile, changes: Changes) -> None:
         self.file = file
         self.documents: list[Document] = []
-        self.fresh: list[Entry] = []
+        self.fresh: list[ManifestEntry] = []
         changed: dict[int, dict[FieldPath, Any]] = {}
         for entry, value in changes.changed.values():
             if entry.file is file:
@@ -182,7 +189,7 @@ class _Edit:
 def _objects_after(value: Any, changed: Mapping[FieldPath, Any]) -> list[dict[str, Any]]:
     """Return the objects of a document as the changes, by path, leave them; those of a List as they stand alone."""
     after = ((changed.get(path, inside), inherited) for inside, path, inherited in objects_in(value))
-    return [with_type_meta(Found(inside, *inherited)) for inside, inherited in after if inside is not REMOVED]
+    return [with_type_meta(FoundManifest(inside, *inherited)) for inside, inherited in after if inside is not REMOVED]
 
 
 def file_of(directory: Path, namespace: str, kind: str, name: str) -> str:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from reconciler.backends.base import Cluster, Lock
 from reconciler.backends.file_lock import FileLock
 from reconciler.backends.kubernetes.auth import Connection
-from reconciler.backends.kubernetes.client import Requests, RequestSettings
+from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import LeaseLock
+from reconciler.backends.protocols import Cluster, Lock
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.model import ClusterConnection
 from tests.backends.clocks import PatientClock
@@ -80,9 +80,9 @@ class KubernetesPlace:
     def lock(self, holder: str) -> LeaseLock:
         return LeaseLock(self._requests(), "east", self.namespace, holder, PatientClock())
 
-    def _requests(self) -> Requests:
+    def _requests(self) -> ApiClient:
         settings, clock = RequestSettings(), PatientClock()
-        return Requests(Connection(self._settings, clock), settings, clock)
+        return ApiClient(Connection(self._settings, clock), settings, clock)
 
 
 def _snapshot(request: pytest.FixtureRequest) -> Place:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.base import (
+from reconciler.backends.protocols import (
     AUTOSCALERS,
     BUILT_IN_SCALES,
     CONFIG_MAPS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backends.base import CONFIG_MAPS
+from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.backends.state import ConfigMapStore
 from reconciler.errors import RefusedError, StaleError
 from tests.backends.contract.conftest import Place

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.base import AUTOSCALERS, BOUNDS, VictimOrder
 from reconciler.backends.decode.mismatches import dotted
 from reconciler.backends.json_patch import equal, patched
-from reconciler.backends.snapshot.entries import Entry, Found, entry_of
+from reconciler.backends.protocols import AUTOSCALERS, BOUNDS, VictimOrder
+from reconciler.backends.snapshot.controllers import Controllers, replicas_of, settle_endpoints
+from reconciler.backends.snapshot.files import FoundManifest, ManifestEntry, entry_of
 from reconciler.backends.snapshot.index import Index, owners_of
 from reconciler.backends.snapshot.manifests import (
     as_served,
@@ -21,7 +22,6 @@ from reconciler.backends.snapshot.manifests import (
     with_writer,
     without_empty_maps,
 )
-from reconciler.backends.snapshot.settling import Settling, replicas_of, settle_endpoints
 from reconciler.backends.snapshot.store import Changes, file_of
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
 from reconciler.model import PatchOperation, Write
@@ -31,7 +31,7 @@ _FIXED_METADATA = ("name", "namespace", "uid")
 _KEPT_METADATA = ("uid", "creationTimestamp", "generation", "managedFields", "resourceVersion")
 
 
-class Writing:
+class PlannedWrite:
     """Works out what `write` changes; nothing is written here."""
 
     def __init__(self, directory: Path, index: Index, write: Write, victim_order: VictimOrder) -> None:
@@ -39,7 +39,7 @@ class Writing:
         self._directory = directory
         self._index = index
         self._write = write
-        self._settling = Settling(index, self.changes, victim_order)
+        self._settling = Controllers(index, self.changes, victim_order)
         verbs: dict[str, Callable[[], None]] = {
             "patch": self._patch,
             "create": self._create,
@@ -61,7 +61,7 @@ class Writing:
         self._check(new, entry)
         self.changes.put(entry, self._controlled(entry, new, stored))
 
-    def _controlled(self, entry: Entry, new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    def _controlled(self, entry: ManifestEntry, new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
         """Return `new` with what follows from the change: generation, writer, and where replicas changed the rest."""
         new = with_generation(new, old)
         if (entry.group, entry.kind) == (AUTOSCALERS.group, AUTOSCALERS.kind):
@@ -99,7 +99,7 @@ class Writing:
         self._test_uid(entry)
         self._collect(entry)
 
-    def _collect(self, entry: Entry) -> None:
+    def _collect(self, entry: ManifestEntry) -> None:
         """Delete an object and, as the garbage collector does, what only it owned; orphans lose the reference."""
         self.changes.remove(entry)
         uid = self._index.uid_of(entry)
@@ -110,7 +110,7 @@ class Writing:
             else:
                 self._collect(owned)
 
-    def _disown(self, entry: Entry, uid: str) -> None:
+    def _disown(self, entry: ManifestEntry, uid: str) -> None:
         value = self.changes.value_of(entry)
         references = value["metadata"]["ownerReferences"]
         gone = {index for index, owner in enumerate(owners_of(entry)) if owner.uid == uid}
@@ -136,7 +136,7 @@ class Writing:
         count = {"count": seen + 1} if isinstance(seen, int) else {}
         self.changes.put(known, manifest | count)
 
-    def _found(self) -> Entry:
+    def _found(self) -> ManifestEntry:
         entry = self._index.find(self._write.ref)
         if entry is None:
             raise NotFoundError(f"{self._write.ref}: is not there, expected to {self._write.verb} it; plan again")
@@ -144,7 +144,7 @@ class Writing:
             raise RefusedError(f"{self._write.ref}: is a Secret, expected an object that may be written")
         return entry
 
-    def _test_uid(self, entry: Entry) -> None:
+    def _test_uid(self, entry: ManifestEntry) -> None:
         uid = self._index.uid_of(entry)
         if self._write.uid not in (None, uid):
             raise StaleError(f"{self._write.ref}: uid is {uid}, expected {self._write.uid}; plan again")
@@ -158,20 +158,20 @@ class Writing:
         head = {"apiVersion": self._write.api_version, "kind": self._write.ref.kind}
         return without_empty_maps(head | given | {"metadata": metadata})
 
-    def _check(self, manifest: dict[str, Any], entry: Entry | None) -> Entry:
+    def _check(self, manifest: dict[str, Any], entry: ManifestEntry | None) -> ManifestEntry:
         """Refuse a manifest that the API server would refuse for its types."""
         try:
             json.dumps(manifest, ensure_ascii=False, allow_nan=False).encode()
         except ValueError as error:
             raise RefusedError(f"{self._write.ref}: cannot be written as JSON: {error}") from error
         version, kind = (entry.api_version, entry.kind) if entry is not None else ("", "")
-        read = entry_of(Found(manifest, version, kind))
-        if isinstance(read, Entry):
+        read = entry_of(FoundManifest(manifest, version, kind))
+        if isinstance(read, ManifestEntry):
             read.key = self._index.key_of(read)
             wrong = self._index.wrong_with(read)
         else:
             wrong = read or [((), "is no manifest")]
-        if wrong or not isinstance(read, Entry):
+        if wrong or not isinstance(read, ManifestEntry):
             words = "; ".join(f"{dotted(path)} {words}".strip() for path, words in wrong)
             raise RefusedError(f"{self._write.ref}: {words}")
         return read

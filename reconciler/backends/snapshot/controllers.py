@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reconciler.backends.base import PODS, VictimOrder
-from reconciler.backends.decode.instants import Instant
-from reconciler.backends.decode.scalables import count_at
-from reconciler.backends.snapshot.entries import Entry
+from reconciler.backends.decode.wire import Instant
+from reconciler.backends.decode.workloads import count_at
+from reconciler.backends.protocols import PODS, VictimOrder
+from reconciler.backends.snapshot.files import ManifestEntry
 from reconciler.backends.snapshot.index import Index, owners_of
-from reconciler.backends.snapshot.manifests import with_generation
-from reconciler.backends.snapshot.settled import put_at
+from reconciler.backends.snapshot.manifests import put_at, with_generation
 from reconciler.backends.snapshot.store import REMOVED, Changes
 from reconciler.model import Pod, ScaleKind
 from reconciler.whole_numbers import whole_number_in
@@ -37,7 +36,7 @@ _FOLLOWS = {
 _FOLLOWS_WHERE_RECORDED = ("currentReplicas", "updatedReplicas", "updatedReadyReplicas", "HPAReplicas")
 
 
-class Settling:
+class Controllers:
     """The controllers of one write."""
 
     def __init__(self, index: Index, changes: Changes, victim_order: VictimOrder) -> None:
@@ -45,7 +44,7 @@ class Settling:
         self._changes = changes
         self._victim_order = victim_order
 
-    def settle(self, entry: Entry, manifest: dict[str, Any], scale: ScaleKind) -> dict[str, Any]:
+    def settle(self, entry: ManifestEntry, manifest: dict[str, Any], scale: ScaleKind) -> dict[str, Any]:
         """Return `manifest`, the new one of `entry`, once its controllers are done; theirs go into the changes."""
         wanted = replicas_of(manifest, scale)
         sets = [] if entry.kind == "ReplicaSet" else self._index.owned_by(entry, _REPLICA_SET)
@@ -58,14 +57,14 @@ class Settling:
         unready = sum(not pod.ready for _, pod in left)
         return with_settled_status(_without_gone(manifest, chosen), scale, wanted, unready)
 
-    def _scale(self, replica_set: Entry, share: int) -> None:
+    def _scale(self, replica_set: ManifestEntry, share: int) -> None:
         """A ReplicaSet of a Deployment gets its share."""
         old = self._changes.value_of(replica_set)
         scale = self._index.scales[_REPLICA_SET]
         new = with_generation(put_at(old, _REPLICAS, share), old)
         self._changes.put(replica_set, self.settle(replica_set, new, scale))
 
-    def _shares(self, sets: Sequence[Entry], wanted: int) -> list[tuple[Entry, int]]:
+    def _shares(self, sets: Sequence[ManifestEntry], wanted: int) -> list[tuple[ManifestEntry, int]]:
         """Whose replicas change to what: the only active ReplicaSet follows; of several the oldest shrinks first.
 
         Where none is active the newest gets all.
@@ -84,7 +83,7 @@ class Settling:
             more += less
         return [(one, shares[id(one)]) for one in active if shares[id(one)] != have[id(one)] or len(active) == 1]
 
-    def _age(self, entry: Entry) -> tuple[int, int, str]:
+    def _age(self, entry: ManifestEntry) -> tuple[int, int, str]:
         metadata = entry.decoded.metadata
         revision = (metadata.annotations or {}).get(_REVISION, "")
         return (
@@ -93,7 +92,7 @@ class Settling:
             entry.key.name,
         )
 
-    def _active(self, owner: Entry) -> list[tuple[Entry, Pod]]:
+    def _active(self, owner: ManifestEntry) -> list[tuple[ManifestEntry, Pod]]:
         """The pods that count: neither finished nor going, and not among those these changes remove."""
         pods = [(entry, self._index.noun(PODS, entry)) for entry in self._index.owned_by(owner, _POD)]
         return [
@@ -105,8 +104,8 @@ class Settling:
         ]
 
     def _victims(
-        self, entry: Entry, pods: Sequence[tuple[Entry, Pod]], wanted: int, chosen: Sequence[str]
-    ) -> list[Entry]:
+        self, entry: ManifestEntry, pods: Sequence[tuple[ManifestEntry, Pod]], wanted: int, chosen: Sequence[str]
+    ) -> list[ManifestEntry]:
         if entry.kind == "StatefulSet":
             return [one for one, pod in pods if _ordinal(pod.name) >= _first_ordinal(entry, self._changes) + wanted]
         first = [one for one, pod in pods if pod.name in chosen]
@@ -117,7 +116,7 @@ class Settling:
             return first
         return first + [by_name[pod.name] for pod in self._victim_order(rest, count, bool(owners_of(entry)))]
 
-    def _remove(self, victims: Sequence[Entry]) -> None:
+    def _remove(self, victims: Sequence[ManifestEntry]) -> None:
         for victim in victims:
             self._changes.remove(victim)
 
@@ -134,7 +133,7 @@ def settle_endpoints(index: Index, changes: Changes) -> None:
                 changes.put(entry, _without_pod(value, pod, index.uid_of(pod)))
 
 
-def _without_pod(manifest: dict[str, Any], pod: Entry, uid: str) -> dict[str, Any]:
+def _without_pod(manifest: dict[str, Any], pod: ManifestEntry, uid: str) -> dict[str, Any]:
     """Return an EndpointSlice or Endpoints without `pod`; a subset without addresses goes as well."""
 
     def left(addresses: Sequence[Any] | None) -> list[Any]:
@@ -152,7 +151,7 @@ def _without_pod(manifest: dict[str, Any], pod: Entry, uid: str) -> dict[str, An
     return {**without, "subsets": subsets} if subsets else without
 
 
-def _is_pod(target: Any, pod: Entry, uid: str) -> bool:
+def _is_pod(target: Any, pod: ManifestEntry, uid: str) -> bool:
     """Return whether `target`, of an endpoint, is `pod`: one with another uid is an older pod of that name."""
     return (
         isinstance(target, dict)
@@ -210,6 +209,6 @@ def _ordinal(name: str) -> int:
     return -1 if number is None else number
 
 
-def _first_ordinal(entry: Entry, changes: Changes) -> int:
+def _first_ordinal(entry: ManifestEntry, changes: Changes) -> int:
     """Source: apps/v1 StatefulSetSpec, ordinals.start."""
     return count_at(changes.value_of(entry), ("spec", "ordinals", "start")) or 0

@@ -10,21 +10,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.base import Clock, Cluster, Lock, MetricsSource, Resource, StateStore, Traffic, VictimOrder
 from reconciler.backends.credential_sources import with_allowed_files
-from reconciler.backends.decode.metadata import Wire
+from reconciler.backends.decode.wire import Wire
 from reconciler.backends.file_lock import FileLock
 from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
-from reconciler.backends.kubernetes.client import Requests, RequestSettings
+from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.kubernetes.pages import ReadBudget
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.prometheus import PrometheusMetrics
+from reconciler.backends.protocols import (
+    Clock,
+    Cluster,
+    Lock,
+    MetricsSource,
+    Resource,
+    StateStore,
+    Traffic,
+    VictimOrder,
+)
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import METRICS_FILES, finish, is_manifest_name, locked
-from reconciler.backends.snapshot.metrics import Answers, SnapshotMetrics, read_metrics
-from reconciler.backends.snapshot.recording import read_recording
+from reconciler.backends.snapshot.metrics import RecordedAnswers, SnapshotMetrics, read_metrics
+from reconciler.backends.snapshot.recorder import read_recording
 from reconciler.backends.state import ConfigMapStore
 from reconciler.errors import Problem, SnapshotError, UnauthorisedError, UsageError
 from reconciler.model import ClusterConnection, QueryAnswer
@@ -70,11 +79,11 @@ class Opened:
     warnings: Callable[[], tuple[str, ...]] = tuple
 
 
-Recorder = Callable[[str, Resource[Any], Sequence[Wire]], None]
+OnClusterRead = Callable[[str, Resource[Any], Sequence[Wire]], None]
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveSettings:
     """How live clusters are asked: metrics for the moment `at`, everything within `settings`, timed by `clock`.
 
     `namespace` is the Fleet's own; `recorder`, where given, is called with the cluster's name and what was read of it.
@@ -84,7 +93,7 @@ class Live:
     namespace: str
     settings: RequestSettings
     clock: Clock
-    recorder: Recorder | None = None
+    recorder: OnClusterRead | None = None
 
 
 def open_snapshot(
@@ -137,7 +146,7 @@ def finish_changes(directory: str | Path) -> None:
             finish(folder)
 
 
-def open_live(connections: Iterable[ClusterConnection], live: Live) -> Opened:
+def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> Opened:
     """Open live clusters; nothing is sent yet, and what is wrong with a connection is told when it is first used."""
     found = [(connection, Connection(connection, live.clock)) for connection in connections]
     backends = {settings.name: _open_server(settings, connection, live) for settings, connection in found}
@@ -152,8 +161,8 @@ def open_live(connections: Iterable[ClusterConnection], live: Live) -> Opened:
     return Opened(backends, warnings)
 
 
-def _open_server(settings: ClusterConnection, connection: Connection, live: Live) -> Backend:
-    requests = Requests(connection, live.settings, live.clock)
+def _open_server(settings: ClusterConnection, connection: Connection, live: LiveSettings) -> Backend:
+    requests = ApiClient(connection, live.settings, live.clock)
     recorder = partial(live.recorder, settings.name) if live.recorder is not None else None
     budget = ReadBudget()
 
@@ -174,7 +183,7 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
     )
 
 
-def _open_metrics(settings: ClusterConnection, live: Live) -> MetricsSource | None:
+def _open_metrics(settings: ClusterConnection, live: LiveSettings) -> MetricsSource | None:
     if settings.prometheus is None:
         return None
     try:
@@ -232,7 +241,9 @@ def _folder_backend(cluster: SnapshotCluster, directory: Path, metrics: Snapshot
     )
 
 
-def _warnings(top: Path, folders: Mapping[str, Path], clusters: Sequence[str], recorded: Answers) -> Iterator[str]:
+def _warnings(
+    top: Path, folders: Mapping[str, Path], clusters: Sequence[str], recorded: RecordedAnswers
+) -> Iterator[str]:
     for name in folders:
         if name not in clusters:
             yield f"{folders[name]}: no cluster of the Fleet is called {name}, the folder is ignored"

@@ -1,37 +1,79 @@
-"""What every object on the wire has in common, as msgspec structs; what many objects say alike is kept once.
+"""What every object on the wire has in common, as msgspec structs; what many of them say alike is kept once.
 
 A struct names the fields that are read; the others are skipped. `null` counts as absent, as the API server has it.
-Names are the API's own, in snake case.
+Names are the API's own, in snake case. Times are as Kubernetes writes them, to the nanosecond.
 
 Source: apimachinery meta/v1 types.go.
 """
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from sys import intern
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from reconciler.backends.decode.instants import Instant
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = int((datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds())
+_LAST = int((datetime.max.replace(tzinfo=UTC) - _EPOCH).total_seconds())
+_FAR = (datetime(9000, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII)
+
+
+class Instant(int):
+    """A time in nanoseconds since the epoch, read from RFC 3339."""
+
+    __slots__ = ()
+
+    def as_datetime(self) -> datetime:
+        """Return the time in UTC. One before 1970 or after 9000 becomes the nearest of these: others write times too,
+        and what is decided adds and subtracts days.
+        """
+        return _EPOCH + timedelta(microseconds=min(max(self // 1000, 0), _FAR))
+
+
+def instant(text: str) -> Instant:
+    """Return an RFC 3339 time; what its fraction says beyond nanoseconds is dropped.
+
+    Raises:
+        ValueError: `text` is none.
+    """
+    found = _RFC3339.fullmatch(text)
+    if found is None:
+        raise ValueError("no time as in RFC 3339")
+    date, time, fraction, sign, hours, minutes = found.groups()
+    seconds = (datetime.fromisoformat(f"{date}T{time}+00:00") - _EPOCH) // timedelta(seconds=1)
+    if sign is not None:
+        seconds -= int(f"{sign}1") * (int(hours) * 3600 + int(minutes) * 60)
+    if not _FIRST <= seconds <= _LAST:
+        raise ValueError("no time between the years 1 and 9999")
+    return Instant(seconds * 10**9 + int(((fraction or "") + "000000000")[:9]))
+
+
+def datetime_of(found: Instant | None) -> datetime | None:
+    """Return `found` as a datetime in UTC, None for None."""
+    return None if found is None else found.as_datetime()
+
 
 Name = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Labels = dict[str, str]
+StringMap = dict[str, str]
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MOST_ENTRIES = 8
 _REMEMBERED = 512
 
 
-def shared(mapping: Labels | None) -> Labels | None:
+def shared(mapping: StringMap | None) -> StringMap | None:
     """Return labels or annotations equal to `mapping`, the same object for several; nobody may change it."""
     return _remembered(tuple(mapping.items())) if mapping and len(mapping) <= _MOST_ENTRIES else mapping
 
 
 @lru_cache(_REMEMBERED)
-def _remembered(entries: tuple[tuple[str, str], ...]) -> Labels:
+def _remembered(entries: tuple[tuple[str, str], ...]) -> StringMap:
     return {intern(key): intern(value) for key, value in entries}
 
 
@@ -44,7 +86,7 @@ class Wire(Struct, rename="camel", gc=False):
     """The base: fields in snake case, on the wire in camel case."""
 
 
-class Owner(Wire):
+class OwnerFields(Wire):
     api_version: str | None = None
     kind: str | None = None
     name: str | None = None
@@ -64,9 +106,9 @@ class Metadata(Wire):
     generation: int | None = None
     creation_timestamp: Instant | None = None
     deletion_timestamp: Instant | None = None
-    labels: Labels | None = None
-    annotations: Labels | None = None
-    owner_references: list[Owner] | None = None
+    labels: StringMap | None = None
+    annotations: StringMap | None = None
+    owner_references: list[OwnerFields] | None = None
 
     def __post_init__(self) -> None:
         self.namespace = shared_text(self.namespace)
@@ -119,6 +161,6 @@ class CustomMetadata(Metadata):
     managed_fields: list[CustomManagedFields] | None = None
 
 
-def controller_of(metadata: Metadata) -> Owner | None:
+def controller_of(metadata: Metadata) -> OwnerFields | None:
     """Return the owner that controls the object, None where nothing does."""
     return next((owner for owner in metadata.owner_references or () if owner.controller), None)

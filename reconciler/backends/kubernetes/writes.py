@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from reconciler.backends.json_patch import equal, patched, value_at
-from reconciler.backends.kubernetes.client import Attempts, Request, Requests, collection, one, resource_name
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Attempts, collection, one, resource_name
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded, decoded_object
 from reconciler.backends.kubernetes.rights import Right, is_allowed
@@ -41,10 +41,10 @@ class _Written(msgspec.Struct):
     kind: str
 
 
-class Writing:
+class ObjectWriter:
     """Writes objects of one resource, `plural`, of one cluster; `scale` is set where the kind has /scale."""
 
-    def __init__(self, requests: Requests, plural: str, scale: ScaleKind | None = None) -> None:
+    def __init__(self, requests: ApiClient, plural: str, scale: ScaleKind | None = None) -> None:
         self._requests = requests
         self._plural = plural
         self._scale = scale
@@ -73,7 +73,7 @@ class Writing:
                 if last:
                     raise _stale(write, error) if isinstance(error, ConflictError) else error from error
 
-    def _patch_request(self, write: Write) -> Request:
+    def _patch_request(self, write: Write) -> ApiRequest:
         operations = [*_tests(write), *write.patch]
         subresource = ""
         if self._scale is not None and self._is_scale_only(write):
@@ -145,15 +145,15 @@ class Writing:
         with suppress(AlreadyExistsError):
             self._requests.send(self._request("create", write, write.manifest))
 
-    def _request(self, verb: str, write: Write, body: Any, subresource: str = "", **how: Any) -> Request:
+    def _request(self, verb: str, write: Write, body: Any, subresource: str = "", **how: Any) -> ApiRequest:
         """Return what asks for `verb` on the object that is written, or on a subresource of it."""
         path = self._path(write) + subresource
         if verb == "create":
             path = collection(write.ref.group, _version(write), self._plural, write.ref.namespace)
         operation = self._question(verb, write, subresource)
-        return Request(_METHODS[verb], path, operation, body=msgspec.json.encode(body), writes=True, **how)
+        return ApiRequest(_METHODS[verb], path, operation, body=msgspec.json.encode(body), writes=True, **how)
 
-    def _send(self, request: Request, write: Write, attempts: Attempts | None = None) -> None:
+    def _send(self, request: ApiRequest, write: Write, attempts: Attempts | None = None) -> None:
         """Send a write; what is forbidden although we have the right to was refused by admission or a quota."""
         try:
             self._answered(request, attempts or Attempts())
@@ -162,7 +162,7 @@ class Writing:
                 raise RefusedError(f"{write.ref}: {error.words}, expected it to be accepted") from error
             raise
 
-    def _answered(self, request: Request, attempts: Attempts) -> None:
+    def _answered(self, request: ApiRequest, attempts: Attempts) -> None:
         """Send a write until its answer is that of an API server, twice at most.
 
         What answers in another way, such as a gateway with a page of its own, may not have passed it on.
@@ -191,7 +191,7 @@ class Writing:
 
     def _read(self, write: Write) -> Any:
         operation = self._question("get", write)
-        answer = self._requests.send(Request("GET", self._path(write), operation))
+        answer = self._requests.send(ApiRequest("GET", self._path(write), operation))
         return decoded_object(answer, operation)
 
     def _path(self, write: Write) -> str:
