@@ -87,7 +87,7 @@ class PinnedAutoscaler:
     wrote it.
     """
 
-    autoscaler: HorizontalPodAutoscaler
+    hpa: HorizontalPodAutoscaler
     previous: Bounds | None = None
     floor: int | None = None
     wake_begun: bool = False
@@ -96,7 +96,7 @@ class PinnedAutoscaler:
 
     @property
     def bounds(self) -> Bounds:
-        return Bounds(self.autoscaler.minimum, self.autoscaler.maximum)
+        return Bounds(self.hpa.minimum, self.hpa.maximum)
 
     @property
     def is_pinned(self) -> bool:
@@ -108,7 +108,7 @@ class PinnedAutoscaler:
             return False
         return self.bounds == Bounds(floor, floor)
 
-    def is_held(self, floor: int) -> bool:
+    def is_pinned_by_us(self, floor: int) -> bool:
         """Whether its bounds hold its workload at `floor`, or at another floor of ours."""
         return self.is_pinned_at(floor) or self.is_pinned
 
@@ -118,11 +118,11 @@ class PinnedAutoscaler:
         Where our annotations stand on it, somebody did unless we hold it or began the wake. Where they do not, a run
         may have died before it wrote them: then somebody did only if somebody else wrote its bounds since.
         """
-        if floor == 0 or self.problem or self.is_held(floor) or self.wake_begun:
+        if floor == 0 or self.problem or self.is_pinned_by_us(floor) or self.wake_begun:
             return False
         if self.previous is not None:
             return True
-        writer = self.autoscaler.bounds_writer
+        writer = self.hpa.bounds_writer
         if writer is None or writer.at is None or writer.manager in ("", FIELD_MANAGER):
             return False
         return writer.at >= since - _CLOCKS_DIFFER
@@ -153,28 +153,28 @@ class PinnedAutoscaler:
         return replace(self, problem="", holder="") if self.holder and self.holder == fleet else self
 
 
-def pinned_autoscaler(autoscaler: HorizontalPodAutoscaler, fleets: frozenset[str]) -> PinnedAutoscaler:
+def pinned_autoscaler(hpa: HorizontalPodAutoscaler, fleets: frozenset[str]) -> PinnedAutoscaler:
     """Return how `autoscaler` is held; what another Fleet wrote on it is not ours to use."""
-    annotations = autoscaler.annotations
+    annotations = hpa.annotations
     text, owner = annotations.get(PREVIOUS_BOUNDS), idling_owner(annotations)
     if text is None:
-        return PinnedAutoscaler(autoscaler)
+        return PinnedAutoscaler(hpa)
     try:
-        previous, floor = _previous_bounds(parsed(text, PREVIOUS_BOUNDS)), _floor_of(autoscaler)
+        previous, floor = _previous_bounds(parsed(text, PREVIOUS_BOUNDS)), _floor_of(hpa)
     except AnnotationError as error:
-        return PinnedAutoscaler(autoscaler, problem=str(error))
-    hold = PinnedAutoscaler(autoscaler, previous, floor, WAKE_BEGUN_AT in annotations)
+        return PinnedAutoscaler(hpa, problem=str(error))
+    autoscaler = PinnedAutoscaler(hpa, previous, floor, WAKE_BEGUN_AT in annotations)
     if owner is None or owner[0] in fleets:
-        return hold
-    return replace(hold, problem=f"{PREVIOUS_BOUNDS} belongs to {owner[0]}", holder=owner[0])
+        return autoscaler
+    return replace(autoscaler, problem=f"{PREVIOUS_BOUNDS} belongs to {owner[0]}", holder=owner[0])
 
 
-def _floor_of(autoscaler: HorizontalPodAutoscaler) -> int | None:
+def _floor_of(hpa: HorizontalPodAutoscaler) -> int | None:
     """Return the floor that `autoscaler` was held at; where it is not written, bounds of one number tell it."""
-    text = autoscaler.annotations.get(IDLED_TO)
+    text = hpa.annotations.get(IDLED_TO)
     if text is not None:
         return whole_number(text, IDLED_TO)
-    return autoscaler.maximum if autoscaler.minimum == autoscaler.maximum else None
+    return hpa.maximum if hpa.minimum == hpa.maximum else None
 
 
 def _previous_bounds(value: Any) -> Bounds:

@@ -111,11 +111,13 @@ class TestCriteria:
         assert window_end(policy, NIGHT + 8 * HOUR) is None
 
 
-def bid(name: str = "a", *, end: int | None = None, idle_when: AllOf | None = None, **fields: Any) -> PolicyVerdict:
+def verdict_of(
+    name: str = "a", *, end: int | None = None, idle_when: AllOf | None = None, **fields: Any
+) -> PolicyVerdict:
     chosen = {} if idle_when is None else {"idle_when": idle_when}
-    verdict = Evaluation(CriterionResult.IDLE, "idle", until=None if end is None else NIGHT + end * HOUR)
+    evaluation = Evaluation(CriterionResult.IDLE, "idle", until=None if end is None else NIGHT + end * HOUR)
     return PolicyVerdict(
-        a_policy(name, **(fields | chosen)), SERVICE, verdict, Evaluation(CriterionResult.IDLE, "quiet")
+        a_policy(name, **(fields | chosen)), SERVICE, evaluation, Evaluation(CriterionResult.IDLE, "quiet")
     )
 
 
@@ -123,49 +125,52 @@ class TestBids:
     """Several policies select one workload, through different Services."""
 
     @pytest.mark.parametrize(
-        ("of", "bids", "expected"),
+        ("of", "verdicts", "expected"),
         [
             pytest.param(
-                lambda want: want.until, (bid(end=8), bid("b", end=3), bid("c")), NIGHT + 3 * HOUR, id="the first end"
+                lambda verdict: verdict.until,
+                (verdict_of(end=8), verdict_of("b", end=3), verdict_of("c")),
+                NIGHT + 3 * HOUR,
+                id="the first end",
             ),
             pytest.param(
-                lambda want: want.idle_replicas,
-                (bid(idle_replicas=1), bid("b", idle_replicas=2)),
+                lambda verdict: verdict.idle_replicas,
+                (verdict_of(idle_replicas=1), verdict_of("b", idle_replicas=2)),
                 2,
                 id="the highest floor",
             ),
             pytest.param(
-                lambda want: want.min_age,
-                (bid(min_age=HOUR), bid("b", min_age=2 * HOUR)),
+                lambda verdict: verdict.min_age,
+                (verdict_of(min_age=HOUR), verdict_of("b", min_age=2 * HOUR)),
                 2 * HOUR,
                 id="longest minAge",
             ),
             pytest.param(
-                lambda want: want.min_awake,
-                (bid(min_awake=3 * HOUR), bid("b", min_awake=HOUR)),
+                lambda verdict: verdict.min_awake,
+                (verdict_of(min_awake=3 * HOUR), verdict_of("b", min_awake=HOUR)),
                 3 * HOUR,
                 id="longest minAwake",
             ),
             pytest.param(
-                lambda want: want.window_end(NIGHT),
+                lambda verdict: verdict.window_end(NIGHT),
                 (
-                    bid(idle_when=AllOf((until(8),))),
-                    bid("b", idle_when=AllOf((until(3),))),
-                    bid("c", idle_when=AllOf((a_metric(),))),
+                    verdict_of(idle_when=AllOf((until(8),))),
+                    verdict_of("b", idle_when=AllOf((until(3),))),
+                    verdict_of("c", idle_when=AllOf((a_metric(),))),
                 ),
                 NIGHT + 8 * HOUR,
                 id="the last open window",
             ),
             pytest.param(
-                lambda want: want.policy.name,
-                (bid("c", priority=1), bid("b", priority=1), bid("a")),
+                lambda verdict: verdict.policy.name,
+                (verdict_of("c", priority=1), verdict_of("b", priority=1), verdict_of("a")),
                 "b",
                 id="the owner: highest priority, then by name",
             ),
         ],
     )
-    def test_what_counts_of_several(self, of, bids, expected):
-        assert of(CombinedVerdict(bids)) == of(CombinedVerdict(bids[::-1])) == expected
+    def test_what_counts_of_several(self, of, verdicts, expected):
+        assert of(CombinedVerdict(verdicts)) == of(CombinedVerdict(verdicts[::-1])) == expected
 
     def test_without_any(self):
         none = CombinedVerdict()
@@ -429,10 +434,10 @@ def test_bounds_are_put_back_after_the_later_of_the_idle_and_our_last_scale(scal
     workload = a_workload(annotations={"scale.kubernetes.io/scale-time": before(scaled).isoformat()})
     ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
     written = FieldWriter("helm", before(30))
-    hold = PinnedAutoscaler(
+    pinned = PinnedAutoscaler(
         HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 10, 2, bounds_writer=written)
     )
-    assert hold.is_put_back(1, scaled_at(workload, Record(before(idled), 3))) is is_put_back
+    assert pinned.is_put_back(1, scaled_at(workload, Record(before(idled), 3))) is is_put_back
 
 
 EXCLUDED = {"east": {}, "north": {"reconciler/exclude": "true"}, "west": {"reconciler/exclude": "true"}}
@@ -505,18 +510,18 @@ class TestGuards:
         assert self.guards(1, **gone).words == words
 
 
-def test_what_several_bids_found_is_told_together():
+def test_what_several_verdicts_found_is_told_together():
     first, second = (
-        replace(bid(name), verdict=Evaluation(CriterionResult.IDLE, name, values={name: 1})) for name in "ab"
+        replace(verdict_of(name), evaluation=Evaluation(CriterionResult.IDLE, name, values={name: 1})) for name in "ab"
     )
-    busy = replace(bid("c"), verdict=Evaluation(CriterionResult.BUSY, "c", values={"c": 1}))
+    busy = replace(verdict_of("c"), evaluation=Evaluation(CriterionResult.BUSY, "c", values={"c": 1}))
     assert (CombinedVerdict((first, second)).values, CombinedVerdict((first, second)).words) == (
         {"a": 1, "b": 1},
         "a, b",
     )
     assert (CombinedVerdict((first, busy)).values, CombinedVerdict((first, busy)).words) == ({"c": 1}, "c")
-    assert (CombinedVerdict((bid(),)).values, CombinedVerdict().words) == ({}, "no policy selects it")
-    assert (CombinedVerdict(blind=True).words, CombinedVerdict(blind=True).says) == (
+    assert (CombinedVerdict((verdict_of(),)).values, CombinedVerdict().words) == ({}, "no policy selects it")
+    assert (CombinedVerdict(without_policies=True).words, CombinedVerdict(without_policies=True).result) == (
         "the policies cannot be read",
         CriterionResult.UNKNOWN,
     )

@@ -52,7 +52,7 @@ def judged(policy, said=None, now=NIGHT, service: str | None = "web") -> Evaluat
 
 
 @pytest.mark.parametrize(
-    ("said", "says", "words"),
+    ("said", "result", "words"),
     [
         pytest.param(answers(("web", 0)), IDLE, "0 at most 0 in 30m", id="at the bound"),
         pytest.param(answers(("web", 5)), BUSY, "5 above 0 in 30m", id="above"),
@@ -77,14 +77,14 @@ def judged(policy, said=None, now=NIGHT, service: str | None = "web") -> Evaluat
         pytest.param(answers(("web", 0), window="5m"), UNKNOWN, "not evaluated", id="another window's"),
     ],
 )
-def test_a_metric(said, says, words):
-    verdict = judged(a_policy("idle-dev", a_metric()), said)
-    assert verdict.says is says
-    assert words in verdict.words
+def test_a_metric(said, result, words):
+    evaluation = judged(a_policy("idle-dev", a_metric()), said)
+    assert evaluation.result is result
+    assert words in evaluation.words
 
 
 @pytest.mark.parametrize(
-    ("said", "says"),
+    ("said", "result"),
     [
         pytest.param(answers(), IDLE, id="no series is zero"),
         pytest.param(answers(("web", 1)), BUSY, id="a series counts"),
@@ -92,8 +92,8 @@ def test_a_metric(said, says, words):
         pytest.param(answers(("web", math.nan)), UNKNOWN, id="NaN is no zero"),
     ],
 )
-def test_no_series_may_count_as_zero(said, says):
-    assert judged(a_policy("idle-dev", a_metric(no_series="Zero")), said).says is says
+def test_no_series_may_count_as_zero(said, result):
+    assert judged(a_policy("idle-dev", a_metric(no_series="Zero")), said).result is result
 
 
 OTHER_LABELS = {
@@ -104,7 +104,7 @@ OTHER_LABELS = {
 
 
 @pytest.mark.parametrize(
-    ("said", "says", "words"),
+    ("said", "result", "words"),
     [
         pytest.param(answers(("api", 7)), IDLE, "0 at most 0", id="another selected Service's series"),
         pytest.param(answers(), IDLE, "0 at most 0", id="no series at all"),
@@ -116,7 +116,7 @@ OTHER_LABELS = {
         pytest.param(answers(("db", 7)), UNKNOWN, "none of its series", id="a Service whose labels are not selected"),
     ],
 )
-def test_row_19_no_series_is_zero_only_where_the_series_that_are_there_name_a_selected_service(said, says, words):
+def test_row_19_no_series_is_zero_only_where_the_series_that_are_there_name_a_selected_service(said, result, words):
     selected = ObjectSelector(labels=LabelSelector((("tier", "web"),)))
     selector = Selector(services=selected, namespaces=ObjectSelector(("shop",)))
     policy = a_policy("idle-dev", a_metric(no_series="Zero"), a_schedule(), selector=selector)
@@ -128,12 +128,12 @@ def test_row_19_no_series_is_zero_only_where_the_series_that_are_there_name_a_se
     state = a_state(a_cluster(services=services, workloads=(a_workload(),)), answers=said)
     outcome = decided(state, policy)
     told = [(one.ref.name, one.outcome) for one in outcome.desired.considered if one.ref.kind == "Deployment"]
-    assert told == [("web", "goes idle" if says is IDLE else "stays awake")]
+    assert told == [("web", "goes idle" if result is IDLE else "stays awake")]
     assert words in why_of(outcome)
 
 
 @pytest.mark.parametrize(
-    ("coverage", "says", "words"),
+    ("coverage", "result", "words"),
     [
         pytest.param(answers(("web", 50), query=COVERAGE), IDLE, "0 at most 0", id="enough"),
         pytest.param(
@@ -143,20 +143,20 @@ def test_row_19_no_series_is_zero_only_where_the_series_that_are_there_name_a_se
         pytest.param({}, UNKNOWN, "coverage is not evaluated", id="not evaluated"),
     ],
 )
-def test_coverage(coverage, says, words):
+def test_coverage(coverage, result, words):
     policy = a_policy("idle-dev", a_metric(coverage=COVERAGE, coverage_at_least=50))
-    verdict = judged(policy, {**answers(("web", 0)), **coverage})
-    assert verdict.says is says
-    assert words in verdict.words
+    evaluation = judged(policy, {**answers(("web", 0)), **coverage})
+    assert evaluation.result is result
+    assert words in evaluation.words
 
 
 def test_a_workload_without_a_service_has_no_metric():
-    verdict = judged(a_policy("idle-dev", a_metric()), answers(("web", 0)), service=None)
-    assert (verdict.says, "a metric needs a Service" in verdict.words) == (UNKNOWN, True)
+    evaluation = judged(a_policy("idle-dev", a_metric()), answers(("web", 0)), service=None)
+    assert (evaluation.result, "a metric needs a Service" in evaluation.words) == (UNKNOWN, True)
 
 
 @pytest.mark.parametrize(
-    ("now", "says", "words", "flip", "until"),
+    ("now", "result", "words", "flip", "until"),
     [
         (NIGHT, IDLE, "schedule office-hours-off until 2026-11-23T06:00:00Z", "from 2026-11-23T06:00:00Z", MONDAY),
         (NOON, BUSY, "schedule office-hours-off closed until 2026-11-20T19:00:00Z", "from 2026-11-20T19:00:00Z", None),
@@ -170,9 +170,9 @@ def test_a_workload_without_a_service_has_no_metric():
     ],
     ids=["open", "closed", "the end does not belong to it"],
 )
-def test_a_schedule(now, says, words, flip, until):
-    verdict = judged(a_policy(), now=now)
-    assert (verdict.says, verdict.words, verdict.flip, verdict.until) == (says, words, flip, until)
+def test_a_schedule(now, result, words, flip, until):
+    evaluation = judged(a_policy(), now=now)
+    assert (evaluation.result, evaluation.words, evaluation.flip, evaluation.until) == (result, words, flip, until)
 
 
 OFFICE_HOURS = the_rest_of_the_week(parse_window("Mon-Fri 07:00-20:00") or ())
@@ -181,7 +181,7 @@ RELEASE = AbsoluteWindow(datetime(2026, 11, 20, 20), datetime(2026, 11, 20, 23),
 
 
 @pytest.mark.parametrize(
-    ("now", "fields", "says", "words", "flip"),
+    ("now", "fields", "result", "words", "flip"),
     [
         pytest.param(
             NIGHT,
@@ -224,15 +224,15 @@ RELEASE = AbsoluteWindow(datetime(2026, 11, 20, 20), datetime(2026, 11, 20, 23),
     ],
     ids=["outside", "inside", "a name", "an exception", "always", "never"],
 )
-def test_12_a_schedule_that_states_its_uptime(now, fields, says, words, flip):
+def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, flip):
     texts = ("Mon-Fri 07:00-20:00",)
     calendar = replace(a_calendar("UTC"), **{"windows": OFFICE_HOURS, "texts": texts, "field": "uptime"} | fields)
-    verdict = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)
-    assert (verdict.says, verdict.words, verdict.flip) == (says, words, flip)
+    evaluation = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)
+    assert (evaluation.result, evaluation.words, evaluation.flip) == (result, words, flip)
 
 
-def said(*says: CriterionResult) -> tuple[Evaluation, ...]:
-    return tuple(Evaluation(one, one.value, f"not {one.value}") for one in says)
+def said(*result: CriterionResult) -> tuple[Evaluation, ...]:
+    return tuple(Evaluation(one, one.value, f"not {one.value}") for one in result)
 
 
 @pytest.mark.parametrize(
@@ -249,36 +249,36 @@ def said(*says: CriterionResult) -> tuple[Evaluation, ...]:
     ],
 )
 def test_three_valued_logic(parts, every, some):
-    assert all_of(said(*parts)).says is every
-    assert any_of(said(*parts)).says is some
+    assert all_of(said(*parts)).result is every
+    assert any_of(said(*parts)).result is some
 
 
 def test_criteria_nest_and_tell_what_decided():
     policy = a_policy("idle-dev", a_metric(), AnyOf((a_schedule(), a_metric(window="5m"))))
-    verdict = judged(policy, answers(("web", 0)))
-    assert verdict.says is IDLE
-    assert verdict.words == "0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
-    assert verdict.flip == "a value above 0 or from 2026-11-23T06:00:00Z"
+    evaluation = judged(policy, answers(("web", 0)))
+    assert evaluation.result is IDLE
+    assert evaluation.words == "0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
+    assert evaluation.flip == "a value above 0 or from 2026-11-23T06:00:00Z"
     busy = judged(policy, {**answers(("web", 0)), **answers(("web", 3), window="5m")}, NOON)
     assert busy.words == "schedule office-hours-off closed until 2026-11-20T19:00:00Z, 3 above 0 in 5m"
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "result"),
     [(1.0, BUSY), (0.0, IDLE), (math.nan, UNKNOWN), (None, UNKNOWN)],
     ids=["above", "at the bound", "NaN", "no series"],
 )
-def test_wake_when(value, says):
+def test_wake_when(value, result):
     policy = a_policy(wake_when=(WakeMetric("queue", 0, "5m"),))
     samples = () if value is None else (Sample({"namespace": "shop", "service": "web"}, value),)
     key = QueryKey("east", "idle-dev", "queue", "5m")
-    judge = wake_evaluator_of(policy, Answers("east", "idle-dev", {key: QueryAnswer(samples)}, NIGHT))
-    assert judge("shop", "web").says is says
+    evaluate = wake_evaluator_of(policy, Answers("east", "idle-dev", {key: QueryAnswer(samples)}, NIGHT))
+    assert evaluate("shop", "web").result is result
 
 
 def test_without_wake_when_nothing_wakes():
-    judge = wake_evaluator_of(a_policy(), Answers("east", "idle-dev", {}, NIGHT))
-    assert judge("shop", "web").says is IDLE
+    evaluate = wake_evaluator_of(a_policy(), Answers("east", "idle-dev", {}, NIGHT))
+    assert evaluate("shop", "web").result is IDLE
 
 
 def test_each_query_that_cannot_be_used_is_told_once():
@@ -294,7 +294,7 @@ def test_each_query_that_cannot_be_used_is_told_once():
 
 def test_coverage_needs_a_series_and_no_more_where_no_least_is_given():
     policy = a_policy("idle-dev", a_metric(coverage=COVERAGE))
-    assert judged(policy, {**answers(("web", 0)), **answers(("web", 0), query=COVERAGE)}).says is IDLE
+    assert judged(policy, {**answers(("web", 0)), **answers(("web", 0), query=COVERAGE)}).result is IDLE
 
 
 def test_what_each_criterion_found_is_told():

@@ -58,8 +58,8 @@ def test_what_is_written_is_read_back():
     assert reading.ours
     assert (reading.record.replicas, reading.record.idled_to, reading.record.policy) == (3, 0, "idle-dev")
     assert (reading.record.idled_at, reading.record.wake_due) == (NIGHT, datetime(2026, 11, 23, 6, tzinfo=UTC))
-    mark = read_service_record(marks["mark"], OURS, GROUPS).mark
-    assert (mark.entries, mark.idled_at) == ((UnidleTarget("Deployment", "web", "apps", 3),), NIGHT)
+    mark = read_service_record(marks["mark"], OURS, GROUPS).record
+    assert (mark.targets, mark.idled_at) == ((UnidleTarget("Deployment", "web", "apps", 3),), NIGHT)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_is_written_is_read_back():
 def test_targets_are_read_in_any_form(text):
     annotations = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": text}
     reading = read_service_record(annotations, OURS, GROUPS)
-    assert reading.mark.entries == (UnidleTarget("Deployment", "web", "apps", 3),)
+    assert reading.record.targets == (UnidleTarget("Deployment", "web", "apps", 3),)
     assert not reading.ours
 
 
@@ -88,7 +88,7 @@ def test_marks_of_oc_idle_are_read_and_are_not_ours():
         OURS,
         GROUPS,
     )
-    assert (reading.ours, reading.mark.entries) == (False, (UnidleTarget("ReplicationController", "web", "", 2),))
+    assert (reading.ours, reading.record.targets) == (False, (UnidleTarget("ReplicationController", "web", "", 2),))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_marks_of_oc_idle_are_read_and_are_not_ours():
 def test_a_mark_that_cannot_be_read(annotations, problem):
     ours = {"reconciler/owner": "production/IdlingPolicy/idle-dev", "idling.kubernetes.io/idled-at": AT}
     reading = read_service_record(ours | annotations, OURS, GROUPS)
-    assert (reading.mark, reading.problem) == (None, problem)
+    assert (reading.record, reading.problem) == (None, problem)
 
 
 OWN = {
@@ -215,4 +215,4 @@ def test_marks_on_endpoints_are_written_where_the_policy_wants_them(an_endpoints
 def test_the_group_of_what_a_list_names(entry, group):
     listed = json.dumps([{"name": "web", "replicas": 3, **entry}])
     annotations = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": listed}
-    assert [one.group for one in read_service_record(annotations, OURS, GROUPS).mark.entries] == [group]
+    assert [one.group for one in read_service_record(annotations, OURS, GROUPS).record.targets] == [group]

@@ -7,69 +7,85 @@ from itertools import chain, combinations, product
 import pytest
 
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.state import ASLEEP, IdleState
-from reconciler.decide.idling.transitions import ROWS, Action, Flag, Situation, choose
+from reconciler.decide.idling.state import IDLE_STATES, IdleState
+from reconciler.decide.idling.transitions import ROWS, Flag, IdleAction, Situation, choose
 
 SUBSETS = [
     frozenset(chosen) for chosen in chain.from_iterable(combinations(Flag, count) for count in range(len(Flag) + 1))
 ]
-KEEPS_UP = {Flag.HELD, Flag.SIGNAL, Flag.EXCLUDED, Flag.WAKE_WHEN, Flag.ELSEWHERE, Flag.TOGETHER, Flag.UNSEEN}
+KEEPS_UP = {
+    Flag.BLOCKED,
+    Flag.REQUESTED,
+    Flag.EXCLUDED,
+    Flag.WAKE_WHEN,
+    Flag.RUNS_ELSEWHERE,
+    Flag.SERVICE_RUNS,
+    Flag.PODS_UNREAD,
+}
 
 
 def situations(state: IdleState):
-    return (Situation(state, says, flags) for says, flags in product(CriterionResult, SUBSETS))
+    return (Situation(state, result, flags) for result, flags in product(CriterionResult, SUBSETS))
 
 
-def expected(situation: Situation) -> Action:
+def expected(situation: Situation) -> IdleAction:
     """What the design says, without an order of rows."""
     action = _writable(situation)
     if Flag.READ_ONLY not in situation.flags:
         return action
-    if action is Action.WAKE:
-        return Action.OVERDUE
-    return {Action.PUT_OFF: Action.KEEP, Action.KEEP: Action.KEEP, Action.OVERDUE: Action.OVERDUE}.get(
-        action, Action.LEAVE
-    )
+    if action is IdleAction.WAKE:
+        return IdleAction.OVERDUE
+    return {
+        IdleAction.HOLD_BACK: IdleAction.KEEP,
+        IdleAction.KEEP: IdleAction.KEEP,
+        IdleAction.OVERDUE: IdleAction.OVERDUE,
+    }.get(action, IdleAction.LEAVE)
 
 
-def _writable(situation: Situation) -> Action:
-    state, says, flags = situation.state, situation.says, situation.flags
+def _writable(situation: Situation) -> IdleAction:
+    state, result, flags = situation.state, situation.result, situation.flags
     if state is IdleState.TAKEN_OVER:
-        return Action.WAKE if Flag.SIGNAL in flags else Action.RELEASE
-    if state in ASLEEP:
+        return IdleAction.WAKE if Flag.REQUESTED in flags else IdleAction.RELEASE
+    if state in IDLE_STATES:
         return _asleep(situation)
     if state is IdleState.FOREIGN and flags & {Flag.PROTECTED, Flag.BOUNDS}:
-        return Action.LEAVE
+        return IdleAction.LEAVE
     if state is IdleState.FOREIGN:
-        return Action.WAKE if Flag.SIGNAL in flags else Action.OVERDUE if Flag.DUE in flags else Action.LEAVE
-    if state is IdleState.HAND:
-        return Action.RELEASE
-    may_idle = says is CriterionResult.IDLE and not flags & KEEPS_UP
-    if state in (IdleState.HALF_IDLED, IdleState.HALF_WOKEN, IdleState.STALE):
-        return Action.IDLE if may_idle and Flag.OBSERVED not in flags else Action.CLEAR
+        return (
+            IdleAction.WAKE
+            if Flag.REQUESTED in flags
+            else IdleAction.OVERDUE
+            if Flag.DUE in flags
+            else IdleAction.LEAVE
+        )
+    if state is IdleState.MANUALLY_SCALED:
+        return IdleAction.RELEASE
+    may_idle = result is CriterionResult.IDLE and not flags & KEEPS_UP
+    if state in (IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE):
+        return IdleAction.IDLE if may_idle and Flag.OBSERVED not in flags else IdleAction.CLEAR
     if state is IdleState.AWAKE and may_idle:
-        return Action.OBSERVE if Flag.OBSERVED in flags else Action.IDLE
-    return Action.LEAVE
+        return IdleAction.OBSERVE if Flag.OBSERVED in flags else IdleAction.IDLE
+    return IdleAction.LEAVE
 
 
-def _asleep(situation: Situation) -> Action:
-    says, flags = situation.says, situation.flags
+def _asleep(situation: Situation) -> IdleAction:
+    result, flags = situation.result, situation.flags
     woken = (
-        situation.state in (IdleState.HALF_FREED, IdleState.UNHELD)
-        or bool(flags & {Flag.SIGNAL, Flag.EXCLUDED, Flag.BUSY, Flag.WAKE_WHEN, Flag.ELSEWHERE})
-        or (Flag.DUE in flags and says is not CriterionResult.IDLE)
-        or (Flag.FLOOR in flags and says is CriterionResult.IDLE)
-        or (says is CriterionResult.NOBODY and Flag.GUARDED not in flags)
+        situation.state in (IdleState.HPA_RESTORED, IdleState.HPA_CHANGED)
+        or bool(flags & {Flag.REQUESTED, Flag.EXCLUDED, Flag.BUSY, Flag.WAKE_WHEN, Flag.RUNS_ELSEWHERE})
+        or (Flag.DUE in flags and result is not CriterionResult.IDLE)
+        or (Flag.FLOOR in flags and result is CriterionResult.IDLE)
+        or (result is CriterionResult.NOT_SELECTED and Flag.GUARDED not in flags)
     )
     if woken:
-        return Action.WAKE
-    return Action.PUT_OFF if says is CriterionResult.NOBODY else Action.KEEP
+        return IdleAction.WAKE
+    return IdleAction.HOLD_BACK if result is CriterionResult.NOT_SELECTED else IdleAction.KEEP
 
 
 @pytest.mark.parametrize("state", IdleState)
 def test_every_situation_has_the_action_the_rules_give(state):
     wrong = [
-        (situation.says, sorted(situation.flags), choose(situation).action, expected(situation))
+        (situation.result, sorted(situation.flags), choose(situation).action, expected(situation))
         for situation in situations(state)
         if choose(situation).action is not expected(situation)
     ]
@@ -87,14 +103,16 @@ def test_every_row_decides_something():
     ("situation", "why"),
     [
         (
-            Situation(IdleState.IDLE, CriterionResult.UNKNOWN, frozenset({Flag.SIGNAL}), {Flag.SIGNAL: "NeedPods"}),
+            Situation(
+                IdleState.IDLE, CriterionResult.UNKNOWN, frozenset({Flag.REQUESTED}), {Flag.REQUESTED: "NeedPods"}
+            ),
             "NeedPods",
         ),
         (
-            Situation(IdleState.AWAKE, CriterionResult.IDLE, frozenset({Flag.HELD}), {Flag.HELD: "too young"}),
+            Situation(IdleState.AWAKE, CriterionResult.IDLE, frozenset({Flag.BLOCKED}), {Flag.BLOCKED: "too young"}),
             "too young",
         ),
-        (Situation(IdleState.IDLE, CriterionResult.NOBODY), "no policy wants it idle any more"),
+        (Situation(IdleState.IDLE, CriterionResult.NOT_SELECTED), "no policy wants it idle any more"),
         (Situation(IdleState.IDLE, CriterionResult.IDLE), ""),
     ],
     ids=["the signal", "what holds it", "nobody", "the criteria themselves"],

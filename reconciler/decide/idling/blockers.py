@@ -13,7 +13,7 @@ from reconciler.decide.workload_status import in_rollout
 from reconciler.model import SCALABLE_KINDS
 
 ANOTHER_STATE = "another state of the cluster"
-ASKED = "a wake request"
+A_WAKE_REQUEST = "a wake request"
 UNCONTESTED = "taking reconciler/contested off, or a change of its policy"
 UNPROTECTED = "taking the namespace off protectedNamespaces of the Fleet"
 
@@ -29,46 +29,46 @@ class Reason:
     flip: str = ""
 
 
-def blocker_of(target: ScalableState, now: datetime) -> Reason | None:
-    """Return the first reason not to idle `target` at `now`, None where there is none."""
-    return next((reason for check in _CHECKS for reason in check(target, now)), None)
+def blocker_of(scalable: ScalableState, now: datetime) -> Reason | None:
+    """Return the first reason not to idle `scalable` at `now`, None where there is none."""
+    return next((reason for check in _CHECKS for reason in check(scalable, now)), None)
 
 
-def _restricted(target: ScalableState, _now: datetime) -> Iterator[Reason]:
-    if target.cluster.restriction:
-        yield Reason(target.cluster.restriction, ANOTHER_STATE)
+def _restricted(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    if scalable.cluster.restriction:
+        yield Reason(scalable.cluster.restriction, ANOTHER_STATE)
 
 
-def _equal(target: ScalableState, _now: datetime) -> Iterator[Reason]:
-    if target.want.rivals:
-        yield Reason(f"{' and '.join(target.want.rivals)} have the same priority", "different priorities")
+def _equal(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    if scalable.verdict.rivals:
+        yield Reason(f"{' and '.join(scalable.verdict.rivals)} have the same priority", "different priorities")
 
 
-def _unread(target: ScalableState, _now: datetime) -> Iterator[Reason]:
-    if target.unknown:
-        yield Reason(target.unknown, "being able to read it")
-    for front in target.fronts:
-        if front.problem:
-            yield Reason(f"the mark on Service/{front.ref.name} cannot be read", "a mark that can be read")
-        elif front.is_foreign:
-            yield Reason(f"somebody else marked Service/{front.ref.name} idle", "taking that mark off")
-        elif front.bids and front.found.undecided:
-            yield Reason(f"what is behind Service/{front.ref.name} is undecided: {front.found.undecided}")
+def _unread(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    if scalable.unknown:
+        yield Reason(scalable.unknown, "being able to read it")
+    for service in scalable.services:
+        if service.problem:
+            yield Reason(f"the mark on Service/{service.ref.name} cannot be read", "a mark that can be read")
+        elif service.is_foreign:
+            yield Reason(f"somebody else marked Service/{service.ref.name} idle", "taking that mark off")
+        elif service.verdicts and service.found.undecided:
+            yield Reason(f"what is behind Service/{service.ref.name} is undecided: {service.found.undecided}")
 
 
-def _unnamed(target: ScalableState, _now: datetime) -> Iterator[Reason]:
-    reason = unnamed(target)
+def _unnamed(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    reason = unnamed(scalable)
     if reason is not None:
         yield reason
 
 
-def unnamed(target: ScalableState) -> Reason | None:
-    """Return that none of its policies names the custom kind of `target`, None where that is no reason.
+def unnamed(scalable: ScalableState) -> Reason | None:
+    """Return that none of its policies names the custom kind of `scalable`, None where that is no reason.
 
     What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
     """
-    policies = target.want.policies
-    for ref in (target.scale.runs.ref, target.scale.written.ref):
+    policies = scalable.verdict.policies
+    for ref in (scalable.scale.runs.ref, scalable.scale.written.ref):
         is_known = (ref.group, ref.kind) in SCALABLE_KINDS
         if not is_known and not any(names_kind(policy.selector.workloads, ref.kind) for policy in policies):
             names = " and ".join(policy.name for policy in policies)
@@ -79,65 +79,65 @@ def unnamed(target: ScalableState) -> Reason | None:
     return None
 
 
-def _itself(target: ScalableState, _now: datetime) -> Iterator[Reason]:
-    if target.scale.runs.labels.get(ITSELF) == _OUR_NAME:
+def _itself(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    if scalable.scale.runs.labels.get(ITSELF) == _OUR_NAME:
         yield Reason("the reconciler does not idle itself")
 
 
-def _autoscaled(target: ScalableState, _now: datetime) -> Iterator[Reason]:
-    leaves = target.want.leaves_autoscalers
-    if target.controller:
-        yield Reason(f"left to {target.controller}")
-    if target.scale.is_paused_kind and "keda" in leaves:
+def _autoscaled(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    leaves = scalable.verdict.leaves_autoscalers
+    if scalable.controller:
+        yield Reason(f"left to {scalable.controller}")
+    if scalable.scale.is_paused_kind and "keda" in leaves:
         yield Reason("autoscalers.keda: Leave", "autoscalers.keda: Pause")
-    if target.scale.paused_by:
-        yield Reason(f"{target.scale.paused_by} is set by somebody else", "taking it off")
-    if target.hold is None:
+    if scalable.scale.paused_by:
+        yield Reason(f"{scalable.scale.paused_by} is set by somebody else", "taking it off")
+    if scalable.autoscaler is None:
         return
-    name = f"HorizontalPodAutoscaler/{target.hold.autoscaler.ref.name}"
+    name = f"HorizontalPodAutoscaler/{scalable.autoscaler.hpa.ref.name}"
     if "hpa" in leaves:
         yield Reason(f"{name} controls it (autoscalers.hpa: Leave)", "autoscalers.hpa: Idle")
-    if target.hold.own_bounds.minimum == 0:
+    if scalable.autoscaler.own_bounds.minimum == 0:
         yield Reason(f"{name} has minReplicas 0, its zeros are its own", "minReplicas of at least 1")
-    if target.hold.problem:
-        yield Reason(f"{name}: {target.hold.problem}")
+    if scalable.autoscaler.problem:
+        yield Reason(f"{name}: {scalable.autoscaler.problem}")
 
 
-def _kept_awake(target: ScalableState, now: datetime) -> Iterator[Reason]:
-    annotations = target.scale.written.annotations
+def _kept_awake(scalable: ScalableState, now: datetime) -> Iterator[Reason]:
+    annotations = scalable.scale.written.annotations
     for key in (AWAKE_SINCE, AWAKE_UNTIL):
         if key in annotations and optional_instant(annotations, key) is None:
             yield Reason(f'{key} is "{annotations[key]}", expected a time as in RFC 3339', "a time that can be read")
-    since = target.awake_since
-    if since is not None and (now <= since or now < since + target.want.min_awake):
-        ends = format_time(since + target.want.min_awake)
+    since = scalable.awake_since
+    if since is not None and (now <= since or now < since + scalable.verdict.min_awake):
+        ends = format_time(since + scalable.verdict.min_awake)
         yield Reason(f"awake since {format_time(since)}, less than minAwake", f"after {ends}")
     until = optional_instant(annotations, AWAKE_UNTIL)
     if until is not None and now < until:
         yield Reason(f"kept awake until {format_time(until)}", f"after {format_time(until)}")
 
 
-def _young(target: ScalableState, now: datetime) -> Iterator[Reason]:
-    created = [one.created_at for one in (target.scale.written, target.scale.runs) if one.created_at is not None]
-    if created and now < max(created) + target.want.min_age:
-        ends = format_time(max(created) + target.want.min_age)
+def _young(scalable: ScalableState, now: datetime) -> Iterator[Reason]:
+    created = [one.created_at for one in (scalable.scale.written, scalable.scale.runs) if one.created_at is not None]
+    if created and now < max(created) + scalable.verdict.min_age:
+        ends = format_time(max(created) + scalable.verdict.min_age)
         yield Reason(f"created at {format_time(max(created))}, younger than minAge", f"after {ends}")
 
 
-def _low(target: ScalableState, _now: datetime) -> Iterator[Reason]:
-    if target.scale.replicas <= target.want.idle_replicas:
-        yield Reason("already at or below idleReplicas", f"more than {target.want.idle_replicas} replicas")
+def _low(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    if scalable.scale.replicas <= scalable.verdict.idle_replicas:
+        yield Reason("already at or below idleReplicas", f"more than {scalable.verdict.idle_replicas} replicas")
 
 
-def _rollout(target: ScalableState, _now: datetime) -> Iterator[Reason]:
-    if target.scale.written.terminating or target.scale.runs.terminating:
+def _rollout(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    if scalable.scale.written.terminating or scalable.scale.runs.terminating:
         yield Reason("it is being deleted")
-    if in_rollout(target.scale.runs):
+    if in_rollout(scalable.scale.runs):
         yield Reason("in the middle of a rollout", "the end of the rollout")
 
 
-def _unquiet(target: ScalableState, _now: datetime) -> Iterator[Reason]:
-    unquiet = target.want.unquiet
+def _unquiet(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    unquiet = scalable.verdict.unquiet
     if unquiet is not None:
         yield Reason(unquiet.words, unquiet.flip)
 

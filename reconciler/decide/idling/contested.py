@@ -68,21 +68,21 @@ class Contest:
     autoscaler: str = ""
 
 
-def is_put_back(target: ScalableState, record: Record) -> bool:
+def is_put_back(scalable: ScalableState, record: Record) -> bool:
     """Return whether somebody put the bounds of its autoscaler back, which held it at the floor of `record`."""
-    since = scaled_at(target.scale.written, record)
-    return target.hold is not None and target.hold.is_put_back(record.idled_to, since)
+    since = scaled_at(scalable.scale.written, record)
+    return scalable.autoscaler is not None and scalable.autoscaler.is_put_back(record.idled_to, since)
 
 
-def undo_of(target: ScalableState, record: Record, now: datetime) -> Undo:
+def undo_of(scalable: ScalableState, record: Record, now: datetime) -> Undo:
     """Return how the idle that `record` tells of was undone.
 
     The time of the writer is an upper bound; where there is none (a write through /scale) `now` is.
     """
-    workload, autoscaler = target.scale.written, ""
+    workload, autoscaler = scalable.scale.written, ""
     writer = workload.replicas_writer
-    if target.hold is not None and is_put_back(target, record):
-        writer, autoscaler = target.hold.autoscaler.bounds_writer, target.hold.autoscaler.ref.name
+    if scalable.autoscaler is not None and is_put_back(scalable, record):
+        writer, autoscaler = scalable.autoscaler.hpa.bounds_writer, scalable.autoscaler.hpa.ref.name
     by = writer.manager if writer is not None and writer.manager != FIELD_MANAGER else ""
     at = writer.at if writer is not None and by and writer.at is not None and writer.at >= record.idled_at else now
     former = _former(workload.annotations)

@@ -31,7 +31,7 @@ class CriterionResult(StrEnum):
     IDLE = "idle"
     BUSY = "busy"
     UNKNOWN = "unknown"
-    NOBODY = "nobody"
+    NOT_SELECTED = "nobody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Evaluation:
     `until` is when the schedules that make it idle end, None where none does.
     """
 
-    says: CriterionResult
+    result: CriterionResult
     words: str
     flip: str = ""
     until: datetime | None = None
@@ -86,13 +86,13 @@ def evaluator_of(policy: IdlingPolicy, answers: Answers) -> Evaluator:
 
 def _evaluator(criterion: Criterion, answers: Answers) -> Evaluator:
     if isinstance(criterion, ScheduleCriterion):
-        verdict = _schedule_evaluation(criterion.calendar, answers.now)
-        return lambda _namespace, _service: verdict
+        evaluation = _schedule_evaluation(criterion.calendar, answers.now)
+        return lambda _namespace, _service: evaluation
     if isinstance(criterion, MetricCriterion):
         return _metric_evaluator(criterion, answers)
     inner = tuple(_evaluator(one, answers) for one in criterion.criteria)
     join = all_of if isinstance(criterion, AllOf) else any_of
-    return lambda namespace, service: join(tuple(judge(namespace, service) for judge in inner))
+    return lambda namespace, service: join(tuple(evaluate(namespace, service) for evaluate in inner))
 
 
 def calendar_name(calendar: Calendar) -> str:
@@ -110,18 +110,18 @@ def _uptime_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
     name, exception, reason = calendar_name(calendar), exception_at(calendar, now), _reason(calendar, now)
     if is_open(calendar, now):
         end = open_until(calendar, now)
-        says, words, flip = CriterionResult.IDLE, f"outside {name}", f"a window of {name}"
+        result, words, flip = CriterionResult.IDLE, f"outside {name}", f"a window of {name}"
     else:
         end = opens_next(calendar, now)
-        says, words, flip = (
+        result, words, flip = (
             CriterionResult.BUSY,
             f"in {name}" if exception is None else f"exception to {name}",
             f"an end of {name}",
         )
     if end is None:
-        return Evaluation(says, f"{words} without end{reason}", flip)
-    until = end if says is CriterionResult.IDLE else None
-    return Evaluation(says, f"{words} until {format_time(end)}{reason}", f"from {format_time(end)}", until)
+        return Evaluation(result, f"{words} without end{reason}", flip)
+    until = end if result is CriterionResult.IDLE else None
+    return Evaluation(result, f"{words} until {format_time(end)}{reason}", f"from {format_time(end)}", until)
 
 
 def _downtime_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
@@ -155,12 +155,12 @@ def _metric_evaluator(criterion: MetricCriterion, answers: Answers) -> Evaluator
     def absent() -> float | str:
         return _absent(series, answers) if criterion.no_series == "Zero" else "no series"
 
-    def judge(namespace: str, service: str | None) -> Evaluation:
+    def evaluate(namespace: str, service: str | None) -> Evaluation:
         gap = _gap(criterion, value_for(coverage, namespace, service)) if criterion.coverage is not None else ""
         value = value_for(series, namespace, service)
         return _metric_evaluation(criterion, gap or (absent() if value is None else value))
 
-    return judge
+    return evaluate
 
 
 def _absent(series: Series, answers: Answers) -> float | str:
@@ -201,41 +201,41 @@ def _metric_evaluation(criterion: MetricCriterion, value: float | str) -> Evalua
     )
 
 
-def all_of(verdicts: tuple[Evaluation, ...]) -> Evaluation:
+def all_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
     """Return idle where all are idle, busy where any is, else unknown; unknown for none."""
-    for says in (CriterionResult.BUSY, CriterionResult.UNKNOWN):
-        found = [verdict for verdict in verdicts if verdict.says is says]
+    for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN):
+        found = [evaluation for evaluation in evaluations if evaluation.result is result]
         if found:
-            return _joined(says, found, " and ")
-    if not verdicts:
+            return _joined(result, found, " and ")
+    if not evaluations:
         return Evaluation(CriterionResult.UNKNOWN, "no criterion", "a criterion")
-    ends = [verdict.until for verdict in verdicts if verdict.until is not None]
-    return replace(_joined(CriterionResult.IDLE, verdicts, " or "), until=min(ends, default=None))
+    ends = [evaluation.until for evaluation in evaluations if evaluation.until is not None]
+    return replace(_joined(CriterionResult.IDLE, evaluations, " or "), until=min(ends, default=None))
 
 
-def any_of(verdicts: tuple[Evaluation, ...]) -> Evaluation:
+def any_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
     """Return idle where any is idle, busy where all are, else unknown; unknown for none."""
-    idle = [verdict for verdict in verdicts if verdict.says is CriterionResult.IDLE]
+    idle = [evaluation for evaluation in evaluations if evaluation.result is CriterionResult.IDLE]
     if idle:
-        ends = [verdict.until for verdict in idle if verdict.until is not None]
+        ends = [evaluation.until for evaluation in idle if evaluation.until is not None]
         return replace(_joined(CriterionResult.IDLE, idle, " and "), until=max(ends, default=None))
-    unknown = [verdict for verdict in verdicts if verdict.says is CriterionResult.UNKNOWN]
+    unknown = [evaluation for evaluation in evaluations if evaluation.result is CriterionResult.UNKNOWN]
     if unknown:
         return _joined(CriterionResult.UNKNOWN, unknown, " or ")
-    if not verdicts:
+    if not evaluations:
         return Evaluation(CriterionResult.UNKNOWN, "no criterion", "a criterion")
-    return _joined(CriterionResult.BUSY, verdicts, " or ")
+    return _joined(CriterionResult.BUSY, evaluations, " or ")
 
 
-def _joined(says: CriterionResult, verdicts: Iterable[Evaluation], flips: str) -> Evaluation:
-    found = tuple(verdicts)
+def _joined(result: CriterionResult, evaluations: Iterable[Evaluation], flips: str) -> Evaluation:
+    found = tuple(evaluations)
     values: dict[str, Any] = {}
-    for verdict in found:
-        values.update(verdict.values)
+    for evaluation in found:
+        values.update(evaluation.values)
     return Evaluation(
-        says,
-        ", ".join(dict.fromkeys(verdict.words for verdict in found)),
-        flips.join(dict.fromkeys(verdict.flip for verdict in found if verdict.flip)),
+        result,
+        ", ".join(dict.fromkeys(evaluation.words for evaluation in found)),
+        flips.join(dict.fromkeys(evaluation.flip for evaluation in found if evaluation.flip)),
         None,
         values or NOTHING,
     )

@@ -21,9 +21,9 @@ from reconciler.decide.idling.explain import (
 from reconciler.decide.idling.federated import FederatedMembers, federated_members, together
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import Record
-from reconciler.decide.idling.scalables import ServiceState, is_marking
+from reconciler.decide.idling.scalables import ServiceState, is_recorded
 from reconciler.decide.idling.service_targets import all_or_none
-from reconciler.decide.idling.transitions import Action, ChosenAction, Transition, transitions_of
+from reconciler.decide.idling.transitions import ChosenAction, IdleAction, Transition, transitions_of
 from reconciler.decide.idling.wake_order import WakeTier, staggered, wake_tiers
 from reconciler.decide.idling.writes_hpa import autoscaler_decisions, bounds_first
 from reconciler.decide.idling.writes_service import service_decisions
@@ -32,7 +32,7 @@ from reconciler.decide.selectors import LocalKey
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet, Writes
 
-_DONE_BLIND = frozenset({Action.WAKE, Action.RELEASE, Action.OVERDUE})
+_DONE_BLIND = frozenset({IdleAction.WAKE, IdleAction.RELEASE, IdleAction.OVERDUE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +47,24 @@ class IdlingOutcome:
 
 def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> IdlingOutcome:
     """Return what is idled, woken and put right, and which workloads that concerns."""
-    scenes = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
-    targets = [target for scene in scenes for target in scene.targets]
-    unguarded = transitions_of(targets, FleetGuards(), run.now)
+    clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
+    scalables = [scalable for cluster in clusters for scalable in cluster.scalables]
+    unguarded = transitions_of(scalables, FleetGuards(), run.now)
     guards = _guards(unguarded.values(), policies, run)
-    alone = transitions_of(targets, guards, run.now) if guards.tripped else unguarded
+    alone = transitions_of(scalables, guards, run.now) if guards.tripped else unguarded
     federated = federated_members(policies.federated, state, alone)
-    rulings = staggered(_settled(alone, federated), run.now)
-    making = WriteContext(policies.fleet, run, {policy.name: str(policy.place) for policy in policies.idling})
-    build = _Writes(_services(scenes), making, tuple(members.refs for members in federated.values()))
+    transitions = staggered(_settled(alone, federated), run.now)
+    context = WriteContext(policies.fleet, run, {policy.name: str(policy.place) for policy in policies.idling})
+    build = _Writes(_services(clusters), context, tuple(members.refs for members in federated.values()))
     return IdlingOutcome(
-        _explained(scenes, rulings, run).joined(
+        _explained(clusters, transitions, run).joined(
             DesiredState(
-                decisions=build.decisions(rulings),
-                observed=build.observed(rulings),
-                held_back=build.put_off(rulings, guards),
+                decisions=build.decisions(transitions),
+                observed=build.observed(transitions),
+                held_back=build.put_off(transitions, guards),
             )
         ),
-        claims(rulings, [members.all for members in federated.values()]),
+        claims(transitions, [members.all for members in federated.values()]),
     )
 
 
@@ -74,24 +74,24 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
     What was scaled by hand is released; nothing else is put right. Clusters of `wakes_only` are like any other here.
     """
     every = replace(state, clusters={**state.clusters, **state.wakes_only})
-    scenes = idling_clusters(IdlingInputs(fleet, every, run, blind=True))
-    alone = transitions_of([target for scene in scenes for target in scene.targets], FleetGuards(), run.now)
-    done = {ref: ruling for ref, ruling in alone.items() if ruling.action in _DONE_BLIND}
-    rulings = staggered(done, run.now)
-    desired = _explained(scenes, rulings, run)
-    decisions = _Writes(_services(scenes), WriteContext(fleet, run, repairs=False)).decisions(
-        _others_kept(alone, rulings)
+    clusters = idling_clusters(IdlingInputs(fleet, every, run, without_policies=True))
+    alone = transitions_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
+    done = {ref: transition for ref, transition in alone.items() if transition.action in _DONE_BLIND}
+    transitions = staggered(done, run.now)
+    desired = _explained(clusters, transitions, run)
+    decisions = _Writes(_services(clusters), WriteContext(fleet, run, repairs=False)).decisions(
+        _others_kept(alone, transitions)
     )
     return replace(desired, decisions=decisions, considered=())
 
 
 def _settled(
-    rulings: Mapping[ObjectRef, Transition], federated: Mapping[LocalKey, FederatedMembers]
+    transitions: Mapping[ObjectRef, Transition], federated: Mapping[LocalKey, FederatedMembers]
 ) -> dict[ObjectRef, Transition]:
-    """Return the rulings where what goes idle together does: behind each Service, and on all clusters."""
-    settled = all_or_none(together(rulings, federated))
-    while federated and settled != rulings:
-        rulings, settled = settled, all_or_none(together(settled, federated))
+    """Return the transitions where what goes idle together does: behind each Service, and on all clusters."""
+    settled = all_or_none(together(transitions, federated))
+    while federated and settled != transitions:
+        transitions, settled = settled, all_or_none(together(settled, federated))
     return settled
 
 
@@ -101,61 +101,66 @@ def _others_kept(
     """Return `done`, and for everything else that it stays as it is: its Service's mark still lists it."""
     return {
         ref: done.get(
-            ref, ruling if ruling.was_asleep else replace(ruling, choice=ChosenAction(Action.LEAVE, ruling.why))
+            ref,
+            transition
+            if transition.was_idle
+            else replace(transition, choice=ChosenAction(IdleAction.LEAVE, transition.why)),
         )
-        for ref, ruling in alone.items()
+        for ref, transition in alone.items()
     }
 
 
-def _guards(rulings: Iterable[Transition], policies: PolicySet, run: Run) -> FleetGuards:
+def _guards(transitions: Iterable[Transition], policies: PolicySet, run: Run) -> FleetGuards:
     """Return the guards over the policies that own what is idle; what passes to another policy counts as that one's."""
     names = frozenset(policy.name for policy in policies.idling)
-    asleep = [(ruling, ruling.record) for ruling in rulings if ruling.was_asleep and ruling.record]
-    owned = [(ruling.ref.namespace, _owner(ruling, record, names)) for ruling, record in asleep]
+    idle = [(transition, transition.record) for transition in transitions if transition.was_idle and transition.record]
+    owned = [(transition.ref.namespace, _owner(transition, record, names)) for transition, record in idle]
     return fleet_guards(owned, names, run.allow_exceed)
 
 
-def _owner(ruling: Transition, record: Record, names: frozenset[str]) -> str:
-    want = ruling.target.want
-    passes = want.says is CriterionResult.IDLE and want.policy is not None and record.policy not in names
-    return want.policy.name if passes and want.policy is not None else record.policy
+def _owner(transition: Transition, record: Record, names: frozenset[str]) -> str:
+    verdict = transition.scalable.verdict
+    passes = verdict.result is CriterionResult.IDLE and verdict.policy is not None and record.policy not in names
+    return verdict.policy.name if passes and verdict.policy is not None else record.policy
 
 
-def _services(scenes: Sequence[IdlingCluster]) -> tuple[tuple[ServiceState, Inventory], ...]:
-    return tuple((front, scene.inventory) for scene in scenes for front in scene.fronts)
+def _services(clusters: Sequence[IdlingCluster]) -> tuple[tuple[ServiceState, Inventory], ...]:
+    return tuple((service, cluster.inventory) for cluster in clusters for service in cluster.services)
 
 
-def _explained(scenes: Sequence[IdlingCluster], rulings: Mapping[ObjectRef, Transition], run: Run) -> DesiredState:
-    fronts = [front for scene in scenes for front in scene.fronts]
-    ordered = list(rulings.values())
+def _explained(
+    clusters: Sequence[IdlingCluster], transitions: Mapping[ObjectRef, Transition], run: Run
+) -> DesiredState:
+    services = [service for cluster in clusters for service in cluster.services]
+    ordered = list(transitions.values())
     return DesiredState(
-        undecided=tuple(undecided(ordered, fronts)),
+        undecided=tuple(undecided(ordered, services)),
         overridden=tuple(overridden(ordered)),
-        notices=(*notices(ordered, fronts, run), *_query_notices(scenes)),
-        considered=tuple(considered(ordered, fronts)),
-        questions=tuple(sorted(questions(ordered, fronts))),
+        notices=(*notices(ordered, services, run), *_query_notices(clusters)),
+        considered=tuple(considered(ordered, services)),
+        questions=tuple(sorted(questions(ordered, services))),
     )
 
 
-def _query_notices(scenes: Sequence[IdlingCluster]) -> Iterator[Notice]:
-    for scene in scenes:
-        yield from query_notices(scene.inventory.cluster.name, scene.problems)
+def _query_notices(clusters: Sequence[IdlingCluster]) -> Iterator[Notice]:
+    for cluster in clusters:
+        yield from query_notices(cluster.inventory.cluster.name, cluster.problems)
 
 
 @dataclass(frozen=True, slots=True)
 class _Writes:
-    """Makes decisions of rulings, and of what they would be if a policy enforced, or a person allowed."""
+    """Makes decisions of transitions, and of what they would be if a policy enforced, or a person allowed."""
 
-    fronts: tuple[tuple[ServiceState, Inventory], ...]
-    making: WriteContext
+    services: tuple[tuple[ServiceState, Inventory], ...]
+    context: WriteContext
     together: tuple[tuple[ObjectRef, ...], ...] = ()
 
-    def decisions(self, rulings: Mapping[ObjectRef, Transition]) -> tuple[Decision, ...]:
-        return decisions_of(rulings, self.fronts, self.making, self.together)
+    def decisions(self, transitions: Mapping[ObjectRef, Transition]) -> tuple[Decision, ...]:
+        return decisions_of(transitions, self.services, self.context, self.together)
 
-    def observed(self, rulings: Mapping[ObjectRef, Transition]) -> tuple[Decision, ...]:
+    def observed(self, transitions: Mapping[ObjectRef, Transition]) -> tuple[Decision, ...]:
         """Return what would be done to idle what only an observing policy wants idle."""
-        found = self._if_done(rulings, Action.OBSERVE, Action.IDLE)
+        found = self._if_done(transitions, IdleAction.OBSERVE, IdleAction.IDLE)
         return tuple(
             replace(
                 decision, key=f"observed/{decision.key}", needs=tuple(f"observed/{need}" for need in decision.needs)
@@ -163,21 +168,23 @@ class _Writes:
             for decision in found
         )
 
-    def put_off(self, rulings: Mapping[ObjectRef, Transition], guards: FleetGuards) -> tuple[HeldBack, ...]:
+    def put_off(self, transitions: Mapping[ObjectRef, Transition], guards: FleetGuards) -> tuple[HeldBack, ...]:
         """Return the wakes that the guards hold back."""
-        found = self._if_done(rulings, Action.PUT_OFF, Action.WAKE)
+        found = self._if_done(transitions, IdleAction.HOLD_BACK, IdleAction.WAKE)
         return (HeldBack(FLEET, guards.words, found),) if found else ()
 
     def _if_done(
-        self, rulings: Mapping[ObjectRef, Transition], instead_of: Action, action: Action
+        self, transitions: Mapping[ObjectRef, Transition], instead_of: IdleAction, action: IdleAction
     ) -> tuple[Decision, ...]:
         """Return the decisions there would be if `action` were done `instead_of` what is, and only those for it."""
-        concerned = {ref for ref, ruling in rulings.items() if ruling.action is instead_of}
+        concerned = {ref for ref, transition in transitions.items() if transition.action is instead_of}
         if not concerned:
             return ()
         assumed = {
-            ref: replace(ruling, choice=ChosenAction(action, ruling.choice.why)) if ref in concerned else ruling
-            for ref, ruling in rulings.items()
+            ref: replace(transition, choice=ChosenAction(action, transition.choice.why))
+            if ref in concerned
+            else transition
+            for ref, transition in transitions.items()
         }
         return tuple(_bound_to(concerned, self.decisions(assumed)))
 
@@ -195,81 +202,100 @@ def _bound_to(concerned: set[ObjectRef], decisions: Sequence[Decision]) -> Itera
 
 
 def decisions_of(
-    rulings: Mapping[ObjectRef, Transition],
-    fronts: Iterable[tuple[ServiceState, Inventory]],
-    making: WriteContext,
+    transitions: Mapping[ObjectRef, Transition],
+    services: Iterable[tuple[ServiceState, Inventory]],
+    context: WriteContext,
     together: Iterable[tuple[ObjectRef, ...]] = (),
 ) -> tuple[Decision, ...]:
-    """Return every decision that `rulings` ask for, sorted by group and order; nothing on a read-only cluster."""
-    written = {cluster.name for cluster in making.fleet.clusters if cluster.writes is not Writes.NOTHING}
-    live = [ruling for ruling in rulings.values() if ruling.ref.cluster in written and _is_concerned(ruling)]
-    marked = [(front, found) for front, found in fronts if is_marking(front) and front.ref.cluster in written]
-    groups = {front.ref: group_name(front.ref) for front, _ in marked} | groups_of(live)
+    """Return every decision that `transitions` ask for, sorted by group and order; nothing on a read-only cluster."""
+    written = {cluster.name for cluster in context.fleet.clusters if cluster.writes is not Writes.NOTHING}
+    live = [
+        transition
+        for transition in transitions.values()
+        if transition.ref.cluster in written and _is_concerned(transition)
+    ]
+    marked = [
+        (service, found) for service, found in services if is_recorded(service) and service.ref.cluster in written
+    ]
+    groups = {service.ref: group_name(service.ref) for service, _ in marked} | groups_of(live)
     together = tuple(together)
     idle_groups = groups | groups_of(live, together) if together else groups
-    running = {front.ref for ruling in rulings.values() if ruling.stays_up for front in ruling.target.behind}
-    making = replace(making, groups=groups, idle_groups=idle_groups, running=frozenset(running))
+    running = {
+        service.ref
+        for transition in transitions.values()
+        if transition.stays_up
+        for service in transition.scalable.behind
+    }
+    context = replace(context, groups=groups, idle_groups=idle_groups, running=frozenset(running))
     behind: dict[ObjectRef, list[Transition]] = {}
-    for ruling in live:
-        for front in ruling.target.fronts:
-            behind.setdefault(front.ref, []).append(ruling)
+    for transition in live:
+        for service in transition.scalable.services:
+            behind.setdefault(service.ref, []).append(transition)
     on_services = {
-        front.ref: service_decisions(front, behind.get(front.ref, ()), inventory, making)
-        for front, inventory in marked
-        if front.ref in behind or front.is_marked
+        service.ref: service_decisions(service, behind.get(service.ref, ()), inventory, context)
+        for service, inventory in marked
+        if service.ref in behind or service.has_record
     }
     tiers = wake_tiers(live)
-    on_scalables = [decision for ruling in live for decision in _with_autoscaler(ruling, on_services, tiers, making)]
+    on_scalables = [
+        decision for transition in live for decision in _with_autoscaler(transition, on_services, tiers, context)
+    ]
     everything = [*on_scalables, *(decision for found in on_services.values() for decision in found)]
     return tuple(
         sorted(everything, key=lambda decision: (decision.phase, decision.group, decision.order, decision.key))
     )
 
 
-def _is_concerned(ruling: Transition) -> bool:
+def _is_concerned(transition: Transition) -> bool:
     """Return whether anything may have to be written for it: what just runs, unmarked, costs no more work."""
-    hold = ruling.target.hold
-    marked = any(front.is_marked for front in ruling.target.fronts)
-    return ruling.action is not Action.LEAVE or marked or (hold is not None and hold.previous is not None)
+    autoscaler = transition.scalable.autoscaler
+    marked = any(service.has_record for service in transition.scalable.services)
+    return (
+        transition.action is not IdleAction.LEAVE
+        or marked
+        or (autoscaler is not None and autoscaler.previous is not None)
+    )
 
 
 def _with_autoscaler(
-    ruling: Transition,
+    transition: Transition,
     on_services: Mapping[ObjectRef, tuple[Decision, ...]],
     tiers: Mapping[ObjectRef, WakeTier],
-    making: WriteContext,
+    context: WriteContext,
 ) -> list[Decision]:
-    own = scalable_decision(ruling, making)
-    around = autoscaler_decisions(ruling, own, making)
+    own = scalable_decision(transition, context)
+    around = autoscaler_decisions(transition, own, context)
     if own is None:
         return list(around)
-    needs = [*own.needs, *bounds_first(ruling, around)]
-    if ruling.action is Action.IDLE:
+    needs = [*own.needs, *bounds_first(transition, around)]
+    if transition.action is IdleAction.IDLE:
         needs += [
             decision.key
-            for front in ruling.target.fronts
-            for decision in on_services.get(front.ref, ())
+            for service in transition.scalable.services
+            for decision in on_services.get(service.ref, ())
             if decision.verb is Verb.MARK
         ]
-    tier = tiers.get(ruling.ref, WakeTier())
+    tier = tiers.get(transition.ref, WakeTier())
     return [replace(own, needs=tuple(needs), wake_tier=tier.name, wait_ready=tier.after), *around]
 
 
 # What stands or falls together: Services and scalables that share one another.
 
 
-def groups_of(rulings: Iterable[Transition], together: Iterable[tuple[ObjectRef, ...]] = ()) -> dict[ObjectRef, str]:
-    """Return the group of each scalable and each Service in front of one.
+def groups_of(
+    transitions: Iterable[Transition], together: Iterable[tuple[ObjectRef, ...]] = ()
+) -> dict[ObjectRef, str]:
+    """Return the group of each scalable and each Service of one.
 
     Services that share a scalable, scalables that share a Service, and the members of each of `together` are one
     group. It is named after its first Service ("idling/east/dev-a/Service/api"), or its first scalable without one.
     """
     parents: dict[ObjectRef, ObjectRef] = {}
-    for ruling in rulings:
-        _find(parents, ruling.ref)
-        for front in ruling.target.fronts:
-            if is_marking(front):
-                _join(parents, ruling.ref, front.ref)
+    for transition in transitions:
+        _find(parents, transition.ref)
+        for service in transition.scalable.services:
+            if is_recorded(service):
+                _join(parents, transition.ref, service.ref)
     for members in together:
         for other in members[1:]:
             _join(parents, members[0], other)

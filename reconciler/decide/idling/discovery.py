@@ -37,7 +37,7 @@ Kind = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ServiceTargetsFound:
     """The top objects behind a Service, sorted by name, as far as they are known.
 
     `undecided` says why they are not all known; `question` asks for the pods that would tell. `by_labels`: labels tell
@@ -118,17 +118,17 @@ class _UnknownTargetError(Exception):
     """What is behind the Service cannot be read, or has an owner that is no known scalable."""
 
 
-def scalables_behind(service: Service, inventory: Inventory) -> Found:
+def scalables_behind(service: Service, inventory: Inventory) -> ServiceTargetsFound:
     """Return what is behind `service`: what its selector matches in the template labels, and what owns the pods that
     its endpoints name.
 
     A pod may carry labels that the template of its owner does not have, so that labels alone do not tell of all.
     """
     if service.type == "ExternalName":
-        return Found(by_labels=True)
+        return ServiceTargetsFound(by_labels=True)
     unread = [plural for plural in _OWNERS if plural in inventory.cluster.unreadable]
     if unread:
-        return Found(undecided=f"{unread[0]} cannot be read, and some may be behind it", by_labels=True)
+        return ServiceTargetsFound(undecided=f"{unread[0]} cannot be read, and some may be behind it", by_labels=True)
     matching = _matching(service, inventory)
     tops: tuple[Workload, ...] = ()
     try:
@@ -136,11 +136,11 @@ def scalables_behind(service: Service, inventory: Inventory) -> Found:
         named = _named_pods(service, inventory)
         pods = _pods(service, named, inventory)
         if pods is None:
-            return Found(tops, question=PodsQuestion(service.ref), by_labels=bool(matching))
+            return ServiceTargetsFound(tops, question=PodsQuestion(service.ref), by_labels=bool(matching))
         tops = _tops((*matching, *_owners_of_pods(named, pods, inventory)), inventory)
     except _UnknownTargetError as unknown:
-        return Found(tops, undecided=str(unknown), by_labels=bool(matching))
-    return Found(tops, by_labels=bool(matching), nothing="" if tops else _nothing(service))
+        return ServiceTargetsFound(tops, undecided=str(unknown), by_labels=bool(matching))
+    return ServiceTargetsFound(tops, by_labels=bool(matching), nothing="" if tops else _nothing(service))
 
 
 def _nothing(service: Service) -> str:

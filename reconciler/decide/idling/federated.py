@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.decide.idling.state import MAYBE_DOWN
-from reconciler.decide.idling.transitions import Action, Flag, Transition
+from reconciler.decide.idling.transitions import Flag, IdleAction, Transition
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState
 from reconciler.policy.types import FederatedReplicaSet
@@ -14,9 +14,9 @@ from reconciler.policy.types import FederatedReplicaSet
 
 @dataclass(frozen=True, slots=True)
 class FederatedMembers:
-    """The local workloads of one federated ReplicaSet that rulings are about.
+    """The local workloads of one federated ReplicaSet that transitions are about.
 
-    `running` are clusters where it runs and no ruling is about it; `held` says why it may not be idled now, "" for
+    `running` are clusters where it runs and no transition is about it; `held` says why it may not be idled now, "" for
     nothing; `all` are its local workloads on every cluster that answered.
     """
 
@@ -27,13 +27,13 @@ class FederatedMembers:
 
 
 def federated_members(
-    federated: Iterable[FederatedReplicaSet], state: ObservedState, rulings: Mapping[ObjectRef, Transition]
+    federated: Iterable[FederatedReplicaSet], state: ObservedState, transitions: Mapping[ObjectRef, Transition]
 ) -> dict[LocalKey, FederatedMembers]:
-    """Return the members of each federated ReplicaSet of which a ruling concerns at least one."""
+    """Return the members of each federated ReplicaSet of which a transition concerns at least one."""
     by_key = federated_by_local_key(federated)
     ruled: dict[LocalKey, list[ObjectRef]] = {}
-    for ref, ruling in rulings.items():
-        key = key_of(ruling.target.scale.runs.ref)
+    for ref, transition in transitions.items():
+        key = key_of(transition.scalable.scale.runs.ref)
         if key in by_key:
             ruled.setdefault(key, []).append(ref)
     local = _local_workloads(state, ruled)
@@ -67,26 +67,26 @@ def _may_run_on(federated: FederatedReplicaSet, cluster: str) -> bool:
 
 
 def together(
-    rulings: Mapping[ObjectRef, Transition], federated: Mapping[LocalKey, FederatedMembers]
+    transitions: Mapping[ObjectRef, Transition], federated: Mapping[LocalKey, FederatedMembers]
 ) -> dict[ObjectRef, Transition]:
-    """Return the rulings where no member of a federated ReplicaSet is idle while another one runs."""
-    result = dict(rulings)
+    """Return the transitions where no member of a federated ReplicaSet is idle while another one runs."""
+    result = dict(transitions)
     for members in federated.values():
         inside = [result[ref] for ref in members.refs]
-        awake = {*members.running, *(ruling.ref.cluster for ruling in inside if _runs(ruling))}
-        for ruling in inside:
-            elsewhere = min(awake - {ruling.ref.cluster}, default="")
+        awake = {*members.running, *(transition.ref.cluster for transition in inside if _runs(transition))}
+        for transition in inside:
+            elsewhere = min(awake - {transition.ref.cluster}, default="")
             if elsewhere:
-                result[ruling.ref] = ruling.with_flag(Flag.ELSEWHERE, f"it runs on {elsewhere}")
-            elif members.held and not ruling.was_asleep:
-                result[ruling.ref] = ruling.with_flag(Flag.HELD, members.held)
+                result[transition.ref] = transition.with_flag(Flag.RUNS_ELSEWHERE, f"it runs on {elsewhere}")
+            elif members.held and not transition.was_idle:
+                result[transition.ref] = transition.with_flag(Flag.BLOCKED, members.held)
     return result
 
 
-def _runs(ruling: Transition) -> bool:
+def _runs(transition: Transition) -> bool:
     """Return whether something runs there after this run."""
-    if ruling.action is Action.OBSERVE:
+    if transition.action is IdleAction.OBSERVE:
         return False
-    if ruling.standing.state in MAYBE_DOWN:
-        return ruling.target.scale.replicas > 0 or ruling.action is Action.WAKE
-    return not ruling.stays_asleep
+    if transition.classification.state in MAYBE_DOWN:
+        return transition.scalable.scale.replicas > 0 or transition.action is IdleAction.WAKE
+    return not transition.stays_idle

@@ -32,12 +32,16 @@ def idle_workloads(
     looks idle, by a mark on it, is asked: a run that died may have left it half way.
     """
     found: dict[ObjectRef, IdleWorkload] = {}
-    scenes = idling_clusters(IdlingInputs(fleet, state, run, blind=True, named=named))
-    rulings = transitions_of([target for scene in scenes for target in scene.targets], FleetGuards(), run.now)
-    for ruling in rulings.values():
-        for one in _asked(ruling, named):
+    clusters = idling_clusters(IdlingInputs(fleet, state, run, without_policies=True, named=named))
+    transitions = transitions_of(
+        [scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now
+    )
+    for transition in transitions.values():
+        for one in _asked(transition, named):
             known = found.get(one.ref, IdleWorkload(one))
-            found[one.ref] = IdleWorkload(one, known.wakes | {ruling.ref}, known.problem or _problem(ruling, one))
+            found[one.ref] = IdleWorkload(
+                one, known.wakes | {transition.ref}, known.problem or _problem(transition, one)
+            )
     for cluster in state.clusters.values():
         # A Deployment's annotations are copied to its ReplicaSets, which nobody asks.
         objects: list[Service | Workload] = [
@@ -45,33 +49,33 @@ def idle_workloads(
             *(one for one in cluster.workloads if one.owner is None),
         ]
         for marked in objects:
-            is_marked = IDLED_AT in marked.annotations or OPENSHIFT_IDLED_AT in marked.annotations
-            if is_marked and named(marked.ref):
+            has_record = IDLED_AT in marked.annotations or OPENSHIFT_IDLED_AT in marked.annotations
+            if has_record and named(marked.ref):
                 found.setdefault(marked.ref, IdleWorkload(marked))
     return tuple(found[ref] for ref in sorted(found))
 
 
-def _asked(ruling: Transition, named: Callable[[ObjectRef], bool]) -> Iterator[Service | Workload]:
+def _asked(transition: Transition, named: Callable[[ObjectRef], bool]) -> Iterator[Service | Workload]:
     """Yield what is asked for the sake of one scalable: itself where it is named, and its Services that are."""
-    if not (ruling.was_asleep or ruling.standing.state in (*NOT_OURS, IdleState.SET_ASIDE)):
+    if not (transition.was_idle or transition.classification.state in (*NOT_OURS, IdleState.UNREADABLE)):
         return
-    scale = ruling.target.scale
+    scale = transition.scalable.scale
     itself = named(scale.written.ref) or named(scale.runs.ref)
     if itself:
         yield scale.written
-    for front in ruling.target.fronts:
-        is_needed = front.is_marked or not itself
-        if is_needed and (named(front.ref) or (front.endpoints is not None and named(front.endpoints.ref))):
-            yield front.service
+    for service in transition.scalable.services:
+        is_needed = service.has_record or not itself
+        if is_needed and (named(service.ref) or (service.endpoints is not None and named(service.endpoints.ref))):
+            yield service.service
 
 
-def _problem(ruling: Transition, asked: Service | Workload) -> str:
-    reading = ruling.target.reading
-    if ruling.standing.state is IdleState.UNPROVEN:
-        return f"{ruling.why}; `restore --adopt` takes its word"
-    if ruling.standing.state is IdleState.FOREIGN and ruling.target.protected:
-        return f"{ruling.why}, and this Fleet did not idle it; scale it"
-    if ruling.standing.state is IdleState.FOREIGN and Flag.BOUNDS in ruling.situation.flags:
-        return f"{ruling.situation.words[Flag.BOUNDS]}; `wake --context` gives its bounds back"
-    is_broken = ruling.standing.state is IdleState.SET_ASIDE and asked is ruling.target.scale.written
+def _problem(transition: Transition, asked: Service | Workload) -> str:
+    reading = transition.scalable.reading
+    if transition.classification.state is IdleState.UNPROVEN:
+        return f"{transition.why}; `restore --adopt` takes its word"
+    if transition.classification.state is IdleState.FOREIGN and transition.scalable.protected:
+        return f"{transition.why}, and this Fleet did not idle it; scale it"
+    if transition.classification.state is IdleState.FOREIGN and Flag.BOUNDS in transition.situation.flags:
+        return f"{transition.situation.words[Flag.BOUNDS]}; `wake --context` gives its bounds back"
+    is_broken = transition.classification.state is IdleState.UNREADABLE and asked is transition.scalable.scale.written
     return f"{reading.problem}; `restore` gives back what can be read" if is_broken and reading is not None else ""

@@ -39,7 +39,7 @@ def _nothing(_ref: ObjectRef) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class IdlingInputs:
-    """What is looked at. `blind`: the policies cannot be read, so nothing is known of what they want.
+    """What is looked at. `without_policies`: the policies cannot be read, so nothing is known of what they want.
 
     `named` says which objects somebody asks about: such a Service counts though nothing is on it and no policy selects
     it.
@@ -49,7 +49,7 @@ class IdlingInputs:
     state: ObservedState
     run: Run
     policies: tuple[IdlingPolicy, ...] = ()
-    blind: bool = False
+    without_policies: bool = False
     named: Callable[[ObjectRef], bool] = _nothing
 
 
@@ -58,15 +58,15 @@ class IdlingCluster:
     """What idling is about on one cluster."""
 
     inventory: Inventory
-    fronts: tuple[ServiceState, ...]
-    targets: tuple[ScalableState, ...]
+    services: tuple[ServiceState, ...]
+    scalables: tuple[ScalableState, ...]
     problems: tuple[tuple[str, str], ...] = ()  # (policy, why) of the queries that cannot be used as a whole
 
 
 def idling_clusters(setting: IdlingInputs) -> tuple[IdlingCluster, ...]:
-    """Return the scene of every cluster that answered, in the Fleet's order."""
+    """Return the Services and scalables of every cluster that answered, in the Fleet's order."""
     return tuple(
-        _Observer(setting, setting.state.clusters[cluster.name], cluster).scene()
+        _Observer(setting, setting.state.clusters[cluster.name], cluster).found()
         for cluster in setting.fleet.clusters
         if cluster.name in setting.state.clusters
     )
@@ -84,85 +84,85 @@ class _Observer:
         self._inventory = inventory_of(cluster)
         self._groups = self._inventory.groups
         self._autoscalers: Autoscalers = autoscalers_of(cluster)
-        self._bidding = ClusterVerdicts(setting.policies, cluster, fleet_cluster, setting.state.answers, now)
-        self._testimony = EvidenceIndex(cluster.workloads, self._fleets)
+        self._verdicts = ClusterVerdicts(setting.policies, cluster, fleet_cluster, setting.state.answers, now)
+        self._evidence = EvidenceIndex(cluster.workloads, self._fleets)
         self._needed_pods = need_pods_requests(cluster.events)
         self._space_annotations = namespace_annotations(cluster)
         self._unknown = next(
             (f"{what} cannot be read" for key, what in _NEEDED.items() if key in cluster.unreadable), ""
         )
 
-    def scene(self) -> IdlingCluster:
-        fronts = tuple(front for service in self._cluster.services if (front := self._front(service)) is not None)
-        direct = self._direct_bids()
-        behind = self._behind(fronts)
-        scales = self._scales(fronts, direct)
-        targets = tuple(self._target(scales[ref], behind, direct) for ref in sorted(scales))
-        return IdlingCluster(self._inventory, fronts, targets, tuple(self._bidding.problems()))
+    def found(self) -> IdlingCluster:
+        services = tuple(state for one in self._cluster.services if (state := self._service(one)) is not None)
+        direct = self._direct_verdicts()
+        behind = self._behind(services)
+        scales = self._scales(services, direct)
+        scalables = tuple(self._scalable(scales[ref], behind, direct) for ref in sorted(scales))
+        return IdlingCluster(self._inventory, services, scalables, tuple(self._verdicts.problems()))
 
     # Services
 
-    def _front(self, service: Service) -> ServiceState | None:
-        bids = self._bidding.on_service(service)
+    def _service(self, service: Service) -> ServiceState | None:
+        verdicts = self._verdicts.on_service(service)
         endpoints = self._inventory.endpoints.get((service.ref.namespace, service.ref.name))
-        front = ServiceState(
+        state = ServiceState(
             service=service,
-            bids=bids.won,
-            lost=bids.lost,
+            verdicts=verdicts.won,
+            overridden=verdicts.overridden,
             on_service=read_service_record(service.annotations, self._fleets, self._groups),
             on_endpoints=None
             if endpoints is None
             else read_service_record(endpoints.annotations, self._fleets, self._groups),
             endpoints=endpoints,
-            signal=self._signal(service, endpoints),
+            request=self._request(service, endpoints),
             exclusion=exclusion(service.annotations, self._setting.run.now) if service.annotations else None,
         )
-        if not (front.bids or front.is_marked or front.exclusion or front.signal or self._is_asked_about(front)):
+        if not (state.verdicts or state.has_record or state.exclusion or state.request or self._is_asked_about(state)):
             return None
-        return replace(front, found=scalables_behind(service, self._inventory))
+        return replace(state, found=scalables_behind(service, self._inventory))
 
-    def _signal(self, service: Service, endpoints: Endpoints | None) -> WakeRequest | None:
+    def _request(self, service: Service, endpoints: Endpoints | None) -> WakeRequest | None:
         needed = self._needed_pods.get((service.ref.namespace, service.ref.name))
         on_endpoints = wake_request(endpoints.annotations) if endpoints is not None else None
         return latest_of(needed, wake_request(service.annotations), on_endpoints)
 
-    def _is_asked_about(self, front: ServiceState) -> bool:
-        holders: tuple[Service | Endpoints | None, ...] = (front.service, front.endpoints)
+    def _is_asked_about(self, service: ServiceState) -> bool:
+        holders: tuple[Service | Endpoints | None, ...] = (service.service, service.endpoints)
         return any(
             self._setting.named(one.ref) or WAKE_REQUESTED_AT in one.annotations for one in holders if one is not None
         )
 
     # what is behind them
 
-    def _direct_bids(self) -> dict[ObjectRef, PolicyVerdicts]:
-        found = ((workload.ref, self._bidding.on_workload(workload)) for workload in self._cluster.workloads)
-        return {ref: bids for ref, bids in found if bids.won}
+    def _direct_verdicts(self) -> dict[ObjectRef, PolicyVerdicts]:
+        found = ((workload.ref, self._verdicts.on_workload(workload)) for workload in self._cluster.workloads)
+        return {ref: verdicts for ref, verdicts in found if verdicts.won}
 
-    def _behind(self, fronts: Iterable[ServiceState]) -> dict[ObjectRef, list[tuple[ServiceState, bool]]]:
+    def _behind(self, services: Iterable[ServiceState]) -> dict[ObjectRef, list[tuple[ServiceState, bool]]]:
         """Return for each top object or listed scalable its Services, and whether it is behind them now."""
         result: dict[ObjectRef, list[tuple[ServiceState, bool]]] = {}
-        for front in fronts:
-            tops = [workload.ref for workload in front.found.workloads]
+        for service in services:
+            tops = [workload.ref for workload in service.found.workloads]
             for ref in tops:
-                result.setdefault(ref, []).append((front, True))
-            trusted = not front.found.by_labels or bool(front.found.undecided)
-            for ref in _listed(front):
+                result.setdefault(ref, []).append((service, True))
+            trusted = not service.found.by_labels or bool(service.found.undecided)
+            for ref in _listed(service):
                 if ref not in tops and not self._runs_behind(ref, tops):
-                    result.setdefault(ref, []).append((front, trusted or self._is_idled_behind(ref, front)))
+                    result.setdefault(ref, []).append((service, trusted or self._is_idled_behind(ref, service)))
         return result
 
-    def _is_idled_behind(self, ref: ObjectRef, front: ServiceState) -> bool:
-        """Return whether `ref`, which the mark of `front` lists, says itself that we idled it.
+    def _is_idled_behind(self, ref: ObjectRef, service: ServiceState) -> bool:
+        """Return whether `ref`, which the mark of `service` lists, says itself that we idled it.
 
         It may have been found by its pods, which are gone while it is idle. A list alone says nothing.
         """
         workload = self._inventory.by_ref.get(ref)
-        if workload is None or front.mark is None:
+        if workload is None or service.record is None:
             return False
         scale = self._scale(workload)
         reading = read_record(scale.written, self._fleets)
-        ours = (reading is not None and reading.ours) or self._testimony.on(scale.written).is_proved
-        return ours and scale.stands_at(front.mark.idled_to)
+        ours = (reading is not None and reading.ours) or self._evidence.on(scale.written).is_proved
+        return ours and scale.is_at_or_below(service.record.idled_to)
 
     def _runs_behind(self, ref: ObjectRef, tops: Iterable[ObjectRef]) -> bool:
         """Return whether `ref` is a ScaledObject whose target is among `tops`."""
@@ -170,13 +170,13 @@ class _Observer:
         return workload is not None and self._scale(workload).runs.ref in tops
 
     def _scales(
-        self, fronts: Iterable[ServiceState], direct: Mapping[ObjectRef, PolicyVerdicts]
+        self, services: Iterable[ServiceState], direct: Mapping[ObjectRef, PolicyVerdicts]
     ) -> dict[ObjectRef, Scale]:
         by_ref = self._inventory.by_ref
-        selected = [workload for front in fronts if front.bids for workload in front.found.workloads]
+        selected = [workload for service in services if service.verdicts for workload in service.found.workloads]
         selected += [by_ref[ref] for ref in direct]
         scales = [self._governing(workload) for workload in selected]
-        marked = [by_ref[ref] for front in fronts for ref in _listed(front) if ref in by_ref]
+        marked = [by_ref[ref] for service in services for ref in _listed(service) if ref in by_ref]
         marked += [workload for workload in self._cluster.workloads if self._is_marked(workload)]
         marked += list(self._held())
         scales += [self._scale(w) for w in marked if not is_owned_by_scalable(w, self._inventory)]
@@ -200,44 +200,46 @@ class _Observer:
     def _scale(self, workload: Workload) -> Scale:
         if workload.ref.kind != "ScaledObject" or workload.scale_target is None:
             return Scale(workload, workload)
-        target = self._inventory.owners.by_name.get((workload.ref.namespace, *workload.scale_target))
-        return Scale(workload, target or workload)
+        scalable = self._inventory.owners.by_name.get((workload.ref.namespace, *workload.scale_target))
+        return Scale(workload, scalable or workload)
 
     # scalables
 
-    def _target(
+    def _scalable(
         self,
         scale: Scale,
         behind: Mapping[ObjectRef, list[tuple[ServiceState, bool]]],
         direct: Mapping[ObjectRef, PolicyVerdicts],
     ) -> ScalableState:
         own = {scale.ref: None, scale.runs.ref: None}
-        around = {front.ref: (front, is_behind) for ref in own for front, is_behind in behind.get(ref, ())}
-        fronts = tuple(around[ref][0] for ref in sorted(around))
-        bids = [bid for ref in sorted(around) for bid in around[ref][0].bids if around[ref][1]]
-        known = {bid.policy.name for bid in bids}
-        bids += [bid for ref in own if ref in direct for bid in direct[ref].won if bid.policy.name not in known]
-        lost = [bid for ref in sorted(around) for bid in around[ref][0].lost if around[ref][1]]
-        lost += [bid for ref in own if ref in direct for bid in direct[ref].lost]
+        around = {service.ref: (service, is_behind) for ref in own for service, is_behind in behind.get(ref, ())}
+        services = tuple(around[ref][0] for ref in sorted(around))
+        verdicts = [verdict for ref in sorted(around) for verdict in around[ref][0].verdicts if around[ref][1]]
+        known = {verdict.policy.name for verdict in verdicts}
+        verdicts += [
+            verdict for ref in own if ref in direct for verdict in direct[ref].won if verdict.policy.name not in known
+        ]
+        overridden = [verdict for ref in sorted(around) for verdict in around[ref][0].overridden if around[ref][1]]
+        overridden += [verdict for ref in own if ref in direct for verdict in direct[ref].overridden]
         return ScalableState(
             scale=scale,
-            want=CombinedVerdict(tuple(bids), self._setting.blind),
+            verdict=CombinedVerdict(tuple(verdicts), self._setting.without_policies),
             cluster=self._fleet_cluster,
-            fronts=fronts,
-            lost=_once(lost),
+            services=services,
+            overridden=_once(overridden),
             reading=read_record(scale.written, self._fleets),
-            hold=self._hold(scale),
+            autoscaler=self._pinned(scale),
             controller=self._controller(scale),
-            exclusion=self._exclusion(scale, fronts),
-            signal=latest_of(wake_request(scale.written.annotations), wake_request(scale.runs.annotations)),
+            exclusion=self._exclusion(scale, services),
+            request=latest_of(wake_request(scale.written.annotations), wake_request(scale.runs.annotations)),
             unknown=self._unknown or self._missing(scale),
             protected=self._setting.fleet.protection(scale.ref.namespace),
-            strangers=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
-            evidence=self._testimony.on(scale.written) if fronts else Evidence(),
-            direct=frozenset(bid.policy.name for ref in own if ref in direct for bid in direct[ref].won),
+            listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
+            evidence=self._evidence.on(scale.written) if services else Evidence(),
+            direct=frozenset(verdict.policy.name for ref in own if ref in direct for verdict in direct[ref].won),
         )
 
-    def _hold(self, scale: Scale) -> PinnedAutoscaler | None:
+    def _pinned(self, scale: Scale) -> PinnedAutoscaler | None:
         key = key_of(scale.runs.ref)
         if key in self._autoscalers.keda or key not in self._autoscalers.horizontal:
             return None
@@ -252,7 +254,7 @@ class _Observer:
             return "its target was not found"
         return scale.problem
 
-    def _exclusion(self, scale: Scale, fronts: Iterable[ServiceState]) -> Exclusion | None:
+    def _exclusion(self, scale: Scale, services: Iterable[ServiceState]) -> Exclusion | None:
         namespace, now = scale.ref.namespace, self._setting.run.now
         if self._fleet_cluster.state == "Leaving":
             return Exclusion(f"the cluster {self._fleet_cluster.name} is leaving", flip=ANOTHER_STATE)
@@ -262,7 +264,7 @@ class _Observer:
         annotated = (
             (f"Namespace/{namespace}", self._space_annotations.get(namespace, {})),
             *((f"{one.ref.kind}/{one.ref.name}", one.annotations) for one in (scale.written, scale.runs)),
-            *((f"Service/{front.ref.name}", front.service.annotations) for front in fronts),
+            *((f"Service/{service.ref.name}", service.service.annotations) for service in services),
         )
         for name, texts in annotated:
             found = exclusion(texts, now) if texts else None
@@ -271,13 +273,13 @@ class _Observer:
         return None
 
 
-def _listed(front: ServiceState) -> Iterator[ObjectRef]:
+def _listed(service: ServiceState) -> Iterator[ObjectRef]:
     """Yield what the marks on a Service list, ours or not."""
-    for mark in (front.mark, front.foreign):
-        for entry in mark.entries if mark is not None else ():
-            yield entry.ref(front.ref)
+    for record in (service.record, service.foreign):
+        for target in record.targets if record is not None else ():
+            yield target.ref(service.ref)
 
 
-def _once(bids: Iterable[PolicyVerdict]) -> tuple[PolicyVerdict, ...]:
-    """Return the first bid of each policy."""
-    return tuple({bid.policy.name: bid for bid in reversed(list(bids))}.values())[::-1]
+def _once(verdicts: Iterable[PolicyVerdict]) -> tuple[PolicyVerdict, ...]:
+    """Return the first verdict of each policy."""
+    return tuple({verdict.policy.name: verdict for verdict in reversed(list(verdicts))}.values())[::-1]

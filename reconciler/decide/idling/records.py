@@ -220,10 +220,10 @@ class UnidleTarget:
 
 @dataclass(frozen=True, slots=True)
 class ServiceRecord:
-    """What a marked Service says. `entries` are sorted; `fleet` and `policy` are the owner's, "" without one."""
+    """What a marked Service says. `targets` are sorted; `fleet` and `policy` are the owner's, "" without one."""
 
     idled_at: datetime
-    entries: tuple[UnidleTarget, ...] = ()
+    targets: tuple[UnidleTarget, ...] = ()
     idled_to: int = 0
     fleet: str = ""
     policy: str = ""
@@ -233,10 +233,10 @@ class ServiceRecord:
 
 @dataclass(frozen=True, slots=True)
 class ServiceRecordReading:
-    """`mark` None with `problem`: there is a mark, but it cannot be read."""
+    """`record` None with `problem`: there is a mark, but it cannot be read."""
 
     ours: bool
-    mark: ServiceRecord | None = None
+    record: ServiceRecord | None = None
     problem: str = ""
 
 
@@ -273,13 +273,13 @@ def _service_record(
     at_key, targets_key = keys
     fleet, policy = idling_owner(annotations) or ("", "")
     listed = annotations.get(targets_key)
-    entries = (
+    targets = (
         () if listed is None else _unidle_targets(parsed(listed, targets_key), targets_key, groups, 1 if ours else 0)
     )
-    bare = not entries and at_key not in annotations
+    bare = not targets and at_key not in annotations
     return ServiceRecord(
         idled_at=_LONG_AGO if bare else instant(annotations.get(at_key), at_key),
-        entries=entries,
+        targets=targets,
         idled_to=whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO),
         fleet=fleet,
         policy=policy,
@@ -293,9 +293,9 @@ def _unidle_targets(value: Any, key: str, groups: Mapping[str, str], least: int)
         raise AnnotationError(f"{key} is no list, expected a list of targets")
     found: dict[tuple[str, str, str], UnidleTarget] = {}
     for item in value:
-        entry = _unidle_target(item, key, groups, least)
-        name = (entry.kind, entry.name, entry.group)
-        found[name] = max(entry, found.get(name, entry))
+        target = _unidle_target(item, key, groups, least)
+        name = (target.kind, target.name, target.group)
+        found[name] = max(target, found.get(name, target))
     return tuple(sorted(found.values()))
 
 
@@ -317,28 +317,28 @@ def _group(item: Mapping[str, Any], groups: Mapping[str, str]) -> str:
     return groups.get(item["kind"], "")
 
 
-def targets_text(entries: tuple[UnidleTarget, ...]) -> str:
-    """Return the annotation that lists `entries`, in the seed's own order of keys."""
+def targets_text(targets: tuple[UnidleTarget, ...]) -> str:
+    """Return the annotation that lists `targets`, in the seed's own order of keys."""
     return compact(
         [
-            {"kind": entry.kind, "name": entry.name, "group": entry.group, "replicas": entry.replicas}
-            for entry in entries
+            {"kind": target.kind, "name": target.name, "group": target.group, "replicas": target.replicas}
+            for target in targets
         ],
         sort=False,
     )
 
 
-def service_record_annotations(mark: ServiceRecord | None) -> dict[str, str | None]:
-    """Return the annotations of a Service that say `mark`; None: those that must not be there."""
-    if mark is None:
+def service_record_annotations(record: ServiceRecord | None) -> dict[str, str | None]:
+    """Return the annotations of a Service that say `record`; None: those that must not be there."""
+    if record is None:
         return dict.fromkeys((IDLED_AT, UNIDLE_TARGETS, OWNER, IDLED_TO, WAKE_DUE, CAUSE))
     return {
-        IDLED_AT: format_time(mark.idled_at),
-        UNIDLE_TARGETS: targets_text(mark.entries),
-        OWNER: idling_owner_text(mark.fleet, mark.policy),
-        IDLED_TO: str(mark.idled_to),
-        WAKE_DUE: None if mark.wake_due is None else format_time(mark.wake_due),
-        CAUSE: mark.cause or None,
+        IDLED_AT: format_time(record.idled_at),
+        UNIDLE_TARGETS: targets_text(record.targets),
+        OWNER: idling_owner_text(record.fleet, record.policy),
+        IDLED_TO: str(record.idled_to),
+        WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
+        CAUSE: record.cause or None,
     }
 
 

@@ -17,7 +17,7 @@ from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import salvaged
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transitions import Action, ChosenAction, Flag, Transition, transitions_of
+from reconciler.decide.idling.transitions import ChosenAction, Flag, IdleAction, Transition, transitions_of
 from reconciler.decide.idling.writes_workload import WriteContext
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, ObservedState, Run
@@ -30,7 +30,7 @@ def _everything(_ref: ObjectRef) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """What is given back: what `objects` accepts (the scalable, or a Service in front of it), of policies that match
+    """What is given back: what `objects` accepts (the scalable, or a Service it is behind), of policies that match
     one of the globs `policies`, idled by one of the `runs`. An empty part does not narrow.
 
     `adopt`: also what somebody else idled. `any_fleet`: every Fleet's marks count as its own. `hold_until`: it is not
@@ -51,15 +51,15 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     The run is partial where the record of something cannot be read, and where only another Fleet's is found.
     """
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
-    scenes = idling_clusters(IdlingInputs(fleet, state, run, blind=True, named=restoration.objects))
-    alone = transitions_of([target for scene in scenes for target in scene.targets], FleetGuards(), run.now)
-    rulings = {ref: _restored(ruling, restoration, run) for ref, ruling in alone.items()}
-    fronts = [(front, scene.inventory) for scene in scenes for front in scene.fronts]
-    making = WriteContext(fleet, run, repairs=False, hold_until=restoration.hold_until)
-    chosen = [ruling for ruling in rulings.values() if _is_chosen(ruling, restoration)]
-    told = notices([ruling for ruling in chosen if not _is_put_right(ruling)], (), run)
+    clusters = idling_clusters(IdlingInputs(fleet, state, run, without_policies=True, named=restoration.objects))
+    alone = transitions_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
+    transitions = {ref: _restored(transition, restoration, run) for ref, transition in alone.items()}
+    services = [(service, cluster.inventory) for cluster in clusters for service in cluster.services]
+    context = WriteContext(fleet, run, repairs=False, hold_until=restoration.hold_until)
+    chosen = [transition for transition in transitions.values() if _is_chosen(transition, restoration)]
+    told = notices([transition for transition in chosen if not _is_put_right(transition)], (), run)
     return DesiredState(
-        decisions=decisions_of(rulings, fronts, making),
+        decisions=decisions_of(transitions, services, context),
         notices=(
             *(replace(one, partial=one.partial or one.kind == "setAside") for one in told),
             *_not_adopted(chosen, fleet, restoration),
@@ -78,10 +78,14 @@ class Origin:
 def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> frozenset[Origin]:
     """Return what idled the objects that `restoration` names, whichever policy or run that was."""
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
-    scenes = idling_clusters(IdlingInputs(fleet, state, run, blind=True, named=restoration.objects))
-    rulings = transitions_of([target for scene in scenes for target in scene.targets], FleetGuards(), run.now)
-    named = (one for one in rulings.values() if one.record is not None and _is_named(one.target, restoration.objects))
-    return frozenset(_origin(ruling) for ruling in named)
+    clusters = idling_clusters(IdlingInputs(fleet, state, run, without_policies=True, named=restoration.objects))
+    transitions = transitions_of(
+        [scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now
+    )
+    named = (
+        one for one in transitions.values() if one.record is not None and _is_named(one.scalable, restoration.objects)
+    )
+    return frozenset(_origin(transition) for transition in named)
 
 
 def of_every_fleet(fleet: Fleet, state: ObservedState) -> Fleet:
@@ -98,7 +102,7 @@ def _marking(state: ObservedState) -> Iterator[str]:
 
 def _not_adopted(chosen: Sequence[Transition], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:
     """Tell how much of what was asked for is left, because this Fleet did not idle it."""
-    foreign = [one for one in chosen if one.standing.state in NOT_OURS and _stands_idle(one)]
+    foreign = [one for one in chosen if one.classification.state in NOT_OURS and _stands_idle(one)]
     left = [one for one in foreign if not _is_adopted(one, restoration)]
     if not left:
         return
@@ -109,105 +113,111 @@ def _not_adopted(chosen: Sequence[Transition], fleet: Fleet, restoration: Restor
     whys = dict.fromkeys(_why_left(one) for one in left)
     then = " or ".join(whys) if restoration.adopt else f"add --adopt to restore {them} too"
     others = any(
-        one.standing.state is IdleState.FOREIGN and one.record is not None and one.record.fleet for one in left
+        one.classification.state is IdleState.FOREIGN and one.record is not None and one.record.fleet for one in left
     )
-    nothing_of_ours = all(one.record is None or one.standing.state in NOT_OURS for one in chosen)
+    nothing_of_ours = all(one.record is None or one.classification.state in NOT_OURS for one in chosen)
     text = f"{how_many} idle, as {who} {them} ({listed}); {then}"
     yield Notice("notAdopted", fleet.name, text, partial=others and nothing_of_ours)
 
 
-def _why_left(ruling: Transition) -> str:
+def _why_left(transition: Transition) -> str:
     """Return why what is not ours is left where that is asked for too, and what gives it back."""
-    words = ruling.situation.words.get(Flag.BOUNDS)
-    if words is None or ruling.target.protected:
+    words = transition.situation.words.get(Flag.BOUNDS)
+    if words is None or transition.scalable.protected:
         return "in a protected namespace: scale it"
     return f"{words}: use --context in place of the Fleet"
 
 
-def _idler(ruling: Transition) -> str:
-    if ruling.standing.state is IdleState.UNPROVEN:
+def _idler(transition: Transition) -> str:
+    if transition.classification.state is IdleState.UNPROVEN:
         return "only listed on a Service"
     return (
-        f"by Fleet {ruling.record.fleet}" if ruling.record is not None and ruling.record.fleet else "by somebody else"
+        f"by Fleet {transition.record.fleet}"
+        if transition.record is not None and transition.record.fleet
+        else "by somebody else"
     )
 
 
-def _is_put_right(ruling: Transition) -> bool:
+def _is_put_right(transition: Transition) -> bool:
     """Return whether what could not be read of it does not matter any more."""
-    return ruling.standing.state is IdleState.SET_ASIDE and ruling.action is Action.WAKE
+    return transition.classification.state is IdleState.UNREADABLE and transition.action is IdleAction.WAKE
 
 
-def _restored(ruling: Transition, restoration: Restoration, run: Run) -> Transition:
-    if not _is_chosen(ruling, restoration):
-        return _left(ruling)
-    written = ruling.target.cluster.writes is not Writes.NOTHING
-    if ruling.was_asleep or _is_adopted(ruling, restoration):
-        action = Action.WAKE if written else Action.OVERDUE
-        return replace(ruling, choice=ChosenAction(action, "restored"))
-    if ruling.standing.state is IdleState.SET_ASIDE and written:
-        return _salvaged(ruling, run)
-    if ruling.standing.state is IdleState.HAND and written:
-        return ruling
-    if ruling.standing.state is IdleState.STALE and written:
-        return replace(ruling, choice=ChosenAction(Action.CLEAR, ruling.why))
-    if _is_held_for_nothing(ruling) and written:
+def _restored(transition: Transition, restoration: Restoration, run: Run) -> Transition:
+    if not _is_chosen(transition, restoration):
+        return _left(transition)
+    written = transition.scalable.cluster.writes is not Writes.NOTHING
+    if transition.was_idle or _is_adopted(transition, restoration):
+        action = IdleAction.WAKE if written else IdleAction.OVERDUE
+        return replace(transition, choice=ChosenAction(action, "restored"))
+    if transition.classification.state is IdleState.UNREADABLE and written:
+        return _salvaged(transition, run)
+    if transition.classification.state is IdleState.MANUALLY_SCALED and written:
+        return transition
+    if transition.classification.state is IdleState.STALE and written:
+        return replace(transition, choice=ChosenAction(IdleAction.CLEAR, transition.why))
+    if _is_held_for_nothing(transition) and written:
         return replace(
-            ruling, choice=ChosenAction(Action.RELEASE, "its autoscaler is held, and nothing idle needs that")
+            transition, choice=ChosenAction(IdleAction.RELEASE, "its autoscaler is held, and nothing idle needs that")
         )
-    return _left(ruling)
+    return _left(transition)
 
 
-def _is_held_for_nothing(ruling: Transition) -> bool:
+def _is_held_for_nothing(transition: Transition) -> bool:
     """Return whether its autoscaler is held by us while nobody remembers it as idle."""
-    hold, unknown = ruling.hold, ruling.record is None and not ruling.target.listings
-    held = hold is not None and hold.previous is not None and not hold.problem
-    return held and unknown and ruling.standing.state is not IdleState.SET_ASIDE
+    autoscaler, unknown = transition.autoscaler, transition.record is None and not transition.scalable.listings
+    held = autoscaler is not None and autoscaler.previous is not None and not autoscaler.problem
+    return held and unknown and transition.classification.state is not IdleState.UNREADABLE
 
 
-def _salvaged(ruling: Transition, run: Run) -> Transition:
+def _salvaged(transition: Transition, run: Run) -> Transition:
     """Return the wake to the number that can still be read in a broken record, where there is one."""
-    record = salvaged(ruling.target.scale.written, run.now)
-    if record is None or not ruling.target.scale.stands_at(0):
-        return _left(ruling)
-    standing = replace(ruling.standing, record=record)
-    return replace(ruling, standing=standing, choice=ChosenAction(Action.WAKE, "restored from what can be read"))
+    record = salvaged(transition.scalable.scale.written, run.now)
+    if record is None or not transition.scalable.scale.is_at_or_below(0):
+        return _left(transition)
+    classification = replace(transition.classification, record=record)
+    return replace(
+        transition,
+        classification=classification,
+        choice=ChosenAction(IdleAction.WAKE, "restored from what can be read"),
+    )
 
 
-def _left(ruling: Transition) -> Transition:
-    """Return the ruling that leaves it as it is, idle or not."""
-    action = Action.KEEP if ruling.was_asleep else Action.LEAVE
-    return replace(ruling, choice=ChosenAction(action, ruling.why))
+def _left(transition: Transition) -> Transition:
+    """Return the transition that leaves it as it is, idle or not."""
+    action = IdleAction.KEEP if transition.was_idle else IdleAction.LEAVE
+    return replace(transition, choice=ChosenAction(action, transition.why))
 
 
-def _is_adopted(ruling: Transition, restoration: Restoration) -> bool:
-    if not restoration.adopt or ruling.standing.state not in NOT_OURS or ruling.target.protected:
+def _is_adopted(transition: Transition, restoration: Restoration) -> bool:
+    if not restoration.adopt or transition.classification.state not in NOT_OURS or transition.scalable.protected:
         return False
-    if Flag.BOUNDS in ruling.situation.flags:
+    if Flag.BOUNDS in transition.situation.flags:
         return False
-    return _stands_idle(ruling)
+    return _stands_idle(transition)
 
 
-def _stands_idle(ruling: Transition) -> bool:
-    return ruling.record is not None and ruling.target.scale.stands_at(ruling.record.idled_to)
+def _stands_idle(transition: Transition) -> bool:
+    return transition.record is not None and transition.scalable.scale.is_at_or_below(transition.record.idled_to)
 
 
-def _is_chosen(ruling: Transition, restoration: Restoration) -> bool:
-    origin = _origin(ruling)
+def _is_chosen(transition: Transition, restoration: Restoration) -> bool:
+    origin = _origin(transition)
     named = not restoration.policies or any(fnmatchcase(origin.policy, pattern) for pattern in restoration.policies)
     of_run = not restoration.runs or origin.run in restoration.runs
-    return named and of_run and _is_named(ruling.target, restoration.objects)
+    return named and of_run and _is_named(transition.scalable, restoration.objects)
 
 
-def _is_named(target: ScalableState, objects: Callable[[ObjectRef], bool]) -> bool:
-    return any(objects(ref) for ref in _names(target))
+def _is_named(scalable: ScalableState, objects: Callable[[ObjectRef], bool]) -> bool:
+    return any(objects(ref) for ref in _names(scalable))
 
 
-def _names(target: ScalableState) -> Iterable[ObjectRef]:
-    return (target.ref, target.scale.runs.ref, *(front.ref for front in target.fronts))
+def _names(scalable: ScalableState) -> Iterable[ObjectRef]:
+    return (scalable.ref, scalable.scale.runs.ref, *(service.ref for service in scalable.services))
 
 
-def _origin(ruling: Transition) -> Origin:
-    record = ruling.record
+def _origin(transition: Transition) -> Origin:
+    record = transition.record
     if record is None:
         return Origin("", "")
     try:

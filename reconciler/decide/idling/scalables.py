@@ -9,7 +9,7 @@ from datetime import datetime
 from reconciler.decide.annotations import PAUSED, PAUSED_REPLICAS, WAKE_REQUESTED_AT, format_time, optional_instant
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.decisions import FieldChange, replicas_change
-from reconciler.decide.idling.discovery import Found
+from reconciler.decide.idling.discovery import ServiceTargetsFound
 from reconciler.decide.idling.records import (
     Evidence,
     Record,
@@ -66,7 +66,7 @@ class Scale:
             (key for key in (PAUSED_REPLICAS, PAUSED) if self.written.annotations.get(key, "false") != "false"), ""
         )
 
-    def stands_at(self, count: int) -> bool:
+    def is_at_or_below(self, count: int) -> bool:
         """Return whether it is at or below `count`, so that a scalable with a record is idle."""
         if not self.is_paused_kind:
             return self.replicas <= count
@@ -122,11 +122,11 @@ def need_pods_requests(events: Iterable[Event]) -> dict[tuple[str, str], WakeReq
     for event in events:
         if event.reason != NEED_PODS or event.at is None:
             continue
-        signal = WakeRequest(event.at, f"{NEED_PODS} at {format_time(event.at)}")
+        request = WakeRequest(event.at, f"{NEED_PODS} at {format_time(event.at)}")
         for about in (event.related, event.involved):
             if about is not None and about[:2] == ("Service", event.namespace):
                 key = (about[1], about[2])
-                latest[key] = max(signal, latest.get(key, signal))
+                latest[key] = max(request, latest.get(key, request))
     return latest
 
 
@@ -138,25 +138,25 @@ def wake_request(annotations: Mapping[str, str]) -> WakeRequest | None:
 
 def latest_of(*signals: WakeRequest | None) -> WakeRequest | None:
     """Return the latest of `signals`, None for none."""
-    return max((signal for signal in signals if signal is not None), default=None)
+    return max((request for request in signals if request is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
     """A Service that a policy selects, that carries marks, that opts out, or that somebody asks to wake.
 
-    `lost` are the bids of policies that others win over. `mark` is ours, from the Service or else from its Endpoints;
-    `foreign` somebody else's; `problem` says why one of them cannot be read.
+    `overridden` are the verdicts of policies that others win over. `record` is ours, from the Service or else from its
+    Endpoints; `foreign` somebody else's; `problem` says why one of them cannot be read.
     """
 
     service: Service
-    found: Found = Found()
-    bids: tuple[PolicyVerdict, ...] = ()
-    lost: tuple[PolicyVerdict, ...] = ()
+    found: ServiceTargetsFound = ServiceTargetsFound()
+    verdicts: tuple[PolicyVerdict, ...] = ()
+    overridden: tuple[PolicyVerdict, ...] = ()
     on_service: ServiceRecordReading | None = None
     on_endpoints: ServiceRecordReading | None = None
     endpoints: Endpoints | None = None
-    signal: WakeRequest | None = None
+    request: WakeRequest | None = None
     exclusion: Exclusion | None = None
 
     @property
@@ -164,21 +164,21 @@ class ServiceState:
         return self.service.ref
 
     @property
-    def mark(self) -> ServiceRecord | None:
+    def record(self) -> ServiceRecord | None:
         for reading in (self.on_service, self.on_endpoints):
-            if reading is not None and reading.ours and reading.mark is not None:
-                return reading.mark
+            if reading is not None and reading.ours and reading.record is not None:
+                return reading.record
         return None
 
     @property
     def foreign(self) -> ServiceRecord | None:
         for reading in (self.on_service, self.on_endpoints):
-            if reading is not None and not reading.ours and reading.mark is not None:
-                return reading.mark
+            if reading is not None and not reading.ours and reading.record is not None:
+                return reading.record
         return None
 
     @property
-    def is_marked(self) -> bool:
+    def has_record(self) -> bool:
         """Whether anybody's mark is on it, in a way that can be read or not."""
         return self.on_service is not None or self.on_endpoints is not None
 
@@ -195,11 +195,11 @@ class ServiceState:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """That our mark on `front` lists a scalable. `is_behind`: it is behind that Service, as far as can be told."""
+    """That our mark on `service` lists a scalable. `is_behind`: it is behind that Service, as far as can be told."""
 
-    front: ServiceState
-    mark: ServiceRecord
-    entry: UnidleTarget
+    service: ServiceState
+    record: ServiceRecord
+    target: UnidleTarget
     is_behind: bool = True
 
 
@@ -207,25 +207,25 @@ class Listing:
 class ScalableState:
     """One scalable with everything that bears on it.
 
-    `fronts` are the Services it is behind or that list it; `strangers` those of them that list it and that it is not
-    behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
+    `services` are the Services it is behind or that list it; `listed_only` those of them that list it and that it is
+    not behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
     idling it would need, `protected` why it is left alone where it is not ours, "" where it need not be. `direct` are
     the policies that select it themselves, not just a Service it is behind.
     """
 
     scale: Scale
-    want: CombinedVerdict
+    verdict: CombinedVerdict
     cluster: FleetCluster
-    fronts: tuple[ServiceState, ...] = ()
-    lost: tuple[PolicyVerdict, ...] = ()
+    services: tuple[ServiceState, ...] = ()
+    overridden: tuple[PolicyVerdict, ...] = ()
     reading: RecordReading | None = None
-    hold: PinnedAutoscaler | None = None
+    autoscaler: PinnedAutoscaler | None = None
     controller: str = ""
     exclusion: Exclusion | None = None
-    signal: WakeRequest | None = None
+    request: WakeRequest | None = None
     unknown: str = ""
     protected: str = ""
-    strangers: frozenset[ObjectRef] = frozenset()
+    listed_only: frozenset[ObjectRef] = frozenset()
     evidence: Evidence = Evidence()
     direct: frozenset[str] = frozenset()
 
@@ -236,17 +236,17 @@ class ScalableState:
     @property
     def behind(self) -> tuple[ServiceState, ...]:
         """The Services that some policy selects and that it is behind."""
-        return tuple(front for front in self.fronts if front.bids and front.ref not in self.strangers)
+        return tuple(service for service in self.services if service.verdicts and service.ref not in self.listed_only)
 
     @property
     def listings(self) -> tuple[Listing, ...]:
         """What our marks on its Services say of it."""
         return tuple(
-            Listing(front, front.mark, entry, front.ref not in self.strangers)
-            for front in self.fronts
-            if front.mark is not None
-            for entry in front.mark.entries
-            if entry.ref(front.ref) == self.ref
+            Listing(service, service.record, target, service.ref not in self.listed_only)
+            for service in self.services
+            if service.record is not None
+            for target in service.record.targets
+            if target.ref(service.ref) == self.ref
         )
 
     @property
@@ -262,10 +262,10 @@ class ScalableState:
     @property
     def listed_foreign(self) -> Record | None:
         """What somebody else wrote about it in the mark of one of its Services."""
-        for front in self.fronts:
-            for entry in front.foreign.entries if front.foreign is not None else ():
-                if front.foreign is not None and entry.ref(front.ref) == self.ref:
-                    return _record_of(front.foreign, entry)
+        for service in self.services:
+            for target in service.foreign.targets if service.foreign is not None else ():
+                if service.foreign is not None and target.ref(service.ref) == self.ref:
+                    return _record_of(service.foreign, target)
         return None
 
     @property
@@ -273,17 +273,24 @@ class ScalableState:
         return awake_since(self.scale.written)
 
 
-def _record_of(mark: ServiceRecord, entry: UnidleTarget) -> Record:
+def _record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
     return Record(
-        mark.idled_at, entry.replicas, mark.idled_to, mark.fleet, mark.policy, mark.wake_due, None, mark.cause
+        record.idled_at,
+        target.replicas,
+        record.idled_to,
+        record.fleet,
+        record.policy,
+        record.wake_due,
+        None,
+        record.cause,
     )
 
 
 def record_of(listing: Listing) -> Record:
     """Return the record that a Service's mark holds of one of its scalables, as it stands there."""
-    return _record_of(listing.mark, listing.entry)
+    return _record_of(listing.record, listing.target)
 
 
-def is_marking(front: ServiceState) -> bool:
+def is_recorded(service: ServiceState) -> bool:
     """Return whether marks on the Service are read or written; one that only opts out is left as it is."""
-    return bool(front.bids) or front.is_marked
+    return bool(service.verdicts) or service.has_record

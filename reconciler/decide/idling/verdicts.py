@@ -34,7 +34,7 @@ class PolicyVerdict:
 
     policy: IdlingPolicy
     subject: ObjectRef
-    verdict: Evaluation
+    evaluation: Evaluation
     wake_when: Evaluation
     rivals: tuple[str, ...] = ()
 
@@ -55,30 +55,34 @@ def deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, 
 
 @dataclass(frozen=True, slots=True)
 class CombinedVerdict:
-    """All bids for one scalable. Without any, nobody wants it idle."""
+    """All verdicts for one scalable. Without any, nobody wants it idle."""
 
-    bids: tuple[PolicyVerdict, ...] = ()
-    blind: bool = False  # the policies are not known: nothing can be said of what they want
+    verdicts: tuple[PolicyVerdict, ...] = ()
+    without_policies: bool = False  # the policies are not known: nothing can be said of what they want
 
     @property
     def policy(self) -> IdlingPolicy | None:
         """The policy that owns the marks: of the highest priority, then the first by name."""
-        return min((bid.policy for bid in self.bids), key=lambda policy: (-policy.priority, policy.name), default=None)
+        return min(
+            (verdict.policy for verdict in self.verdicts),
+            key=lambda policy: (-policy.priority, policy.name),
+            default=None,
+        )
 
     @property
     def policies(self) -> tuple[IdlingPolicy, ...]:
-        """Every policy that bids, once, by name."""
-        found = {bid.policy.name: bid.policy for bid in self.bids}
+        """Every policy that verdicts, once, by name."""
+        found = {verdict.policy.name: verdict.policy for verdict in self.verdicts}
         return tuple(found[name] for name in sorted(found))
 
     @property
-    def says(self) -> CriterionResult:
-        """Idle where all bids are, busy where any is, else unknown."""
-        if self.blind:
+    def result(self) -> CriterionResult:
+        """Idle where all verdicts are, busy where any is, else unknown."""
+        if self.without_policies:
             return CriterionResult.UNKNOWN
-        if not self.bids:
-            return CriterionResult.NOBODY
-        said = {bid.verdict.says for bid in self.bids}
+        if not self.verdicts:
+            return CriterionResult.NOT_SELECTED
+        said = {verdict.evaluation.result for verdict in self.verdicts}
         if CriterionResult.BUSY in said:
             return CriterionResult.BUSY
         return CriterionResult.IDLE if said == {CriterionResult.IDLE} else CriterionResult.UNKNOWN
@@ -86,74 +90,94 @@ class CombinedVerdict:
     @property
     def deciding(self) -> tuple[Evaluation, ...]:
         """The verdicts that make it say what it says."""
-        return tuple(bid.verdict for bid in self.bids if bid.verdict.says is self.says)
+        return tuple(verdict.evaluation for verdict in self.verdicts if verdict.evaluation.result is self.result)
 
     @property
     def words(self) -> str:
-        if self.blind:
+        if self.without_policies:
             return "the policies cannot be read"
-        return ", ".join(dict.fromkeys(verdict.words for verdict in self.deciding)) or "no policy selects it"
+        return ", ".join(dict.fromkeys(evaluation.words for evaluation in self.deciding)) or "no policy selects it"
 
     @property
     def flip(self) -> str:
-        return " and ".join(dict.fromkeys(verdict.flip for verdict in self.deciding if verdict.flip))
+        return " and ".join(dict.fromkeys(evaluation.flip for evaluation in self.deciding if evaluation.flip))
 
     @property
     def values(self) -> Mapping[str, Any]:
-        joined = {key: value for verdict in self.deciding for key, value in verdict.values.items()}
+        joined = {key: value for evaluation in self.deciding for key, value in evaluation.values.items()}
         return joined or NOTHING
 
     @property
     def until(self) -> datetime | None:
         """When the first schedule that keeps it idle ends."""
-        return min((bid.verdict.until for bid in self.bids if bid.verdict.until is not None), default=None)
+        return min(
+            (verdict.evaluation.until for verdict in self.verdicts if verdict.evaluation.until is not None),
+            default=None,
+        )
 
     @property
     def busy(self) -> PolicyVerdict | None:
-        """The first bid of a policy that wakes by itself and calls it busy, None where none does."""
-        return next((bid for bid in self.bids if bid.wakes and bid.verdict.says is CriterionResult.BUSY), None)
+        """The first verdict of a policy that wakes by itself and calls it busy, None where none does."""
+        return next(
+            (
+                verdict
+                for verdict in self.verdicts
+                if verdict.wakes and verdict.evaluation.result is CriterionResult.BUSY
+            ),
+            None,
+        )
 
     @property
     def wake_when(self) -> PolicyVerdict | None:
-        """The first bid of a policy that wakes by itself and whose `wakeWhen` holds, None for none."""
-        return next((bid for bid in self.bids if bid.wakes and bid.wake_when.says is CriterionResult.BUSY), None)
+        """The first verdict of a policy that wakes by itself and whose `wakeWhen` holds, None for none."""
+        return next(
+            (
+                verdict
+                for verdict in self.verdicts
+                if verdict.wakes and verdict.wake_when.result is CriterionResult.BUSY
+            ),
+            None,
+        )
 
     @property
     def unquiet(self) -> Evaluation | None:
         """A `wakeWhen` that holds or is unknown, of any policy."""
-        return next((bid.wake_when for bid in self.bids if bid.wake_when.says is not CriterionResult.IDLE), None)
+        return next(
+            (verdict.wake_when for verdict in self.verdicts if verdict.wake_when.result is not CriterionResult.IDLE),
+            None,
+        )
 
     @property
     def rivals(self) -> tuple[str, ...]:
         """The policies of equal priority that select the same object, () where no two do."""
-        return next((bid.rivals for bid in self.bids if bid.rivals), ())
+        return next((verdict.rivals for verdict in self.verdicts if verdict.rivals), ())
 
     @property
     def observing(self) -> tuple[PolicyVerdict, ...]:
-        """The bids of policies that only observe: it is not idled while there is one."""
-        return tuple(bid for bid in self.bids if bid.policy.mode == "Observe")
+        """The verdicts of policies that only observe: it is not idled while there is one."""
+        return tuple(verdict for verdict in self.verdicts if verdict.policy.mode == "Observe")
 
     @property
     def enforcing(self) -> tuple[PolicyVerdict, ...]:
-        return tuple(bid for bid in self.bids if bid.policy.mode == "Enforce")
+        return tuple(verdict for verdict in self.verdicts if verdict.policy.mode == "Enforce")
 
     @property
     def idle_replicas(self) -> int:
-        return max((bid.policy.idle_replicas for bid in self.bids), default=0)
+        return max((verdict.policy.idle_replicas for verdict in self.verdicts), default=0)
 
     @property
     def min_age(self) -> timedelta:
-        return max((bid.policy.min_age for bid in self.bids), default=timedelta(0))
+        return max((verdict.policy.min_age for verdict in self.verdicts), default=timedelta(0))
 
     @property
     def min_awake(self) -> timedelta:
-        return max((bid.policy.min_awake for bid in self.bids), default=UNDONE_HOLDS)
+        return max((verdict.policy.min_awake for verdict in self.verdicts), default=UNDONE_HOLDS)
 
     @property
     def leaves_autoscalers(self) -> frozenset[str]:
         """Which kinds of autoscaler some policy leaves alone: "hpa", "keda"."""
-        hpa = {"hpa" for bid in self.bids if bid.policy.hpa == "Leave"}
-        return frozenset(hpa | {"keda" for bid in self.bids if bid.policy.keda == "Leave"})
+        hpa = {"hpa" for verdict in self.verdicts if verdict.policy.hpa == "Leave"}
+        return frozenset(hpa | {"keda" for verdict in self.verdicts if verdict.policy.keda == "Leave"})
 
     def window_end(self, now: datetime) -> datetime | None:
         """Return when the last of the schedule windows open now ends."""
@@ -166,10 +190,10 @@ class CombinedVerdict:
 
 @dataclass(frozen=True, slots=True)
 class PolicyVerdicts:
-    """The bids that count for one object, and those of policies that others win over."""
+    """The verdicts that count for one object, and those of policies that others win over."""
 
     won: tuple[PolicyVerdict, ...] = ()
-    lost: tuple[PolicyVerdict, ...] = ()
+    overridden: tuple[PolicyVerdict, ...] = ()
 
 
 _NONE = PolicyVerdicts()
@@ -189,7 +213,7 @@ class ClusterVerdicts:
         self._reaching = tuple(policy for policy in policies if policy.selector.selects_cluster(fleet_cluster))
         self._labels = namespace_labels(cluster)
         self._spaces: dict[str, tuple[IdlingPolicy, ...]] = {}
-        self._judges: dict[str, tuple[Evaluator, Evaluator]] = {}
+        self._evaluators: dict[str, tuple[Evaluator, Evaluator]] = {}
         self._services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
         self._answers = {
             policy.name: Answers(cluster.name, policy.name, said, now, partial(self._selects, policy))
@@ -203,18 +227,18 @@ class ClusterVerdicts:
                 yield policy.name, problem
 
     def on_service(self, service: Service) -> PolicyVerdicts:
-        """Return the bids for `service`."""
+        """Return the verdicts for `service`."""
         selecting = [policy for policy in self._in(service.ref.namespace) if policy.selector.selects_service(service)]
-        return self._bids(service.ref, selecting, service.ref.name)
+        return self._verdicts(service.ref, selecting, service.ref.name)
 
     def on_workload(self, workload: Workload) -> PolicyVerdicts:
-        """Return the bids for `workload` of policies that select it directly."""
+        """Return the verdicts for `workload` of policies that select it directly."""
         selecting = [
             policy
             for policy in self._in(workload.ref.namespace)
             if policy.selector.workloads is not None and selects_workload(policy.selector.workloads, workload)
         ]
-        return self._bids(workload.ref, selecting, None)
+        return self._verdicts(workload.ref, selecting, None)
 
     def _selects(self, policy: IdlingPolicy, namespace: str, name: str) -> bool:
         service = self._services.get((namespace, name))
@@ -228,24 +252,24 @@ class ClusterVerdicts:
             )
         return self._spaces[namespace]
 
-    def _bids(self, subject: ObjectRef, selecting: list[IdlingPolicy], service: str | None) -> PolicyVerdicts:
+    def _verdicts(self, subject: ObjectRef, selecting: list[IdlingPolicy], service: str | None) -> PolicyVerdicts:
         if not selecting:
             return _NONE
         winners = deciding_policies(selecting)
         rivals = tuple(policy.name for policy in winners) if len(winners) > 1 else ()
         losers = [policy for policy in selecting if policy not in winners]
         return PolicyVerdicts(
-            tuple(self._bid(policy, subject, service, rivals) for policy in winners),
-            tuple(self._bid(policy, subject, service, ()) for policy in losers),
+            tuple(self._verdict(policy, subject, service, rivals) for policy in winners),
+            tuple(self._verdict(policy, subject, service, ()) for policy in losers),
         )
 
-    def _bid(
+    def _verdict(
         self, policy: IdlingPolicy, subject: ObjectRef, service: str | None, rivals: tuple[str, ...]
     ) -> PolicyVerdict:
-        if policy.name not in self._judges:
+        if policy.name not in self._evaluators:
             answers = self._answers[policy.name]
-            self._judges[policy.name] = (evaluator_of(policy, answers), wake_evaluator_of(policy, answers))
-        judge, wakes = self._judges[policy.name]
+            self._evaluators[policy.name] = (evaluator_of(policy, answers), wake_evaluator_of(policy, answers))
+        evaluate, wakes = self._evaluators[policy.name]
         return PolicyVerdict(
-            policy, subject, judge(subject.namespace, service), wakes(subject.namespace, service), rivals
+            policy, subject, evaluate(subject.namespace, service), wakes(subject.namespace, service), rivals
         )

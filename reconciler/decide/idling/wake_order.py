@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reconciler.decide.idling.state import IdleState
-from reconciler.decide.idling.transitions import Action, ChosenAction, Flag, Transition
+from reconciler.decide.idling.transitions import ChosenAction, Flag, IdleAction, Transition
 from reconciler.model import ObjectRef
 from reconciler.policy.types import WakeOrder
 
@@ -17,44 +17,46 @@ _DEFAULT_TIER = WakeOrder("").tier
 _TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its marks, or cannot be woken, goes first no longer
 
 
-def wake_group(ruling: Transition) -> str:
+def wake_group(transition: Transition) -> str:
     """Return the wake group of a scalable: that of the policy that wants it, else that of its record's policy."""
-    policy = ruling.target.want.policy
+    policy = transition.scalable.verdict.policy
     if policy is not None:
         return policy.wake_order.group or policy.name
-    return ruling.record.policy if ruling.record is not None else ""
+    return transition.record.policy if transition.record is not None else ""
 
 
-def tier(ruling: Transition) -> int:
+def tier(transition: Transition) -> int:
     """Return the tier of a scalable in its wake group."""
-    policy = ruling.target.want.policy
+    policy = transition.scalable.verdict.policy
     return _DEFAULT_TIER if policy is None else policy.wake_order.tier
 
 
-def staggered(rulings: Mapping[ObjectRef, Transition], now: datetime) -> dict[ObjectRef, Transition]:
-    """Return the rulings where wakes above the `perRun` of their policy wait for the next run.
+def staggered(transitions: Mapping[ObjectRef, Transition], now: datetime) -> dict[ObjectRef, Transition]:
+    """Return the transitions where wakes above the `perRun` of their policy wait for the next run.
 
     A `perRun` binds the workloads of the policy that states it; policies of one wake group that state the same share
     it. So nobody slows down the wakes of another policy by naming its group. The namespaces take turns, in one run and
     from run to run, so that neither many wakes nor many requests in one of them keep those of the others waiting. In
     each namespace, what was begun goes first, then by tier, then what somebody asked for, then by name.
     """
-    result = dict(rulings)
-    for (_, name, limit), bound in sorted(_limited(rulings.values()).items()):
-        for ruling in _by_turns(bound, now)[limit:]:
+    result = dict(transitions)
+    for (_, name, limit), bound in sorted(_limited(transitions.values()).items()):
+        for transition in _by_turns(bound, now)[limit:]:
             why = f"perRun {limit} of wake group {name}: the next run wakes it"
-            result[ruling.ref] = replace(ruling, choice=ChosenAction(Action.DEFER, why), flip=f"a perRun above {limit}")
+            result[transition.ref] = replace(
+                transition, choice=ChosenAction(IdleAction.DEFER, why), flip=f"a perRun above {limit}"
+            )
     return result
 
 
-def _limited(rulings: Iterable[Transition]) -> dict[tuple[str, str, int], list[Transition]]:
+def _limited(transitions: Iterable[Transition]) -> dict[tuple[str, str, int], list[Transition]]:
     """Return what a `perRun` binds, by (cluster, wake group, perRun): no cluster waits for another one."""
     found: dict[tuple[str, str, int], list[Transition]] = {}
-    for ruling in rulings:
-        policy = ruling.target.want.policy
+    for transition in transitions:
+        policy = transition.scalable.verdict.policy
         limit = None if policy is None else policy.wake_order.per_run
         if limit is not None:
-            found.setdefault((ruling.ref.cluster, wake_group(ruling), limit), []).append(ruling)
+            found.setdefault((transition.ref.cluster, wake_group(transition), limit), []).append(transition)
     return found
 
 
@@ -63,9 +65,9 @@ def _by_turns(bound: Sequence[Transition], now: datetime) -> list[Transition]:
     last = _last_turns(bound, now)
     inside: Counter[str] = Counter()
     turns: list[tuple[int, datetime, str, int]] = []
-    ordered = sorted((ruling for ruling in bound if ruling.action is Action.WAKE), key=_urgency)
-    for position, ruling in enumerate(ordered):
-        namespace = ruling.ref.namespace
+    ordered = sorted((transition for transition in bound if transition.action is IdleAction.WAKE), key=_urgency)
+    for position, transition in enumerate(ordered):
+        namespace = transition.ref.namespace
         turns.append((inside[namespace], last[namespace], _lot(namespace, now), position))
         inside[namespace] += 1
     return [ordered[position] for *_, position in sorted(turns)]
@@ -78,8 +80,8 @@ def _last_turns(bound: Iterable[Transition], now: datetime) -> dict[str, datetim
     """
     earliest = now - _TURN_COUNTS
     last: dict[str, datetime] = {}
-    for ruling in bound:
-        namespace, woken = ruling.ref.namespace, ruling.target.awake_since
+    for transition in bound:
+        namespace, woken = transition.ref.namespace, transition.scalable.awake_since
         known = last.setdefault(namespace, earliest)
         if woken is not None and known < woken <= now:
             last[namespace] = woken
@@ -91,10 +93,10 @@ def _lot(namespace: str, now: datetime) -> str:
     return hashlib.sha256(f"{now.isoformat()} {namespace}".encode()).hexdigest()
 
 
-def _urgency(ruling: Transition) -> tuple[bool, int, bool, ObjectRef]:
+def _urgency(transition: Transition) -> tuple[bool, int, bool, ObjectRef]:
     """Return what orders the wakes of one namespace."""
-    begun = ruling.standing.state is IdleState.HALF_FREED
-    return (not begun, tier(ruling), Flag.SIGNAL not in ruling.situation.flags, ruling.ref)
+    begun = transition.classification.state is IdleState.HPA_RESTORED
+    return (not begun, tier(transition), Flag.REQUESTED not in transition.situation.flags, transition.ref)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +107,21 @@ class WakeTier:
     after: str = ""
 
 
-def wake_tiers(rulings: Iterable[Transition]) -> dict[ObjectRef, WakeTier]:
+def wake_tiers(transitions: Iterable[Transition]) -> dict[ObjectRef, WakeTier]:
     """Return the tier of each scalable that is woken together with others that wait for it, or that it waits for.
 
     Tiers are of one wake group in one namespace: no namespace waits for what runs in another one.
     """
     groups: dict[tuple[str, str, str], list[Transition]] = {}
-    for ruling in rulings:
-        if ruling.action is Action.WAKE:
-            groups.setdefault((ruling.ref.cluster, ruling.ref.namespace, wake_group(ruling)), []).append(ruling)
+    for transition in transitions:
+        if transition.action is IdleAction.WAKE:
+            groups.setdefault((transition.ref.cluster, transition.ref.namespace, wake_group(transition)), []).append(
+                transition
+            )
     result: dict[ObjectRef, WakeTier] = {}
     for (cluster, namespace, group), waking in groups.items():
-        numbers = sorted({tier(ruling) for ruling in waking})
+        numbers = sorted({tier(transition) for transition in waking})
         names = [f"{cluster}/{namespace}/{group}/{number}" for number in numbers]
         tiers = dict(zip(numbers, map(WakeTier, [*names[:-1], ""], ["", *names[:-1]]), strict=True))
-        result |= {ruling.ref: tiers[tier(ruling)] for ruling in waking}
+        result |= {transition.ref: tiers[tier(transition)] for transition in waking}
     return result

@@ -21,7 +21,7 @@ from reconciler.decide.autoscalers import (
 )
 from reconciler.decide.decisions import Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transitions import Action, Transition
+from reconciler.decide.idling.transitions import IdleAction, Transition
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.writes_workload import (
     WriteContext,
@@ -35,59 +35,61 @@ _MINIMUM = ("spec", "minReplicas")
 _MAXIMUM = ("spec", "maxReplicas")
 
 BOUNDS_BACK = "/bounds"
-_UNTOUCHED = frozenset({Action.OVERDUE, Action.DEFER})
+_UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
 
 
-def autoscaler_decisions(ruling: Transition, own: Decision | None, making: WriteContext) -> tuple[Decision, ...]:
+def autoscaler_decisions(transition: Transition, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
     """Return what is done with the autoscaler of a scalable; `own` is what is done with the scalable itself."""
-    hold, state = ruling.hold, ruling.standing.state
-    if hold is None or hold.problem or ruling.action in _UNTOUCHED or state is IdleState.SET_ASIDE:
+    autoscaler, state = transition.autoscaler, transition.classification.state
+    if autoscaler is None or autoscaler.problem or transition.action in _UNTOUCHED or state is IdleState.UNREADABLE:
         return ()
-    if state in NOT_OURS and ruling.action is not Action.WAKE:
+    if state in NOT_OURS and transition.action is not IdleAction.WAKE:
         return ()
-    if ruling.action is Action.WAKE:
-        return tuple(_woken(ruling, hold, making))
-    if not making.repairs and ruling.action is not Action.RELEASE:
+    if transition.action is IdleAction.WAKE:
+        return tuple(_woken(transition, autoscaler, context))
+    if not context.repairs and transition.action is not IdleAction.RELEASE:
         return ()
-    record = record_after(ruling, making)
+    record = record_after(transition, context)
     if record is not None and record.idled_to > 0:
-        owner = idling_owner_text(making.fleet.name, record.policy)
-        return tuple(_pinned(ruling, pin_changes(hold, record.idled_to, owner), own, making))
-    return tuple(_released(ruling, release_changes(hold), own, making))
+        owner = idling_owner_text(context.fleet.name, record.policy)
+        return tuple(_pinned(transition, pin_changes(autoscaler, record.idled_to, owner), own, context))
+    return tuple(_released(transition, release_changes(autoscaler), own, context))
 
 
-def _woken(ruling: Transition, hold: PinnedAutoscaler, making: WriteContext) -> Iterator[Decision]:
+def _woken(transition: Transition, autoscaler: PinnedAutoscaler, context: WriteContext) -> Iterator[Decision]:
     """Yield (a) the bounds are given back, (c) what they were is forgotten; between them the scalable is woken."""
-    back, gone = restore_changes(hold, making.run.now), clear_changes(hold, making.run.now)
+    back, gone = restore_changes(autoscaler, context.run.now), clear_changes(autoscaler, context.run.now)
     if back:
-        base = _decision(ruling, hold, Verb.UNMARK, making, BOUNDS_BACK)
-        yield replace(base, changes=back, phase=Phase.WAKE, order=(tier(ruling), 0))
+        base = _decision(transition, autoscaler, Verb.UNMARK, context, BOUNDS_BACK)
+        yield replace(base, changes=back, phase=Phase.WAKE, order=(tier(transition), 0))
     if gone:
-        base = _decision(ruling, hold, Verb.UNMARK, making)
-        yield replace(base, changes=gone, phase=Phase.WAKE, order=(tier(ruling), 3), needs=(own_decision_key(ruling),))
+        base = _decision(transition, autoscaler, Verb.UNMARK, context)
+        yield replace(
+            base, changes=gone, phase=Phase.WAKE, order=(tier(transition), 3), needs=(own_decision_key(transition),)
+        )
 
 
 def _pinned(
-    ruling: Transition, changes: tuple[FieldChange, ...], own: Decision | None, making: WriteContext
+    transition: Transition, changes: tuple[FieldChange, ...], own: Decision | None, context: WriteContext
 ) -> Iterator[Decision]:
     """Yield that the autoscaler is held at the floor: after the scalable, or before where it took it from there."""
     if not changes:
         return
-    first = () if own is None or ruling.standing.state is IdleState.HALF_HELD else (own.key,)
-    idles = ruling.action is Action.IDLE
+    first = () if own is None or transition.classification.state is IdleState.HPA_NOT_PINNED else (own.key,)
+    idles = transition.action is IdleAction.IDLE
     phase = own.phase if own is not None and first else Phase.REPAIR
-    base = _decision(ruling, ruling.target.hold, Verb.MARK, making)
-    group = making.group(ruling.ref, idles=idles)
+    base = _decision(transition, transition.scalable.autoscaler, Verb.MARK, context)
+    group = context.group(transition.ref, idles=idles)
     yield replace(base, changes=changes, phase=phase, group=group, order=(2,) if first else (0,), needs=first)
 
 
 def _released(
-    ruling: Transition, changes: tuple[FieldChange, ...], own: Decision | None, making: WriteContext
+    transition: Transition, changes: tuple[FieldChange, ...], own: Decision | None, context: WriteContext
 ) -> Iterator[Decision]:
     """Yield that an autoscaler is let go that nothing idle needs held any more."""
     if not changes:
         return
-    base = _decision(ruling, ruling.target.hold, Verb.UNMARK, making)
+    base = _decision(transition, transition.scalable.autoscaler, Verb.UNMARK, context)
     if own is None:
         yield replace(base, changes=changes)
         return
@@ -95,32 +97,32 @@ def _released(
 
 
 def _decision(
-    ruling: Transition, hold: PinnedAutoscaler | None, verb: Verb, making: WriteContext, part: str = ""
+    transition: Transition, autoscaler: PinnedAutoscaler | None, verb: Verb, context: WriteContext, part: str = ""
 ) -> Decision:
-    if hold is None:
-        raise ValueError(f"{ruling.ref} has no autoscaler")
-    autoscaler = hold.autoscaler
+    if autoscaler is None:
+        raise ValueError(f"{transition.ref} has no autoscaler")
+    hpa = autoscaler.hpa
     return Decision(
-        key=decision_key(verb, autoscaler.ref, part),
+        key=decision_key(verb, hpa.ref, part),
         job="idling",
         verb=verb,
         phase=Phase.REPAIR,
-        ref=autoscaler.ref,
-        api_version=autoscaler.api_version,
-        uid=autoscaler.uid,
+        ref=hpa.ref,
+        api_version=hpa.api_version,
+        uid=hpa.uid,
         changes=(),
-        cause=cause_of(ruling, making),
-        group=making.group(ruling.ref),
+        cause=cause_of(transition, context),
+        group=context.group(transition.ref),
         order=(2,),
-        has_annotations=autoscaler.has_annotations,
+        has_annotations=hpa.has_annotations,
     )
 
 
-def bounds_first(ruling: Transition, decisions: tuple[Decision, ...]) -> tuple[str, ...]:
+def bounds_first(transition: Transition, decisions: tuple[Decision, ...]) -> tuple[str, ...]:
     """Return the keys of what must be done with the autoscaler before the scalable itself."""
-    if ruling.action is Action.WAKE:
+    if transition.action is IdleAction.WAKE:
         return tuple(decision.key for decision in decisions if decision.key.endswith(BOUNDS_BACK))
-    if ruling.standing.state is IdleState.HALF_HELD:
+    if transition.classification.state is IdleState.HPA_NOT_PINNED:
         return tuple(decision.key for decision in decisions if decision.verb is Verb.MARK)
     return ()
 
@@ -128,53 +130,57 @@ def bounds_first(ruling: Transition, decisions: tuple[Decision, ...]) -> tuple[s
 # The changes of one HorizontalPodAutoscaler.
 
 
-def pin_changes(hold: PinnedAutoscaler, floor: int, owner: str) -> tuple[FieldChange, ...]:
+def pin_changes(autoscaler: PinnedAutoscaler, floor: int, owner: str) -> tuple[FieldChange, ...]:
     """Return the changes that hold the autoscaler at `floor`, () where it is held there already."""
-    own = hold.own_bounds
+    own = autoscaler.own_bounds
     text = compact({"minReplicas": own.minimum, "maxReplicas": own.maximum}, sort=False)
     wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(floor), OWNER: owner, WAKE_BEGUN_AT: None}
-    if hold.floor == floor and hold.is_pinned_at(floor):
+    if autoscaler.floor == floor and autoscaler.is_pinned_at(floor):
         return ()
-    return (*_bounds_changes(hold, Bounds(floor, floor)), *annotation_changes(hold.autoscaler.annotations, wanted))
+    return (*_bounds_changes(autoscaler, Bounds(floor, floor)), *annotation_changes(autoscaler.hpa.annotations, wanted))
 
 
-def restore_changes(hold: PinnedAutoscaler, now: datetime) -> tuple[FieldChange, ...]:
+def restore_changes(autoscaler: PinnedAutoscaler, now: datetime) -> tuple[FieldChange, ...]:
     """Return the changes that give the autoscaler its bounds back and keep what they were, () where it has them.
 
     They say that it was us, in the same request: a run that dies before the replicas follow must not be taken for
     somebody who put the bounds back. Where somebody else changed one of them, that stays to be answered.
     """
-    if not hold.gets_back:
+    if not autoscaler.gets_back:
         return ()
-    annotations = hold.autoscaler.annotations
-    begun = annotation_changes(annotations, _begun(hold, now))
-    return (*_bounds_changes(hold, hold.own_bounds), *begun, *annotation_tests(annotations, (PREVIOUS_BOUNDS,)))
+    annotations = autoscaler.hpa.annotations
+    begun = annotation_changes(annotations, _begun(autoscaler, now))
+    return (
+        *_bounds_changes(autoscaler, autoscaler.own_bounds),
+        *begun,
+        *annotation_tests(annotations, (PREVIOUS_BOUNDS,)),
+    )
 
 
-def _begun(hold: PinnedAutoscaler, now: datetime) -> dict[str, str]:
+def _begun(autoscaler: PinnedAutoscaler, now: datetime) -> dict[str, str]:
     """Return the annotation that says that our wake began, {} where it does not begin with the bounds."""
-    return {WAKE_BEGUN_AT: format_time(now)} if hold.is_pinned else {}
+    return {WAKE_BEGUN_AT: format_time(now)} if autoscaler.is_pinned else {}
 
 
-def clear_changes(hold: PinnedAutoscaler, now: datetime) -> tuple[FieldChange, ...]:
+def clear_changes(autoscaler: PinnedAutoscaler, now: datetime) -> tuple[FieldChange, ...]:
     """Return the changes that remove our annotations after a wake, as `restore_changes` left them; () for none."""
-    return _clear_changes(hold, {**hold.autoscaler.annotations, **_begun(hold, now)})
+    return _clear_changes(autoscaler, {**autoscaler.hpa.annotations, **_begun(autoscaler, now)})
 
 
-def _clear_changes(hold: PinnedAutoscaler, annotations: Mapping[str, str]) -> tuple[FieldChange, ...]:
-    if hold.previous is None:
+def _clear_changes(autoscaler: PinnedAutoscaler, annotations: Mapping[str, str]) -> tuple[FieldChange, ...]:
+    if autoscaler.previous is None:
         return ()
     return annotation_changes(annotations, {PREVIOUS_BOUNDS: None, IDLED_TO: None, WAKE_BEGUN_AT: None, OWNER: None})
 
 
-def release_changes(hold: PinnedAutoscaler) -> tuple[FieldChange, ...]:
+def release_changes(autoscaler: PinnedAutoscaler) -> tuple[FieldChange, ...]:
     """Return the changes that give the bounds back and take our annotations off, in one request."""
-    bounds = _bounds_changes(hold, hold.own_bounds) if hold.gets_back else ()
-    return (*bounds, *_clear_changes(hold, hold.autoscaler.annotations))
+    bounds = _bounds_changes(autoscaler, autoscaler.own_bounds) if autoscaler.gets_back else ()
+    return (*bounds, *_clear_changes(autoscaler, autoscaler.hpa.annotations))
 
 
-def _bounds_changes(hold: PinnedAutoscaler, wanted: Bounds) -> tuple[FieldChange, ...]:
+def _bounds_changes(autoscaler: PinnedAutoscaler, wanted: Bounds) -> tuple[FieldChange, ...]:
     return (
-        FieldChange(_MINIMUM, hold.autoscaler.minimum, wanted.minimum),
-        FieldChange(_MAXIMUM, hold.autoscaler.maximum, wanted.maximum),
+        FieldChange(_MINIMUM, autoscaler.hpa.minimum, wanted.minimum),
+        FieldChange(_MAXIMUM, autoscaler.hpa.maximum, wanted.maximum),
     )

@@ -28,7 +28,7 @@ from reconciler.decide.idling.records import (
 )
 from reconciler.decide.idling.scalables import ServiceState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transitions import Action, Transition
+from reconciler.decide.idling.transitions import IdleAction, Transition
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.writes_workload import (
     WriteContext,
@@ -43,46 +43,48 @@ from reconciler.model import Endpoints, Service
 _TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)
 """What could keep a Service awake: its mark is not written where one of these changed meanwhile."""
 
-_KEPT = (IdleState.SET_ASIDE, IdleState.UNPROVEN)
+_KEPT = (IdleState.UNREADABLE, IdleState.UNPROVEN)
 """Of these a Service's list is all there is to go back by: an entry stays until the scalable is up."""
 
-_UP_NOW = (Action.WAKE, Action.RELEASE)
+_UP_NOW = (IdleAction.WAKE, IdleAction.RELEASE)
 
 Annotations = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceTargets:
-    """The scalables behind one Service. `asleep` are those that stand at their idled count after this run."""
+    """The scalables behind one Service. `idle` are those that stand at their idled count after this run."""
 
-    front: ServiceState
-    rulings: tuple[Transition, ...]
-    asleep: Mapping[UnidleTarget, Record]
+    service: ServiceState
+    transitions: tuple[Transition, ...]
+    idle: Mapping[UnidleTarget, Record]
     kept: tuple[UnidleTarget, ...]  # entries that nothing is known of, or that are set aside
 
     @property
     def idled(self) -> tuple[Transition, ...]:
-        return tuple(ruling for ruling in self.rulings if ruling.action is Action.IDLE)
+        return tuple(transition for transition in self.transitions if transition.action is IdleAction.IDLE)
 
     @property
     def up(self) -> tuple[Transition, ...]:
         """Those that are listed and get up in this run."""
-        listed = {entry.ref(self.front.ref) for entry in self.listed}
-        return tuple(ruling for ruling in self.rulings if ruling.action in _UP_NOW and ruling.ref in listed)
+        listed = {target.ref(self.service.ref) for target in self.listed}
+        return tuple(
+            transition for transition in self.transitions if transition.action in _UP_NOW and transition.ref in listed
+        )
 
     @property
     def listed(self) -> tuple[UnidleTarget, ...]:
-        return self.front.mark.entries if self.front.mark is not None else ()
+        return self.service.record.targets if self.service.record is not None else ()
 
     @property
-    def entries(self) -> tuple[UnidleTarget, ...]:
-        return tuple(sorted({*self.asleep, *self.kept}))
+    def targets(self) -> tuple[UnidleTarget, ...]:
+        return tuple(sorted({*self.idle, *self.kept}))
 
     @property
-    def asleep_already(self) -> tuple[UnidleTarget, ...]:
+    def idle_already(self) -> tuple[UnidleTarget, ...]:
         """The entries without those that are idled in this run."""
-        new = {ruling.ref for ruling in self.idled}
-        return tuple(entry for entry in self.entries if entry.ref(self.front.ref) not in new)
+        new = {transition.ref for transition in self.idled}
+        return tuple(target for target in self.targets if target.ref(self.service.ref) not in new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,79 +102,95 @@ class _ServiceWrite:
 
 
 def service_decisions(
-    front: ServiceState, rulings: Sequence[Transition], inventory: Inventory, making: WriteContext
+    service: ServiceState, transitions: Sequence[Transition], inventory: Inventory, context: WriteContext
 ) -> tuple[Decision, ...]:
-    """Return what is done with the marks on `front`, given the rulings on everything behind it."""
-    if front.mark is None and front.is_foreign:
-        return tuple(_foreign_decisions(front, rulings, inventory, making))
-    if front.problem:
+    """Return what is done with the marks on `service`, given the transitions on everything behind it."""
+    if service.record is None and service.is_foreign:
+        return tuple(_foreign_decisions(service, transitions, inventory, context))
+    if service.problem:
         return ()
-    steps = tuple(_service_writes(_service_targets(front, rulings, inventory, making), making))
+    steps = tuple(_service_writes(_service_targets(service, transitions, inventory, context), context))
     if not steps:
         return ()
-    writer = _Writer(front, inventory, making)
-    on_service = tuple(writer.decisions(front.service, steps))
+    writer = _Writer(service, inventory, context)
+    on_service = tuple(writer.decisions(service.service, steps))
     return (*on_service, *writer.endpoint_decisions(steps, on_service))
 
 
 def _service_targets(
-    front: ServiceState, rulings: Sequence[Transition], inventory: Inventory, making: WriteContext
+    service: ServiceState, transitions: Sequence[Transition], inventory: Inventory, context: WriteContext
 ) -> ServiceTargets:
-    listed = {entry.ref(front.ref): entry for entry in (front.mark.entries if front.mark is not None else ())}
-    adds = bool(front.bids) and front.ref not in making.running
-    after = [(ruling.ref, record_after(ruling, making)) for ruling in rulings if adds or ruling.ref in listed]
-    asleep = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
-    told = {ruling.ref for ruling in rulings if ruling.standing.state not in _KEPT or ruling.action in _UP_NOW}
-    kept = tuple(entry for ref, entry in listed.items() if ref not in told and not _is_gone(entry, front, inventory))
-    return ServiceTargets(front, tuple(rulings), asleep, kept)
+    listed = {
+        target.ref(service.ref): target for target in (service.record.targets if service.record is not None else ())
+    }
+    adds = bool(service.verdicts) and service.ref not in context.running
+    after = [
+        (transition.ref, record_after(transition, context))
+        for transition in transitions
+        if adds or transition.ref in listed
+    ]
+    idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
+    told = {
+        transition.ref
+        for transition in transitions
+        if transition.classification.state not in _KEPT or transition.action in _UP_NOW
+    }
+    kept = tuple(
+        target for ref, target in listed.items() if ref not in told and not _is_gone(target, service, inventory)
+    )
+    return ServiceTargets(service, tuple(transitions), idle, kept)
 
 
-def _is_gone(entry: UnidleTarget, front: ServiceState, inventory: Inventory) -> bool:
-    ref = entry.ref(front.ref)
+def _is_gone(target: UnidleTarget, service: ServiceState, inventory: Inventory) -> bool:
+    ref = target.ref(service.ref)
     workload = inventory.by_ref.get(ref)
     if workload is None:
         return inventory.is_listed((ref.group, ref.kind))
     return is_owned_by_scalable(workload, inventory)
 
 
-def _service_writes(behind: ServiceTargets, making: WriteContext) -> Iterator[_ServiceWrite]:
+def _service_writes(behind: ServiceTargets, context: WriteContext) -> Iterator[_ServiceWrite]:
     """Yield the writes of one Service's mark: its list gets shorter after the wakes, longer before the idles."""
     if behind.up:
-        yield _shortened(behind, making)
+        yield _shortened(behind, context)
     if behind.idled:
-        needs = (decision_key(Verb.UNMARK, behind.front.ref),) if behind.up else ()
-        after = _record_after(behind, behind.entries, making)
-        cause = cause_of(behind.idled[0], making)
+        needs = (decision_key(Verb.UNMARK, behind.service.ref),) if behind.up else ()
+        after = _record_after(behind, behind.targets, context)
+        cause = cause_of(behind.idled[0], context)
         yield _ServiceWrite(Verb.MARK, Phase.DECREASE, after, cause, (0,), needs, idles=True)
-    elif not behind.up and making.repairs:
-        yield _repaired(behind, making)
+    elif not behind.up and context.repairs:
+        yield _repaired(behind, context)
 
 
-def _shortened(behind: ServiceTargets, making: WriteContext) -> _ServiceWrite:
+def _shortened(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     up = behind.up
-    released = any(ruling.action is Action.RELEASE for ruling in up)
-    after = _record_after(behind, behind.asleep_already, making)
-    if after is None and behind.idled and behind.front.mark is not None:
-        after = replace(behind.front.mark, entries=())
+    released = any(transition.action is IdleAction.RELEASE for transition in up)
+    after = _record_after(behind, behind.idle_already, context)
+    if after is None and behind.idled and behind.service.record is not None:
+        after = replace(behind.service.record, targets=())
     return _ServiceWrite(
         verb=Verb.UNMARK,
         phase=Phase.REPAIR if released else Phase.WAKE,
         after=after,
-        cause=cause_of(up[0], making),
-        order=(2,) if released else (max(tier(ruling) for ruling in up), 2),
-        needs=tuple(own_decision_key(ruling) for ruling in up),
+        cause=cause_of(up[0], context),
+        order=(2,) if released else (max(tier(transition) for transition in up), 2),
+        needs=tuple(own_decision_key(transition) for transition in up),
         only_list=bool(behind.idled),
     )
 
 
-def _repaired(behind: ServiceTargets, making: WriteContext) -> _ServiceWrite:
+def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     """Return what brings a mark to what it should be where nothing behind the Service is idled or gets up."""
-    after = _record_after(behind, behind.entries, making)
-    verb, why = _repair_words(set(behind.listed), set(after.entries) if after is not None else set())
-    first = tuple(own_decision_key(ruling) for ruling in behind.rulings if ruling.standing.state is IdleState.STALE)
-    mark = behind.front.mark
-    policy = after.policy if after is not None else mark.policy if mark is not None else ""
-    return _ServiceWrite(verb, Phase.REPAIR, after, Cause(policy, making.places.get(policy, ""), why), (2,), first)
+    after = _record_after(behind, behind.targets, context)
+    verb, why = _repair_words(set(behind.listed), set(after.targets) if after is not None else set())
+    first = tuple(
+        own_decision_key(transition)
+        for transition in behind.transitions
+        if transition.classification.state is IdleState.STALE
+    )
+    record = behind.service.record
+    policy = after.policy if after is not None else record.policy if record is not None else ""
+    return _ServiceWrite(verb, Phase.REPAIR, after, Cause(policy, context.places.get(policy, ""), why), (2,), first)
 
 
 def _repair_words(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, str]:
@@ -188,40 +206,40 @@ def _repair_words(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[
 
 
 def _record_after(
-    behind: ServiceTargets, entries: tuple[UnidleTarget, ...], making: WriteContext
+    behind: ServiceTargets, targets: tuple[UnidleTarget, ...], context: WriteContext
 ) -> ServiceRecord | None:
-    """Return the mark of a Service behind which `entries` are idle, None for none."""
-    mark = behind.front.mark
-    if not entries:
+    """Return the record of a Service behind which `targets` are idle, None for none."""
+    before = behind.service.record
+    if not targets:
         return None
-    if mark is not None and not making.repairs:
-        return replace(mark, entries=entries)
-    records = [behind.asleep[entry] for entry in entries if entry in behind.asleep]
+    if before is not None and not context.repairs:
+        return replace(before, targets=targets)
+    records = [behind.idle[target] for target in targets if target in behind.idle]
     old = set(behind.listed)
-    new = {ruling.ref for ruling in behind.idled}
-    longer = any(entry not in old or entry.ref(behind.front.ref) in new for entry in entries)
+    new = {transition.ref for transition in behind.idled}
+    longer = any(target not in old or target.ref(behind.service.ref) in new for target in targets)
     dues = [record.wake_due for record in records if record.wake_due is not None]
-    fleet, policy = _owner(behind, records, making)
+    fleet, policy = _owner(behind, records, context)
     return ServiceRecord(
-        idled_at=making.run.now if mark is None or longer else mark.idled_at,
-        entries=entries,
-        idled_to=max((record.idled_to for record in records), default=mark.idled_to if mark is not None else 0),
+        idled_at=context.run.now if before is None or longer else before.idled_at,
+        targets=targets,
+        idled_to=max((record.idled_to for record in records), default=before.idled_to if before is not None else 0),
         fleet=fleet,
         policy=policy,
-        wake_due=min(dues, default=None) if records or mark is None else mark.wake_due,
+        wake_due=min(dues, default=None) if records or before is None else before.wake_due,
     )
 
 
-def _owner(behind: ServiceTargets, records: Sequence[Record], making: WriteContext) -> tuple[str, str]:
-    """Return (Fleet, policy) that answers for the mark: the one it names, as long as that policy has a part in it."""
-    mark = behind.front.mark
-    if mark is not None and not records:
-        return mark.fleet, mark.policy
+def _owner(behind: ServiceTargets, records: Sequence[Record], context: WriteContext) -> tuple[str, str]:
+    """Return (Fleet, policy) that answers for the record: the one it names, as long as that policy has a part in it."""
+    before = behind.service.record
+    if before is not None and not records:
+        return before.fleet, before.policy
     names = {record.policy for record in records}
-    fleet = making.fleet.name if any(record.fleet == making.fleet.name for record in records) else records[0].fleet
-    if mark is not None and mark.policy in names:
-        return fleet, mark.policy
-    bidding = [bid.policy.name for bid in behind.front.bids if bid.policy.name in names]
+    fleet = context.fleet.name if any(record.fleet == context.fleet.name for record in records) else records[0].fleet
+    if before is not None and before.policy in names:
+        return fleet, before.policy
+    bidding = [verdict.policy.name for verdict in behind.service.verdicts if verdict.policy.name in names]
     return fleet, min(bidding or names)
 
 
@@ -229,9 +247,9 @@ def _owner(behind: ServiceTargets, records: Sequence[Record], making: WriteConte
 class _Writer:
     """Turns steps into decisions on one holder of marks after the other; a later step finds what the earlier wrote."""
 
-    front: ServiceState
+    service: ServiceState
     inventory: Inventory
-    making: WriteContext
+    context: WriteContext
 
     def decisions(self, holder: Service | Endpoints, steps: Sequence[_ServiceWrite]) -> Iterator[Decision]:
         current: dict[str, str] = dict(holder.annotations)
@@ -245,9 +263,9 @@ class _Writer:
 
     def endpoint_decisions(self, steps: Sequence[_ServiceWrite], on_service: Sequence[Decision]) -> Iterator[Decision]:
         """Yield the writes on the Endpoints: they follow those on the Service, where a policy wants that."""
-        endpoints = self.front.endpoints
-        ours = self.front.on_endpoints is not None and self.front.on_endpoints.ours
-        asked = any(bid.policy.mark_endpoints for bid in self.front.bids)
+        endpoints = self.service.endpoints
+        ours = self.service.on_endpoints is not None and self.service.on_endpoints.ours
+        asked = any(verdict.policy.mark_endpoints for verdict in self.service.verdicts)
         if endpoints is None or not (ours or asked):
             return
         marked = {decision.verb: decision.key for decision in on_service}
@@ -263,21 +281,21 @@ class _Writer:
 
     def _wanted(self, step: _ServiceWrite, current: Mapping[str, str], is_service: bool) -> dict[str, str | None]:
         if step.only_list:
-            return {UNIDLE_TARGETS: targets_text(step.after.entries if step.after is not None else ())}
+            return {UNIDLE_TARGETS: targets_text(step.after.targets if step.after is not None else ())}
         wanted = service_record_annotations(step.after)
         if step.after is None:
             return wanted
-        reading = read_service_record(current, fleet_names(self.making.fleet), self.inventory.groups)
-        same = reading.mark if reading is not None and reading.ours else None
+        reading = read_service_record(current, fleet_names(self.context.fleet), self.inventory.groups)
+        same = reading.record if reading is not None and reading.ours else None
         if same is not None and same.idled_at == step.after.idled_at:
             wanted[IDLED_AT] = current.get(IDLED_AT)
-        if same is not None and same.entries == step.after.entries:
+        if same is not None and same.targets == step.after.targets:
             wanted[UNIDLE_TARGETS] = current.get(UNIDLE_TARGETS)
         if not is_service:
             return {key: wanted[key] for key in (IDLED_AT, UNIDLE_TARGETS, OWNER)}
         if same is not None and same == replace(step.after, cause=same.cause):
             return {}
-        return {**wanted, CAUSE: cause_text(step.cause, self.making.run)}
+        return {**wanted, CAUSE: cause_text(step.cause, self.context.run)}
 
     def _decision(self, holder: Service | Endpoints, step: _ServiceWrite) -> Decision:
         return Decision(
@@ -290,7 +308,7 @@ class _Writer:
             uid=holder.uid,
             changes=(),
             cause=step.cause,
-            group=self.making.group(self.front.ref, idles=step.idles),
+            group=self.context.group(self.service.ref, idles=step.idles),
             order=step.order,
             needs=step.needs,
             has_annotations=holder.has_annotations,
@@ -298,31 +316,35 @@ class _Writer:
 
 
 def _foreign_decisions(
-    front: ServiceState, rulings: Sequence[Transition], inventory: Inventory, making: WriteContext
+    service: ServiceState, transitions: Sequence[Transition], inventory: Inventory, context: WriteContext
 ) -> Iterator[Decision]:
     """Yield what takes somebody else's mark off, once everything it lists is woken, runs or is gone."""
-    foreign = front.foreign
-    ruled = {ruling.ref: ruling for ruling in rulings}
-    up = [ruling for ruling in rulings if ruling.standing.state in NOT_OURS and ruling.action is Action.WAKE]
+    foreign = service.foreign
+    ruled = {transition.ref: transition for transition in transitions}
+    up = [
+        transition
+        for transition in transitions
+        if transition.classification.state in NOT_OURS and transition.action is IdleAction.WAKE
+    ]
     if foreign is None or not up:
         return
-    for entry in foreign.entries:
-        ruling = ruled.get(entry.ref(front.ref))
-        if ruling is None and not _is_gone(entry, front, inventory):
+    for target in foreign.targets:
+        transition = ruled.get(target.ref(service.ref))
+        if transition is None and not _is_gone(target, service, inventory):
             return
-        waits = ruling is not None and ruling.action is not Action.WAKE
-        if ruling is not None and waits and ruling.target.scale.stands_at(foreign.idled_to):
+        waits = transition is not None and transition.action is not IdleAction.WAKE
+        if transition is not None and waits and transition.scalable.scale.is_at_or_below(foreign.idled_to):
             return
     step = _ServiceWrite(
         verb=Verb.UNMARK,
         phase=Phase.WAKE,
         after=None,
-        cause=cause_of(up[0], making),
-        order=(max(tier(ruling) for ruling in up), 2),
-        needs=tuple(own_decision_key(ruling) for ruling in up),
+        cause=cause_of(up[0], context),
+        order=(max(tier(transition) for transition in up), 2),
+        needs=tuple(own_decision_key(transition) for transition in up),
     )
-    writer = _Writer(front, inventory, making)
-    for holder, reading in ((front.service, front.on_service), (front.endpoints, front.on_endpoints)):
+    writer = _Writer(service, inventory, context)
+    for holder, reading in ((service.service, service.on_service), (service.endpoints, service.on_endpoints)):
         if holder is not None and reading is not None:
             changes = annotation_changes(holder.annotations, foreign_record_cleared())
             yield replace(writer._decision(holder, step), changes=changes)

@@ -30,7 +30,7 @@ from reconciler.decide.idling.criteria import CriterionResult, schedules_of
 from reconciler.decide.idling.records import Record, cleared_annotations, reason_of_others, record_annotations
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transitions import Action, Flag, Transition
+from reconciler.decide.idling.transitions import Flag, IdleAction, Transition
 from reconciler.decide.idling.wake_order import tier
 from reconciler.errors import AnnotationError
 from reconciler.model import NOTHING, ObjectRef, Run
@@ -64,31 +64,31 @@ def decision_key(verb: Verb, ref: ObjectRef, part: str = "") -> str:
     return f"idling/{verb}/{group}{ref}{part}"
 
 
-def owner_policy(ruling: Transition) -> str:
+def owner_policy(transition: Transition) -> str:
     """Return the name of the policy that answers for what is done: the owner of the marks, else who wants it."""
-    ours = ruling.action is not Action.IDLE and ruling.standing.state not in NOT_OURS
-    if ruling.record is not None and ruling.record.policy and ours:
-        return ruling.record.policy
-    return ruling.target.want.policy.name if ruling.target.want.policy is not None else ""
+    ours = transition.action is not IdleAction.IDLE and transition.classification.state not in NOT_OURS
+    if transition.record is not None and transition.record.policy and ours:
+        return transition.record.policy
+    return transition.scalable.verdict.policy.name if transition.scalable.verdict.policy is not None else ""
 
 
-def _waking_policy(ruling: Transition) -> str:
+def _waking_policy(transition: Transition) -> str:
     """Return the name of the policy whose own words wake it, "" where the reason is no policy's."""
-    want = ruling.target.want
-    told = ruling.choice.told
-    if ruling.action is not Action.WAKE or told is None:
+    combined = transition.scalable.verdict
+    flag = transition.choice.flag
+    if transition.action is not IdleAction.WAKE or flag is None:
         return ""
-    highest = max(want.bids, key=lambda bid: bid.policy.idle_replicas, default=None)
-    bid = {Flag.BUSY: want.busy, Flag.WAKE_WHEN: want.wake_when, Flag.FLOOR: highest}.get(told)
-    return "" if bid is None else bid.policy.name
+    highest = max(combined.verdicts, key=lambda verdict: verdict.policy.idle_replicas, default=None)
+    waking = {Flag.BUSY: combined.busy, Flag.WAKE_WHEN: combined.wake_when, Flag.FLOOR: highest}.get(flag)
+    return "" if waking is None else waking.policy.name
 
 
-def cause_of(ruling: Transition, making: WriteContext, why: str = "") -> Cause:
+def cause_of(transition: Transition, context: WriteContext, why: str = "") -> Cause:
     """Return why something is done with a scalable."""
-    policy = _waking_policy(ruling) or owner_policy(ruling)
-    recorded = ruling.record.cause if ruling.record is not None else ""
-    at = making.places.get(policy) or _recorded_place(recorded)
-    return Cause(policy, at, why or ruling.why, ruling.target.want.values)
+    policy = _waking_policy(transition) or owner_policy(transition)
+    recorded = transition.record.cause if transition.record is not None else ""
+    at = context.places.get(policy) or _recorded_place(recorded)
+    return Cause(policy, at, why or transition.why, transition.scalable.verdict.values)
 
 
 def _recorded_place(cause: str) -> str:
@@ -106,51 +106,51 @@ def cause_text(cause: Cause, run: Run) -> str:
     return compact({"policy": cause.policy, "at": cause.at, "revision": run.revision, "run": run.id, "why": cause.why})
 
 
-def record_after(ruling: Transition, making: WriteContext) -> Record | None:
+def record_after(transition: Transition, context: WriteContext) -> Record | None:
     """Return the record a scalable has after this run, None where it has none."""
-    if not ruling.stays_asleep:
+    if not transition.stays_idle:
         return None
-    if ruling.action is Action.IDLE:
-        return _new_record(ruling, making)
-    record = ruling.record
-    if record is None or not making.repairs or ruling.action in (Action.OVERDUE, Action.DEFER):
+    if transition.action is IdleAction.IDLE:
+        return _new_record(transition, context)
+    record = transition.record
+    if record is None or not context.repairs or transition.action in (IdleAction.OVERDUE, IdleAction.DEFER):
         return record
-    if ruling.action is Action.PUT_OFF:
-        since = record.orphaned_since or (making.run.now if record.wake_due is None else None)
+    if transition.action is IdleAction.HOLD_BACK:
+        since = record.orphaned_since or (context.run.now if record.wake_due is None else None)
         return replace(record, orphaned_since=since)
-    return _kept_record(record, ruling.target, making)
+    return _kept_record(record, transition.scalable, context)
 
 
-def _new_record(ruling: Transition, making: WriteContext) -> Record:
-    want = ruling.target.want
+def _new_record(transition: Transition, context: WriteContext) -> Record:
+    verdict = transition.scalable.verdict
     return Record(
-        idled_at=making.run.now,
-        replicas=ruling.target.scale.replicas,
-        idled_to=want.idle_replicas,
-        fleet=making.fleet.name,
-        policy=want.policy.name if want.policy is not None else "",
-        wake_due=want.until,
+        idled_at=context.run.now,
+        replicas=transition.scalable.scale.replicas,
+        idled_to=verdict.idle_replicas,
+        fleet=context.fleet.name,
+        policy=verdict.policy.name if verdict.policy is not None else "",
+        wake_due=verdict.until,
     )
 
 
-def _kept_record(record: Record, target: ScalableState, making: WriteContext) -> Record:
+def _kept_record(record: Record, scalable: ScalableState, context: WriteContext) -> Record:
     """Return the record of what stays idle: while all say idle it passes to a policy that wants it, and follows it.
 
     On a frozen cluster its floor stays.
     """
-    want = target.want
-    if want.says is not CriterionResult.IDLE or want.policy is None:
+    verdict = scalable.verdict
+    if verdict.result is not CriterionResult.IDLE or verdict.policy is None:
         return replace(record, orphaned_since=None)
-    names = {policy.name for policy in want.policies}
-    scheduled = any(True for policy in want.policies for _ in schedules_of(policy.idle_when))
-    decided = not want.observing and not want.rivals and not target.cluster.restriction
+    names = {policy.name for policy in verdict.policies}
+    scheduled = any(True for policy in verdict.policies for _ in schedules_of(policy.idle_when))
+    decided = not verdict.observing and not verdict.rivals and not scalable.cluster.restriction
     return Record(
         idled_at=record.idled_at,
         replicas=record.replicas,
-        idled_to=want.idle_replicas if decided else record.idled_to,
-        fleet=making.fleet.name,
-        policy=record.policy if record.policy in names else want.policy.name,
-        wake_due=want.until or (record.wake_due if scheduled else None),
+        idled_to=verdict.idle_replicas if decided else record.idled_to,
+        fleet=context.fleet.name,
+        policy=record.policy if record.policy in names else verdict.policy.name,
+        wake_due=verdict.until or (record.wake_due if scheduled else None),
         cause=record.cause,
     )
 
@@ -160,46 +160,46 @@ _TESTED = (EXCLUDE, EXCLUDE_UNTIL, AWAKE_SINCE, AWAKE_UNTIL, WAKE_REQUESTED_AT)
 """What could keep a scalable awake: an idle is not written where one of these changed meanwhile."""
 
 
-def scalable_decision(ruling: Transition, making: WriteContext) -> Decision | None:
+def scalable_decision(transition: Transition, context: WriteContext) -> Decision | None:
     """Return what is done with the scalable itself, None for nothing."""
-    make = _WRITES.get(ruling.action)
-    return None if make is None else make(ruling, making)
+    make = _WRITES.get(transition.action)
+    return None if make is None else make(transition, context)
 
 
-def own_decision_key(ruling: Transition) -> str:
-    """Return the key of the decision that `scalable_decision` makes of `ruling`."""
-    return decision_key(_VERBS.get(ruling.action, Verb.REPAIR), ruling.ref)
+def own_decision_key(transition: Transition) -> str:
+    """Return the key of the decision that `scalable_decision` makes of `transition`."""
+    return decision_key(_VERBS.get(transition.action, Verb.REPAIR), transition.ref)
 
 
-def _decision(ruling: Transition, making: WriteContext, changes: tuple[FieldChange, ...]) -> Decision:
+def _decision(transition: Transition, context: WriteContext, changes: tuple[FieldChange, ...]) -> Decision:
     """Return a repair of the scalable; the callers put in what is particular."""
-    written_object = ruling.target.scale.written
+    written_object = transition.scalable.scale.written
     return Decision(
-        key=own_decision_key(ruling),
+        key=own_decision_key(transition),
         job="idling",
-        verb=_VERBS.get(ruling.action, Verb.REPAIR),
+        verb=_VERBS.get(transition.action, Verb.REPAIR),
         phase=Phase.REPAIR,
-        ref=ruling.ref,
+        ref=transition.ref,
         api_version=written_object.api_version,
         uid=written_object.uid,
         changes=changes,
-        cause=cause_of(ruling, making),
-        group=making.group(ruling.ref),
+        cause=cause_of(transition, context),
+        group=context.group(transition.ref),
         order=(1,),
         has_annotations=written_object.has_annotations,
         has_labels=written_object.has_labels,
     )
 
 
-def _idle(ruling: Transition, making: WriteContext) -> Decision | None:
-    record = record_after(ruling, making)
+def _idle(transition: Transition, context: WriteContext) -> Decision | None:
+    record = record_after(transition, context)
     if record is None:
         return None
-    scale, annotations = ruling.target.scale, ruling.target.scale.written.annotations
+    scale, annotations = transition.scalable.scale, transition.scalable.scale.written.annotations
     wanted: dict[str, str | None] = {
         **record_annotations(record, scale.written),
-        SCALE_TIME: format_time(making.run.now),
-        CAUSE: cause_text(cause_of(ruling, making), making.run),
+        SCALE_TIME: format_time(context.run.now),
+        CAUSE: cause_text(cause_of(transition, context), context.run),
         CONTESTED: None,
     }
     changes = (
@@ -209,9 +209,9 @@ def _idle(ruling: Transition, making: WriteContext) -> Decision | None:
     )
     counted = not scale.is_suspended_kind
     return replace(
-        _decision(ruling, making, changes),
+        _decision(transition, context, changes),
         phase=Phase.DECREASE,
-        group=making.group(ruling.ref, idles=True),
+        group=context.group(transition.ref, idles=True),
         replicas_before=scale.replicas if counted else None,
         replicas_after=record.idled_to if counted else None,
         event="Idled",
@@ -219,38 +219,40 @@ def _idle(ruling: Transition, making: WriteContext) -> Decision | None:
     )
 
 
-def wake_count(ruling: Transition, record: Record) -> int:
+def wake_count(transition: Transition, record: Record) -> int:
     """Return the replicas a wake restores: those of the record, within the bounds of its autoscaler."""
-    hold = ruling.hold
-    if hold is None or hold.problem:
+    autoscaler = transition.autoscaler
+    if autoscaler is None or autoscaler.problem:
         return record.replicas
-    return hold.own_bounds.clamp(record.replicas)
+    return autoscaler.own_bounds.clamp(record.replicas)
 
 
-def _wake(ruling: Transition, making: WriteContext) -> Decision | None:
-    if ruling.record is None:
+def _wake(transition: Transition, context: WriteContext) -> Decision | None:
+    if transition.record is None:
         return None
-    scale, annotations = ruling.target.scale, ruling.target.scale.written.annotations
-    count = wake_count(ruling, ruling.record)
-    undo = _undo_in(ruling, ruling.record, making)
+    scale, annotations = transition.scalable.scale, transition.scalable.scale.written.annotations
+    count = wake_count(transition, transition.record)
+    undo = _undo_in(transition, transition.record, context)
     wanted: dict[str, str | None] = {
-        **cleared_annotations(annotations, foreign=ruling.standing.state in NOT_OURS),
-        **_scale_of_ours(making.run.now),
-        AWAKE_SINCE: format_time(making.run.now),
+        **cleared_annotations(annotations, foreign=transition.classification.state in NOT_OURS),
+        **_scale_of_ours(context.run.now),
+        AWAKE_SINCE: format_time(context.run.now),
         UNDONE: None,
-        **({} if undo is None else _undone(ruling, ruling.record, undo, making)),
-        **_held_until(making.hold_until),
+        **({} if undo is None else _undone(transition, transition.record, undo, context)),
+        **_held_until(context.hold_until),
     }
     counted = not scale.is_suspended_kind and not scale.is_paused_kind
-    why = ruling.why if undo is None else _undo_words(ruling, undo)
+    why = transition.why if undo is None else _undo_words(transition, undo)
     clamped = (
-        f", {count} of {ruling.record.replicas} as its autoscaler allows" if count != ruling.record.replicas else ""
+        f", {count} of {transition.record.replicas} as its autoscaler allows"
+        if count != transition.record.replicas
+        else ""
     )
     return replace(
-        _decision(ruling, making, (scale.change_back(count), *annotation_changes(annotations, wanted))),
+        _decision(transition, context, (scale.change_back(count), *annotation_changes(annotations, wanted))),
         phase=Phase.WAKE,
-        cause=cause_of(ruling, making, why + clamped),
-        order=(tier(ruling), 1),
+        cause=cause_of(transition, context, why + clamped),
+        order=(tier(transition), 1),
         replicas_before=scale.replicas if counted else None,
         replicas_after=count if counted else None,
         event="IdlingContested" if undo is not None and is_contest(undo) else "Woken",
@@ -269,95 +271,103 @@ def _held_until(until: datetime | None) -> dict[str, str | None]:
     return {} if until is None else {EXCLUDE_UNTIL: format_time(until)}
 
 
-def _undo_in(ruling: Transition, record: Record, making: WriteContext) -> Undo | None:
+def _undo_in(transition: Transition, record: Record, context: WriteContext) -> Undo | None:
     """Return the undo that a wake answers, None where it answers something else."""
-    return undo_of(ruling.target, record, making.run.now) if ruling.standing.state is IdleState.UNHELD else None
+    return (
+        undo_of(transition.scalable, record, context.run.now)
+        if transition.classification.state is IdleState.HPA_CHANGED
+        else None
+    )
 
 
-def _undone(ruling: Transition, record: Record, undo: Undo, making: WriteContext) -> dict[str, str | None]:
+def _undone(transition: Transition, record: Record, undo: Undo, context: WriteContext) -> dict[str, str | None]:
     """Return the annotations that keep awake what somebody undid, and leave it alone where that is one too many."""
-    contested = {CONTESTED: contest_text(undo, ruling.target.want.policy)} if is_contest(undo) else {}
-    until = awake_until(ruling, record, making.run.now)
+    contested = {CONTESTED: contest_text(undo, transition.scalable.verdict.policy)} if is_contest(undo) else {}
+    until = awake_until(transition, record, context.run.now)
     return {AWAKE_UNTIL: format_time(until), UNDONE: undo.text, **contested}
 
 
-def _undo_words(ruling: Transition, undo: Undo) -> str:
-    hold = ruling.hold
-    if undo.autoscaler and hold is not None:
+def _undo_words(transition: Transition, undo: Undo) -> str:
+    autoscaler = transition.autoscaler
+    if undo.autoscaler and autoscaler is not None:
         who, bounds = _SOMEBODY.get(undo.by, undo.by), f"the bounds of HorizontalPodAutoscaler/{undo.autoscaler}"
-        return f"{who} put {bounds} back" if hold.previous in (None, hold.bounds) else f"{who} changed {bounds}"
-    return f"scaled to {ruling.target.scale.replicas} by {undo.by}"
+        return (
+            f"{who} put {bounds} back"
+            if autoscaler.previous in (None, autoscaler.bounds)
+            else f"{who} changed {bounds}"
+        )
+    return f"scaled to {transition.scalable.scale.replicas} by {undo.by}"
 
 
-def _release(ruling: Transition, making: WriteContext) -> Decision | None:
-    record, target = ruling.record, ruling.target
+def _release(transition: Transition, context: WriteContext) -> Decision | None:
+    record, scalable = transition.record, transition.scalable
     if record is None:
         return None
-    if ruling.standing.state is IdleState.TAKEN_OVER:
-        return _handed_over(ruling, record, making)
-    annotations = target.scale.written.annotations
-    undo = undo_of(target, record, making.run.now)
+    if transition.classification.state is IdleState.TAKEN_OVER:
+        return _handed_over(transition, record, context)
+    annotations = scalable.scale.written.annotations
+    undo = undo_of(scalable, record, context.run.now)
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations),
-        AWAKE_SINCE: format_time(making.run.now),
-        **_undone(ruling, record, undo, making),
-        **_held_until(making.hold_until),
+        AWAKE_SINCE: format_time(context.run.now),
+        **_undone(transition, record, undo, context),
+        **_held_until(context.hold_until),
     }
     return replace(
-        _decision(ruling, making, (target.scale.unchanged(), *annotation_changes(annotations, wanted))),
-        cause=cause_of(ruling, making, _undo_words(ruling, undo)),
+        _decision(transition, context, (scalable.scale.unchanged(), *annotation_changes(annotations, wanted))),
+        cause=cause_of(transition, context, _undo_words(transition, undo)),
         event="IdlingContested" if is_contest(undo) else "",
     )
 
 
-def _handed_over(ruling: Transition, record: Record, making: WriteContext) -> Decision:
+def _handed_over(transition: Transition, record: Record, context: WriteContext) -> Decision:
     """Return the release of what stays down, because somebody else wants it so; they are told how to bring it back.
 
     An autoscaler that was held gets its bounds back all the same, and raises it to them. What stays down counts as
     awake, so that no list on a Service speaks for it any more, and that whoever scales it up has as long as after any
     scale by hand.
     """
-    scale, now = ruling.target.scale, making.run.now
+    scale, now = transition.scalable.scale, context.run.now
     annotations = scale.written.annotations
     known = scale.is_suspended_kind or scale.is_paused_kind or SCALE_PREVIOUS in annotations
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations),
         **({} if known else {SCALE_PREVIOUS: str(record.replicas)}),
         AWAKE_SINCE: format_time(now),
-        AWAKE_UNTIL: format_time(awake_until(ruling, record, now)),
+        AWAKE_UNTIL: format_time(awake_until(transition, record, now)),
     }
     reason = reason_of_others(scale.written, record)
     words = f"its scale-reason is {quoted(reason)}, not {IDLED}" if reason else "its scale-reason was cleared"
-    cause = cause_of(ruling, making, f"{words}: {_then(ruling)}, it had {record.replicas}")
+    cause = cause_of(transition, context, f"{words}: {_then(transition)}, it had {record.replicas}")
     return replace(
-        _decision(ruling, making, (scale.unchanged(), *annotation_changes(annotations, wanted))), cause=cause
+        _decision(transition, context, (scale.unchanged(), *annotation_changes(annotations, wanted))), cause=cause
     )
 
 
-def _then(ruling: Transition) -> str:
+def _then(transition: Transition) -> str:
     """Return what becomes of what is handed over."""
-    hold = ruling.hold
-    if hold is None or not ruling.is_held:
+    autoscaler = transition.autoscaler
+    if autoscaler is None or not transition.is_pinned_by_us:
         return "it stays as it is"
-    return f"HorizontalPodAutoscaler/{hold.autoscaler.ref.name} gets its bounds back and scales it from now on"
+    return f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name} gets its bounds back and scales it from now on"
 
 
-def awake_until(ruling: Transition, record: Record, now: datetime) -> datetime:
+def awake_until(transition: Transition, record: Record, now: datetime) -> datetime:
     """Return how long what was scaled by hand stays up: `minAwake`, and until the open schedule window ends."""
-    want = ruling.target.want
-    ends = [now + want.min_awake, want.window_end(now)]
-    if not want.bids:
+    verdict = transition.scalable.verdict
+    ends = [now + verdict.min_awake, verdict.window_end(now)]
+    if not verdict.verdicts:
         ends.append(record.wake_due)
     return max(end for end in ends if end is not None)
 
 
-def _clear(ruling: Transition, making: WriteContext) -> Decision | None:
-    if ruling.standing.state is not IdleState.STALE:
+def _clear(transition: Transition, context: WriteContext) -> Decision | None:
+    if transition.classification.state is not IdleState.STALE:
         return None
-    scale = ruling.target.scale
+    scale = transition.scalable.scale
     return _decision(
-        ruling,
-        making,
+        transition,
+        context,
         (
             scale.unchanged(),
             *annotation_changes(scale.written.annotations, cleared_annotations(scale.written.annotations)),
@@ -365,72 +375,75 @@ def _clear(ruling: Transition, making: WriteContext) -> Decision | None:
     )
 
 
-def _repair(ruling: Transition, making: WriteContext) -> Decision | None:
+def _repair(transition: Transition, context: WriteContext) -> Decision | None:
     """Return what brings the record of an idle scalable, and its floor, to what they should be."""
-    record = record_after(ruling, making)
-    if record is None or not making.repairs:
+    record = record_after(transition, context)
+    if record is None or not context.repairs:
         return None
-    scale = ruling.target.scale
-    moved = _moves(ruling, record)
-    if _recorded(ruling) == record and not moved:
+    scale = transition.scalable.scale
+    moved = _moves(transition, record)
+    if _recorded(transition) == record and not moved:
         return None
-    cause = cause_of(ruling, making, _repair_words(ruling, record, moved))
+    cause = cause_of(transition, context, _repair_words(transition, record, moved))
     wanted: dict[str, str | None] = {
         **record_annotations(record, scale.written),
-        SCALE_TIME: format_time(making.run.now if moved else record.idled_at),
+        SCALE_TIME: format_time(context.run.now if moved else record.idled_at),
         CAUSE: cause_text(
-            replace(cause, policy=record.policy, at=making.places.get(record.policy, cause.at)), making.run
+            replace(cause, policy=record.policy, at=context.places.get(record.policy, cause.at)), context.run
         ),
     }
     if not moved and SCALE_TIME in scale.written.annotations:
         del wanted[SCALE_TIME]
     change = scale.change_to(record.idled_to) if moved else scale.unchanged()
     decision = replace(
-        _decision(ruling, making, (change, *annotation_changes(scale.written.annotations, wanted))),
-        cause=replace(cause, policy=record.policy, at=making.places.get(record.policy, cause.at)),
+        _decision(transition, context, (change, *annotation_changes(scale.written.annotations, wanted))),
+        cause=replace(cause, policy=record.policy, at=context.places.get(record.policy, cause.at)),
     )
-    return _with_replicas(decision, ruling, record) if moved else decision
+    return _with_replicas(decision, transition, record) if moved else decision
 
 
-def _moves(ruling: Transition, record: Record) -> bool:
+def _moves(transition: Transition, record: Record) -> bool:
     """Return whether its replicas move: to another floor, or back to the one its autoscaler took it from."""
-    raised = ruling.standing.state is IdleState.HALF_HELD and not ruling.target.scale.stands_at(record.idled_to)
-    return raised or (ruling.record is not None and ruling.record.idled_to != record.idled_to)
+    raised = (
+        transition.classification.state is IdleState.HPA_NOT_PINNED
+        and not transition.scalable.scale.is_at_or_below(record.idled_to)
+    )
+    return raised or (transition.record is not None and transition.record.idled_to != record.idled_to)
 
 
-def _recorded(ruling: Transition) -> Record | None:
+def _recorded(transition: Transition) -> Record | None:
     """Return the record as it is written on the object now; None where it has to be written again."""
-    reading = ruling.target.reading
+    reading = transition.scalable.reading
     if reading is None or reading.record is None:
         return None
     return reading.record
 
 
-def _repair_words(ruling: Transition, record: Record, moved: bool) -> str:
-    own = _recorded(ruling)
+def _repair_words(transition: Transition, record: Record, moved: bool) -> str:
+    own = _recorded(transition)
     if own is None:
         return "its record was gone, its Service remembers it"
     if moved:
         return f"idleReplicas is {record.idled_to}"
     if own.policy != record.policy:
-        return f"{_former_owner(ruling, own)}, {record.policy} wants it idle"
+        return f"{_former_owner(transition, own)}, {record.policy} wants it idle"
     if own.orphaned_since != record.orphaned_since:
         return "its policy is gone" if record.orphaned_since else "its policy is back"
     return "its record is brought up to date"
 
 
-def _former_owner(ruling: Transition, own: Record) -> str:
+def _former_owner(transition: Transition, own: Record) -> str:
     """Return why the policy of `own` does not answer for the record any more."""
     if not own.policy:
         return "its record names no policy"
-    if any(bid.policy.name == own.policy for bid in ruling.target.lost):
+    if any(verdict.policy.name == own.policy for verdict in transition.scalable.overridden):
         return f"{own.policy} does not decide there any more"
     return f"{own.policy} does not select it any more"
 
 
-def _with_replicas(decision: Decision, ruling: Transition, record: Record) -> Decision:
-    scale = ruling.target.scale
-    down = scale.replicas > record.idled_to and ruling.standing.state is not IdleState.HALF_HELD
+def _with_replicas(decision: Decision, transition: Transition, record: Record) -> Decision:
+    scale = transition.scalable.scale
+    down = scale.replicas > record.idled_to and transition.classification.state is not IdleState.HPA_NOT_PINNED
     return replace(
         decision,
         phase=Phase.DECREASE if down else Phase.REPAIR,
@@ -439,12 +452,16 @@ def _with_replicas(decision: Decision, ruling: Transition, record: Record) -> De
     )
 
 
-_VERBS: Mapping[Action, Verb] = {Action.IDLE: Verb.IDLE, Action.WAKE: Verb.WAKE, Action.RELEASE: Verb.RELEASE}
-_WRITES: Mapping[Action, Callable[[Transition, WriteContext], Decision | None]] = {
-    Action.IDLE: _idle,
-    Action.WAKE: _wake,
-    Action.RELEASE: _release,
-    Action.CLEAR: _clear,
-    Action.KEEP: _repair,
-    Action.PUT_OFF: _repair,
+_VERBS: Mapping[IdleAction, Verb] = {
+    IdleAction.IDLE: Verb.IDLE,
+    IdleAction.WAKE: Verb.WAKE,
+    IdleAction.RELEASE: Verb.RELEASE,
+}
+_WRITES: Mapping[IdleAction, Callable[[Transition, WriteContext], Decision | None]] = {
+    IdleAction.IDLE: _idle,
+    IdleAction.WAKE: _wake,
+    IdleAction.RELEASE: _release,
+    IdleAction.CLEAR: _clear,
+    IdleAction.KEEP: _repair,
+    IdleAction.HOLD_BACK: _repair,
 }
