@@ -28,16 +28,16 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.progress import log_format_option
-from reconciler.cli.rendering import rendered
+from reconciler.cli.progress import progress_option
 from reconciler.cli.running import Call
 from reconciler.cli.saved import check_saved, check_world, policies_at_hand, read_saved, still_allowed
 from reconciler.cli.stopping import stopping
-from reconciler.cli.talk import say, show
+from reconciler.cli.talk import say
 from reconciler.cli.watching import Watched, watched
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_templates, compared
+from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import PolicySet
 from reconciler.policy.validate import read_fleet_for_wakes
 
@@ -60,7 +60,7 @@ from reconciler.policy.validate import read_fleet_for_wakes
 @verbose_option
 @summary_option
 @quiet_option
-@log_format_option
+@progress_option
 @metrics_options
 def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
     """Bring the clusters to what the policies below PATH want, or carry out exactly the saved plan PATH."""
@@ -81,9 +81,9 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
                 wakes_early=not approval.ask,
             )
             code = (
-                _saved(run, control, output, {**flags, "ask": not auto_approve})
+                _saved(run, control, approval, {**flags, "ask": not auto_approve})
                 if saved
-                else _fresh(run, control, output)
+                else _fresh(run, control, approval)
             )
             run.measuring.ended(stop.ended(code))
         return stop.ended(code)  # it may be asked to stop while it pushes its metrics, too
@@ -100,7 +100,7 @@ def is_saved_plan(path: str) -> bool:
         return stream.read(64).lstrip().startswith(b"{")
 
 
-def _fresh(run: Watched, control: Control, output: str) -> ExitCode:
+def _fresh(run: Watched, control: Control, approval: Approval) -> ExitCode:
     call = run.call
     try:
         policies = call.policies()
@@ -112,12 +112,12 @@ def _fresh(run: Watched, control: Control, output: str) -> ExitCode:
     except Exception as error:
         if isinstance(error, ReconcilerError) and not isinstance(error, PolicyError):
             raise
-        return _due_only(run, control, output, error)
-    _report(applied, output, run)
+        return _due_only(run, control, approval, error)
+    _report(applied, approval, run)
     return exit_of_apply(applied)
 
 
-def _due_only(run: Watched, control: Control, output: str, problem: Exception) -> ExitCode:
+def _due_only(run: Watched, control: Control, approval: Approval, problem: Exception) -> ExitCode:
     """Wake what is due by its own mark although the policies cannot be used, whatever is wrong with them.
 
     A bug that some policy brings about must not keep a morning dark either. Only what a wake needs of the Fleet has to
@@ -132,11 +132,11 @@ def _due_only(run: Watched, control: Control, output: str, problem: Exception) -
         say(f"error: {line}")
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")
     applied = apply_wakes_due(fleet, run.measuring.opened(call.world(fleet, writes=True)), call.request(), control)
-    _report(applied, output, run)
+    _report(applied, approval, run)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
 
-def _saved(run: Watched, control: Control, output: str, flags: dict[str, Any]) -> ExitCode:
+def _saved(run: Watched, control: Control, approval: Approval, flags: dict[str, Any]) -> ExitCode:
     call, file = run.call, run.call.path
     made = read_saved(file, call, flags["max_plan_age"])
     policies, fleet = policies_at_hand(flags["policies"], flags["fleet"])
@@ -151,35 +151,26 @@ def _saved(run: Watched, control: Control, output: str, flags: dict[str, Any]) -
     differences = Differences(made, file, everything=flags["approve_differences"])
     differences.ask(compare, ask=flags["ask"], known=policies is not None)
     check_templates(made, policies or PolicySet(fleet), file)
-    choose = run.progress.counted(lambda saved: still_allowed(saved, fleet))
+
+    def allowed(saved: Plan) -> tuple[Action, ...]:
+        approval.choose_all(saved)
+        return still_allowed(saved, fleet)
 
     def left() -> Compared:
         found = differences.left(compare())
         return replace(found, differing={**found.differing, **unchecked})
 
-    applied = apply_saved(made, fleet, world, replace(control, choose=choose, compare=left), call.watch)
-    _report(applied, output, run)
+    applied = apply_saved(
+        made, fleet, world, replace(control, choose=run.progress.counted(allowed), compare=left), call.watch
+    )
+    _report(applied, approval, run)
     return exit_of_saved(applied)
 
 
-def _report(applied: Applied, output: str, run: Watched) -> None:
+def _report(applied: Applied, approval: Approval, run: Watched) -> None:
     run.measuring.decided(applied.plan, applied.outcomes)
     run.progress.close()
     for outcome in applied.outcomes:
         if outcome.picker_failed and not run.call.quiet:
             say(f"warning: {outcome.message}")
-    print_applied(applied, output, run.call)
-
-
-def print_applied(applied: Applied, output: str, call: Call) -> None:
-    """Print the report of an apply.
-
-    Raises:
-        ReconcilerError: somebody said no at the prompt.
-    """
-    if applied.declined:
-        raise ReconcilerError("declined at the prompt; nothing was done")
-    for lost in applied.lost:
-        say(f"warning: {lost}")
-    text = rendered(applied.plan, applied.outcomes, output, call.style)
-    show(text, output, color=call.color)
+    approval.report(applied)

@@ -5,56 +5,84 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from reconciler.cli.rendering import rendered
 from reconciler.cli.running import Call
 from reconciler.cli.stopping import interruptible
-from reconciler.cli.talk import say, say_text
+from reconciler.cli.talk import say, say_text, show
 from reconciler.decide.decisions import Phase
 from reconciler.errors import PlanFileError, ReconcilerError
+from reconciler.pipeline import Applied
 from reconciler.plan.build import doable
 from reconciler.plan.differences import NO_POLICIES, Compared
 from reconciler.plan.model import Action, Plan
+from reconciler.report.text import change_of, render_changed
 from reconciler.report.wording import what_of
 
 
-@dataclass
 class Approval:
-    """Remembers what a person said yes to. Without `ask` the plan made under the locks is printed and done."""
+    """Shows each plan of a run once, before its first write, and remembers what a person said yes to.
 
-    output: str
-    call: Call
-    ask: bool
-    _approved: frozenset[Any] | None = field(default=None, init=False)
+    With `ask` somebody has to. Text goes to stdout as the first part of the report; beside another form, and to whoever
+    is asked while stdout goes elsewhere, it goes to stderr.
+    """
+
+    def __init__(self, output: str, call: Call, *, ask: bool) -> None:
+        self.ask = ask
+        self._output = output
+        self._call = call
+        self._approved: Plan | None = None
+        self._shown = False
 
     def approve(self, plan: Plan) -> bool:
         """Return whether the run may go on; on a terminal a person decides, after reading `plan`."""
         if not self.ask:
             return True
-        self._show(plan)
+        self._show(rendered(plan, None, "text", self._call.style))
         say("Apply these changes? Only yes is accepted: ", nl=False)
-        self._approved = frozenset(_change_of(action) for action in plan.actions)
+        self._approved = plan
         with interruptible():
             return sys.stdin.readline().strip() == "yes"
 
     def choose(self, plan: Plan) -> tuple[Action, ...]:
         """Return what may be done of the plan made under the locks: what was approved, and wakes."""
         if self._approved is None:
-            if not self.call.quiet and self.ask is False and plan.actions:
-                self._show(plan)
-            return plan.actions
-        allowed = [
-            action
-            for action in plan.actions
-            if action.decision.phase is Phase.WAKE or _change_of(action) in self._approved
-        ]
-        if len(allowed) < len(plan.actions):
-            say(f"warning: {len(plan.actions) - len(allowed)} changed since you approved; left to the next run")
-        return doable(allowed)
+            return self.choose_all(plan)
+        approved = frozenset(map(change_of, self._approved.actions))
+        chosen = doable(
+            [action for action in plan.actions if action.decision.phase is Phase.WAKE or change_of(action) in approved]
+        )
+        changed = render_changed(self._approved, plan, [action.id for action in chosen], self._call.style)
+        if changed:
+            self._show(changed)
+        return chosen
 
-    def _show(self, plan: Plan) -> None:
-        say_text(rendered(plan, None, "text", self.call.style), color=self.call.color)
+    def choose_all(self, plan: Plan) -> tuple[Action, ...]:
+        """Return every action, once the plan was shown."""
+        if plan.actions and self._approved is None:
+            self._show(rendered(plan, None, "text", self._call.style))
+        return plan.actions
+
+    def _show(self, text: str) -> None:
+        self._shown = True
+        if self._output == "text":
+            show(f"{text}\n", color=self._call.color)
+        unseen = self._output != "text" or not sys.stdout.isatty()
+        if unseen and (self.ask or (self._output != "text" and not self._call.quiet)):
+            say_text(text, color=self._call.color)
+
+    def report(self, applied: Applied) -> None:
+        """Print the report of an apply; as text without what was shown already.
+
+        Raises:
+            ReconcilerError: somebody said no at the prompt.
+        """
+        if applied.declined:
+            raise ReconcilerError("declined at the prompt; nothing was done")
+        for lost in applied.lost:
+            say(f"warning: {lost}")
+        style = replace(self._call.style, changes=not self._shown)
+        show(rendered(applied.plan, applied.outcomes, self._output, style), self._output, color=self._call.color)
 
 
 @dataclass
@@ -105,7 +133,3 @@ class Differences:
             if action.id in found.differing:
                 numbers = f" {what_of(action.decision)}"
                 say(f"warning: {self.file}: action {action.id} ({action.ref}{numbers}): {found.differing[action.id]}")
-
-
-def _change_of(action: Action) -> Any:
-    return (action.ref, repr(sorted(action.before.items())), repr(sorted(action.after.items())))

@@ -19,7 +19,7 @@ from reconciler.cli.options import (
     run_options,
     world_options,
 )
-from reconciler.cli.progress import log_format_option
+from reconciler.cli.progress import progress_option
 from reconciler.cli.running import Call
 from reconciler.cli.talk import show
 from reconciler.cli.watching import Watched, planned_run
@@ -37,7 +37,7 @@ from reconciler.pipeline import plan
 @run_options
 @color_option
 @quiet_option
-@log_format_option
+@progress_option
 @metrics_options
 def command(path: str, detailed_exitcode: bool, **flags: Any) -> int:
     """Show what the policies below PATH would change now, as a unified diff of YAML. Nothing is written.

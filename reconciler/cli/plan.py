@@ -24,7 +24,7 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.progress import log_format_option
+from reconciler.cli.progress import progress_option
 from reconciler.cli.rendering import rendered_plan
 from reconciler.cli.running import Call, check_out, save
 from reconciler.cli.talk import say, show
@@ -56,7 +56,7 @@ from reconciler.plan.model import Plan
 @verbose_option
 @summary_option
 @quiet_option
-@log_format_option
+@progress_option
 @metrics_options
 def command(path: str, output: str, base: str | None, **flags: Any) -> int:
     """Show what the policies below PATH would change now. Nothing is written, no lock is taken."""

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, plain text where that is asked for, JSON lines otherwise."""
+"""Progress on stderr: a bar on a terminal, otherwise a line now and then; JSON lines where they are asked for."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import click
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.options import option
+from reconciler.cli.running import Call
 from reconciler.cli.talk import say, say_json
-from reconciler.observe.clusters import ReadStep
-from reconciler.pipeline import Stage
+from reconciler.observe.clusters import ReadStep, no_progress
+from reconciler.pipeline import Stage, Watch
 from reconciler.plan.model import Action, Plan
 
-log_format_option = option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    help="How progress is told on stderr; default: text on a terminal, JSON lines otherwise.",
+_EVERY = 10.0
+"""Seconds between two lines of plain progress."""
+
+progress_option = option(
+    "--progress",
+    type=click.Choice(["auto", "plain", "json", "none"]),
+    default="auto",
+    help="On stderr: a line that moves on a terminal, else (plain) one every ten seconds; json: one for each "
+    "cluster read and each change.",
 )
 
 Choose = Callable[[Plan], tuple[Action, ...]]
@@ -49,10 +56,12 @@ class Progress:
         self._read: dict[str, ReadSoFar] = {}
         self._written = 0
         self._chosen = 0
+        self._stage: Stage | None = None
 
     def stage(self, stage: Stage) -> None:
         """Note that a stage begins."""
         with self._lock:
+            self._stage = stage
             self._read = {}
             self._since = time.monotonic()
             self.show_stage(stage)
@@ -71,6 +80,8 @@ class Progress:
         """Return `choose`; how many actions it chooses is how many are to come."""
 
         def chosen(plan: Plan) -> tuple[Action, ...]:
+            with self._lock:
+                self.hide()
             actions = choose(plan)
             with self._lock:
                 self._chosen, self._written = len(actions), 0
@@ -93,8 +104,22 @@ class Progress:
     def show_writing(self, action: Action, outcome: Outcome) -> None:
         """Show one action."""
 
+    def hide(self) -> None:
+        """Make room for text."""
+
     def close(self) -> None:
         """Show no more."""
+
+    @property
+    def words(self) -> str:
+        """What the run is doing, on one line; "" where somebody is asked, and before it begins."""
+        if self._stage in (None, Stage.APPROVE):
+            return ""
+        if self._chosen and self._stage in (Stage.OBSERVE, Stage.APPLY):
+            return f"{self._written} of {self._chosen} changes applied"
+        if self._stage is Stage.OBSERVE:
+            return reading_words(tuple(self._read.values())) if self._read else "reading"
+        return "waiting for locks" if self._stage is Stage.LOCK else "planning"
 
 
 class JsonLines(Progress):
@@ -115,42 +140,71 @@ class JsonLines(Progress):
         say_json(line)
 
 
-class TextLines(Progress):
-    """The same for people, where no bar can be drawn."""
+class PlainLines(Progress):
+    """One line every ten seconds, for logs."""
 
-    def show_reading(self, read: Sequence[ReadSoFar]) -> None:
-        found = read[-1]
-        if found.error:
-            say(f"{found.cluster}: unknown: {found.error}")
-        elif found.over:
-            say(f"{found.cluster}: {found.objects} objects in {found.lists} lists, {found.seconds:.1f} s")
+    def __init__(self, every: float = _EVERY) -> None:
+        super().__init__()
+        self._every = every
+        self._over = threading.Event()
+        threading.Thread(target=self._tell, daemon=True).start()
 
-    def show_writing(self, action: Action, outcome: Outcome) -> None:
-        message = f": {outcome.message}" if outcome.message else ""
-        say(f"{self._written} of {self._chosen}: {action.verb} {action.ref} {outcome.status}{message}")
+    def _tell(self) -> None:
+        seconds = 0.0
+        while not self._over.wait(self._every):
+            seconds += self._every
+            with self._lock:
+                if self.words and not self._over.is_set():
+                    say(f"{self.words} ({seconds:.0f}s)")
+
+    def close(self) -> None:
+        with self._lock:
+            self._over.set()
+
+
+def reading_words(read: Sequence[ReadSoFar]) -> str:
+    """Return what was read so far of all clusters, on one line."""
+    going = [one.cluster for one in read if not one.over]
+    lost = [one.cluster for one in read if one.error]
+    done = sum(one.over and not one.error for one in read)
+    objects, lists = sum(one.objects for one in read), sum(one.lists for one in read)
+    parts = [f"{done} clusters read, {objects} objects in {lists} lists"]
+    parts += [f"reading {', '.join(going)}"] if going else []
+    parts += [f"unknown: {', '.join(lost)}"] if lost else []
+    return "; ".join(parts)
 
 
 @contextmanager
-def progress(*, quiet: bool, log_format: str | None) -> Iterator[Progress]:
-    """Yield what shows the progress of one run."""
-    shown = _chosen(quiet, log_format)
+def run_progress(
+    call: Call, flags: Mapping[str, Any], stage: Callable[[Stage], None] = lambda _: None
+) -> Iterator[tuple[Call, Progress]]:
+    """Yield `call` with its progress shown as --progress says, and what shows it; `stage` hears of each stage, too.
+
+    The reading of a snapshot is not shown: it takes no time.
+    """
+    shown = _chosen("none" if call.quiet else flags["progress"])
+
+    def begins(one: Stage) -> None:
+        stage(one)
+        shown.stage(one)
+
+    watch = Watch(begins, shown.reading if call.snapshot is None else no_progress)
     try:
-        yield shown
+        yield replace(call, watch=watch), shown
     finally:
         shown.close()
 
 
-def _chosen(quiet: bool, log_format: str | None) -> Progress:
-    if quiet:
+def _chosen(form: str) -> Progress:
+    if form == "none":
         return Progress()
-    terminal = sys.stderr.isatty()
-    if log_format == "json" or (log_format is None and not terminal):
+    if form == "json":
         return JsonLines()
-    if terminal and _may_draw():
+    if form == "auto" and sys.stderr.isatty() and _may_draw():
         from reconciler.cli.progress_bar import Bar
 
         return Bar()
-    return TextLines()
+    return PlainLines()
 
 
 def _may_draw() -> bool:

@@ -10,7 +10,7 @@ from rich.progress import Progress as Drawing
 from rich.table import Column
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.cli.progress import Progress, ReadSoFar
+from reconciler.cli.progress import Progress, ReadSoFar, reading_words
 from reconciler.pipeline import Stage
 from reconciler.plan.model import Action
 from reconciler.plan.one_line import one_line
@@ -25,7 +25,7 @@ class Bar(Progress):
 
     def show_stage(self, stage: Stage) -> None:
         if stage is not Stage.OBSERVE:
-            self._wipe()
+            self.hide()
 
     def show_reading(self, read: Sequence[ReadSoFar]) -> None:
         if self._drawing is None:
@@ -39,7 +39,7 @@ class Bar(Progress):
 
     def close(self) -> None:
         with self._lock:
-            self._wipe()
+            self.hide()
 
     def _draw(self, *columns: SpinnerColumn | BarColumn | MofNCompleteColumn | TextColumn | TimeElapsedColumn) -> None:
         self._drawing = Drawing(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
@@ -50,7 +50,7 @@ class Bar(Progress):
         if self._drawing is not None:
             self._drawing.update(self._drawing.task_ids[0], description=one_line(words), completed=self._written)
 
-    def _wipe(self) -> None:
+    def hide(self) -> None:
         if self._drawing is not None:
             self._drawing.stop()
         self._drawing = None
@@ -58,15 +58,3 @@ class Bar(Progress):
 
 def _words() -> TextColumn:
     return TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
-
-
-def reading_words(read: Sequence[ReadSoFar]) -> str:
-    """Return what was read so far of all clusters, on one line."""
-    going = [one.cluster for one in read if not one.over]
-    lost = [one.cluster for one in read if one.error]
-    done = sum(one.over and not one.error for one in read)
-    objects, lists = sum(one.objects for one in read), sum(one.lists for one in read)
-    parts = [f"{done} clusters read, {objects} objects in {lists} lists"]
-    parts += [f"reading {', '.join(going)}"] if going else []
-    parts += [f"unknown: {', '.join(lost)}"] if lost else []
-    return "; ".join(parts)

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from reconciler.cli.apply import print_applied
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.failure import nearest
@@ -25,7 +24,7 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.progress import log_format_option, progress
+from reconciler.cli.progress import progress_option, run_progress
 from reconciler.cli.running import Call
 from reconciler.cli.stopping import stopping
 from reconciler.decide.decisions import DesiredState
@@ -53,7 +52,7 @@ _LISTED = 10
 @color_option
 @verbose_option
 @quiet_option
-@log_format_option
+@progress_option
 def command(subject: str | None, everything: bool, output: str, **flags: Any) -> int:
     """Give what we idled below OBJECT its replicas back. Reads the Fleet only; no policy has a say."""
     narrowed = subject or flags["policy"] or flags["runs"]
@@ -75,12 +74,11 @@ def command(subject: str | None, everything: bool, output: str, **flags: Any) ->
         return decide_restore(policies.fleet, state, run, restoration)
 
     approval = Approval(output, call, ask=not flags["auto_approve"])
-    shows = progress(quiet=call.quiet, log_format=flags["log_format"])
-    with shows as shown, stopping(flags["timeout"], call.stop) as stop:
+    with run_progress(call, flags) as (watched, shown), stopping(flags["timeout"], call.stop) as stop:
         choose = shown.counted(approval.choose)
         control = Control(choose, shown.writing, approval.approve, stop, wakes_early=not approval.ask)
-        applied = apply(PolicySet(found), call.world(found, writes=True), call.request(), control, decide)
-    print_applied(applied, output, call)
+        applied = apply(PolicySet(found), call.world(found, writes=True), watched.request(), control, decide)
+    approval.report(applied)
     return stop.ended(exit_of_apply(applied))
 
 

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import click
 
-from reconciler.cli.apply import print_applied
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.fleet_source import FleetSource, fleet_options
@@ -25,7 +24,7 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.progress import log_format_option, progress
+from reconciler.cli.progress import progress_option, run_progress
 from reconciler.cli.running import Call
 from reconciler.cli.stopping import stopping
 from reconciler.cli.talk import say
@@ -59,7 +58,7 @@ T = TypeVar("T", Service, Workload)
 @color_option
 @verbose_option
 @quiet_option
-@log_format_option
+@progress_option
 def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> int:
     """Ask CLUSTER[/NAMESPACE[/KIND/NAME]] to wake, and wake it. Reads the Fleet only; broken policies do not matter.
 
@@ -79,18 +78,16 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     asleep = idle_workloads(of_every_fleet(found, state) if any_fleet else found, state, Run(call.now), name.matches)
     check_looked(asleep, state, name, subject)
     waking = _Waking(name, asleep, requests(call.now, until), any_fleet)
+    approval = Approval(output, call, ask=asks)
+    world = world.without(state.unreachable)
     if asks:
-        approve(waking, found, world.without(state.unreachable), call)
-    failures = request_wakes(waking, world)
-    for failure in failures:
-        say(f"error: {failure}")
-    shows = progress(quiet=call.quiet, log_format=flags["log_format"])
-    with shows as shown, stopping(flags["timeout"], call.stop) as stop:
-        control = Control(shown.counted(lambda plan: plan.actions), shown.writing, stop=stop)
-        applied = apply(PolicySet(found), world.without(state.unreachable), call.request(), control, waking.decide)
-    print_applied(applied, output, call)
-    codes = [exit_of_apply(applied), *([ExitCode.PARTIAL] if failures else [])]
-    return stop.ended(first_exit_code(codes))
+        approve(waking, found, world, call, approval)
+    failed = requested(waking, world)
+    with run_progress(call, flags) as (watched, shown), stopping(flags["timeout"], call.stop) as stop:
+        control = Control(shown.counted(approval.choose_all), shown.writing, stop=stop)
+        applied = apply(PolicySet(found), world, watched.request(), control, waking.decide)
+    approval.report(applied)
+    return stop.ended(first_exit_code([exit_of_apply(applied), *failed]))
 
 
 @dataclass(frozen=True)
@@ -130,15 +127,13 @@ def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], wanted: Mappin
     )
 
 
-def approve(waking: _Waking, fleet: Fleet, world: World, call: Call) -> None:
+def approve(waking: _Waking, fleet: Fleet, world: World, call: Call, approval: Approval) -> None:
     """Show what would wake, and ask.
 
     Raises:
         ReconcilerError: somebody said no.
     """
-    if not Approval("text", call, ask=True).approve(
-        plan(PolicySet(fleet), world, call.request(), waking.decide_once_asked)
-    ):
+    if not approval.approve(plan(PolicySet(fleet), world, call.request(), waking.decide_once_asked)):
         raise ReconcilerError("declined at the prompt; nothing was done")
 
 
@@ -163,6 +158,14 @@ def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: Obje
 def requests(now: datetime, until: datetime | None) -> dict[str, str]:
     """Return the annotations that ask for a wake; `until`: and keep awake so long."""
     return {WAKE_REQUESTED: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
+
+
+def requested(waking: _Waking, world: World) -> list[ExitCode]:
+    """Write the requests and tell what could not be; return the exit codes that this leads to."""
+    failures = request_wakes(waking, world)
+    for failure in failures:
+        say(f"error: {failure}")
+    return [ExitCode.PARTIAL] if failures else []
 
 
 def request_wakes(waking: _Waking, world: World) -> tuple[str, ...]:

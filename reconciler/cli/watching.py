@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler.cli.metrics import Measuring, measuring
-from reconciler.cli.progress import Progress, progress
+from reconciler.cli.progress import Progress, run_progress
 from reconciler.cli.running import Call
 from reconciler.cli.stopping import stopping
 from reconciler.errors import ExitCode
-from reconciler.observe.clusters import no_progress
-from reconciler.pipeline import Stage, Watch
 
 
 @dataclass(frozen=True)
@@ -29,19 +27,11 @@ class Watched:
 def watched(verb: str, call: Call, flags: Mapping[str, Any]) -> Iterator[Watched]:
     """Yield `call` as a run that is measured and shown, as the flags say.
 
-    The reading of a snapshot is not shown: it takes no time.
-
     Raises:
         UsageError: a flag cannot be meant.
     """
-    with measuring(verb, flags, call.stop) as run, progress(quiet=call.quiet, log_format=flags["log_format"]) as shown:
-
-        def stage(begins: Stage) -> None:
-            run.stage(begins)
-            shown.stage(begins)
-
-        watch = Watch(stage, no_progress if call.snapshot is not None else shown.reading)
-        yield Watched(replace(call, watch=watch), run, shown)
+    with measuring(verb, flags, call.stop) as run, run_progress(call, flags, run.stage) as (shown_call, shown):
+        yield Watched(shown_call, run, shown)
 
 
 def planned_run(verb: str, call: Call, flags: Mapping[str, Any], shown: Callable[[Watched], ExitCode]) -> ExitCode:

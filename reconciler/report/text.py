@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.plan.model import Effect, Plan, effect_of
+from reconciler.decide.annotations import CAUSE
+from reconciler.plan.model import Action, Effect, Plan, effect_of, pointer
 from reconciler.plan.one_line import one_line
 from reconciler.report.diff import fields_of
-from reconciler.report.groups import Group, Line, grouped
+from reconciler.report.groups import Group, Line, grouped, updates_of
 from reconciler.report.outcome_words import went_well, words_of
 from reconciler.report.summary import (
     Block,
@@ -20,8 +21,9 @@ from reconciler.report.summary import (
     held_title,
     plan_summary,
 )
-from reconciler.report.wording import is_metadata
+from reconciler.report.wording import counted, is_metadata, what_of
 
+_CAUSE = pointer(("metadata", "annotations", CAUSE))
 _RED, _YELLOW, _GREEN = "31", "33", "32"
 _FEWER = (Effect.IDLE, Effect.DOWN, Effect.OVERWRITE)
 _MORE = (Effect.UP, Effect.CREATE, Effect.WAKE)
@@ -29,11 +31,15 @@ _MORE = (Effect.UP, Effect.CREATE, Effect.WAKE)
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How text is shown: with `color`, with everything (`verbose`), or headings alone (`summary`)."""
+    """How text is shown: with `color`, with everything (`verbose`), or headings alone (`summary`).
+
+    Without `changes` the report of an apply says only what did not go as planned: the plan was shown before.
+    """
 
     color: bool = False
     verbose: bool = False
     summary: bool = False
+    changes: bool = True
 
     def paint(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.color and code and text.strip() else text
@@ -41,8 +47,10 @@ class Style:
 
 def render_text(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: Style = Style()) -> str:
     """Return `plan`, or with `outcomes` the report of its apply, as lines of text; nothing is cut."""
-    title, source = heading(plan, applied=outcomes is not None)
     by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
+    if by_action is not None and outcomes is not None and not style.changes and plan.actions:
+        return _joined([*_failed(plan, by_action, style), _last(apply_summary(plan, outcomes), style)])
+    title, source = heading(plan, applied=outcomes is not None)
     groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
     last = plan_summary(plan, everything=style.verbose) if outcomes is None else apply_summary(plan, outcomes)
     parts = [
@@ -50,9 +58,66 @@ def render_text(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: St
         *_groups(groups, by_action, style),
         list(_held(plan, style)),
         *(list(_block(block, style)) for block in blocks_of(plan, everything=style.verbose)),
-        [style.paint("1", last[0]), *last[1:]],
+        _last(last, style),
     ]
+    return _joined(parts)
+
+
+def _joined(parts: Iterable[Sequence[str]]) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _last(lines: Sequence[str], style: Style) -> list[str]:
+    return [style.paint("1", lines[0]), *lines[1:]]
+
+
+def _failed(plan: Plan, outcomes: Mapping[int, Outcome], style: Style) -> Iterator[list[str]]:
+    """Yield what did not go as planned, by policy."""
+    found = [action for action in plan.actions if not went_well(action, outcomes)]
+    if found:
+        yield [style.paint("1;33", f"Not as planned: {counted(len(found), 'change')}")]
+        yield from _groups(grouped(plan, found, lambda _: True), outcomes, style)
+
+
+def render_changed(approved: Plan, plan: Plan, chosen: Collection[int], style: Style = Style()) -> str:
+    """Return how `plan`, made under the locks, differs from the one that was approved; "" where it does not.
+
+    `chosen` are the ids of its actions that are carried out.
+    """
+    known = {change_of(action): action for action in approved.actions}
+    before = {action.ref: action for action in approved.actions}
+    new = [action for action in plan.actions if change_of(action) not in known]
+    gone = [action for action in approved.actions if action.ref not in {one.ref for one in plan.actions}]
+    words = {action.id: _changed_words(before.get(action.ref), action.id in chosen) for action in new}
+    groups = [
+        *_explained(grouped(plan, new), words),
+        *_explained(grouped(approved, gone), {action.id: "no longer needed" for action in gone}),
+    ]
+    if not groups:
+        return ""
+    lines, updates = sum(len(group.lines) for group in groups), sum(len(group.updates) for group in groups)
+    counts = [counted(lines, "change")] * bool(lines) + [updates_of(updates)] * bool(updates)
+    title = style.paint("1;33", f"Changed since the plan was approved: {', '.join(counts)}")
+    return _joined([[title], *_groups(groups, None, style)])
+
+
+def change_of(action: Action) -> Hashable:
+    """Return what makes an action of a plan and one of a later plan the same: the object, and all that is read and
+    written of it, less the words for it, which name the run, and with it everything else that was looked at.
+    """
+    sides = ({path: value for path, value in side.items() if path != _CAUSE} for side in (action.before, action.after))
+    return (action.ref, *(repr(sorted(side.items())) for side in sides))
+
+
+def _changed_words(approved: Action | None, done: bool) -> str:
+    fate = "a wake, applied too" if done else "not approved, left to the next run"
+    return fate if approved is None or done else f"approved was {what_of(approved.decision)}; left to the next run"
+
+
+def _explained(groups: Iterable[Group], words: Mapping[int, str]) -> Iterator[Group]:
+    for group in groups:
+        lines = tuple(replace(line, reason=words[line.action.id]) for line in group.lines)
+        yield replace(group, lines=lines, reason="")
 
 
 def _origin(plan: Plan, style: Style) -> Iterator[str]:

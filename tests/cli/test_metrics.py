@@ -275,7 +275,7 @@ def test_defect_27_a_picker_that_fails_is_told(quickstart: Folder, headers, on_e
     fleet = (quickstart.path / "policies/fleet.yaml").read_text()
     quickstart.write("policies/fleet.yaml", fleet + '  podPickers: {allowedHosts: ["127.0.0.1"]}\n')
     arguments = ("apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve")
-    said = quickstart.call(*arguments, "--log-format", "text", "--metrics-file", "m.prom")
+    said = quickstart.call(*arguments, "--progress", "plain", "--metrics-file", "m.prom")
     assert said.code == code, said.err
     assert "warning: " in said.err
     assert "pod picker http://127.0.0.1:9: " in said.err

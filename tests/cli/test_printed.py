@@ -67,8 +67,8 @@ VERBS = [
         ("apply", "policies", *LOOK, "--auto-approve", "-o", form)
         for form in ("text", "json", "yaml", "markdown", "html")
     ),
-    ("apply", "policies", *LOOK, "--auto-approve", "-v", "--log-format", "text"),
-    ("apply", "policies", *LOOK, "--auto-approve", "--log-format", "json"),
+    ("apply", "policies", *LOOK, "--auto-approve", "-v", "--progress", "plain"),
+    ("apply", "policies", *LOOK, "--auto-approve", "--progress", "json"),
     ("explain", "eu-west/dev-a", *LOOK),
     ("explain", "eu-west/ci", *LOOK),
     ("explain", "us-east/dev-b", *LOOK),
@@ -85,7 +85,7 @@ def test_r6_names_with_control_characters_print_none(quickstart, arguments):
     said = with_hostile_names(quickstart).call(*arguments)
     check_clean(said)
     assert said.code in (0, 4, 6, 64), said
-    if "json" in arguments and "--log-format" not in arguments:
+    if "json" in arguments and "--progress" not in arguments:
         json.loads(said.out)
     if "yaml" in arguments:
         yaml.safe_load(said.out)

@@ -7,13 +7,16 @@ import os
 import pty
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.backend import open_snapshot
-from reconciler.cli.progress import JsonLines, Progress, TextLines, progress
+from reconciler.cli.progress import JsonLines, PlainLines, Progress, run_progress
+from reconciler.cli.running import Call
 from reconciler.observe.clusters import ReadStep, observe
 from reconciler.observe.sources import Source
 from reconciler.pipeline import Stage
@@ -22,6 +25,7 @@ from tests.report.plans import a_plan, a_wake, an_idle
 from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
+NOW_TIME = datetime(2026, 11, 20, 22, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -73,16 +77,40 @@ def test_json_lines_one_for_each_cluster_and_each_action(capsys: pytest.CaptureF
     ]
 
 
-def test_text_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = TextLines()
-    read_two_clusters(shown)
-    write_two_objects(shown)
-    assert capsys.readouterr().err.replace("0.1 s", "0.0 s").splitlines() == [
-        "west: unknown: no connection, expected an API server",
-        "east: 7 objects in 2 lists, 0.0 s",
-        "1 of 2: wake eu-west/dev-a/Deployment/a applied",
-        "2 of 2: idle eu-west/dev-a/Deployment/b stale: replicas are 4, expected 3",
-    ]
+def lines_of_plain(capsys: pytest.CaptureFixture[str], shown: PlainLines, enough: int) -> list[str]:
+    """Return what it said once that are so many lines; its tests hang no longer than half a minute."""
+    said, until = "", time.monotonic() + 30
+    while said.count("\n") < enough and time.monotonic() < until:
+        time.sleep(0.01)
+        said += capsys.readouterr().err
+    shown.close()
+    return said.splitlines()
+
+
+def test_plain_lines_say_now_and_then_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    reading = PlainLines(every=0.05)
+    reading.stage(Stage.OBSERVE)
+    reading.reading(ReadStep("east", "services", 3))
+    reading.reading(ReadStep("west", error="no connection"))
+    first, second, *_ = lines_of_plain(capsys, reading, 2)
+    assert first == "0 clusters read, 3 objects in 1 lists; reading east; unknown: west (0s)"
+    assert second == first
+    writing = PlainLines(every=0.05)
+    write_two_objects(writing)
+    writing.stage(Stage.APPLY)
+    assert lines_of_plain(capsys, writing, 1)[0] == "2 of 2 changes applied (0s)"
+
+
+def test_plain_lines_say_nothing_of_a_short_run_and_while_somebody_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    short = PlainLines()
+    read_two_clusters(short)
+    write_two_objects(short)
+    short.close()
+    asked = PlainLines(every=0.01)
+    asked.stage(Stage.APPROVE)
+    time.sleep(0.1)
+    asked.close()
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_second_reading_counts_from_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,9 +122,13 @@ def test_a_second_reading_counts_from_nothing(capsys: pytest.CaptureFixture[str]
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress(quiet=True, log_format="json") as shown:
-        read_two_clusters(shown)
-        write_two_objects(shown)
+    for call, flags in (
+        (Call("", NOW_TIME, quiet=True), {"progress": "json"}),
+        (Call("", NOW_TIME), {"progress": "none"}),
+    ):
+        with run_progress(call, flags) as (_, shown):
+            read_two_clusters(shown)
+            write_two_objects(shown)
     assert capsys.readouterr() == ("", "")
 
 
@@ -115,24 +147,24 @@ def test_the_reading_tells_each_list_and_how_each_cluster_ended(quickstart: Fold
 
 
 def test_a_snapshot_is_read_without_a_word(quickstart: Folder) -> None:
-    for form in ("text", "json"):
-        said = quickstart.plan(NOW, "--log-format", form)
+    for form in ("plain", "json"):
+        said = quickstart.plan(NOW, "--progress", form)
         assert (said.code, said.err) == (0, "")
 
 
-def test_the_format_is_the_flag_s(quickstart: Folder) -> None:
-    arguments = ("apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "--log-format", "text")
-    said = quickstart.call(*arguments)
-    assert "14 of 14: remember eu-west/reconciler/ConfigMap/reconciler-status-shop.web applied" in said.err
-    assert '{"action"' not in said.err
-    assert " of 14:" not in said.out
+def test_json_is_there_where_it_is_asked_for(quickstart: Folder) -> None:
+    arguments = ("apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve")
+    said = quickstart.call(*arguments, "--progress", "json")
+    lines = [json.loads(line) for line in said.err.splitlines()]
+    assert [line["status"] for line in lines] == ["applied"] * 14
+    assert quickstart.call(*arguments).err == ""
 
 
 TALK = """
 import sys
-from reconciler.cli.progress import progress
-from tests.cli.test_progress import read_two_clusters, write_two_objects
-with progress(quiet=False, log_format=None) as shown:
+from reconciler.cli.progress import run_progress
+from tests.cli.test_progress import NOW_TIME, Call, read_two_clusters, write_two_objects
+with run_progress(Call("", NOW_TIME), {"progress": "auto"}) as (_, shown):
     print(type(shown).__name__)
     read_two_clusters(shown)
     write_two_objects(shown)
@@ -173,6 +205,5 @@ def test_a_bar_on_a_terminal_that_is_wiped_off_again(repository: Path) -> None:
 @pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"CI": "true"}], ids=str)
 def test_plain_text_on_a_terminal_that_wants_it(repository: Path, variable: dict[str, str]) -> None:
     said, seen = on_a_terminal(repository, **variable)
-    assert said == ["TextLines"]
-    assert "2 of 2: idle eu-west/dev-a/Deployment/b stale" in seen
-    assert "\x1b" not in seen
+    assert said == ["PlainLines"]
+    assert seen == ""

@@ -43,7 +43,9 @@ def folder(api_server: ControlPlane, closed: str, tmp_path: Path, monkeypatch: p
 
 
 def test_one_line_for_each_cluster_that_was_read_and_its_requests_in_the_metrics(folder: Folder) -> None:
-    said = folder.call("plan", "policies", "--request-timeout", "5", "--metrics-file", "metrics.prom")
+    said = folder.call(
+        "plan", "policies", "--request-timeout", "5", "--metrics-file", "metrics.prom", "--progress", "json"
+    )
     assert said.code == 6
     lines = {line["cluster"]: line for line in map(json.loads, said.err.splitlines())}
     assert len(said.err.splitlines()) == 2
@@ -67,4 +69,4 @@ def test_quiet_is_quiet_and_the_plan_is_the_same(folder: Folder) -> None:
     arguments = ("plan", "policies", "--request-timeout", "5", "--now", "2026-11-20T22:00:00Z", "-o", "json")
     quiet = folder.call(*arguments, "-q")
     assert quiet.err == ""
-    assert quiet.out == folder.call(*arguments, "--log-format", "text").out
+    assert quiet.out == folder.call(*arguments, "--progress", "plain").out
