@@ -28,9 +28,9 @@ lint: $(STAMP)
 
 test: lint check
 
-# The site, into build/docs. A broken link, or a page that the menu does not have, is an error.
+# The site, into build/docs. A broken link, or a page that the menu does not have, is an error (not with --quiet).
 docs: .venvs/docs/.installed
-	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build
 
 # Real control planes and Prometheus, built once for each version of their modules (some ten minutes on two cores).
 parts: $(STAMP)

@@ -20,8 +20,8 @@ def promtool() -> Path:
         return binary("promtool")
 
 
-def described(repository: Path) -> str:
-    return (repository / "docs" / "how-to" / "monitor.md").read_text()
+def described(repository: Path, page: str) -> str:
+    return (repository / "docs" / page).read_text()
 
 
 def a_test(alert: str, series: dict[str, str], minutes: int, labels: dict[str, str], summary: str) -> dict[str, object]:
@@ -35,7 +35,7 @@ def a_test(alert: str, series: dict[str, str], minutes: int, labels: dict[str, s
 
 @pytest.mark.real
 def test_the_alerts_fire(repository: Path, tmp_path: Path, promtool: Path) -> None:
-    [rules] = re.findall(r"```yaml\n(groups:.*?)```", described(repository), re.DOTALL)
+    [rules] = re.findall(r"```yaml\n(groups:.*?)```", described(repository, "how-to/monitor.md"), re.DOTALL)
     (tmp_path / "alerts.yaml").write_text(rules)
     east = {"cluster": "east"}
     tests = [
@@ -81,4 +81,4 @@ def test_every_metric_is_described(repository: Path) -> None:
     source = (repository / "reconciler" / "report" / "metrics.py").read_text()
     names = set(re.findall(r'"(reconciler_[a-z_]+|sorting_[a-z_]+)"', source))
     assert len(names) == 11
-    assert set(re.findall(r"^\| `([a-z_]+)` \|", described(repository), re.MULTILINE)) == names
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", described(repository, "reference/metrics.md"), re.MULTILINE)) == names

@@ -31,7 +31,10 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _NOW = "2026-11-20T22:00:00Z"
 _FOLDER = re.compile(r"^<!-- folder: (\S+) -->$", re.M)
-_BLOCK = re.compile(r"^(?P<indent> *)```(?P<language>\w*)(?P<info>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S)
+_BLOCK = re.compile(
+    r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>\w*)(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)(?P=fence)$",
+    re.M | re.S,
+)
 _TITLE = re.compile(r'title="([^"]+)"')
 _EXPORT = re.compile(r"export (\w+)=(\S*)")
 
@@ -119,7 +122,7 @@ class Desk:
 def bare() -> dict[str, str]:
     """The variables of a shell in which nobody set anything, but the clock and what only a terminal shows."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {"PATH": path, "HOME": "/nonexistent", "COLUMNS": "120", "RECONCILER_NOW": _NOW, "RECONCILER_QUIET": "1"}
+    return {"PATH": path, "HOME": "/nonexistent", "COLUMNS": "120", "RECONCILER_NOW": _NOW, "RECONCILER_PROGRESS": "none"}
 
 
 def commands_of(console: str) -> Iterator[str]:

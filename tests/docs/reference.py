@@ -1,0 +1,97 @@
+"""The pages of the reference that are written from the code: every field of every policy, every option of every verb.
+
+python -m tests.docs.reference      writes them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from reconciler.cli.main import cli
+from reconciler.cli.verbs import VERBS
+from reconciler.policy.explain import Field, fields
+from reconciler.policy.validate import KINDS
+from tests.docs.pages import ROOT
+
+FOLDER = ROOT / "docs" / "reference"
+WRITTEN = "<!-- Written by `python -m tests.docs.reference` from the code; edit the code. -->"
+
+_POLICIES = """\
+# Policies: every field
+
+`reconciler explain IdlingPolicy.spec.idleWhen` prints the same, and `reconciler schema IdlingPolicy` the JSON
+Schema for your editor. Names in `include`, `exclude` and the like may hold `*`. Durations are written `90s`, `30m`,
+`1h30m`, `2d`. A field in bold is required. `*` in a path stands for any name.
+
+A plain `apps/v1` ReplicaSet with the annotation `federation.kubernetes.io/replica-set-preferences` is read as a
+FederatedReplicaSet.
+"""
+_CLI = """\
+# Command line
+
+Every option has an environment variable, `RECONCILER_` and its long name: `RECONCILER_REQUEST_TIMEOUT` for
+`--request-timeout`. The option wins. A value that a verb does not know, like `RECONCILER_OUTPUT=markdown` for
+`validate`, leaves that verb at its default; as an option it is an error. Options that may be repeated take several
+values in their variable, with spaces between them.
+
+Objects are named `CLUSTER/NAMESPACE/KIND/NAME`; the case of the kind does not matter, kubectl's short names work,
+and a prefix stands for all below it. stdout is the result, stderr is progress, warnings and errors. [Exit
+codes](exit-codes.md) says what a run ends with.
+"""
+
+
+def policies_page() -> str:
+    parts = [WRITTEN, "", _POLICIES]
+    for kind in sorted(KINDS, key=lambda name: (name != "Fleet", name)):
+        if kind != "ReplicaSet":
+            parts += [f"## {kind}\n", "| field | type | default | meaning |\n|---|---|---|---|"]
+            parts += [*map(row_of, fields(kind)), ""]
+    return "\n".join(parts)
+
+
+def row_of(field: Field) -> str:
+    name = f"**`{field.path}`**" if field.required else f"`{field.path}`"
+    default = f"`{field.default}`" if field.default is not None else ""
+    values = f" One of {', '.join(f'`{value}`' for value in field.values)}." if len(field.values) > 1 else ""
+    return f"| {name} | {field.type} | {cell(default)} | {cell(field.description + values)} |"
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def cli_page() -> str:
+    parts = [WRITTEN, "", _CLI]
+    context = click.Context(cli, info_name="reconciler")
+    for verb, words in VERBS.items():
+        command = cli.get_command(context, verb)
+        assert command is not None
+        with click.Context(command, info_name=verb, parent=context) as inner:
+            usage = " ".join(command.collect_usage_pieces(inner))
+            parts += [f"## {verb}\n", f"{words}\n", f"```text\nreconciler {verb} {usage}\n```\n"]
+            rows = list(rows_of(command, inner))
+        parts += ["| option | default | meaning |\n|---|---|---|", *rows, ""] if rows else []
+    return "\n".join(parts)
+
+
+def rows_of(command: click.Command, context: click.Context) -> Iterator[str]:
+    for option in command.get_params(context):
+        if isinstance(option, click.Option) and not option.hidden and "--help" not in option.opts:
+            value = "" if option.is_flag else f" {option.make_metavar(context)}"
+            names = f"`{', '.join(option.opts)}{value}`"
+            given = option.to_info_dict()["default"]
+            default = (
+                "" if option.is_flag or given in (None, (), "") or not isinstance(given, str | int | float) else given
+            )
+            shown = f"`{default:g}`" if isinstance(default, float) else f"`{default}`" if default != "" else ""
+            repeated = " May be repeated." if option.multiple else ""
+            yield f"| {cell(names)} | {shown} | {cell((option.help or '') + repeated)} |"
+
+
+PAGES = {FOLDER / "policies.md": policies_page, FOLDER / "cli.md": cli_page}
+
+if __name__ == "__main__":
+    for page, written in PAGES.items():
+        page.write_text(written())

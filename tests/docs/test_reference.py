@@ -1,0 +1,58 @@
+"""The reference says what the code says, and troubleshooting has messages of the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.decide import annotations
+from reconciler.errors import ExitCode
+from tests.docs.pages import ROOT
+from tests.docs.reference import FOLDER, PAGES
+
+DOCS = ROOT / "docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_written_from_the_code_is_up_to_date(page: Path) -> None:
+    written: Callable[[], str] = PAGES[page]
+    assert page.read_text() == written(), "run `python -m tests.docs.reference`"
+
+
+def test_every_annotation_and_label_is_described() -> None:
+    known = {value for name, value in vars(annotations).items() if name.isupper() and "/" in str(value)}
+    described = set(re.findall(r"`([a-z.]+/[a-z-]+)`", (FOLDER / "annotations.md").read_text()))
+    assert described - {"federation.kubernetes.io/replica-set-preferences"} == known
+
+
+def test_every_exit_code_is_described() -> None:
+    rows = re.findall(r"^\| ([\d, ]+) \|", (FOLDER / "exit-codes.md").read_text(), re.M)
+    assert [int(code) for row in rows for code in row.split(",")] == [int(code) for code in ExitCode]
+
+
+def texts() -> Iterator[str]:
+    """Yield every text in the code, an f-string with NAME for what stands in it."""
+    for file in sorted((ROOT / "reconciler").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+            elif isinstance(node, ast.JoinedStr):
+                yield "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)
+
+
+def test_every_message_of_the_page_on_troubleshooting_is_one_of_the_code() -> None:
+    known = "\n".join(texts())
+    page = (DOCS / "troubleshooting.md").read_text()
+    messages = re.findall(r"^### `(.+)`$", page, re.M)
+    assert len(messages) >= 30
+    missing = [
+        (message, piece)
+        for message in messages
+        for piece in re.split(r"\b[A-Z][A-Z_]+\b|\.\.\.", message)
+        if len(piece.strip(' "()')) > 3 and piece.strip(' "()') not in known
+    ]
+    assert missing == []
