@@ -119,10 +119,10 @@ class Workload:
     """An object with a scale: Deployment, StatefulSet, ReplicaSet, ReplicationController, CronJob, ScaledObject,
     custom.
 
-    `replicas` is what stands at the kind's replicas path, None where the field is absent (counts as 1, see `wanted`).
-    The status fields are None where the object has no such field. A snapshot without status is settled: the backend
-    fills in the settled numbers, so a None `observed_generation` never means "lagging". `template` is the raw pod
-    template for ReplicaSets and None otherwise; `selector` is None where the kind has none.
+    `replicas` is what stands at the kind's replicas path, None where the field is absent (counts as 1, see
+    `spec_replicas`). The status fields are None where the object has no such field. A snapshot without status is
+    settled: the backend fills in the settled numbers, so a None `observed_generation` never means "lagging". `template`
+    is the raw pod template for ReplicaSets and None otherwise; `selector` is None where the kind has none.
     """
 
     ref: ObjectRef
@@ -155,7 +155,7 @@ class Workload:
     no_place: str = ""  # custom kinds only: what its replicas would stand in and is not there, "spec.pool"
 
     @property
-    def wanted(self) -> int:
+    def spec_replicas(self) -> int:
         """Replicas asked for: an absent field counts as 1; a CronJob is 0 while suspended, else 1."""
         if self.ref.kind == "CronJob":
             return 0 if self.suspend else 1

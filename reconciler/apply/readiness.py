@@ -57,7 +57,7 @@ def is_ready(action: Action, access: Access) -> bool:
         workload = access.cluster.get(workloads_of(kind), action.ref.namespace, action.ref.name)
     except ClusterError:
         return True
-    return workload.ready_replicas is None or workload.ready_replicas >= workload.wanted
+    return workload.ready_replicas is None or workload.ready_replicas >= workload.spec_replicas
 
 
 def _is_kind_of(kind: ScaleKind, action: Action) -> bool:

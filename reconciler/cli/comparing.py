@@ -59,7 +59,7 @@ def fleet_changes(base: Fleet, head: Fleet) -> tuple[str, ...]:
 
 def _selected(made: Plan) -> set[tuple[Job, ObjectRef]]:
     """Return the workloads that some policy selects, by job; what only carries marks of one is selected no longer."""
-    return {(one.job, one.ref) for one in made.considered if one.selected and one.ref.kind != "Service"}
+    return {(one.job, one.ref) for one in made.explanations if one.selected and one.ref.kind != "Service"}
 
 
 def _windows(policies: PolicySet, now: datetime) -> Mapping[str, Periods]:

@@ -116,7 +116,7 @@ def with_selected(cases: Sequence[Case]) -> list[Case]:
     """
     first = cases[0]
     state, desired = isolated(first.state, lambda state: decide(first.policies, state, Run(first.now)))
-    selected = frozenset(one.ref for one in desired.considered if one.selected)
+    selected = frozenset(one.ref for one in desired.explanations if one.selected)
     faults = {name: state.unreachable[name] for name in first.state.clusters if name not in state.clusters}
     return [replace(case, selected=selected, fault=faults.get(case.name, "")) for case in cases]
 

@@ -13,7 +13,7 @@ from reconciler.cli.options import context_option, now_option, option, world_opt
 from reconciler.cli.running import Call
 from reconciler.cli.talk import show, show_lines
 from reconciler.decide.decide import decide
-from reconciler.decide.decisions import Considered, Decision
+from reconciler.decide.decisions import Decision, PolicyExplanation
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.model import ObjectRef
 from reconciler.observe.clusters import observe
@@ -64,19 +64,19 @@ def check_known(made: Plan, name: ObjectName, subject: str) -> None:
 
 def explanation(made: Plan, name: ObjectName) -> Iterator[str]:
     """Yield the lines that explain every considered object that `name` names, or that is behind a Service it names."""
-    named = [one for one in made.considered if _is_named(one, name)]
+    named = [one for one in made.explanations if _is_named(one, name)]
     if name.kind == "service":
         yield from _services(made, named, name)
     for ref in sorted({one.ref for one in named}):
         yield from _object(made, ref)
 
 
-def _is_named(one: Considered, name: ObjectName) -> bool:
+def _is_named(one: PolicyExplanation, name: ObjectName) -> bool:
     behind = one.services if name.kind == "service" else ()
     return any(name.matches(ref) for ref in (one.ref, *([one.written] if one.written else []), *behind))
 
 
-def _services(made: Plan, named: Collection[Considered], name: ObjectName) -> Iterator[str]:
+def _services(made: Plan, named: Collection[PolicyExplanation], name: ObjectName) -> Iterator[str]:
     """Yield what is behind each Service, and what is done with the Service itself."""
     for service in sorted({ref for one in named for ref in one.services if name.matches(ref)}):
         behind = sorted({one.ref for one in named if service in one.services})
@@ -87,7 +87,7 @@ def _services(made: Plan, named: Collection[Considered], name: ObjectName) -> It
 
 def _object(made: Plan, ref: ObjectRef) -> Iterator[str]:
     yield str(ref)
-    told = [one for one in made.considered if one.ref == ref]
+    told = [one for one in made.explanations if one.ref == ref]
     written = {one.written for one in told if one.written is not None}
     yield from (f"  scaled through {one.kind}/{one.name}" for one in sorted(written))
     for one in told:
@@ -95,8 +95,8 @@ def _object(made: Plan, ref: ObjectRef) -> Iterator[str]:
         if one.selected_by:
             yield f"    selected by: {' and '.join(one.selected_by)}"
         yield f"    because: {one.why}"
-        if one.flip:
-            yield f"    it would change: {one.flip}"
+        if one.counterfactual:
+            yield f"    it would change: {one.counterfactual}"
     for lost in made.overridden:
         if lost.ref == ref:
             yield f"  overridden: {lost.policy} wanted {lost.wish}, {lost.winner} decides ({lost.why})"

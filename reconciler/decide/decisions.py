@@ -221,12 +221,12 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Considered:
+class PolicyExplanation:
     """For `explain`: what one job thinks of one object, also when nothing changes.
 
-    `outcome` is the state it ends in ("stays awake", "6 replicas"), `why` the reason, `flip` the smallest change that
-    would alter it. `idled` is the marked object and the policy of the mark, where it stands at its idled count because
-    of us before this run; None otherwise. `selected`: `policy` selects it; else it only owns the marks.
+    `outcome` is the state it ends in ("stays awake", "6 replicas"), `why` the reason, `counterfactual` the smallest
+    change that would alter it. `idled` is the marked object and the policy of the mark, where it stands at its idled
+    count because of us before this run; None otherwise. `selected`: `policy` selects it; else it only owns the marks.
     """
 
     ref: ObjectRef
@@ -234,7 +234,7 @@ class Considered:
     policy: str
     outcome: str
     why: str
-    flip: str = ""
+    counterfactual: str = ""
     idled: tuple[ObjectRef, str] | None = None
     selected: bool = True
     written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
@@ -247,8 +247,8 @@ class PlacementRow:
     """One cluster of one federated ReplicaSet. None: unknown. `reasons` tell which step and limit led there."""
 
     cluster: str
-    wanted: int | None  # what the allocation gives ("runs")
-    asked: int | None  # what goes into spec.replicas after this run
+    desired: int | None  # what the allocation gives ("runs")
+    spec_replicas: int | None  # what goes into spec.replicas after this run
     current: int | None  # spec.replicas now
     running: int | None  # available now
     capacity: int | None = None  # None: none known
@@ -275,7 +275,7 @@ class DesiredState:
     undecided: tuple[Undecided, ...] = ()
     overridden: tuple[Overridden, ...] = ()
     notices: tuple[Notice, ...] = ()
-    considered: tuple[Considered, ...] = ()
+    explanations: tuple[PolicyExplanation, ...] = ()
     placements: tuple[PlacementView, ...] = ()
     questions: tuple[PodsQuestion, ...] = ()  # what must be answered before this is final
 

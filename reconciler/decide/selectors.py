@@ -66,13 +66,13 @@ def namespace_annotations(cluster: ObservedCluster) -> dict[str, Mapping[str, st
 class Exclusion:
     """An opt-out that holds now. `until` None: until the annotation goes. `unreadable`: its value cannot be read.
 
-    `flip` is what would end it, "" where nothing in our hands does.
+    `counterfactual` is what would end it, "" where nothing in our hands does.
     """
 
     why: str
     until: datetime | None = None
     unreadable: bool = False
-    flip: str = ""
+    counterfactual: str = ""
 
 
 def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None:
@@ -82,19 +82,19 @@ def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None
     """
     flag = annotations.get(EXCLUDE)
     if flag == "true":
-        return Exclusion(f'{EXCLUDE}: "true"', flip=f"taking {EXCLUDE} off")
+        return Exclusion(f'{EXCLUDE}: "true"', counterfactual=f"taking {EXCLUDE} off")
     if flag not in (None, "false"):
         why = f'{EXCLUDE} is "{flag}", expected "true" or "false"'
-        return Exclusion(why, unreadable=True, flip=f"taking {EXCLUDE} off")
+        return Exclusion(why, unreadable=True, counterfactual=f"taking {EXCLUDE} off")
     until = annotations.get(EXCLUDE_UNTIL)
     if until is None:
         return None
     at = parse_time(until)
     if at is None:
         why = f'{EXCLUDE_UNTIL} is "{until}", expected a time as in RFC 3339'
-        return Exclusion(why, unreadable=True, flip="a time that can be read")
+        return Exclusion(why, unreadable=True, counterfactual="a time that can be read")
     ends = f"after {format_time(at)}"
-    return Exclusion(f"{EXCLUDE_UNTIL}: {until}", until=at, flip=ends) if now < at else None
+    return Exclusion(f"{EXCLUDE_UNTIL}: {until}", until=at, counterfactual=ends) if now < at else None
 
 
 # Federated ReplicaSets name their local workloads.

@@ -116,7 +116,7 @@ def _pod_lists(observed: ObservedCluster, asked: Sequence[ObjectRef]) -> dict[Li
     inside: dict[str, list[ObjectRef]] = {}
     for ref in sorted(asked, key=lambda ref: ref.namespace):
         inside.setdefault(ref.namespace, []).append(ref)
-    pages = 1 + sum(one.wanted for one in observed.workloads if one.owner is None) // _PODS_OF_A_PAGE
+    pages = 1 + sum(one.spec_replicas for one in observed.workloads if one.owner is None) // _PODS_OF_A_PAGE
     if len(inside) > max(_FEW_LISTS, pages) and "pods" not in observed.unreadable:
         return {ListKey(PODS): [ref for refs in inside.values() for ref in refs]}
     alone = {refs[0] for refs in inside.values() if len(refs) == 1}

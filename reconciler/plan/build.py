@@ -47,7 +47,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         notices=desired.notices,
         limits=kept.uses,
         placements=desired.placements,
-        considered=desired.considered,
+        explanations=desired.explanations,
         unknown_since=unknown_since(policies.fleet, state, run.now),
         places=_places(policies),
         zones=_zones(policies),
@@ -159,9 +159,9 @@ def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> 
     for ref in running:
         inside[ref.cluster].append(ref)
     selected: dict[str, list[ObjectRef]] = {}
-    for considered in desired.considered:
-        if considered.job == "idling" and considered.selected:
-            selected.setdefault(considered.policy, []).append(considered.ref)
+    for one in desired.explanations:
+        if one.job == "idling" and one.selected:
+            selected.setdefault(one.policy, []).append(one.ref)
     own = {policy.name for policy in policies.idling if policy.limits != Limits()}
     return Bases(
         clusters={name: base_of(running, refs) for name, refs in inside.items()},

@@ -235,11 +235,11 @@ class PlacementRowDocument(Document, frozen=True):
     """One cluster's part of a federated ReplicaSet."""
 
     cluster: Annotated[str, Meta(description="The cluster.")]
-    wanted: Annotated[Number | None, Meta(description="The replicas it should run; null: unknown.")]
-    asked: Annotated[
-        Number | None, Meta(description="The replicas asked for after this run, waiting ones included; null: unknown.")
+    desired: Annotated[Number | None, Meta(description="The replicas it should run; null: unknown.")]
+    spec_replicas: Annotated[
+        Number | None, Meta(description="spec.replicas after this run, waiting replicas included; null: unknown.")
     ]
-    current: Annotated[Number | None, Meta(description="The replicas asked for now; null: unknown.")]
+    current: Annotated[Number | None, Meta(description="spec.replicas now; null: unknown.")]
     running: Annotated[Number | None, Meta(description="The replicas available now; null: unknown.")]
     capacity: Annotated[Number | None, Meta(description="How many fit there; null: no limit known.")]
     overflow: Annotated[Number, Meta(description="How many more it would get if they fitted.")]

@@ -75,7 +75,7 @@ def weight_of(workload: Workload) -> int:
     """
     if workload.ref.kind == "CronJob":
         return 0
-    return min(workload.wanted, 1 if workload.status_replicas is None else workload.status_replicas)
+    return min(workload.spec_replicas, 1 if workload.status_replicas is None else workload.status_replicas)
 
 
 def base_of(running: Mapping[ObjectRef, int], refs: Iterable[ObjectRef]) -> Base:

@@ -9,7 +9,7 @@ from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Any
 
-from reconciler.decide.decisions import Considered, Decision, Notice, Overridden, PlacementView, Undecided, Verb
+from reconciler.decide.decisions import Decision, Notice, Overridden, PlacementView, PolicyExplanation, Undecided, Verb
 from reconciler.model import NOTHING, ObjectRef, QueryKey
 
 
@@ -103,7 +103,7 @@ class Plan:
     notices: tuple[Notice, ...] = ()
     limits: tuple[LimitUse, ...] = ()
     placements: tuple[PlacementView, ...] = ()
-    considered: tuple[Considered, ...] = ()  # for `explain`; not part of to_dict()
+    explanations: tuple[PolicyExplanation, ...] = ()  # for `explain`; not part of to_dict()
     unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when; not part of to_dict()
     places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line; not part of to_dict()
     zones: Mapping[str, tzinfo] = NOTHING  # of calendars, as reasons name these; not part of to_dict()

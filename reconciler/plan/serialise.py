@@ -54,7 +54,7 @@ def json_text(document: msgspec.Struct) -> str:
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """Return `plan` as JSON values, as schemas/plan.schema.json says. `considered` is left out."""
+    """Return `plan` as JSON values, as schemas/plan.schema.json says. `explanations` is left out."""
     return cast("dict[str, Any]", msgspec.to_builtins(plan_document(plan)))
 
 

@@ -63,5 +63,5 @@ def _changed(decisions: Iterable[Decision]) -> Distribution:
 
 
 def _placement(view: PlacementView) -> Distribution:
-    bars = (Bar(row.cluster, row.current, row.asked, row.capacity, row.why) for row in view.rows)
+    bars = (Bar(row.cluster, row.current, row.spec_replicas, row.capacity, row.why) for row in view.rows)
     return Distribution(f"{view.key}, {view.total} replicas desired", tuple(bars))

@@ -168,7 +168,7 @@ def _common(actions: Sequence[Action], reasons: dict[int, tuple[str, ...]], kind
 
 
 def _placement_words(view: PlacementView, moves: bool) -> str:
-    rows = [(one_line(row.cluster), row.current or 0, row.wanted) for row in view.rows if row.wanted is not None]
+    rows = [(one_line(row.cluster), row.current or 0, row.desired) for row in view.rows if row.desired is not None]
     less = [name for name, current, wanted in rows if wanted < current]
     more = [name for name, current, wanted in rows if wanted > current]
     if moves and less and more:

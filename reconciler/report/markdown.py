@@ -99,7 +99,7 @@ def folded(words: str, groups: Iterable[Group]) -> list[str]:
 
 
 def _placements(plan: Plan) -> list[list[str]]:
-    changing = [view for view in plan.placements if any(row.current != row.asked for row in view.rows)]
+    changing = [view for view in plan.placements if any(row.current != row.spec_replicas for row in view.rows)]
     left = len(changing) - _PLACEMENTS
     more = [[f"and {left} more placements; the JSON form has them all."]] if left > 0 else []
     return [*(_placement(view, plan) for view in changing[:_PLACEMENTS]), *more]
@@ -111,7 +111,7 @@ def _placement(view: PlacementView, plan: Plan) -> list[str]:
     rows = [
         (
             one_line(row.cluster),
-            *map(_known, (row.current, row.asked, row.running, row.capacity)),
+            *map(_known, (row.current, row.spec_replicas, row.running, row.capacity)),
             clock.reason(row.why),
         )
         for row in view.rows

@@ -94,7 +94,7 @@ def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Gauge | Histogra
         "Replicas of federated ReplicaSets: wanted by policy, asked for after this run, current and running before it.",
         list(_replicas(plan)),
     )
-    if plan.considered:  # a saved plan does not say who is idle already
+    if plan.explanations:  # a saved plan does not say who is idle already
         yield Gauge(
             "reconciler_idled_workloads",
             "Workloads that stand at their idled count because of a policy.",
@@ -128,7 +128,7 @@ def _replicas(plan: Plan) -> Iterator[tuple[dict[str, str], float]]:
     for key, view in {view.key: view for view in plan.placements}.items():
         namespace, _, name = key.partition("/")
         for row in {row.cluster: row for row in view.rows}.values():
-            known = {"wanted": row.wanted, "asked": row.asked, "current": row.current, "running": row.running}
+            known = {"wanted": row.desired, "asked": row.spec_replicas, "current": row.current, "running": row.running}
             for state, replicas in known.items():
                 if replicas is not None:
                     yield {"cluster": row.cluster, "namespace": namespace, "name": name, "state": state}, replicas
@@ -138,7 +138,7 @@ def _idled(plan: Plan, applied: Iterable[Action]) -> list[tuple[dict[str, str], 
     """Return how many workloads are idle after this run by cluster and policy; 0 where a policy selects awake ones."""
     idled: dict[ObjectRef, str] = {}
     seen: set[tuple[str, str]] = set()
-    for one in plan.considered:
+    for one in plan.explanations:
         if one.job != "idling" or not one.policy:
             continue
         seen.add((one.ref.cluster, one.policy))

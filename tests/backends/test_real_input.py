@@ -38,8 +38,8 @@ def test_what_others_wrote(real_input: Path, folder: str, kinds: dict[str, int],
     found = workloads_in(cluster)
     assert {kind: sum(one.ref.kind == kind for one in found) for kind in kinds} == kinds
     assert len(found) == sum(kinds.values())
-    assert sum(one.wanted for one in found) == wanted
-    assert all(one.ready_replicas == one.wanted for one in found)
+    assert sum(one.spec_replicas for one in found) == wanted
+    assert all(one.ready_replicas == one.spec_replicas for one in found)
     assert all(one.selector is not None and one.selector.matches(one.template_labels) for one in found)
     assert len(cluster.list(SERVICES)) == services
     assert [one.ref.name for one in cluster.list(NAMESPACES)] == ["default"]
@@ -54,10 +54,12 @@ def test_what_others_wrote_can_be_idled_and_woken(tmp_path: Path, real_input: Pa
         test = ("test", "/spec/replicas", before.replicas)
         zero = ("add" if before.replicas is None else "replace", "/spec/replicas", 0)
         cluster.write(patch(before.ref, test, zero, uid=before.uid))
-        cluster.write(patch(before.ref, ("test", "/spec/replicas", 0), ("replace", "/spec/replicas", before.wanted)))
+        cluster.write(
+            patch(before.ref, ("test", "/spec/replicas", 0), ("replace", "/spec/replicas", before.spec_replicas))
+        )
     after = workloads_in(a_snapshot_cluster(tmp_path / folder, {}, folder))
-    assert [(one.ref, one.wanted, one.template_labels) for one in after] == [
-        (one.ref, one.wanted, one.template_labels)
+    assert [(one.ref, one.spec_replicas, one.template_labels) for one in after] == [
+        (one.ref, one.spec_replicas, one.template_labels)
         for one in workloads_in(
             SnapshotCluster(real_input / folder, folder, victim_order=lambda pods, count, _: pods[:count])
         )

@@ -248,7 +248,7 @@ def test_what_is_encoded_and_read_grows_with_the_changes_to_a_list(
     assert first > 1000 * 100
     assert 0 < ten < first / 10
     assert hundred == 10 * ten
-    replicas = [found.wanted for found in a_snapshot_cluster(tmp_path, {}).list(BUILT_IN["Deployment"])]
+    replicas = [found.spec_replicas for found in a_snapshot_cluster(tmp_path, {}).list(BUILT_IN["Deployment"])]
     assert replicas == [2] * 111 + [3] * 889
 
 

@@ -47,7 +47,7 @@ SECOND = 10**9
 def test_old_versions_are_read_as_the_present_ones(tmp_path: Path, version: str, kind: str) -> None:
     found = one(tmp_path, f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: web}}}}", kind)
     assert (found.ref.group, found.api_version) == (BUILT_IN[kind].group, BUILT_IN[kind].api_version)
-    assert (found.ref.namespace, found.wanted) == ("default", 1)
+    assert (found.ref.namespace, found.spec_replicas) == ("default", 1)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_status(tmp_path: Path, status: str, numbers: tuple[int | None, ...]) ->
 )
 def test_replicas_that_are_not_there_count_as_one(tmp_path: Path, replicas: str, read: int, settled: int) -> None:
     found = one(tmp_path, f"{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{{replicas}}}}}")
-    assert (found.replicas, found.wanted, found.ready_replicas) == (read, settled, settled)
+    assert (found.replicas, found.spec_replicas, found.ready_replicas) == (read, settled, settled)
 
 
 def test_a_written_uid_counts_and_a_missing_one_is_derived_from_the_name(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def shrinking(workload: Workload, to: int, job: Any = "idling") -> Decision:
         changes=(replicas_change(workload.replicas, to),),
         cause=Cause("some", "policies/some.yaml:1", "because"),
         group="g",
-        replicas_before=workload.wanted,
+        replicas_before=workload.spec_replicas,
         replicas_after=to,
     )
 

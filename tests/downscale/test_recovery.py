@@ -120,7 +120,7 @@ def test_each_pod_is_one_patch_with_cost_and_label() -> None:
 def test_marks_stay_until_the_status_says_that_it_is_done() -> None:
     desired = recovered(observed(3, status=5))
     assert desired.decisions == ()
-    assert desired.considered[0].outcome == "its marks stay for now"
+    assert desired.explanations[0].outcome == "its marks stay for now"
 
 
 def test_but_not_for_ever() -> None:

@@ -68,7 +68,7 @@ def numbers(desired: DesiredState) -> list[tuple[int | None, int | None]]:
 
 
 def told(desired: DesiredState) -> str:
-    [considered] = desired.considered
+    [considered] = desired.explanations
     return considered.why
 
 
@@ -81,7 +81,7 @@ def test_a_decrease() -> None:
     assert decision.group == "downscale/east/shop/Deployment/web"
     assert (decision.cause.policy, decision.cause.at) == ("shrink", "policies/shrink.yaml:4")
     assert (decision.cause.why, decision.cause.values) == ("the target is 4", {"replicas": 4})
-    [considered] = desired.considered
+    [considered] = desired.explanations
     assert (considered.outcome, considered.why) == ("4 replicas", "the target is 4")
 
 
@@ -108,7 +108,7 @@ def test_an_absent_field_counts_as_one_and_is_tested_as_absent() -> None:
 def test_numbers(target: DownscaleTarget, current: int, expected: int | None) -> None:
     desired = decided(a_downscale_policy(target=target), workload=a_workload(replicas=current))
     assert numbers(desired) == ([] if expected is None else [(current, expected)])
-    assert len(desired.considered) == 1
+    assert len(desired.explanations) == 1
     phases = [decision.phase for decision in desired.decisions]
     assert phases == ([] if expected is None else [Phase.DECREASE if expected < current else Phase.INCREASE])
 
@@ -187,7 +187,7 @@ def test_selection(fields: dict[str, Any], selected: bool) -> None:
     )
     workload = a_workload(**({"replicas": 6, "labels": {"app": "web"}} | fields))
     desired = decided(a_downscale_policy(selector=selector), workload=workload)
-    assert len(desired.decisions) == len(desired.considered) == selected
+    assert len(desired.decisions) == len(desired.explanations) == selected
 
 
 @pytest.mark.parametrize("kind", ["CronJob", "ScaledObject"])
@@ -259,7 +259,7 @@ def test_left_alone(options: dict[str, Any], words: str) -> None:
     desired = decided(a_downscale_policy(), **options)
     assert (desired.decisions, desired.undecided, desired.notices) == ((), (), ())
     assert words in told(desired)
-    assert desired.considered[0].outcome == "stays at 6"
+    assert desired.explanations[0].outcome == "stays at 6"
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_the_higher_priority_wins() -> None:
     desired = decided(named("low", 2), named("high", 4, priority=7))
     assert numbers(desired) == [(6, 4)]
     assert [(one.policy, one.winner, one.wish) for one in desired.overridden] == [("low", "high", "2 replicas")]
-    assert [one.policy for one in desired.considered] == ["high", "low"]
+    assert [one.policy for one in desired.explanations] == ["high", "low"]
 
 
 @pytest.mark.parametrize("priority", [0, -3])
@@ -410,7 +410,7 @@ def test_equal_priorities_below_the_winner_do_not_matter() -> None:
 def test_an_order_without_a_target_wins_nothing_but_the_order() -> None:
     desired = decided(named("target", 4), named("order", target=None, priority=1))
     assert numbers(desired) == [(6, 4)]
-    assert [(one.policy, one.outcome) for one in desired.considered] == [
+    assert [(one.policy, one.outcome) for one in desired.explanations] == [
         ("order", "victims by ZoneBalanced"),
         ("target", "4 replicas"),
     ]

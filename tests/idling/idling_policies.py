@@ -119,7 +119,7 @@ def run_in(world: World, *policies: IdlingPolicy, writes: int | None = None, **f
 
 def why_of(outcome: IdlingOutcome, name: str = "web") -> str:
     """Why the workload `name` gets what it gets."""
-    return next(one.why for one in outcome.desired.considered if one.ref.name == name)
+    return next(one.why for one in outcome.desired.explanations if one.ref.name == name)
 
 
 def notices_of(outcome: IdlingOutcome, kind: str) -> list[str]:

@@ -416,7 +416,9 @@ def test_min_age_is_that_of_the_younger_of_a_scaled_object_and_its_target(scaled
     outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(web, jobs))), a_policy(min_age=2 * HOUR))
     assert outcome.desired.decisions == ()
     assert why_of(outcome) == "created at 2026-11-20T21:00:00Z, younger than minAge"
-    assert [one.flip for one in outcome.desired.considered if one.ref.name == "web"] == ["after 2026-11-20T23:00:00Z"]
+    assert [one.counterfactual for one in outcome.desired.explanations if one.ref.name == "web"] == [
+        "after 2026-11-20T23:00:00Z"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -458,9 +460,9 @@ def test_what_runs_elsewhere_is_named_by_the_first_cluster():
         clusters={"*": ClusterPreference(weight=1)},
     )  # fmt: skip
     outcome = run_in(a_world(*objects, now=NIGHT), fleet=a_fleet(*clusters), federated=(fed,))
-    assert {one.ref.cluster: one.why for one in outcome.desired.considered if one.ref.kind == "Deployment"}["east"] == (
-        "it runs on north"
-    )
+    assert {one.ref.cluster: one.why for one in outcome.desired.explanations if one.ref.kind == "Deployment"}[
+        "east"
+    ] == ("it runs on north")
 
 
 @pytest.mark.parametrize(

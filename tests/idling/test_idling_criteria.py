@@ -127,7 +127,7 @@ def test_row_19_no_series_is_zero_only_where_the_series_that_are_there_name_a_se
     )
     state = a_state(a_cluster(services=services, workloads=(a_workload(),)), answers=said)
     outcome = decided(state, policy)
-    told = [(one.ref.name, one.outcome) for one in outcome.desired.considered if one.ref.kind == "Deployment"]
+    told = [(one.ref.name, one.outcome) for one in outcome.desired.explanations if one.ref.kind == "Deployment"]
     assert told == [("web", "goes idle" if result is IDLE else "stays awake")]
     assert words in why_of(outcome)
 
@@ -172,7 +172,12 @@ def test_a_workload_without_a_service_has_no_metric():
 )
 def test_a_schedule(now, result, words, flip, until):
     evaluation = judged(a_policy(), now=now)
-    assert (evaluation.result, evaluation.words, evaluation.flip, evaluation.until) == (result, words, flip, until)
+    assert (evaluation.result, evaluation.words, evaluation.counterfactual, evaluation.until) == (
+        result,
+        words,
+        flip,
+        until,
+    )
 
 
 OFFICE_HOURS = the_rest_of_the_week(parse_window("Mon-Fri 07:00-20:00") or ())
@@ -228,7 +233,7 @@ def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, flip):
     texts = ("Mon-Fri 07:00-20:00",)
     calendar = replace(a_calendar("UTC"), **{"windows": OFFICE_HOURS, "texts": texts, "field": "uptime"} | fields)
     evaluation = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)
-    assert (evaluation.result, evaluation.words, evaluation.flip) == (result, words, flip)
+    assert (evaluation.result, evaluation.words, evaluation.counterfactual) == (result, words, flip)
 
 
 def said(*result: CriterionResult) -> tuple[Evaluation, ...]:
@@ -258,7 +263,7 @@ def test_criteria_nest_and_tell_what_decided():
     evaluation = judged(policy, answers(("web", 0)))
     assert evaluation.result is IDLE
     assert evaluation.words == "0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
-    assert evaluation.flip == "a value above 0 or from 2026-11-23T06:00:00Z"
+    assert evaluation.counterfactual == "a value above 0 or from 2026-11-23T06:00:00Z"
     busy = judged(policy, {**answers(("web", 0)), **answers(("web", 3), window="5m")}, NOON)
     assert busy.words == "schedule office-hours-off closed until 2026-11-20T19:00:00Z, 3 above 0 in 5m"
 

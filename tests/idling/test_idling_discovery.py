@@ -192,7 +192,7 @@ def test_what_cannot_be_listed_holds_idles_back(kind):
     state = a_state(a_cluster(workloads=(WEB,), unreadable={kind: "forbidden"}))
     outcome = decided(state, policy)
     assert outcome.desired.decisions == ()
-    assert "cannot be read" in outcome.desired.considered[0].why
+    assert "cannot be read" in outcome.desired.explanations[0].why
 
 
 def test_an_unreadable_kind_keeps_what_it_may_hold_on_the_list():

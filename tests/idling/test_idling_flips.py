@@ -32,8 +32,8 @@ UNCONTESTED = "taking reconciler/contested off, or a change of its policy"
 
 def told(state: Any, *policies: IdlingPolicy, now: Any = NIGHT, **fields: Any) -> tuple[str, str]:
     """What becomes of the one object, and what would alter it."""
-    (one,) = decided(state, *policies, now=now, **fields).desired.considered
-    return one.outcome, one.flip
+    (one,) = decided(state, *policies, now=now, **fields).desired.explanations
+    return one.outcome, one.counterfactual
 
 
 def up(**workload: Any) -> Any:

@@ -201,12 +201,12 @@ def test_what_criteria_do_not_call_idle(value, words):
 
 def test_what_no_policy_selects_is_not_even_considered():
     policy = a_policy(selector=services_selector(namespaces=ObjectSelector(("other",))))
-    assert decided(idle_state(), policy).desired.considered == ()
+    assert decided(idle_state(), policy).desired.explanations == ()
 
 
 def test_a_hold_tells_what_would_alter_it():
     outcome = decided(idle_state(created_at=NIGHT), a_policy(min_age=HOUR))
-    assert outcome.desired.considered[0].flip == "after 2026-11-20T23:00:00Z"
+    assert outcome.desired.explanations[0].counterfactual == "after 2026-11-20T23:00:00Z"
 
 
 def an_autoscaler(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> HorizontalPodAutoscaler:

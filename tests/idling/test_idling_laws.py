@@ -194,7 +194,7 @@ class Idling(RuleBasedStateMachine):
     def _runs(self, found: Workload) -> bool:
         if found.ref.name == "queue" and PAUSED in self.world.objects[a_ref("jobs", kind="ScaledObject")].annotations:
             return False
-        return found.wanted > int(found.annotations.get("reconciler/idled-to", "0"))
+        return found.spec_replicas > int(found.annotations.get("reconciler/idled-to", "0"))
 
     def _nothing_runs_behind_what_is_marked_now(
         self, before: tuple[dict[ObjectRef, bool], dict[ObjectRef, set[str]]]

@@ -67,7 +67,7 @@ class TestForeign:
         assert outcome.desired.decisions == ()
         assert notices_of(outcome, "foreignMark")
         assert outcome.claims == {}
-        assert {one.policy for one in outcome.desired.considered} == {"idle-dev"}
+        assert {one.policy for one in outcome.desired.explanations} == {"idle-dev"}
 
     @pytest.mark.parametrize(("service", "workload"), FOREIGN)
     def test_an_explicit_signal_wakes_them(self, service, workload):
@@ -127,7 +127,7 @@ class TestForeign:
         world = a_foreign_world(SEED | {"idling.kubernetes.io/unidle-targets": "[]"}, replicas=3)
         outcome = run_in(world)
         assert outcome.desired.decisions == ()
-        assert "somebody else marked Service/web idle" in outcome.desired.considered[0].why
+        assert "somebody else marked Service/web idle" in outcome.desired.explanations[0].why
 
 
 def an_idle_world(*policies) -> World:

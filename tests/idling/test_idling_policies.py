@@ -108,7 +108,7 @@ class TestObserve:
         outcome = decided(SIMPLE, a_policy(mode="Observe"))
         assert outcome.desired.decisions == ()
         assert [(str(one.verb), one.ref.name) for one in outcome.desired.observed] == [("mark", "web"), ("idle", "web")]
-        assert [one.outcome for one in outcome.desired.considered] == ["would go idle"]
+        assert [one.outcome for one in outcome.desired.explanations] == ["would go idle"]
         assert outcome.claims == {}
         mark, idle = outcome.desired.observed
         assert idle.needs == (mark.key,)
@@ -302,7 +302,7 @@ class TestFederated:
         world.annotate(a_ref(cluster="west"), "reconciler/exclude", "true")
         outcome = self.run(world)
         assert self.replicas(world) == [3, 2]
-        assert "it runs on west" in {one.why for one in outcome.desired.considered}
+        assert "it runs on west" in {one.why for one in outcome.desired.explanations}
 
     def test_not_while_a_cluster_cannot_be_read(self):
         world = self.world()
@@ -536,10 +536,10 @@ def test_idles_come_after_wakes_in_the_plan():
 
 def test_everything_selected_is_considered_also_when_nothing_changes():
     outcome = decided(SIMPLE, now=NOON)
-    (one,) = outcome.desired.considered
+    (one,) = outcome.desired.explanations
     assert (str(one.ref), one.policy, one.outcome) == ("east/shop/Deployment/web", "idle-dev", "stays awake")
     assert one.why == "schedule office-hours-off closed until 2026-11-20T19:00:00Z"
-    assert one.flip == "from 2026-11-20T19:00:00Z"
+    assert one.counterfactual == "from 2026-11-20T19:00:00Z"
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ class TestTakenOver:
     def test_explain_says_so(self, reason):
         outcome = decided(taken_over(reason).state(), now=NIGHT)
         assert why_of(outcome) == "somebody else scaled it since, as its scale-reason says"
-        (told,) = (one for one in outcome.desired.considered if one.ref == WEB)
+        (told,) = (one for one in outcome.desired.explanations if one.ref == WEB)
         assert told.outcome == "left as it is"
 
     def test_read_only_nothing_is_written(self, reason):

@@ -230,7 +230,7 @@ class TestSharedTargets:
         assert outcome.desired.decisions == ()
         for name in ("web", "api"):
             assert why_of(outcome, name) == "watch only observes Deployment/api through Service/two"
-        flips = {one.flip for one in outcome.desired.considered}
+        flips = {one.counterfactual for one in outcome.desired.explanations}
         assert flips == {"mode: Enforce in watch"}
         assert notices_of(outcome, "heldTogether") == [
             "east/shop/Service/one: nothing behind it goes idle: watch only observes Deployment/api through Service/two"
@@ -421,7 +421,7 @@ class TestWithoutSelector:
         )
         outcome = decided(after)
         assert notices_of(outcome, "nothingBehind") == []
-        assert [one.ref.name for one in outcome.desired.considered] == ["db"]
+        assert [one.ref.name for one in outcome.desired.explanations] == ["db"]
 
 
 # custom kinds
@@ -454,7 +454,7 @@ def test_row_18_a_custom_kind_behind_a_service_is_idled_only_where_a_policy_name
     outcome = decided(a_monitored_state(WEB))
     assert outcome.desired.decisions == ()
     assert why_of(outcome, "k8s") == "Prometheus is a custom kind, and idle-dev does not name it"
-    (flip,) = {one.flip for one in outcome.desired.considered if one.ref == K8S}
+    (flip,) = {one.counterfactual for one in outcome.desired.explanations if one.ref == K8S}
     assert flip == "workloads: {kinds: [Prometheus], include: [k8s]} in the selector of idle-dev"
     assert why_of(outcome).startswith("Prometheus/k8s behind Service/web stays awake: Prometheus is a custom kind")
 

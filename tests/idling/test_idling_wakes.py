@@ -553,7 +553,7 @@ class TestWakeOrder:
         run_in(world, *self.policies(), slow)
         world.now = MONDAY
         run_in(world, *self.policies(), slow)
-        assert {one.wanted for one in world.objects.values() if one.ref.kind != "Service"} == {3}
+        assert {one.spec_replicas for one in world.objects.values() if one.ref.kind != "Service"} == {3}
 
     def test_h8_no_namespace_waits_for_the_tiers_of_another(self):
         policies = tuple(

@@ -104,7 +104,9 @@ class World:
     def _pods(self, cluster: str) -> dict[ObjectRef, tuple[Pod, ...]]:
         """The pods behind each Service: one of each workload that runs."""
         return {
-            service.ref: tuple(_pod(self.objects[ref]) for ref in self.targets(service) if self.objects[ref].wanted)
+            service.ref: tuple(
+                _pod(self.objects[ref]) for ref in self.targets(service) if self.objects[ref].spec_replicas
+            )
             for service in self.of(Service, cluster)
         }
 
@@ -115,7 +117,7 @@ class World:
                 continue
             top = self.objects[ref]
             for place, copied in enumerate(copies):
-                replicas = top.wanted if place == len(copies) - 1 else 0
+                replicas = top.spec_replicas if place == len(copies) - 1 else 0
                 yield a_workload(
                     f"{ref.name}-{place}", kind="ReplicaSet", cluster=cluster, namespace=ref.namespace,
                     replicas=replicas, annotations=copied, template_labels=top.template_labels,
@@ -220,8 +222,8 @@ class World:
             return
         hpa = next((h for h in self.of(HorizontalPodAutoscaler, ref.cluster) if _target_name(h) == _name(ref)), None)
         allowed = had if hpa is None else min(max(had, hpa.minimum or 1), hpa.maximum)
-        if after.wanted not in (had, allowed):
-            self.wrongs.append(f"{decision.key} restores {after.wanted}, it had {had}")
+        if after.spec_replicas not in (had, allowed):
+            self.wrongs.append(f"{decision.key} restores {after.spec_replicas}, it had {had}")
 
     def _settled(self, before: Any, after: Any, writer: FieldWriter) -> Any:
         if isinstance(after, HorizontalPodAutoscaler):
@@ -239,7 +241,7 @@ class World:
         """Replicas of a scalable; of a ScaledObject those of its target."""
         found = self.objects[ref]
         if found.scale_target is None:
-            return int(found.wanted)
+            return int(found.spec_replicas)
         return self.replicas(target_of(found))
 
     def scale(self, ref: ObjectRef, count: int, by: str = "kubectl", *, timed: bool = False) -> None:
@@ -281,10 +283,10 @@ class World:
 
     def _autoscale(self, hpa: HorizontalPodAutoscaler) -> None:
         ref = next((r for r in self.objects if _name(r) == _target_name(hpa)), None)
-        if ref is None or self.objects[ref].wanted == 0:
+        if ref is None or self.objects[ref].spec_replicas == 0:
             return
-        wanted = min(max(self.objects[ref].wanted, hpa.minimum or 1), hpa.maximum)
-        if wanted != self.objects[ref].wanted:
+        wanted = min(max(self.objects[ref].spec_replicas, hpa.minimum or 1), hpa.maximum)
+        if wanted != self.objects[ref].spec_replicas:
             self.scale(ref, wanted, "kube-controller-manager")
 
     def _keda(self, scaled: Workload) -> None:
@@ -373,7 +375,7 @@ class World:
         found = self.objects[ref]
         if found.scale_target is not None:
             return "autoscaling.keda.sh/paused-replicas" in found.annotations
-        return int(found.wanted) <= int(found.annotations.get("reconciler/idled-to", "0"))
+        return int(found.spec_replicas) <= int(found.annotations.get("reconciler/idled-to", "0"))
 
 
 def _pod(owner: Workload) -> Pod:
@@ -388,7 +390,7 @@ def _slice(service: ObjectRef, pods: Sequence[Pod]) -> EndpointSlice:
 
 
 def _settle(workload: Workload) -> Workload:
-    count = workload.wanted
+    count = workload.spec_replicas
     return replace(
         workload, status_replicas=count, ready_replicas=count, available_replicas=count, updated_replicas=count
     )

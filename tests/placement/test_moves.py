@@ -12,7 +12,7 @@ from tests.builders import a_ref
 
 
 def a_place(cluster, asked, available):
-    return LocalWorkload(cluster, a_ref(cluster=cluster), asked=asked, available=available)
+    return LocalWorkload(cluster, a_ref(cluster=cluster), spec_replicas=asked, available=available)
 
 
 @pytest.mark.parametrize(
@@ -51,5 +51,5 @@ def test_a_step_never_costs_what_is_needed(places, wanted, elsewhere):
     left = elsewhere + sum(min(one.available, step[one.cluster]) for one in placed)
     assert left >= min(available, wanted)
     for one in placed:
-        least, most = sorted((one.asked, targets[one.cluster]))
+        least, most = sorted((one.spec_replicas, targets[one.cluster]))
         assert least <= step[one.cluster] <= most

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.decide.placement.pods import Counts, counted, is_calm
+from reconciler.decide.placement.pods import PodCounts, counted, is_calm
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.model import Condition, FieldWriter
 from tests.builders import NOW, NOW_NS, a_pod, a_workload
@@ -47,28 +47,28 @@ def a_waiting_pod(name="w", minutes=1, **fields):
 @pytest.mark.parametrize(
     ("pods", "expected"),
     [
-        pytest.param(some_pods(4), Counts(4, 3), id="all placed"),
-        pytest.param((*some_pods(3), a_waiting_pod(minutes=4)), Counts(3, 3, late=1), id="waits for less than allowed"),
+        pytest.param(some_pods(4), PodCounts(4, 3), id="all placed"),
+        pytest.param((*some_pods(3), a_waiting_pod(minutes=4)), PodCounts(3, 3, late=1), id="waits for less than allowed"),
         pytest.param(
-            (*some_pods(3), a_waiting_pod(minutes=5)), Counts(3, 3, 1, late=1), id="waits for as long as allowed"
+            (*some_pods(3), a_waiting_pod(minutes=5)), PodCounts(3, 3, 1, late=1), id="waits for as long as allowed"
         ),
         pytest.param(
             (*some_pods(3), a_waiting_pod(unscheduled_since_ns=None, created_ns=NOW_NS - 9 * MINUTE_NS)),
-            Counts(3, 3, 1, late=1),
+            PodCounts(3, 3, 1, late=1),
             id="waits since nobody knows: since it was made",
         ),
         pytest.param(
-            (*some_pods(3), a_waiting_pod(minutes=9, unschedulable=False)), Counts(3, 3, late=1), id="not looked at yet"
+            (*some_pods(3), a_waiting_pod(minutes=9, unschedulable=False)), PodCounts(3, 3, late=1), id="not looked at yet"
         ),
         pytest.param(
-            (*some_pods(3), a_waiting_pod(created_ns=NOW_NS - MINUTE_NS + 10**9)), Counts(3, 3), id="just made"
+            (*some_pods(3), a_waiting_pod(created_ns=NOW_NS - MINUTE_NS + 10**9)), PodCounts(3, 3), id="just made"
         ),
-        pytest.param((*some_pods(4), a_pod("x", terminating=True)), Counts(4, 3), id="one is being deleted"),
-        pytest.param((*some_pods(4), a_pod("x", phase="Failed")), Counts(4, 3), id="one has failed"),
-        pytest.param(some_pods(4, minutes=9, ready=False), Counts(4, 3, late=4), id="starting for a while"),
-        pytest.param(some_pods(4, minutes=0, ready=False), Counts(4, 3), id="starting just now"),
+        pytest.param((*some_pods(4), a_pod("x", terminating=True)), PodCounts(4, 3), id="one is being deleted"),
+        pytest.param((*some_pods(4), a_pod("x", phase="Failed")), PodCounts(4, 3), id="one has failed"),
+        pytest.param(some_pods(4, minutes=9, ready=False), PodCounts(4, 3, late=4), id="starting for a while"),
+        pytest.param(some_pods(4, minutes=0, ready=False), PodCounts(4, 3), id="starting just now"),
         pytest.param(
-            some_pods(4, minutes=10, ready=False), Counts(4, 3, 0, 4, late=4), id="placed and not ready for too long"
+            some_pods(4, minutes=10, ready=False), PodCounts(4, 3, 0, 4, late=4), id="placed and not ready for too long"
         ),
     ],
 )
@@ -97,7 +97,7 @@ def test_counts(pods, expected):
 )
 def test_replicas_that_do_not_exist_are_stuck_once_that_lasts(fields, stuck):
     workload = a_workload(kind="ReplicaSet", replicas=5, **fields)
-    assert counted(workload, some_pods(3), a_federated(), NOW).stuck == stuck
+    assert counted(workload, some_pods(3), a_federated(), NOW).unschedulable == stuck
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,6 @@ def test_a_rollout(fields, rolling):
 def test_times_with_microseconds_are_exact():
     federated = a_federated(unschedulable_after=timedelta(microseconds=1))
     pod = a_waiting_pod(unscheduled_since_ns=NOW_NS - 1000)
-    assert counted(a_workload(replicas=1), (pod,), federated, NOW).stuck == 1
+    assert counted(a_workload(replicas=1), (pod,), federated, NOW).unschedulable == 1
     pod = a_waiting_pod(unscheduled_since_ns=NOW_NS - 999)
-    assert counted(a_workload(replicas=1), (pod,), federated, NOW).stuck == 0
+    assert counted(a_workload(replicas=1), (pod,), federated, NOW).unschedulable == 0

@@ -66,7 +66,7 @@ def test_what_did_not_change_keeps_its_time():
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"desired":"x","clusters":[]}', '{"clusters":{"east":3}}'])
 def test_one_that_cannot_be_read_knows_nothing(text):
     status = read_status(a_status(text))
-    assert (status.desired, status.asked("east")) == (None, None)
+    assert (status.desired, status.spec_replicas("east")) == (None, None)
 
 
 def test_what_the_first_run_writes_stands_once_it_is_carried_out():
@@ -102,8 +102,8 @@ def test_explain_knows_the_steps_the_limit_and_what_would_change_it():
     fleet = a_fleet_with("Draining", "a", "b", "c", "d", "e")
     clusters = [settled("a", 4), settled("b", 2), a_cluster("c"), a_full("d", 5, 3), settled("e", 0)]
     told = {
-        one.ref.cluster: (one.outcome, one.why, one.flip)
-        for one in place(*clusters, federated=federated, fleet=fleet).considered
+        one.ref.cluster: (one.outcome, one.why, one.counterfactual)
+        for one in place(*clusters, federated=federated, fleet=fleet).explanations
     }
     assert told == {
         "a": ("4 replicas", "share 4: weight 1 of 4", "replicas: 10"),
@@ -181,7 +181,9 @@ def weighing(weight=0, least=0, most=None):
 def test_explain_names_only_what_would_change_the_number(total, preferences, current, expected):
     federated = a_federated(total, clusters=preferences, rebalance=False)
     clusters = [settled(name, current[name]) if name in current else a_cluster(name) for name in "abc"]
-    told = {one.ref.cluster: (one.why, one.flip) for one in place(*clusters, federated=federated).considered}
+    told = {
+        one.ref.cluster: (one.why, one.counterfactual) for one in place(*clusters, federated=federated).explanations
+    }
     assert told["c"] == expected
 
 
@@ -191,11 +193,11 @@ def test_the_next_total_is_the_one_at_which_the_cluster_gets_one_more():
 
     def given(total):
         desired = place(*(a_cluster(name) for name in fleet), federated=a_federated(total, clusters=clusters))
-        return {row.cluster: row.wanted for row in desired.placements[0].rows}, desired.considered
+        return {row.cluster: row.desired for row in desired.placements[0].rows}, desired.explanations
 
     numbers_now, told = given(23)
     for one in told:
-        total = int(one.flip.removeprefix("replicas: "))
+        total = int(one.counterfactual.removeprefix("replicas: "))
         assert given(total)[0][one.ref.cluster] == numbers_now[one.ref.cluster] + 1
         assert given(total - 1)[0][one.ref.cluster] == numbers_now[one.ref.cluster]
 

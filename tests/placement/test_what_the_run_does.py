@@ -263,7 +263,11 @@ class TestStuck:
         (scaled,) = about(desired, "west")
         assert scaled.phase is Phase.MOVE
         assert scaled.cause.why == "weight 1 of 2, room for 1, 2 waiting"
-        assert (row(desired, "west").wanted, row(desired, "west").asked, row(desired, "west").overflow) == (1, 3, 4)
+        assert (row(desired, "west").desired, row(desired, "west").spec_replicas, row(desired, "west").overflow) == (
+            1,
+            3,
+            4,
+        )
 
     def test_replicas_that_wait_for_less_stay(self):
         desired = place(settled("east", 5), a_full("west", 5, 1, minutes=4), federated=a_federated(10))

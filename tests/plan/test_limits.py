@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.decisions import Considered, DesiredState, Phase, Verb
+from reconciler.decide.decisions import DesiredState, Phase, PolicyExplanation, Verb
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.limits import Base, Bases, allowed, hold_back
 from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Place, Selector
@@ -110,10 +110,10 @@ def test_the_base_of_a_policys_own_limits_is_what_it_selects_and_not_what_still_
     policies = a_policy_set(idling=(a_policy("nights", Limits(Limit(0.5, 1), NONE.removed_replicas)),))
     state = a_state(a_cluster(workloads=(a_workload("web"), a_workload("left"))))
     told = [
-        Considered(a_ref(name), "idling", "nights", "", "", selected=selected)
+        PolicyExplanation(a_ref(name), "idling", "nights", "", "", selected=selected)
         for name, selected in (("web", True), ("left", False))
     ]
-    plan = make_plan(policies, state, DesiredState(considered=tuple(told)), a_run(), Inputs())
+    plan = make_plan(policies, state, DesiredState(explanations=tuple(told)), a_run(), Inputs())
     assert {use.base for use in plan.limits if use.name == "nights" and use.unit == "workloads"} == {1}
 
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as older_fam
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
-from reconciler.decide.decisions import Considered, Notice, PlacementRow, PlacementView, VictimForecast
+from reconciler.decide.decisions import Notice, PlacementRow, PlacementView, PolicyExplanation, VictimForecast
 from reconciler.report.metrics import Measured, last_success_in, render_metrics
 from reconciler.report.open_metrics import Gauge, open_metrics_text
 from tests.builders import NOW, a_ref
@@ -85,35 +85,35 @@ def test_replicas_of_a_federated_replica_set_and_none_for_what_is_unknown() -> N
     }
 
 
-def considered(name: str, policy: str, idled_by: str = "", cluster: str = "eu-west") -> Considered:
+def considered(name: str, policy: str, idled_by: str = "", cluster: str = "eu-west") -> PolicyExplanation:
     ref = a_ref(name, cluster=cluster, namespace="dev-a")
-    return Considered(ref, "idling", policy, "", "", idled=(ref, idled_by) if idled_by else None)
+    return PolicyExplanation(ref, "idling", policy, "", "", idled=(ref, idled_by) if idled_by else None)
 
 
 @pytest.mark.parametrize(
     ("plan", "outcomes", "idled"),
     [
-        pytest.param(a_plan(considered=[considered("a", "p")]), (), {("eu-west", "p"): 0}, id="nothing idle"),
+        pytest.param(a_plan(explanations=[considered("a", "p")]), (), {("eu-west", "p"): 0}, id="nothing idle"),
         pytest.param(
-            a_plan(considered=[considered("a", "p", "p"), considered("a", "q", "p"), considered("b", "p", "p")]),
+            a_plan(explanations=[considered("a", "p", "p"), considered("a", "q", "p"), considered("b", "p", "p")]),
             (),
             {("eu-west", "p"): 2, ("eu-west", "q"): 0},
             id="counted once, for the policy of the mark",
         ),
         pytest.param(
-            a_plan(an_idle("a"), considered=[considered("a", "idle-dev")]),
+            a_plan(an_idle("a"), explanations=[considered("a", "idle-dev")]),
             (OutcomeStatus.APPLIED,),
             {("eu-west", "idle-dev"): 1},
             id="idled by this run",
         ),
         pytest.param(
-            a_plan(an_idle("a"), considered=[considered("a", "idle-dev")]),
+            a_plan(an_idle("a"), explanations=[considered("a", "idle-dev")]),
             (OutcomeStatus.FAILED,),
             {("eu-west", "idle-dev"): 0},
             id="refused to be idled",
         ),
         pytest.param(
-            a_plan(a_wake("a"), considered=[considered("a", "idle-dev", "idle-dev")]),
+            a_plan(a_wake("a"), explanations=[considered("a", "idle-dev", "idle-dev")]),
             (OutcomeStatus.APPLIED,),
             {("eu-west", "idle-dev"): 0},
             id="woken by this run",

@@ -162,7 +162,7 @@ class ThreeJobs(Idling):
 
     def _judge_total(self, desired: DesiredState) -> None:
         """However far a run comes, and whichever increase is refused: no more goes than there is above the total."""
-        found = {one.ref: one.wanted for one in self._locals("spread")}
+        found = {one.ref: one.spec_replicas for one in self._locals("spread")}
         unseen = {ref: count for ref, count in found.items() if ref.cluster in self.world.unreachable}
         known = all(self.seen.get(ref) == count for ref, count in unseen.items())
         self.seen |= {ref: count for ref, count in found.items() if ref not in unseen}
@@ -200,7 +200,7 @@ class ThreeJobs(Idling):
             return
         idle = any(self.world.recorded(one.ref) is not None for one in found)
         if not idle and all(one.state == "Active" for one in self.fleet.clusters):
-            total = sum(one.wanted for one in found)
+            total = sum(one.spec_replicas for one in found)
             assert total == self.spread.replicas, f"{total} at rest, {self.spread.replicas} are wanted"
 
     @rule()

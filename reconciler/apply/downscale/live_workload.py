@@ -78,8 +78,8 @@ def check_as_planned(task: Task, workload: Workload) -> None:
     """
     if workload.uid != task.decision.uid or workload.terminating:
         raise StaleError(f"{task.ref}: is another object or being deleted, expected the one of the plan; plan again")
-    if workload.wanted != task.before:
-        raise StaleError(f"{task.ref}: replicas are {workload.wanted}, expected {task.before}; plan again")
+    if workload.spec_replicas != task.before:
+        raise StaleError(f"{task.ref}: replicas are {workload.spec_replicas}, expected {task.before}; plan again")
 
 
 def autoscaler_of(task: Task) -> str | None:

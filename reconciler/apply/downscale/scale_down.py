@@ -255,7 +255,7 @@ def _scale(task: Task) -> None:
             workload = live_workload(task).workload
         except ClusterError:
             raise _Unsure(f"{error}; whether it was scaled is not known, the next run puts it right") from error
-        if workload.uid != task.decision.uid or workload.wanted != task.after:
+        if workload.uid != task.decision.uid or workload.spec_replicas != task.after:
             raise
 
 

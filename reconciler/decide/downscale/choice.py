@@ -274,9 +274,11 @@ def rules_of(settings: DownscaleSettings) -> RankingRules:
     )
 
 
-def picker_request(cut: VictimSelection, picker: PodPicker, namespace: str) -> PickerRequest:
+def picker_request(selection: VictimSelection, picker: PodPicker, namespace: str) -> PickerRequest:
     """Return what the picker is asked."""
-    return PickerRequest(picker, namespace, cut.requested, tuple(sorted(pod.name for pod in cut.candidates)))
+    return PickerRequest(
+        picker, namespace, selection.requested, tuple(sorted(pod.name for pod in selection.candidates))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +290,7 @@ class ChosenVictims:
     picker_failed: bool = False
 
 
-def picked(cut: VictimSelection, answer: PickerAnswer, picker: PodPicker) -> ChosenVictims | None:
+def picked(selection: VictimSelection, answer: PickerAnswer, picker: PodPicker) -> ChosenVictims | None:
     """Return the candidates that `answer` names, None where it has no opinion.
 
     Chosen before tied before all others; among equals at the cut the controller's order decides.
@@ -299,52 +301,53 @@ def picked(cut: VictimSelection, answer: PickerAnswer, picker: PodPicker) -> Cho
     ranks = dict.fromkeys(answer.tied, _TIED) | dict.fromkeys(answer.chosen, _CHOSEN)
     if not ranks:
         return None
-    if len(ranks) < cut.requested and picker.on_too_few == "reject":
+    if len(ranks) < selection.requested and picker.on_too_few == "reject":
         raise PickerError(
-            f"pod picker {picker.host}: names {len(ranks)} pods, expected at least {cut.requested} (onTooFew: reject)"
+            f"pod picker {picker.host}: names {len(ranks)} pods, expected at least {selection.requested}"
+            " (onTooFew: reject)"
         )
-    in_order = sorted(cut.candidates, key=lambda pod: ranks.get(pod.name, _OTHER))
-    taken, left = in_order[: cut.requested], in_order[cut.requested :]
+    in_order = sorted(selection.candidates, key=lambda pod: ranks.get(pod.name, _OTHER))
+    taken, left = in_order[: selection.requested], in_order[selection.requested :]
     last, next_ = ranks.get(taken[-1].name, _OTHER), ranks.get(left[0].name, _OTHER)
     if last == _OTHER:
-        note = f"the picker named {len(ranks)} of {cut.requested}, the controller's order filled up"
+        note = f"the picker named {len(ranks)} of {selection.requested}, the controller's order filled up"
     else:
         note = "a tie at the cut was broken by the controller's order" if last == next_ else ""
     return ChosenVictims(tuple(taken), note)
 
 
-def balanced(cut: VictimSelection, domains: Mapping[str, str]) -> ChosenVictims:
+def balanced(selection: VictimSelection, domains: Mapping[str, str]) -> ChosenVictims:
     """Return candidates so that those that stay are spread over their domains as evenly as can be.
 
     `domains` maps a node to its domain; nodes without one are one domain together. Each time a pod of the largest
     domain goes, of equally large ones of that whose next pod is first in the controller's order.
     """
     queues: dict[str, deque[tuple[int, Pod]]] = {}
-    for position, pod in enumerate(cut.candidates):
+    for position, pod in enumerate(selection.candidates):
         queues.setdefault(domains.get(pod.node, ""), deque()).append((position, pod))
     heap = [(-len(queue), queue[0][0], domain) for domain, queue in queues.items()]
     heapify(heap)
     taken: list[Pod] = []
-    while len(taken) < cut.requested:
+    while len(taken) < selection.requested:
         queue = queues[heap[0][2]]
         taken.append(queue.popleft()[1])
         heapreplace(heap, (-len(queue), queue[0][0] if queue else 0, heap[0][2]))
     return ChosenVictims(tuple(taken))
 
 
-def without_domains(cut: VictimSelection, domains: Mapping[str, str], key: str) -> str:
+def without_domains(selection: VictimSelection, domains: Mapping[str, str], key: str) -> str:
     """Return why there is nothing to balance, "" where at least one candidate's node has a domain."""
-    if any(pod.node in domains for pod in cut.candidates):
+    if any(pod.node in domains for pod in selection.candidates):
         return ""
     return f"none of its nodes has the label {key}, so there is nothing to balance"
 
 
-def first_of(cut: VictimSelection) -> ChosenVictims:
+def first_of(selection: VictimSelection) -> ChosenVictims:
     """Return the candidates that are first in the order of the cut."""
-    return ChosenVictims(cut.candidates[: cut.requested])
+    return ChosenVictims(selection.candidates[: selection.requested])
 
 
-def foreign_costs(cut: VictimSelection, victims: Sequence[Pod]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
+def foreign_costs(selection: VictimSelection, victims: Sequence[Pod]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
     """Return the pods whose cost somebody else wrote and that are in the way: victims, and pods that stay.
 
     A pod that stays is in the way when its cost is not above the mark: the controller would take it as well.
@@ -352,7 +355,9 @@ def foreign_costs(cut: VictimSelection, victims: Sequence[Pod]) -> tuple[tuple[P
     names = {pod.uid for pod in victims}
     marked = tuple(pod for pod in victims if pod.deletion_cost is not None)
     return marked, tuple(
-        pod for pod in cut.candidates if pod.uid not in names and deletion_cost(pod.deletion_cost) <= int(VICTIM_COST)
+        pod
+        for pod in selection.candidates
+        if pod.uid not in names and deletion_cost(pod.deletion_cost) <= int(VICTIM_COST)
     )
 
 

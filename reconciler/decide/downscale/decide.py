@@ -9,12 +9,12 @@ from typing import TypeVar
 from reconciler.decide.autoscalers import autoscalers_of
 from reconciler.decide.decisions import (
     Cause,
-    Considered,
     Decision,
     DesiredState,
     Notice,
     Overridden,
     Phase,
+    PolicyExplanation,
     Undecided,
     Verb,
     replicas_change,
@@ -38,15 +38,15 @@ def decide_downscale(
     """
     found: list[Result] = []
     observed: list[Result] = []
-    for scene in _inputs(policies, state, run, claims):
-        selected = policies_by_workload(policies.downscale, scene.cluster, scene.observed)
-        workloads = {workload.ref: workload for workload in scene.observed.workloads if workload.ref in selected}
+    for inputs in _inputs(policies, state, run, claims):
+        selected = policies_by_workload(policies.downscale, inputs.cluster, inputs.observed)
+        workloads = {workload.ref: workload for workload in inputs.observed.workloads if workload.ref in selected}
         for ref in sorted(selected):
             enforced = [policy for policy in selected[ref] if policy.mode == "Enforce"]
-            found += _enforced(scene, workloads[ref], enforced)
+            found += _enforced(inputs, workloads[ref], enforced)
             for policy in selected[ref]:
                 if policy.mode == "Observe":
-                    observed += _considered(scene, workloads[ref], policy)
+                    observed += _considered(inputs, workloads[ref], policy)
     beside = [one for one in observed if not isinstance(one, Decision | Notice)]
     return replace(_desired([*found, *beside]), observed=_of_type(observed, Decision))
 
@@ -69,7 +69,7 @@ def _inputs(
             )
 
 
-def _enforced(scene: DownscaleInputs, workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Result]:
+def _enforced(inputs: DownscaleInputs, workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Result]:
     """Yield what the policies that compete for one workload come to."""
     deciding = of_highest_priority([policy for policy in policies if policy.target is not None])
     equal = next((group for group in (of_highest_priority(policies), deciding) if len(group) > 1), None)
@@ -78,9 +78,9 @@ def _enforced(scene: DownscaleInputs, workload: Workload, policies: Sequence[Dow
         return
     for policy in policies:
         if policy.target is None or policy in deciding:
-            yield from _considered(scene, workload, policy)
+            yield from _considered(inputs, workload, policy)
             continue
-        case = WorkloadTarget(scene, workload, target_replicas(policy, scene.cluster.name, scene.state, scene.run))
+        case = WorkloadTarget(inputs, workload, target_replicas(policy, inputs.cluster.name, inputs.state, inputs.run))
         why = f"{deciding[0].name} has the higher priority"
         if case.changes:
             yield case.overridden(deciding[0].name, why)
@@ -92,29 +92,31 @@ def _undecidable(workload: Workload, policies: Sequence[DownscalePolicy]) -> Ite
     why = f"{names} have the same priority {policies[0].priority}, expected different ones; nothing is decided"
     yield Notice("equalPriorities", str(workload.ref), why, policies[0].name, partial=True)
     for policy in policies:
-        stays = f"stays at {workload.wanted}"
-        yield Considered(workload.ref, "downscale", policy.name, stays, why, "different priorities")
+        stays = f"stays at {workload.spec_replicas}"
+        yield PolicyExplanation(workload.ref, "downscale", policy.name, stays, why, "different priorities")
 
 
-def _considered(scene: DownscaleInputs, workload: Workload, policy: DownscalePolicy) -> Iterator[Result]:
+def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePolicy) -> Iterator[Result]:
     """Yield what one policy makes of one workload."""
     if policy.target is None:
         outcome = f"victims by {strategy_of(policy)}"
-        yield Considered(workload.ref, "downscale", policy.name, outcome, "the policy has no target, others decide")
+        yield PolicyExplanation(
+            workload.ref, "downscale", policy.name, outcome, "the policy has no target, others decide"
+        )
         return
-    case = WorkloadTarget(scene, workload, target_replicas(policy, scene.cluster.name, scene.state, scene.run))
+    case = WorkloadTarget(inputs, workload, target_replicas(policy, inputs.cluster.name, inputs.state, inputs.run))
     for guard in GUARDS:
         held = list(guard(case))
         if held:
             yield from held
             return
     yield _decision(case)
-    yield Considered(workload.ref, "downscale", policy.name, f"{case.wanted} replicas", case.wish.why)
+    yield PolicyExplanation(workload.ref, "downscale", policy.name, f"{case.desired} replicas", case.wanted.why)
 
 
 def _decision(case: WorkloadTarget) -> Decision:
     workload, ref = case.workload, case.ref
-    down = case.wanted < workload.wanted
+    down = case.desired < workload.spec_replicas
     return Decision(
         key=f"downscale/{ref}/{ref.group}",
         job="downscale",
@@ -123,11 +125,11 @@ def _decision(case: WorkloadTarget) -> Decision:
         ref=ref,
         api_version=workload.api_version,
         uid=workload.uid,
-        changes=(replicas_change(workload.replicas, case.wanted, workload.replicas_path),),
-        cause=Cause(case.policy, str(case.wish.policy.place), _why(case), case.wish.values),
+        changes=(replicas_change(workload.replicas, case.desired, workload.replicas_path),),
+        cause=Cause(case.policy, str(case.wanted.policy.place), _why(case), case.wanted.values),
         group=group_name(ref),
-        replicas_before=workload.wanted,
-        replicas_after=case.wanted,
+        replicas_before=workload.spec_replicas,
+        replicas_after=case.desired,
         has_annotations=workload.has_annotations,
         has_labels=workload.has_labels,
         event="ScaledDown" if down else "ScaledUp",
@@ -135,9 +137,9 @@ def _decision(case: WorkloadTarget) -> Decision:
 
 
 def _why(case: WorkloadTarget) -> str:
-    if case.autoscaler is None or case.wanted == case.wish.replicas:
-        return case.wish.why
-    return f"{case.wish.why}, not below minReplicas of {case.autoscaler.ref.name}"
+    if case.autoscaler is None or case.desired == case.wanted.replicas:
+        return case.wanted.why
+    return f"{case.wanted.why}, not below minReplicas of {case.autoscaler.ref.name}"
 
 
 def group_name(ref: ObjectRef) -> str:
@@ -151,7 +153,7 @@ def _desired(found: Sequence[Result]) -> DesiredState:
         undecided=_of_type(found, Undecided),
         overridden=_of_type(found, Overridden),
         notices=tuple(dict.fromkeys(_of_type(found, Notice))),
-        considered=_of_type(found, Considered),
+        explanations=_of_type(found, PolicyExplanation),
     )
 
 

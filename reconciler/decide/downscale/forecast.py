@@ -177,35 +177,35 @@ def _cut(shrinking: _Shrinking, group: PodGroup) -> VictimSelection:
 
 
 def _of_group(shrinking: _Shrinking, group: PodGroup) -> VictimForecast:
-    cut = _cut(shrinking, group)
-    if not shrinking.order.chooses or not cut.open:
+    selection = _cut(shrinking, group)
+    if not shrinking.order.chooses or not selection.open:
         return _predicted(shrinking, group)
     settings = shrinking.order.settings
     if settings.picker is not None:
-        return _asked(cut, group, shrinking, settings.picker)
+        return _asked(selection, group, shrinking, settings.picker)
     if settings.strategy == "ZoneBalanced":
-        return _balanced(cut, group, shrinking)
+        return _balanced(selection, group, shrinking)
     word = "newest first" if settings.strategy == "NewestFirst" else f"age to base {settings.logarithm_base:g}"
-    return _chosen(cut, group, shrinking, first_of(cut), word)
+    return _chosen(selection, group, shrinking, first_of(selection), word)
 
 
-def _asked(cut: VictimSelection, group: PodGroup, shrinking: _Shrinking, picker: PodPicker) -> VictimForecast:
+def _asked(selection: VictimSelection, group: PodGroup, shrinking: _Shrinking, picker: PodPicker) -> VictimForecast:
     """Return the victims as the picker chooses them now, as far as it was asked; it is asked again at apply."""
     if shrinking.answer is None:
-        return _not_asked(cut, shrinking)
+        return _not_asked(selection, shrinking)
     try:
-        choice = picked(cut, shrinking.answer, picker)
+        choice = picked(selection, shrinking.answer, picker)
     except PickerError as error:
         return replace(_predicted(shrinking, group), certain=False, note=str(error))
     if choice is None:
         note = "the picker has no opinion, the controller chooses"
         return replace(_predicted(shrinking, group), certain=False, note=note)
-    return replace(_chosen(cut, group, shrinking, choice, "chosen by the picker"), certain=False)
+    return replace(_chosen(selection, group, shrinking, choice, "chosen by the picker"), certain=False)
 
 
-def _not_asked(cut: VictimSelection, shrinking: _Shrinking) -> VictimForecast:
+def _not_asked(selection: VictimSelection, shrinking: _Shrinking) -> VictimForecast:
     """Return a forecast before the picker is asked. A cost that is not above our mark is in its way in any case."""
-    foreign, always = foreign_costs(cut, cut.candidates)[0], foreign_costs(cut, ())[1]
+    foreign, always = foreign_costs(selection, selection.candidates)[0], foreign_costs(selection, ())[1]
     if always and _heeds_costs(shrinking):
         return _postponed(shrinking, always)
     note = f"nothing is done if it chooses any of {_costs(foreign)} with a foreign deletion cost (onForeignCost: Skip)"
@@ -213,9 +213,9 @@ def _not_asked(cut: VictimSelection, shrinking: _Shrinking) -> VictimForecast:
         certain=False,
         strategy="PodPicker",
         chosen_at_apply=True,
-        count=cut.count,
-        requested=cut.requested,
-        candidates=len(cut.candidates),
+        count=selection.count,
+        requested=selection.requested,
+        candidates=len(selection.candidates),
         note=note if foreign and _heeds_costs(shrinking) else "",
     )
 
@@ -250,36 +250,36 @@ def _predicted(shrinking: _Shrinking, group: PodGroup) -> VictimForecast:
     )
 
 
-def _balanced(cut: VictimSelection, group: PodGroup, shrinking: _Shrinking) -> VictimForecast:
+def _balanced(selection: VictimSelection, group: PodGroup, shrinking: _Shrinking) -> VictimForecast:
     key = shrinking.order.settings.topology_key
     if "nodes" in shrinking.observed.unreadable:
         return shrinking.told("the nodes could not be read, so no zones are known", strategy="ZoneBalanced")
     domains = domains_of(shrinking.observed.nodes, key)
-    why = without_domains(cut, domains, key)
+    why = without_domains(selection, domains, key)
     if why:
         return replace(_predicted(shrinking, group), certain=False, note=f"{why}; the controller chooses")
-    return _chosen(cut, group, shrinking, balanced(cut, domains), f"balance of {key}")
+    return _chosen(selection, group, shrinking, balanced(selection, domains), f"balance of {key}")
 
 
 def _chosen(
-    cut: VictimSelection, group: PodGroup, shrinking: _Shrinking, choice: ChosenVictims, rule: str
+    selection: VictimSelection, group: PodGroup, shrinking: _Shrinking, choice: ChosenVictims, rule: str
 ) -> VictimForecast:
     """Return a forecast of those that go before all others, then of the `choice`, by `rule`.
 
     It is certain, as a plan is applied with the time at which it was made, and just these are marked.
     """
-    foreign = [pod for pods in foreign_costs(cut, choice.pods) for pod in pods]
+    foreign = [pod for pods in foreign_costs(selection, choice.pods) for pod in pods]
     if foreign and _heeds_costs(shrinking):
         return _postponed(shrinking, foreign)
     now_ns = nanoseconds_at(shrinking.run)
-    first = rank_victims(group.pods, len(cut.first), now_ns=now_ns, siblings=group.siblings)
+    first = rank_victims(group.pods, len(selection.first), now_ns=now_ns, siblings=group.siblings)
     return VictimForecast(
         pods=tuple(pod.name for pod in (*first.victims, *choice.pods)),
         strategy=shrinking.order.settings.strategy,
         rules=(*map(str, first.rules), *(rule for _ in choice.pods)),
-        count=cut.count,
-        requested=cut.requested,
-        candidates=len(cut.candidates),
+        count=selection.count,
+        requested=selection.requested,
+        candidates=len(selection.candidates),
         note=choice.note,
     )
 

@@ -15,19 +15,19 @@ _Guard = Callable[[WorkloadTarget], Iterator[Result]]
 
 
 def _restricted(case: WorkloadTarget) -> Iterator[Result]:
-    if case.scene.cluster.restriction:
-        yield case.stays(case.scene.cluster.restriction, "its state")
+    if case.inputs.cluster.restriction:
+        yield case.stays(case.inputs.cluster.restriction, "its state")
 
 
 def _protected(case: WorkloadTarget) -> Iterator[Result]:
-    if case.ref.namespace in case.scene.fleet.protected:
+    if case.ref.namespace in case.inputs.fleet.protected:
         yield case.stays(f"the namespace {case.ref.namespace} is protected")
 
 
 def _unread(case: WorkloadTarget) -> Iterator[Result]:
     """Opt-outs and autoscalers that could not be read may be there."""
     for what in ("namespaces", "horizontalpodautoscalers", "scaledobjects"):
-        if what in case.scene.observed.unreadable:
+        if what in case.inputs.observed.unreadable:
             why = f"the {what} of {case.ref.cluster} could not be read"
             yield case.undecided(why)
             yield case.stays(why)
@@ -36,9 +36,9 @@ def _unread(case: WorkloadTarget) -> Iterator[Result]:
 
 def _excluded(case: WorkloadTarget) -> Iterator[Result]:
     space = f"{case.ref.cluster}/{case.ref.namespace}"
-    marks = {str(case.ref): case.workload.annotations, space: case.scene.namespaces.get(case.ref.namespace, {})}
+    marks = {str(case.ref): case.workload.annotations, space: case.inputs.namespaces.get(case.ref.namespace, {})}
     for subject, inside in marks.items():
-        found = exclusion(inside, case.scene.run.now)
+        found = exclusion(inside, case.inputs.run.now)
         if found is None:
             continue
         if found.unreadable:
@@ -48,7 +48,7 @@ def _excluded(case: WorkloadTarget) -> Iterator[Result]:
 
 
 def _claimed(case: WorkloadTarget) -> Iterator[Result]:
-    winner = case.scene.claims.get(case.ref)
+    winner = case.inputs.claims.get(case.ref)
     if winner is None:
         return
     if case.changes:
@@ -61,7 +61,7 @@ def _idle(case: WorkloadTarget) -> Iterator[Result]:
     if not any(key in annotations for key in (PREVIOUS_SCALE, IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)):
         return
     floor = whole_number_in(annotations.get(IDLED_TO, "0"))
-    if floor is None or case.workload.wanted <= floor:
+    if floor is None or case.workload.spec_replicas <= floor:
         why = "it is idle, as its record says"
         if case.changes:
             yield case.overridden("idling", why)
@@ -74,7 +74,7 @@ def _going(case: WorkloadTarget) -> Iterator[Result]:
 
 
 def _autoscaled(case: WorkloadTarget) -> Iterator[Result]:
-    name = case.scene.autoscalers.name_of(case.ref)
+    name = case.inputs.autoscalers.name_of(case.ref)
     if name is not None and case.autoscaler is None:
         why = f"{name} controls its replicas"
         yield Notice("autoscaler", str(case.ref), why, case.policy)
@@ -82,24 +82,24 @@ def _autoscaled(case: WorkloadTarget) -> Iterator[Result]:
 
 
 def _unknown(case: WorkloadTarget) -> Iterator[Result]:
-    if case.wish.replicas is None:
-        yield case.undecided(case.wish.why)
-        yield Notice("unknownQuery", case.ref.cluster, case.wish.why, case.policy, partial=True)
-        yield case.stays(case.wish.why)
+    if case.wanted.replicas is None:
+        yield case.undecided(case.wanted.why)
+        yield Notice("unknownQuery", case.ref.cluster, case.wanted.why, case.policy, partial=True)
+        yield case.stays(case.wanted.why)
 
 
 def _settled(case: WorkloadTarget) -> Iterator[Result]:
     if case.changes:
         return
-    if case.wanted > case.workload.wanted:
+    if case.desired > case.workload.spec_replicas:
         beside = "direction: both" if case.autoscaler is None else "its autoscaler"
-        yield case.stays(f"{case.wish.why}, and the policy takes only the way down", beside)
+        yield case.stays(f"{case.wanted.why}, and the policy takes only the way down", beside)
     else:
-        yield case.stays(case.wish.why, f"anything but {case.workload.wanted}")
+        yield case.stays(case.wanted.why, f"anything but {case.workload.spec_replicas}")
 
 
 def _rolling(case: WorkloadTarget) -> Iterator[Result]:
-    if case.wanted < case.workload.wanted and replaces_replica_sets(case.workload):
+    if case.desired < case.workload.spec_replicas and replaces_replica_sets(case.workload):
         why = "it is in the middle of a rollout"
         yield case.undecided(why)
         yield case.stays(why, "the end of the rollout")

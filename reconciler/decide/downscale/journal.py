@@ -17,7 +17,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reconciler.decide.annotations import DELETION_COST, SPARED_COST, VICTIM_COST, VICTIM_LABEL, format_time, parse_time
-from reconciler.decide.decisions import Cause, Considered, Decision, DesiredState, FieldChange, Notice, Phase, Verb
+from reconciler.decide.decisions import (
+    Cause,
+    Decision,
+    DesiredState,
+    FieldChange,
+    Notice,
+    Phase,
+    PolicyExplanation,
+    Verb,
+)
 from reconciler.decide.downscale.choice import PodGroup, VictimSelection
 from reconciler.decide.downscale.decide import group_name
 from reconciler.decide.downscale.victims import deletion_cost, goes_first
@@ -160,28 +169,28 @@ def unmark_changes(pod: Pod, former: str | None) -> tuple[FieldChange, ...]:
 
 
 def why_unsettled(
-    workload: Workload, group: PodGroup, cut: VictimSelection, victims: Iterable[Pod], entry: JournalEntry
+    workload: Workload, group: PodGroup, selection: VictimSelection, victims: Iterable[Pod], entry: JournalEntry
 ) -> str:
-    """Return what has changed since `cut` was made and its `victims` were marked as `entry` says, "" for nothing.
+    """Return what has changed since `selection` was made and its `victims` were marked as `entry` says, "" for nothing.
 
     `workload` and `group` are as they are now.
     """
     chosen = {pod.uid for pod in victims}
-    return next(_changes(workload, group, cut, chosen, entry), "")
+    return next(_changes(workload, group, selection, chosen, entry), "")
 
 
 def _changes(
-    workload: Workload, group: PodGroup, cut: VictimSelection, chosen: set[str], entry: JournalEntry
+    workload: Workload, group: PodGroup, selection: VictimSelection, chosen: set[str], entry: JournalEntry
 ) -> Iterator[str]:
-    if workload.uid != entry.uid or workload.wanted != entry.before:
-        yield f"its replicas are {workload.wanted}, expected {entry.before}"
+    if workload.uid != entry.uid or workload.spec_replicas != entry.before:
+        yield f"its replicas are {workload.spec_replicas}, expected {entry.before}"
     if group.split or replaces_replica_sets(workload):
         yield "a rollout has begun"
     now = {pod.uid: pod for pod in group.active}
-    before = {pod.uid: pod for pod in (*cut.first, *cut.candidates)}
+    before = {pod.uid: pod for pod in (*selection.first, *selection.candidates)}
     yield from (f"{before[uid].name} is gone" for uid in before if uid not in now)
     yield from (f"{now[uid].name} is new" for uid in now if uid not in before)
-    waiting = {pod.uid for pod in cut.first}
+    waiting = {pod.uid for pod in selection.first}
     for uid, pod in now.items():
         if goes_first(pod) != (uid in waiting):
             yield f"{pod.name} is {'not Ready any more' if goes_first(pod) else 'Ready now'}"
@@ -249,7 +258,7 @@ def _in_cluster(observed: ObservedCluster, namespace: str, run: Run) -> DesiredS
             *(_unmark(pod, None, _stray_group(pod), _STRAY) for pod in sorted(strays, key=_pod_name)),
         ),
         notices=notices,
-        considered=tuple(one for one in found if isinstance(one, Considered)),
+        explanations=tuple(one for one in found if isinstance(one, PolicyExplanation)),
     )
 
 
@@ -282,13 +291,15 @@ def _entries(
     return journal, entries, tuple(notices)
 
 
-def _of_entry(left: _Left, key: str, run: Run) -> Iterator[Decision | Considered]:
+def _of_entry(left: _Left, key: str, run: Run) -> Iterator[Decision | PolicyExplanation]:
     entry = left.entries[key]
     workload = left.workloads.get(entry.uid)
     why = _over(entry, workload, left.observed, run)
     if not why:
         outcome = "its marks stay for now"
-        yield Considered(entry.workload, "downscale", entry.policy, outcome, "its last shrink has not come to its end")
+        yield PolicyExplanation(
+            entry.workload, "downscale", entry.policy, outcome, "its last shrink has not come to its end"
+        )
         return
     cause = Cause(entry.policy, "", why, {"from": entry.before, "to": entry.after, "run": entry.run})
     group = group_name(entry.workload)
@@ -304,10 +315,10 @@ def _over(entry: JournalEntry, workload: Workload | None, observed: ObservedClus
     if workload is None:
         ref = entry.workload
         return "" if observed.unread(ref.group, ref.kind) else "the workload is gone"
-    if workload.wanted == entry.before:
+    if workload.spec_replicas == entry.before:
         return f"a shrink to {entry.after} was begun and not done"
-    if workload.wanted != entry.after:
-        return f"a shrink to {entry.after} was begun, then somebody scaled to {workload.wanted}"
+    if workload.spec_replicas != entry.after:
+        return f"a shrink to {entry.after} was begun, then somebody scaled to {workload.spec_replicas}"
     if workload.status_replicas in (entry.after, None) or run.now >= entry.at + LIFE:
         return f"the shrink to {entry.after} is done"
     return ""

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from reconciler.decide.autoscalers import Autoscalers
-from reconciler.decide.decisions import Considered, Decision, Notice, Overridden, Undecided
+from reconciler.decide.decisions import Decision, Notice, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.metrics import why_unusable
 from reconciler.decide.selectors import key_of
 from reconciler.model import (
@@ -81,7 +81,7 @@ def _within(policy: DownscalePolicy, wanted: int, why: str, values: dict[str, An
     return TargetReplicas(policy, wanted, why, values)
 
 
-Result = Decision | Undecided | Overridden | Notice | Considered
+Result = Decision | Undecided | Overridden | Notice | PolicyExplanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,9 @@ class DownscaleInputs:
 class WorkloadTarget:
     """One workload, and what one policy wants of it."""
 
-    scene: DownscaleInputs
+    inputs: DownscaleInputs
     workload: Workload
-    wish: TargetReplicas
+    wanted: TargetReplicas
 
     @property
     def ref(self) -> ObjectRef:
@@ -112,35 +112,37 @@ class WorkloadTarget:
 
     @property
     def policy(self) -> str:
-        return self.wish.policy.name
+        return self.wanted.policy.name
 
     @property
     def autoscaler(self) -> HorizontalPodAutoscaler | None:
         """The HorizontalPodAutoscaler that leaves scaling down to us, None where none does."""
-        found = self.scene.autoscalers.horizontal.get(key_of(self.ref))
+        found = self.inputs.autoscalers.horizontal.get(key_of(self.ref))
         return found if found is not None and found.scale_down_disabled else None
 
     @property
-    def wanted(self) -> int:
+    def desired(self) -> int:
         """The replicas wanted, not below what an autoscaler would put back; those there are where none are known."""
-        if self.wish.replicas is None:
-            return self.workload.wanted
+        if self.wanted.replicas is None:
+            return self.workload.spec_replicas
         least = 0 if self.autoscaler is None else max(1, self.autoscaler.minimum or 1)
-        return max(self.wish.replicas, least)
+        return max(self.wanted.replicas, least)
 
     @property
     def changes(self) -> bool:
         """Whether the wish differs from what is there, in a direction that the policy takes."""
-        if self.wanted > self.workload.wanted:
-            return self.wish.target.direction == "Both" and self.autoscaler is None
-        return self.wanted < self.workload.wanted
+        if self.desired > self.workload.spec_replicas:
+            return self.wanted.target.direction == "Both" and self.autoscaler is None
+        return self.desired < self.workload.spec_replicas
 
-    def stays(self, why: str, flip: str = "") -> Considered:
+    def stays(self, why: str, counterfactual: str = "") -> PolicyExplanation:
         """Return that the workload keeps its replicas because of `why`."""
-        return Considered(self.ref, "downscale", self.policy, f"stays at {self.workload.wanted}", why, flip)
+        return PolicyExplanation(
+            self.ref, "downscale", self.policy, f"stays at {self.workload.spec_replicas}", why, counterfactual
+        )
 
     def undecided(self, why: str) -> Undecided:
         return Undecided(str(self.ref), "downscale", self.policy, why)
 
     def overridden(self, winner: str, why: str) -> Overridden:
-        return Overridden(self.ref, "downscale", self.policy, f"{self.wanted} replicas", winner, why)
+        return Overridden(self.ref, "downscale", self.policy, f"{self.desired} replicas", winner, why)

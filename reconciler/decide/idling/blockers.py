@@ -26,7 +26,7 @@ class Reason:
     """Why it is not idled, and the smallest change that would alter that."""
 
     words: str
-    flip: str = ""
+    counterfactual: str = ""
 
 
 def blocker_of(scalable: ScalableState, now: datetime) -> Reason | None:
@@ -139,7 +139,7 @@ def _rollout(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
 def _unquiet(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
     unquiet = scalable.verdict.unquiet
     if unquiet is not None:
-        yield Reason(unquiet.words, unquiet.flip)
+        yield Reason(unquiet.words, unquiet.counterfactual)
 
 
 _CHECKS: tuple[Callable[[ScalableState, datetime], Iterator[Reason]], ...] = (

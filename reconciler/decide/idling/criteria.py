@@ -36,14 +36,14 @@ class CriterionResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What criteria say, in words; `flip` is the smallest change that would alter it.
+    """What criteria say, in words; `counterfactual` is the smallest change that would alter it.
 
     `until` is when the schedules that make it idle end, None where none does.
     """
 
     result: CriterionResult
     words: str
-    flip: str = ""
+    counterfactual: str = ""
     until: datetime | None = None
     values: Mapping[str, Any] = NOTHING
 
@@ -110,16 +110,16 @@ def _uptime_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
     name, exception, reason = calendar_name(calendar), exception_at(calendar, now), _reason(calendar, now)
     if is_open(calendar, now):
         end = open_until(calendar, now)
-        result, words, flip = CriterionResult.IDLE, f"outside {name}", f"a window of {name}"
+        result, words, counterfactual = CriterionResult.IDLE, f"outside {name}", f"a window of {name}"
     else:
         end = opens_next(calendar, now)
-        result, words, flip = (
+        result, words, counterfactual = (
             CriterionResult.BUSY,
             f"in {name}" if exception is None else f"exception to {name}",
             f"an end of {name}",
         )
     if end is None:
-        return Evaluation(result, f"{words} without end{reason}", flip)
+        return Evaluation(result, f"{words} without end{reason}", counterfactual)
     until = end if result is CriterionResult.IDLE else None
     return Evaluation(result, f"{words} until {format_time(end)}{reason}", f"from {format_time(end)}", until)
 
@@ -235,7 +235,7 @@ def _joined(result: CriterionResult, evaluations: Iterable[Evaluation], flips: s
     return Evaluation(
         result,
         ", ".join(dict.fromkeys(evaluation.words for evaluation in found)),
-        flips.join(dict.fromkeys(evaluation.flip for evaluation in found if evaluation.flip)),
+        flips.join(dict.fromkeys(evaluation.counterfactual for evaluation in found if evaluation.counterfactual)),
         None,
         values or NOTHING,
     )

@@ -11,7 +11,7 @@ from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.discovery import Inventory
 from reconciler.decide.idling.explain import (
     claims,
-    considered,
+    explanations,
     notices,
     overridden,
     query_notices,
@@ -82,7 +82,7 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
     decisions = _Writes(_services(clusters), WriteContext(fleet, run, repairs=False)).decisions(
         _others_kept(alone, transitions)
     )
-    return replace(desired, decisions=decisions, considered=())
+    return replace(desired, decisions=decisions, explanations=())
 
 
 def _settled(
@@ -137,7 +137,7 @@ def _explained(
         undecided=tuple(undecided(ordered, services)),
         overridden=tuple(overridden(ordered)),
         notices=(*notices(ordered, services, run), *_query_notices(clusters)),
-        considered=tuple(considered(ordered, services)),
+        explanations=tuple(explanations(ordered, services)),
         questions=tuple(sorted(questions(ordered, services))),
     )
 

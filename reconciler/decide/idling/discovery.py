@@ -100,7 +100,7 @@ def _by_label(workloads: Iterable[Workload]) -> dict[tuple[str, str, str], tuple
 
 
 def _has_pods(workload: Workload) -> bool:
-    return workload.wanted > 0 or bool(workload.status_replicas)
+    return workload.spec_replicas > 0 or bool(workload.status_replicas)
 
 
 def _by_service(slices: Iterable[EndpointSlice]) -> dict[tuple[str, str], tuple[EndpointSlice, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.decide.annotations import FIELD_MANAGER, WAKE_REQUESTED_AT, format_time, optional_instant
-from reconciler.decide.decisions import Considered, Notice, Overridden, Undecided
+from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.idling.blockers import unnamed
 from reconciler.decide.idling.contested import contest_of, is_contest, snippet, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
@@ -31,7 +31,7 @@ _OUTCOMES = {
 }
 
 
-def considered(transitions: Iterable[Transition], services: Iterable[ServiceState]) -> Iterator[Considered]:
+def explanations(transitions: Iterable[Transition], services: Iterable[ServiceState]) -> Iterator[PolicyExplanation]:
     """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why.
 
     A selected Service is told of by itself only where no scalable is behind it, or not all are known.
@@ -44,18 +44,18 @@ def considered(transitions: Iterable[Transition], services: Iterable[ServiceStat
         if service.ref not in told or service.found.undecided:
             why = service.found.undecided or "nothing that can be scaled is behind it"
             for name in dict.fromkeys(verdict.policy.name for verdict in service.verdicts):
-                yield Considered(service.ref, "idling", name, "left as it is", why)
+                yield PolicyExplanation(service.ref, "idling", name, "left as it is", why)
 
 
-def _considered(transition: Transition) -> Iterator[Considered]:
+def _considered(transition: Transition) -> Iterator[PolicyExplanation]:
     scalable = transition.scalable
-    told = Considered(
+    told = PolicyExplanation(
         ref=scalable.scale.runs.ref,
         job="idling",
         policy=owner_policy(transition),
         outcome=_outcome(transition),
         why=transition.why,
-        flip=transition.flip,
+        counterfactual=transition.counterfactual,
         idled=(transition.ref, owner_policy(transition)) if transition.was_idle else None,
         selected=False,
         written=transition.ref if scalable.scale.is_paused_kind else None,
@@ -242,7 +242,7 @@ def _kept_together(transition: Transition, _run: Run) -> Iterator[Notice]:
 def _custom_kind(transition: Transition, _run: Run) -> Iterator[Notice]:
     reason = unnamed(transition.scalable)
     if reason is not None and transition.choice.flag is Flag.BLOCKED and transition.why == reason.words:
-        text = f"{transition.scalable.scale.runs.ref}: {reason.words}; to idle it too, write {reason.flip}"
+        text = f"{transition.scalable.scale.runs.ref}: {reason.words}; to idle it too, write {reason.counterfactual}"
         yield Notice("customKind", str(transition.scalable.scale.runs.ref), text, owner_policy(transition))
 
 

@@ -47,7 +47,7 @@ def _local_workloads(state: ObservedState, keys: Mapping[LocalKey, object]) -> d
         for workload in state.clusters[name].workloads:
             key = key_of(workload.ref)
             if key in keys:
-                found.setdefault(key, {})[workload.ref] = workload.wanted
+                found.setdefault(key, {})[workload.ref] = workload.spec_replicas
     return found
 
 

@@ -257,10 +257,10 @@ class _Observer:
     def _exclusion(self, scale: Scale, services: Iterable[ServiceState]) -> Exclusion | None:
         namespace, now = scale.ref.namespace, self._setting.run.now
         if self._fleet_cluster.state == "Leaving":
-            return Exclusion(f"the cluster {self._fleet_cluster.name} is leaving", flip=ANOTHER_STATE)
+            return Exclusion(f"the cluster {self._fleet_cluster.name} is leaving", counterfactual=ANOTHER_STATE)
         if namespace in self._setting.fleet.protected:
             named = namespace in self._setting.fleet.protected_namespaces
-            return Exclusion(f"the namespace {namespace} is protected", flip=UNPROTECTED if named else "")
+            return Exclusion(f"the namespace {namespace} is protected", counterfactual=UNPROTECTED if named else "")
         annotated = (
             (f"Namespace/{namespace}", self._space_annotations.get(namespace, {})),
             *((f"{one.ref.kind}/{one.ref.name}", one.annotations) for one in (scale.written, scale.runs)),

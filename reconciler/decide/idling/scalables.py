@@ -49,7 +49,7 @@ class Scale:
     @property
     def replicas(self) -> int:
         """Replicas asked for now; a CronJob has 0 while suspended, else 1."""
-        return self.runs.wanted
+        return self.runs.spec_replicas
 
     @property
     def problem(self) -> str:

@@ -60,7 +60,7 @@ def _spread(
         current = waiting.popleft()
         reason = reasons[current]
         for transition in [transitions[ref] for ref in services[current].refs if transitions[ref].action in changed]:
-            transitions[transition.ref] = transition.with_flag(flag, reason.words, reason.flip)
+            transitions[transition.ref] = transition.with_flag(flag, reason.words, reason.counterfactual)
             others = [service.ref for service in transition.scalable.behind if service.ref not in reasons]
             reasons.update(dict.fromkeys(others, reason))
             waiting.extend(others)
@@ -72,7 +72,9 @@ def _running(service: ServiceBackends, transitions: Mapping[ObjectRef, Transitio
     if up is None:
         return None
     ref, verb = up.scalable.scale.runs.ref, "wakes" if up.action is IdleAction.WAKE else "stays awake"
-    return Reason(f"{ref.kind}/{ref.name} behind Service/{service.service.ref.name} {verb}: {up.why}", up.flip)
+    return Reason(
+        f"{ref.kind}/{ref.name} behind Service/{service.service.ref.name} {verb}: {up.why}", up.counterfactual
+    )
 
 
 def _stays_up(transition: Transition) -> bool:
@@ -88,4 +90,4 @@ def _not_known(service: ServiceBackends, _rulings: Mapping[ObjectRef, Transition
 def _observed(service: ServiceBackends, transitions: Mapping[ObjectRef, Transition]) -> Reason | None:
     """Return which policy only observes something behind `service` that would go idle, None where none does."""
     observed = next((transitions[ref] for ref in service.refs if transitions[ref].action is IdleAction.OBSERVE), None)
-    return None if observed is None else Reason(observed.why, observed.flip)
+    return None if observed is None else Reason(observed.why, observed.counterfactual)

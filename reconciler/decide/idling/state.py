@@ -150,7 +150,7 @@ def _would_list(service: ServiceState, scalable: ScalableState, record: Record) 
     """
     marks = service.record is not None or any(verdict.policy.name == record.policy for verdict in service.verdicts)
     own = (scalable.ref, scalable.scale.runs.ref)
-    return marks and not any(other.wanted > 0 for other in service.found.workloads if other.ref not in own)
+    return marks and not any(other.spec_replicas > 0 for other in service.found.workloads if other.ref not in own)
 
 
 def _newest(scalable: ScalableState, record: Record) -> Record:

@@ -74,7 +74,7 @@ class Situation:
 @dataclass(frozen=True, slots=True)
 class TransitionRule:
     """One row; without `result` it holds for every verdict. `flag` names the flag that gives the reason; without one it
-    is `reason`, and where that is "" too, what the criteria say. `flip` is what would alter a `reason`.
+    is `reason`, and where that is "" too, what the criteria say. `counterfactual` is what would alter a `reason`.
     """
 
     states: frozenset[IdleState]
@@ -84,7 +84,7 @@ class TransitionRule:
     without: frozenset[Flag] = frozenset()
     flag: Flag | None = None
     reason: str = ""
-    flip: str = ""
+    counterfactual: str = ""
 
     def holds(self, situation: Situation) -> bool:
         return (
@@ -124,19 +124,19 @@ ROWS: tuple[TransitionRule, ...] = (
         frozenset({IdleState.UNREADABLE}),
         IdleAction.LEAVE,
         reason="its record cannot be read",
-        flip="a record that can be read",
+        counterfactual="a record that can be read",
     ),
     TransitionRule(
         frozenset({IdleState.UNPROVEN}),
         IdleAction.LEAVE,
         reason="only a Service says that it was idled, nothing on it does",
-        flip="scaling it, or reconciler restore --adopt",
+        counterfactual="scaling it, or reconciler restore --adopt",
     ),
     TransitionRule(_FOREIGN, IdleAction.LEAVE, needs=_one(Flag.PROTECTED), flag=Flag.PROTECTED),
     TransitionRule(_FOREIGN, IdleAction.LEAVE, needs=_one(Flag.BOUNDS), flag=Flag.BOUNDS),
     TransitionRule(_FOREIGN, IdleAction.WAKE, needs=_one(Flag.REQUESTED), flag=Flag.REQUESTED),
-    TransitionRule(_FOREIGN, IdleAction.OVERDUE, needs=_one(Flag.DUE), flag=Flag.DUE, flip=A_WAKE_REQUEST),
-    TransitionRule(_FOREIGN, IdleAction.LEAVE, reason="somebody else's marks are on it", flip=A_WAKE_REQUEST),
+    TransitionRule(_FOREIGN, IdleAction.OVERDUE, needs=_one(Flag.DUE), flag=Flag.DUE, counterfactual=A_WAKE_REQUEST),
+    TransitionRule(_FOREIGN, IdleAction.LEAVE, reason="somebody else's marks are on it", counterfactual=A_WAKE_REQUEST),
     # a hand on our work is respected
     TransitionRule(frozenset({IdleState.MANUALLY_SCALED}), IdleAction.RELEASE, reason="scaled by hand"),
     # what somebody else scaled for a reason of their own, or for none, is theirs, unless it is asked for
@@ -145,7 +145,7 @@ ROWS: tuple[TransitionRule, ...] = (
         frozenset({IdleState.TAKEN_OVER}),
         IdleAction.RELEASE,
         reason="somebody else scaled it since, as its scale-reason says",
-        flip=A_WAKE_REQUEST,
+        counterfactual=A_WAKE_REQUEST,
     ),
     # what is idle is woken by the first of these
     TransitionRule(frozenset({IdleState.HPA_RESTORED}), IdleAction.WAKE, reason="its wake was begun"),
@@ -165,7 +165,7 @@ ROWS: tuple[TransitionRule, ...] = (
         IdleAction.WAKE,
         result=_NOT_SELECTED,
         reason="no policy wants it idle any more",
-        flip="a policy that selects it",
+        counterfactual="a policy that selects it",
     ),
     TransitionRule(_IDLE, IdleAction.KEEP),
     # what runs is idled where everything agrees; what an earlier run left half done is finished or cleared
@@ -240,7 +240,7 @@ ROWS: tuple[TransitionRule, ...] = (
         IdleAction.LEAVE,
         reason="already at or below idleReplicas, without a record of ours",
     ),
-    TransitionRule(frozenset({IdleState.CONTESTED}), IdleAction.LEAVE, reason="contested", flip=UNCONTESTED),
+    TransitionRule(frozenset({IdleState.CONTESTED}), IdleAction.LEAVE, reason="contested", counterfactual=UNCONTESTED),
 )
 
 _ON_READ_ONLY = {
@@ -257,13 +257,14 @@ _ON_READ_ONLY = {
 class ChosenAction:
     """What is to be done, and why in one phrase ("" where the criteria say why).
 
-    `flag` is the flag that gives the reason, if one does; `flip` what would alter it, where no flag has a say in that.
+    `flag` is the flag that gives the reason, if one does; `counterfactual` what would alter it, where no flag has a say
+    in that.
     """
 
     action: IdleAction
     why: str = ""
     flag: Flag | None = None
-    flip: str = ""
+    counterfactual: str = ""
 
 
 def choose(situation: Situation) -> ChosenAction:
@@ -272,7 +273,7 @@ def choose(situation: Situation) -> ChosenAction:
     why = row.reason if row.flag is None else situation.words.get(row.flag, row.flag.value)
     if Flag.READ_ONLY in situation.flags and row.action in _ON_READ_ONLY:
         return ChosenAction(_ON_READ_ONLY[row.action], why, row.flag, ANOTHER_STATE)
-    return ChosenAction(row.action, why, row.flag, row.flip)
+    return ChosenAction(row.action, why, row.flag, row.counterfactual)
 
 
 # A scalable and everything that bears on it -> what the table looks at, and what the table says.
@@ -285,13 +286,13 @@ _SINCE_ITS_RECORD = IDLE_STATES | {IdleState.FOREIGN, IdleState.IDLE_INCOMPLETE}
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What is done with one scalable. `why` is one phrase; `flip` the smallest change that would alter it."""
+    """What is done with one scalable. `why` is one phrase; `counterfactual` the smallest change that would alter it."""
 
     scalable: ScalableState
     classification: Classification
     situation: Situation
     choice: ChosenAction
-    flip: str = ""
+    counterfactual: str = ""
 
     @property
     def ref(self) -> ObjectRef:
@@ -338,12 +339,17 @@ class Transition:
             return freed or self.scalable.scale.replicas > self.scalable.verdict.idle_replicas
         return self.action is not IdleAction.IDLE and not self.stays_idle
 
-    def with_flag(self, flag: Flag, words: str, flip: str = "") -> Transition:
-        """Return the transition where `flag` holds too, and `flip` would end that."""
+    def with_flag(self, flag: Flag, words: str, counterfactual: str = "") -> Transition:
+        """Return the transition where `flag` holds too, and `counterfactual` would end that."""
         words_of = {**self.situation.words, flag: words}
         situation = replace(self.situation, flags=self.situation.flags | {flag}, words=words_of)
         choice = choose(situation)
-        return replace(self, situation=situation, choice=choice, flip=flip if choice.flag is flag else self.flip)
+        return replace(
+            self,
+            situation=situation,
+            choice=choice,
+            counterfactual=counterfactual if choice.flag is flag else self.counterfactual,
+        )
 
 
 def transition_of(scalable: ScalableState, guards: FleetGuards, now: datetime) -> Transition:
@@ -362,10 +368,10 @@ def _counterfactual(
     verdict: CombinedVerdict, situation: Situation, choice: ChosenAction, reasons: Mapping[Flag, Reason]
 ) -> str:
     """Return what would alter `choice`: of what gives its reason, not of anything else that bears on it."""
-    if choice.flip:
-        return choice.flip
+    if choice.counterfactual:
+        return choice.counterfactual
     if choice.flag is not None:
-        return reasons[choice.flag].flip
+        return reasons[choice.flag].counterfactual
     if situation.state is IdleState.DOWN:
         return f"more than {verdict.idle_replicas} replicas"
     if choice.why:
@@ -373,7 +379,13 @@ def _counterfactual(
     if choice.action is IdleAction.KEEP and verdict.result is CriterionResult.BUSY:
         return A_WAKE_REQUEST
     excluded = reasons.get(Flag.EXCLUDED)
-    return " and ".join(dict.fromkeys(flip for flip in (verdict.flip, excluded.flip if excluded else "") if flip))
+    return " and ".join(
+        dict.fromkeys(
+            counterfactual
+            for counterfactual in (verdict.counterfactual, excluded.counterfactual if excluded else "")
+            if counterfactual
+        )
+    )
 
 
 def _flags(
@@ -421,16 +433,16 @@ def _pinned_by_others(scalable: ScalableState, classification: Classification) -
 
 def _verdict_flags(verdict: CombinedVerdict) -> Iterator[tuple[Flag, Reason]]:
     if verdict.busy is not None:
-        yield Flag.BUSY, Reason(verdict.busy.evaluation.words, verdict.busy.evaluation.flip)
+        yield Flag.BUSY, Reason(verdict.busy.evaluation.words, verdict.busy.evaluation.counterfactual)
     if verdict.wake_when is not None:
-        yield Flag.WAKE_WHEN, Reason(verdict.wake_when.wake_when.words, verdict.wake_when.wake_when.flip)
+        yield Flag.WAKE_WHEN, Reason(verdict.wake_when.wake_when.words, verdict.wake_when.wake_when.counterfactual)
 
 
 def _observed(scalable: ScalableState) -> Reason:
     """Return why `scalable` is only observed: what its policies say, or which of them holds back those that enforce."""
     verdict, ref = scalable.verdict, scalable.scale.runs.ref
     if not verdict.enforcing:
-        return Reason(verdict.words, verdict.flip)
+        return Reason(verdict.words, verdict.counterfactual)
     names = list(dict.fromkeys(verdict.policy.name for verdict in verdict.observing))
     services = dict.fromkeys(
         f"Service/{verdict.subject.name}" for verdict in verdict.observing if verdict.subject.kind == "Service"
@@ -478,7 +490,7 @@ def _excluded(scalable: ScalableState, classification: Classification) -> Reason
     if scalable.verdict.without_policies:
         return None
     if scalable.exclusion is not None:
-        return Reason(f"excluded: {scalable.exclusion.why}", scalable.exclusion.flip)
+        return Reason(f"excluded: {scalable.exclusion.why}", scalable.exclusion.counterfactual)
     contest = (
         contest_of(scalable.scale.written, scalable.verdict.policy) if classification.state in _CONTESTABLE else None
     )

@@ -99,8 +99,10 @@ class CombinedVerdict:
         return ", ".join(dict.fromkeys(evaluation.words for evaluation in self.deciding)) or "no policy selects it"
 
     @property
-    def flip(self) -> str:
-        return " and ".join(dict.fromkeys(evaluation.flip for evaluation in self.deciding if evaluation.flip))
+    def counterfactual(self) -> str:
+        return " and ".join(
+            dict.fromkeys(evaluation.counterfactual for evaluation in self.deciding if evaluation.counterfactual)
+        )
 
     @property
     def values(self) -> Mapping[str, Any]:

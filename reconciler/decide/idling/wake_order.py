@@ -44,7 +44,7 @@ def staggered(transitions: Mapping[ObjectRef, Transition], now: datetime) -> dic
         for transition in _by_turns(bound, now)[limit:]:
             why = f"perRun {limit} of wake group {name}: the next run wakes it"
             result[transition.ref] = replace(
-                transition, choice=ChosenAction(IdleAction.DEFER, why), flip=f"a perRun above {limit}"
+                transition, choice=ChosenAction(IdleAction.DEFER, why), counterfactual=f"a perRun above {limit}"
             )
     return result
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
-from reconciler.decide.decisions import Cause, Considered, Decision, DesiredState, Notice, Overridden, Undecided
+from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.placement.explain import cluster_statuses, explained, explanations, placement_view
 from reconciler.decide.placement.memory import (
     MEMORY,
@@ -52,41 +52,41 @@ def decide_placement(
     federated ReplicaSet whose pods must be read first has its questions in `questions`, and nothing decided.
     `counterfactuals`: what is considered says what would give a cluster another number.
     """
-    around = replace(placement_inputs(policies, state, run, claims), counterfactuals=counterfactuals)
-    parts = [decide_one(federated, around) for federated in policies.federated]
+    inputs = replace(placement_inputs(policies, state, run, claims), counterfactuals=counterfactuals)
+    parts = [decide_one(federated, inputs) for federated in policies.federated]
     by_key = {federated.key: federated for federated in policies.federated}
-    return DesiredState().joined(*parts, removed_policies(by_key, around), _memory(policies, around))
+    return DesiredState().joined(*parts, removed_policies(by_key, inputs), _memory(policies, inputs))
 
 
-def decide_one(federated: FederatedReplicaSet, around: PlacementInputs) -> DesiredState:
+def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> DesiredState:
     """Return what is done about one federated ReplicaSet."""
-    if federated.namespace in around.fleet.protected:
+    if federated.namespace in inputs.fleet.protected:
         why = f"namespace {federated.namespace} is protected"
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, why),))
-    status = read_status(around.home.newest.get(status_name(federated.key)))
-    findings = [local_finding(federated, site, around, status) for site in around.sites]
+    status = read_status(inputs.home.newest.get(status_name(federated.key)))
+    findings = [local_finding(federated, placement, inputs, status) for placement in inputs.placements]
     if federated.paused:
-        return _paused(federated, [finding.local for finding in findings], around, status)
+        return _paused(federated, [finding.local for finding in findings], inputs, status)
     questions = tuple(sorted(finding.question for finding in findings if finding.question is not None))
     if questions:
         return DesiredState(questions=questions)
     locals_ = [finding.local for finding in findings]
     if _is_idle(locals_):
         locals_ = [_left_idle(local) for local in locals_]
-    view = explained(placement_result(federated, locals_, status, around))
-    decisions = local_writes(view, around)
+    result = explained(placement_result(federated, locals_, status, inputs))
+    decisions = local_writes(result, inputs)
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
     needs = tuple(one.key for one in decisions if one.ref not in refused)
-    decisions += _cleared(view, decisions, around)
-    decisions += _status(view, cluster_statuses(view), needs, around)
+    decisions += _cleared(result, decisions, inputs)
+    decisions += _status(result, cluster_statuses(result), needs, inputs)
     return DesiredState(
         decisions=decisions,
         undecided=tuple(finding.undecided for finding in findings if finding.undecided is not None),
-        overridden=_overridden(view, status, around),
-        notices=(*_notices(view, findings), *_left_behind(federated, status, around)),
-        considered=explanations(view, flips=around.counterfactuals),
-        placements=(placement_view(view),),
+        overridden=_overridden(result, status, inputs),
+        notices=(*_notices(result, findings), *_left_behind(federated, status, inputs)),
+        explanations=explanations(result, counterfactuals=inputs.counterfactuals),
+        placements=(placement_view(result),),
     )
 
 
@@ -111,59 +111,59 @@ def _left_idle(local: LocalWorkload) -> LocalWorkload:
 def _paused(
     federated: FederatedReplicaSet,
     locals_: Sequence[LocalWorkload],
-    around: PlacementInputs,
+    inputs: PlacementInputs,
     status: PlacementStatus | None,
 ) -> DesiredState:
     """Status only: everything is left as it is."""
     held = [
         local if local.part == "out" else replace(local, part="held", why=local.why or "paused") for local in locals_
     ]
-    view = explained(placement_result(federated, held, status, around))
+    result = explained(placement_result(federated, held, status, inputs))
     return DesiredState(
-        decisions=_status(view, cluster_statuses(view), (), around),
-        considered=tuple(
-            Considered(local.ref, "placement", federated.name, "left alone", local.why, "paused: false")
+        decisions=_status(result, cluster_statuses(result), (), inputs),
+        explanations=tuple(
+            PolicyExplanation(local.ref, "placement", federated.name, "left alone", local.why, "paused: false")
             for local in held
         ),
-        placements=(placement_view(view),),
+        placements=(placement_view(result),),
     )
 
 
 def _overridden(
-    view: PlacementResult, status: PlacementStatus | None, around: PlacementInputs
+    result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
 ) -> tuple[Overridden, ...]:
     """Return what placement would have asked of workloads that are idle, where that is another number."""
-    idle = {local.cluster for local in view.locals if local.idle_by}
+    idle = {local.cluster for local in result.locals if local.idle_by}
     if not idle:
         return ()
-    awake = [_as_awake(local) for local in view.locals]
-    wished = placement_result(view.federated, awake, status, around).step
+    awake = [_as_awake(local) for local in result.locals]
+    wished = placement_result(result.federated, awake, status, inputs).next_replicas
     return tuple(
         Overridden(
             ref=local.ref,
             job="placement",
-            policy=view.federated.name,
+            policy=result.federated.name,
             wish=f"{wished[local.cluster]} replicas",
             winner=local.idle_by,
             why=local.why,
         )
-        for local in view.locals
-        if local.idle_by and local.workload is not None and wished[local.cluster] != local.workload.wanted
+        for local in result.locals
+        if local.idle_by and local.workload is not None and wished[local.cluster] != local.workload.spec_replicas
     )
 
 
 def _as_awake(local: LocalWorkload) -> LocalWorkload:
     if not local.idle_by or local.workload is None:
         return local
-    asked = local.asked or 0
-    return replace(local, part="placed", current=asked, available=asked)
+    spec_replicas = local.spec_replicas or 0
+    return replace(local, part="placed", current=spec_replicas, available=spec_replicas)
 
 
-def _notices(view: PlacementResult, findings: Sequence[LocalFinding]) -> tuple[Notice, ...]:
+def _notices(result: PlacementResult, findings: Sequence[LocalFinding]) -> tuple[Notice, ...]:
     """Return what a person should read: what is left alone, what does not come up, what keeps a drain waiting."""
-    name = view.federated.name
-    crashing = [local for local in view.placed if local.crashing]
-    keeping = view.shares.keeping
+    name = result.federated.name
+    crashing = [local for local in result.placed if local.crashing]
+    keeping = result.shares.keeping
     return (
         *(finding.notice for finding in findings if finding.notice is not None),
         *(
@@ -177,54 +177,56 @@ def _notices(view: PlacementResult, findings: Sequence[LocalFinding]) -> tuple[N
                 f"{local.limit}, but {keeping[local.cluster]} replicas have no room anywhere else and stay",
                 name,
             )
-            for local in view.placed
+            for local in result.placed
             if local.cluster in keeping
         ),
     )
 
 
 def _left_behind(
-    federated: FederatedReplicaSet, status: PlacementStatus | None, around: PlacementInputs
+    federated: FederatedReplicaSet, status: PlacementStatus | None, inputs: PlacementInputs
 ) -> Iterator[Notice]:
     """Yield a notice for each cluster that left the Fleet and was asked to run replicas: nobody looks there again."""
     for cluster in sorted((status.entries if status is not None else None) or {}):
-        asked = None if status is None else status.asked(cluster)
-        if asked and around.fleet.cluster(cluster) is None:
-            words = f"left the Fleet; what it runs of {federated.key} stays there, {asked} replicas at the last run"
+        spec_replicas = None if status is None else status.spec_replicas(cluster)
+        if spec_replicas and inputs.fleet.cluster(cluster) is None:
+            words = (
+                f"left the Fleet; what it runs of {federated.key} stays there, {spec_replicas} replicas at the last run"
+            )
             yield Notice("clusterLeft", cluster, words, federated.name)
 
 
 def _status(
-    view: PlacementResult, told: Mapping[str, ClusterStatus], needs: tuple[str, ...], around: PlacementInputs
+    result: PlacementResult, told: Mapping[str, ClusterStatus], needs: tuple[str, ...], inputs: PlacementInputs
 ) -> tuple[Decision, ...]:
     """Return the decision that writes the status, once everything else is done; () where it says so already."""
-    if not around.home.cluster:
+    if not inputs.home.cluster:
         return ()
-    federated, fleet = view.federated, around.fleet
+    federated, fleet = result.federated, inputs.fleet
     name = status_name(federated.key)
-    before = read_status(around.home.newest.get(name))
-    text = status_text(federated.replicas, told, before, format_time(around.run.now))
-    wish = ConfigMapContent(
-        around.home.ref(name),
+    before = read_status(inputs.home.newest.get(name))
+    text = status_text(federated.replicas, told, before, format_time(inputs.run.now))
+    content = ConfigMapContent(
+        inputs.home.ref(name),
         annotations={OWNER: placement_owner_text(fleet, federated.key), STATUS: text},
     )
     cause = Cause(federated.name, str(federated.place), "status")
-    return around.home.written(wish, around.run.now, group_of(federated.key), cause, needs)
+    return inputs.home.written(content, inputs.run.now, group_of(federated.key), cause, needs)
 
 
-def _cleared(view: PlacementResult, decisions: Sequence[Decision], around: PlacementInputs) -> tuple[Decision, ...]:
+def _cleared(result: PlacementResult, decisions: Sequence[Decision], inputs: PlacementInputs) -> tuple[Decision, ...]:
     """Return the decisions that forget refusals: once the write that was refused is done, or is not wanted any more."""
-    kept = around.home.own.get(MEMORY)
-    if kept is None or not around.home.is_current(MEMORY):
+    kept = inputs.home.own.get(MEMORY)
+    if kept is None or not inputs.home.is_current(MEMORY):
         return ()  # what is not current is written whole in this run
     found: list[Decision] = []
-    for local in view.placed:
+    for local in result.placed:
         if local.rejection is None or local.limit == "refused":
             continue
-        wish = ConfigMapContent(kept.ref, data={rejection_key(local.ref): _gone(kept)})
+        content = ConfigMapContent(kept.ref, data={rejection_key(local.ref): _gone(kept)})
         needs = tuple(one.key for one in decisions if one.ref == local.ref)
-        cause = Cause(view.federated.name, str(view.federated.place), f"{local.ref} is refused no more")
-        found += config_map_written(wish, kept, group_of(view.federated.key), cause, needs)
+        cause = Cause(result.federated.name, str(result.federated.place), f"{local.ref} is refused no more")
+        found += config_map_written(content, kept, group_of(result.federated.key), cause, needs)
     return tuple(found)
 
 
@@ -233,29 +235,33 @@ def _gone(kept: ConfigMap) -> str | None:
     return None if UNREACHABLE in kept.data else "{}"
 
 
-def _memory(policies: PolicySet, around: PlacementInputs) -> DesiredState:
+def _memory(policies: PolicySet, inputs: PlacementInputs) -> DesiredState:
     """Return the decision that remembers since when clusters do not answer, where that changed, and forgets refusals of
     what no federated ReplicaSet is about any more.
     """
-    if not around.home.cluster:
+    if not inputs.home.cluster:
         return DesiredState()
-    kept = around.home.newest.get(MEMORY)
+    kept = inputs.home.newest.get(MEMORY)
     data: dict[str, str | None] = {}
     words: list[str] = []
     before = {} if kept is None else read_unreachable(kept.data)
-    after = {site.name: site.lost_since for site in around.sites if site.lost_since is not None}
+    after = {
+        placement.name: placement.lost_since for placement in inputs.placements if placement.lost_since is not None
+    }
     if after != before or (kept is not None and UNREACHABLE not in kept.data):
         data[UNREACHABLE] = unreachable_text(after)
         words.append(f"does not answer: {', '.join(sorted(after))}" if after else "all clusters answer")
-    if stale := _stale(policies, around, kept):
+    if stale := _stale(policies, inputs, kept):
         data |= dict.fromkeys(stale)
         words.append("what was refused is placed no more")
-    cause = Cause("", str(around.fleet.place), "; ".join(words) or "what is remembered moves")
-    wish = ConfigMapContent(around.home.ref(MEMORY), data=data)
-    return DesiredState(decisions=around.home.written(wish, around.run.now, "placement/memory", cause))
+    cause = Cause("", str(inputs.fleet.place), "; ".join(words) or "what is remembered moves")
+    content = ConfigMapContent(inputs.home.ref(MEMORY), data=data)
+    return DesiredState(decisions=inputs.home.written(content, inputs.run.now, "placement/memory", cause))
 
 
-def _stale(policies: PolicySet, around: PlacementInputs, kept: ConfigMap | None) -> list[str]:
+def _stale(policies: PolicySet, inputs: PlacementInputs, kept: ConfigMap | None) -> list[str]:
     """Return the keys of refusals of what no federated ReplicaSet of git is about."""
-    known = {rejection_key(local_ref(one, site.name)) for one in policies.federated for site in around.sites}
+    known = {
+        rejection_key(local_ref(one, placement.name)) for one in policies.federated for placement in inputs.placements
+    }
     return [key for key in (kept.data if kept is not None else ()) if key.startswith(REJECTED) and key not in known]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.decisions import Cause, Considered, PlacementRow, PlacementView
+from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.decide.placement.allocation import LARGEST, UNBOUNDED, Allocation, Candidates, allocate, arranged
 from reconciler.decide.placement.memory import ClusterStatus, Rejection
 from reconciler.decide.placement.observed import LocalWorkload
@@ -15,49 +15,49 @@ from reconciler.decide.placement.shares import PlacementResult
 from reconciler.policy.types import ClusterPreference
 
 
-def explained(view: PlacementResult) -> PlacementResult:
-    """Return `view` with its words: for each cluster why it is to run what it is to run, as "weight 1 of 4, max 2"."""
-    return replace(view, words={local.cluster: _why(local, view) for local in view.locals})
+def explained(result: PlacementResult) -> PlacementResult:
+    """Return `result` with its words: for each cluster why it should run its replicas, as "weight 1 of 4, max 2"."""
+    return replace(result, words={local.cluster: _why(local, result) for local in result.locals})
 
 
-def _why(local: LocalWorkload, view: PlacementResult) -> str:
+def _why(local: LocalWorkload, result: PlacementResult) -> str:
     if local.part != "placed":
         return local.why
-    return ", ".join([*_grounds(local, view), *_lasting(local, view)])
+    return ", ".join([*_grounds(local, result), *_lasting(local, result)])
 
 
-def _grounds(local: LocalWorkload, view: PlacementResult) -> list[str]:
+def _grounds(local: LocalWorkload, result: PlacementResult) -> list[str]:
     cluster = local.cluster
     if local.limit in ("draining", "leaving"):
-        keeps = view.shares.keeping.get(cluster, 0)
+        keeps = result.shares.keeping.get(cluster, 0)
         return [local.limit, *([f"keeps {keeps} that have no room anywhere else"] if keeps else [])]
     if local.limit in ("missing", "no namespace"):
         return [local.why]
-    if cluster not in view.shares.served.names:
+    if cluster not in result.shares.served.names:
         return ["no preference for this cluster"]
-    return [*_preferences(_preference(local, view), view, cluster), *_limits(local, view)]
+    return [*_preferences(_preference(local, result), result, cluster), *_limits(local, result)]
 
 
-def _preference(local: LocalWorkload, view: PlacementResult) -> ClusterPreference:
-    return view.federated.preference(local.cluster) or ClusterPreference()
+def _preference(local: LocalWorkload, result: PlacementResult) -> ClusterPreference:
+    return result.federated.preference(local.cluster) or ClusterPreference()
 
 
-def _preferences(own: ClusterPreference, view: PlacementResult, cluster: str) -> list[str]:
-    parts = [f"weight {own.weight} of {view.shares.weight}" if own.weight else "no weight"]
+def _preferences(own: ClusterPreference, result: PlacementResult, cluster: str) -> list[str]:
+    parts = [f"weight {own.weight} of {result.shares.weight}" if own.weight else "no weight"]
     if own.min_replicas:
         parts.append(f"min {own.min_replicas}")
-    if own.max_replicas is not None and view.shares.replicas[cluster] >= own.max_replicas:
+    if own.max_replicas is not None and result.shares.replicas[cluster] >= own.max_replicas:
         parts.append(f"max {own.max_replicas}")
     return parts
 
 
-def _limits(local: LocalWorkload, view: PlacementResult) -> list[str]:
+def _limits(local: LocalWorkload, result: PlacementResult) -> list[str]:
     if local.rejection is not None:
         return [_refused(local, local.rejection)]
-    if local.cluster in view.shares.overflow:
-        waiting = view.waiting(local.cluster)
+    if local.cluster in result.shares.overflow:
+        waiting = result.waiting(local.cluster)
         return [f"room for {local.capacity}", *([f"{waiting} waiting"] if waiting else [])]
-    if local.cluster in view.shares.lagging:
+    if local.cluster in result.shares.lagging:
         return ["receives nothing from elsewhere until all of its pods run"]
     return []
 
@@ -71,76 +71,80 @@ def _refused(local: LocalWorkload, rejection: Rejection) -> str:
     return f"refused {times}{again}: {rejection.why}"
 
 
-def _lasting(local: LocalWorkload, view: PlacementResult) -> list[str]:
+def _lasting(local: LocalWorkload, result: PlacementResult) -> list[str]:
     """What is not as it should be and may stay so."""
     parts = []
     if local.crashing:
         parts.append(f"{local.crashing} placed, not available")
-    over = view.step[local.cluster] - view.target[local.cluster]
+    over = result.next_replicas[local.cluster] - result.target[local.cluster]
     if over > 0:
         parts.append(f"{over} more go once as many are available elsewhere")
     return parts
 
 
-def cause(local: LocalWorkload, view: PlacementResult) -> Cause:
+def cause(local: LocalWorkload, result: PlacementResult) -> Cause:
     """Return the cause of a decision about `local`."""
-    federated = view.federated
-    values: dict[str, Any] = {"total": federated.replicas, "share": view.shares.replicas.get(local.cluster, 0)}
+    federated = result.federated
+    values: dict[str, Any] = {"total": federated.replicas, "share": result.shares.replicas.get(local.cluster, 0)}
     if local.capacity is not None:
         values["capacity"] = local.capacity
-    if local.cluster in view.shares.overflow:
-        values["overflow"] = view.shares.overflow[local.cluster]
-    if view.shares.taken_off:
-        values["elsewhere"] = view.shares.taken_off
-    return Cause(federated.name, str(federated.place), view.words[local.cluster], values)
+    if local.cluster in result.shares.overflow:
+        values["overflow"] = result.shares.overflow[local.cluster]
+    if result.shares.taken_off:
+        values["elsewhere"] = result.shares.taken_off
+    return Cause(federated.name, str(federated.place), result.words[local.cluster], values)
 
 
-def placement_view(view: PlacementResult) -> PlacementView:
+def placement_view(result: PlacementResult) -> PlacementView:
     """Return the rows of one federated ReplicaSet for the report."""
-    return PlacementView(view.federated.key, view.federated.replicas, tuple(_row(local, view) for local in view.locals))
-
-
-def _row(local: LocalWorkload, view: PlacementResult) -> PlacementRow:
-    known = local.part != "out" and local.asked is not None
-    readable = local.workload is not None or local.part == "placed"
-    now = None if not readable else 0 if local.workload is None else local.workload.wanted
-    return PlacementRow(
-        cluster=local.cluster,
-        wanted=view.shares.replicas.get(local.cluster, local.asked if known else None),
-        asked=view.step.get(local.cluster, now),
-        current=now,
-        running=local.available if readable else None,
-        capacity=local.capacity,
-        overflow=view.shares.overflow.get(local.cluster, 0),
-        why=view.words[local.cluster],
+    return PlacementView(
+        result.federated.key, result.federated.replicas, tuple(_row(local, result) for local in result.locals)
     )
 
 
-def cluster_statuses(view: PlacementResult) -> dict[str, ClusterStatus]:
+def _row(local: LocalWorkload, result: PlacementResult) -> PlacementRow:
+    known = local.part != "out" and local.spec_replicas is not None
+    readable = local.workload is not None or local.part == "placed"
+    now = None if not readable else 0 if local.workload is None else local.workload.spec_replicas
+    return PlacementRow(
+        cluster=local.cluster,
+        desired=result.shares.replicas.get(local.cluster, local.spec_replicas if known else None),
+        spec_replicas=result.next_replicas.get(local.cluster, now),
+        current=now,
+        running=local.available if readable else None,
+        capacity=local.capacity,
+        overflow=result.shares.overflow.get(local.cluster, 0),
+        why=result.words[local.cluster],
+    )
+
+
+def cluster_statuses(result: PlacementResult) -> dict[str, ClusterStatus]:
     """Return the status of each cluster that has, had or should have replicas.
 
     `running` is what is asked for, without the replicas that are known to wait or to crash.
     """
-    return {local.cluster: _entry(local, view) for local in view.locals if _matters(local, view.step)}
+    return {local.cluster: _entry(local, result) for local in result.locals if _matters(local, result.next_replicas)}
 
 
-def _matters(local: LocalWorkload, step: Mapping[str, int]) -> bool:
+def _matters(local: LocalWorkload, next_replicas: Mapping[str, int]) -> bool:
     if local.part != "placed":
-        return local.workload is not None or local.asked != 0
-    return bool(local.workload or local.limit or local.rejection or step[local.cluster])
+        return local.workload is not None or local.spec_replicas != 0
+    return bool(local.workload or local.limit or local.rejection or next_replicas[local.cluster])
 
 
-def _entry(local: LocalWorkload, view: PlacementResult) -> ClusterStatus:
+def _entry(local: LocalWorkload, result: PlacementResult) -> ClusterStatus:
     """Return the entry of one cluster. While it is idle the status says what it was awake, and that it is idle."""
     if local.part != "placed":
         readable = local.workload is not None and local.part == "held"
         stays = bool(local.idle_by) and local.workload is not None
-        return ClusterStatus(local.asked, local.asked if readable else None, local.why, local.idle_by, stays)
-    asked = view.step[local.cluster]
+        return ClusterStatus(
+            local.spec_replicas, local.spec_replicas if readable else None, local.why, local.idle_by, stays
+        )
+    spec_replicas = result.next_replicas[local.cluster]
     if local.rejection is not None:
-        asked = local.asked or 0  # what it asks for in this run may be refused again
-    waiting = min(local.stuck, max(0, asked - local.current))
-    return ClusterStatus(asked, max(0, asked - waiting - local.crashing), view.words[local.cluster])
+        spec_replicas = local.spec_replicas or 0  # what it asks for in this run may be refused again
+    waiting = min(local.unschedulable, max(0, spec_replicas - local.current))
+    return ClusterStatus(spec_replicas, max(0, spec_replicas - waiting - local.crashing), result.words[local.cluster])
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,41 +157,41 @@ class _Counterfactuals:
     totals: Mapping[str, int]
 
 
-def explanations(view: PlacementResult, *, flips: bool) -> tuple[Considered, ...]:
-    """Return for each cluster why it has its number; with `flips` also what would change it."""
-    shares = view.shares
-    found = _Counterfactuals(bound_by_maximum(shares.allocation), shares.totals_for_more()) if flips else None
-    return tuple(_explanation(local, view, found) for local in view.locals)
+def explanations(result: PlacementResult, *, counterfactuals: bool) -> tuple[PolicyExplanation, ...]:
+    """Return for each cluster why it has its number; with `counterfactuals` also what would change it."""
+    shares = result.shares
+    found = _Counterfactuals(bound_by_maximum(shares.allocation), shares.totals_for_more()) if counterfactuals else None
+    return tuple(_explanation(local, result, found) for local in result.locals)
 
 
-def _explanation(local: LocalWorkload, view: PlacementResult, found: _Counterfactuals | None) -> Considered:
-    name = view.federated.name
+def _explanation(local: LocalWorkload, result: PlacementResult, found: _Counterfactuals | None) -> PolicyExplanation:
+    name = result.federated.name
     if local.part != "placed":
-        return Considered(local.ref, "placement", name, "left alone", local.why)
-    grounds = f"{_steps(local, view)}{view.words[local.cluster]}{_shared(local, view)}"
-    outcome = f"{view.step[local.cluster]} replicas"
-    flip = "" if found is None else _counterfactual(local, view, found)
-    return Considered(local.ref, "placement", name, outcome, grounds, flip)
+        return PolicyExplanation(local.ref, "placement", name, "left alone", local.why)
+    grounds = f"{_steps(local, result)}{result.words[local.cluster]}{_shared(local, result)}"
+    outcome = f"{result.next_replicas[local.cluster]} replicas"
+    counterfactual = "" if found is None else _counterfactual(local, result, found)
+    return PolicyExplanation(local.ref, "placement", name, outcome, grounds, counterfactual)
 
 
-def _steps(local: LocalWorkload, view: PlacementResult) -> str:
-    steps = view.shares.allocation.steps(local.cluster)
+def _steps(local: LocalWorkload, result: PlacementResult) -> str:
+    steps = result.shares.allocation.steps(local.cluster)
     numbers = [("minimum", steps.minimum), ("kept", steps.sticky), ("share", steps.share)]
     told = [f"{word} {number}" for word, number in numbers if number]
     return " + ".join(told) + ": " if told else ""
 
 
-def _shared(local: LocalWorkload, view: PlacementResult) -> str:
+def _shared(local: LocalWorkload, result: PlacementResult) -> str:
     """Return of how many replicas a weight is a share, "" where that is all of them."""
-    allocation = view.shares.allocation
+    allocation = result.shares.allocation
     minimums = sum(allocation.minimum)
-    if not minimums or not _preference(local, view).weight:
+    if not minimums or not _preference(local, result).weight:
         return ""
     left = max(0, allocation.demand.total - minimums)
     return f"; weights share what the minimums leave, {left} of {allocation.demand.total}"
 
 
-def _counterfactual(local: LocalWorkload, view: PlacementResult, found: _Counterfactuals) -> str:
+def _counterfactual(local: LocalWorkload, result: PlacementResult, found: _Counterfactuals) -> str:
     """Return the smallest change that would give `local` another number, "" where none is known."""
     by_limit = {
         "draining": "state: Active in the Fleet",
@@ -198,22 +202,22 @@ def _counterfactual(local: LocalWorkload, view: PlacementResult, found: _Counter
     }
     if local.limit in by_limit:
         return by_limit[local.limit]
-    if local.cluster in view.shares.overflow:
+    if local.cluster in result.shares.overflow:
         return f"room for more than {local.capacity}"
-    if local.cluster not in view.shares.served.names:
+    if local.cluster not in result.shares.served.names:
         return f'an entry for {local.cluster} or "*" in preferences.clusters'
     total = found.totals.get(local.cluster)
-    return _other_preference(local, view, found.bound) or ("" if total is None else f"replicas: {total}")
+    return _other_preference(local, result, found.bound) or ("" if total is None else f"replicas: {total}")
 
 
-def _other_preference(local: LocalWorkload, view: PlacementResult, bound: frozenset[str]) -> str:
+def _other_preference(local: LocalWorkload, result: PlacementResult, bound: frozenset[str]) -> str:
     """Return which preference of its own would give `local` another number, "" where none would."""
-    own = _preference(local, view)
+    own = _preference(local, result)
     if local.cluster in bound:
         return f"maxReplicas above {own.max_replicas}"
-    if own.weight or not moves_with_weight(view.shares.allocation, local.cluster, LARGEST):
+    if own.weight or not moves_with_weight(result.shares.allocation, local.cluster, LARGEST):
         return ""
-    small = moves_with_weight(view.shares.allocation, local.cluster, 1)
+    small = moves_with_weight(result.shares.allocation, local.cluster, 1)
     return "a weight above 0" if small else "a higher weight"
 
 

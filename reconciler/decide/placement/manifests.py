@@ -117,7 +117,7 @@ def found_manifest(workload: Workload) -> dict[str, Any]:
             "annotations": dict(workload.annotations),
         },
         "spec": {
-            "replicas": workload.wanted,
+            "replicas": workload.spec_replicas,
             "selector": {"matchLabels": dict(selector.match_labels), "matchExpressions": expressions},
             "template": workload.template,
         },

@@ -14,10 +14,10 @@ The status of a federated ReplicaSet is the annotation reconciler/status of a Co
     {"desired": 50, "clusters": {"east": {"asked": 25, "running": 25, "why": "weight 1 of 2", "since": "..."}}}
 
 An entry has `"idle": "nights"` beside these while the IdlingPolicy of that name keeps the cluster's workload idle: it
-then says what it was awake. So a cluster that does not answer is known to be idle. `asked` is spec.replicas once the
-plan is carried out, `running` is that without the replicas that are known to wait (longer than unschedulableAfter) or
-to be placed and not available (longer than progressDeadline), `since` when the entry became what it is. So nothing in
-it changes by itself while replicas come up, and it is written only when a fact changes.
+then says what it was awake. So a cluster that does not answer is known to be idle. `asked` is spec.replicas once
+the plan is carried out, `running` is that without the replicas that are known to wait (longer than
+unschedulableAfter) or to be placed and not available (longer than progressDeadline), `since` when the entry became what
+it is. So nothing in it changes by itself while replicas come up, and it is written only when a fact changes.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class ClusterStatus:
     `idle_by`: what keeps it idle, "" for nothing. `stays`: what was said before is left as it is, `idle_by` aside.
     """
 
-    asked: int | None
+    spec_replicas: int | None
     running: int | None
     why: str
     idle_by: str = ""
@@ -165,10 +165,10 @@ class PlacementStatus:
     desired: int | None = None
     entries: Mapping[str, Mapping[str, Any]] | None = None
 
-    def asked(self, cluster: str) -> int | None:
+    def spec_replicas(self, cluster: str) -> int | None:
         """Return what `cluster` was asked for, None where that is unknown."""
-        asked = (self.entries or {}).get(cluster, {}).get("asked")
-        return asked if type(asked) is int and asked >= 0 else None
+        spec_replicas = (self.entries or {}).get(cluster, {}).get("asked")
+        return spec_replicas if type(spec_replicas) is int and spec_replicas >= 0 else None
 
     def idle_by(self, cluster: str) -> str:
         """Return what kept `cluster` idle when this was written, "" for nothing."""
@@ -202,7 +202,7 @@ def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: Plac
         idle = {"idle": entry.idle_by} if entry.idle_by else {}
         if entry.stays and old:
             return {key: value for key, value in old.items() if key != "idle"} | idle
-        parts = {"asked": entry.asked, "running": entry.running, "why": entry.why}
+        parts = {"asked": entry.spec_replicas, "running": entry.running, "why": entry.why}
         same = all(old.get(key) == value for key, value in parts.items()) and isinstance(old.get("since"), str)
         return parts | {"since": old["since"] if same else now} | idle
 
@@ -222,27 +222,27 @@ class ConfigMapContent:
 
 
 def config_map_written(
-    wish: ConfigMapContent, found: ConfigMap | None, group: str, cause: Cause, needs: tuple[str, ...] = ()
+    content: ConfigMapContent, found: ConfigMap | None, group: str, cause: Cause, needs: tuple[str, ...] = ()
 ) -> tuple[Decision, ...]:
-    """Return the decision that makes `found` (None: there is none) say what `wish` says, () where it does."""
-    changes = _changes(wish, found)
+    """Return the decision that makes `found` (None: there is none) say what `content` says, () where it does."""
+    changes = _changes(content, found)
     if not changes:
         return ()
-    data = ",".join(sorted(wish.data))
+    data = ",".join(sorted(content.data))
     return (
         Decision(
-            key=f"{group}/{wish.ref}/{Verb.REMEMBER}{'/' + data if data else ''}",
+            key=f"{group}/{content.ref}/{Verb.REMEMBER}{'/' + data if data else ''}",
             job="placement",
             verb=Verb.REMEMBER,
             phase=Phase.RECORD,
-            ref=wish.ref,
+            ref=content.ref,
             api_version="v1",
             uid=None if found is None else found.uid,
             changes=() if found is None else changes,
             cause=cause,
             group=group,
             needs=needs,
-            manifest=_manifest(wish) if found is None else None,
+            manifest=_manifest(content) if found is None else None,
             has_annotations=found is None or found.has_annotations,
         ),
     )
@@ -265,27 +265,27 @@ def config_map_deleted(found: ConfigMap, group: str, cause: Cause, needs: tuple[
     )
 
 
-def _changes(wish: ConfigMapContent, found: ConfigMap | None) -> tuple[FieldChange, ...]:
+def _changes(content: ConfigMapContent, found: ConfigMap | None) -> tuple[FieldChange, ...]:
     data = {} if found is None else found.data
     entries = [
-        FieldChange(("data", key), data.get(key), wish.data[key])
-        for key in sorted(wish.data)
-        if data.get(key) != wish.data[key]
+        FieldChange(("data", key), data.get(key), content.data[key])
+        for key in sorted(content.data)
+        if data.get(key) != content.data[key]
     ]
     if found is not None and not data and entries:
         entries = [FieldChange(("data",), None, {change.path[-1]: change.after for change in entries})]
-    return tuple(entries) + annotation_changes({} if found is None else found.annotations, wish.annotations)
+    return tuple(entries) + annotation_changes({} if found is None else found.annotations, content.annotations)
 
 
-def _manifest(wish: ConfigMapContent) -> dict[str, object]:
-    metadata: dict[str, object] = {"name": wish.ref.name, "namespace": wish.ref.namespace}
-    if wish.annotations:
-        metadata["annotations"] = _said(wish.annotations)
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": _said(wish.data)}
+def _manifest(content: ConfigMapContent) -> dict[str, object]:
+    metadata: dict[str, object] = {"name": content.ref.name, "namespace": content.ref.namespace}
+    if content.annotations:
+        metadata["annotations"] = _said(content.annotations)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": _said(content.data)}
 
 
-def _said(wish: Mapping[str, str | None]) -> dict[str, str]:
-    return {key: text for key, text in sorted(wish.items()) if text is not None}
+def _said(content: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: text for key, text in sorted(content.items()) if text is not None}
 
 
 # What one run tells the next about the whole Fleet: ConfigMaps in the home cluster, or in whoever stands in for it.
@@ -319,21 +319,21 @@ class Home:
         return self.newest.get(name) is self.own.get(name)
 
     def written(
-        self, wish: ConfigMapContent, now: datetime, group: str, cause: Cause, needs: tuple[str, ...] = ()
+        self, content: ConfigMapContent, now: datetime, group: str, cause: Cause, needs: tuple[str, ...] = ()
     ) -> tuple[Decision, ...]:
-        """Return the decisions that make the ConfigMap in `cluster` say what the newest and `wish` say, and that delete
-        the copies on other clusters once home says it; () where it does.
+        """Return the decisions that make the ConfigMap in `cluster` say what the newest and `content` say, and that
+        delete the copies on other clusters once home says it; () where it does.
         """
-        name = wish.ref.name
+        name = content.ref.name
         found, newest = self.own.get(name), self.newest.get(name)
         if not self.is_current(name) and newest is not None:
             gone = dict.fromkeys(() if found is None else found.data)
-            wish = replace(wish, data={**gone, **newest.data, **wish.data})
-        changed = not self.is_current(name) or bool(config_map_written(wish, found, group, cause))
+            content = replace(content, data={**gone, **newest.data, **content.data})
+        changed = not self.is_current(name) or bool(config_map_written(content, found, group, cause))
         made: tuple[Decision, ...] = ()
         if changed:
             stamp = {RECORDED_AT: format_time(now), RECORDED_BY: self.fleet.name}
-            stamped = replace(wish, annotations={**wish.annotations, **stamp})
+            stamped = replace(content, annotations={**content.annotations, **stamp})
             made = config_map_written(stamped, found, group, cause, needs)
         return (*made, *self._copies_deleted(name, group, cause, tuple(one.key for one in made)))
 

@@ -25,7 +25,7 @@ from reconciler.decide.placement.memory import (
     read_unreachable,
     rejection_key,
 )
-from reconciler.decide.placement.pods import Counts, available_replicas, calm_counts, counted, is_calm
+from reconciler.decide.placement.pods import PodCounts, available_replicas, calm_counts, counted, is_calm
 from reconciler.decide.selectors import key_of, local_key, local_ref
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, PodsQuestion, Run, Workload
@@ -66,7 +66,7 @@ class PlacementInputs:
 
     fleet: Fleet
     run: Run
-    sites: tuple[ClusterPlacement, ...]
+    placements: tuple[ClusterPlacement, ...]
     home: Home
     claims: Mapping[ObjectRef, str] = NOTHING
     ours: frozenset[str] = frozenset()
@@ -89,7 +89,7 @@ def placement_inputs(
     since = _known_since(home)
     wanted = frozenset(local_key(federated) for federated in policies.federated)
 
-    def site(cluster: FleetCluster) -> ClusterPlacement:
+    def placement(cluster: FleetCluster) -> ClusterPlacement:
         observed = state.clusters.get(cluster.name)
         if observed is not None:
             found = {one.ref: one for one in observed.workloads if key_of(one.ref) in wanted}
@@ -104,8 +104,8 @@ def placement_inputs(
         for found in state.clusters[name].config_maps
         if found.ref.name.startswith(REPLACED)
     }
-    sites = tuple(site(cluster) for cluster in policies.fleet.clusters)
-    return PlacementInputs(policies.fleet, run, sites, home, claims, fleet_names(policies.fleet), replaced)
+    placements = tuple(placement(cluster) for cluster in policies.fleet.clusters)
+    return PlacementInputs(policies.fleet, run, placements, home, claims, fleet_names(policies.fleet), replaced)
 
 
 def unknown_since(fleet: Fleet, state: ObservedState, now: datetime) -> dict[str, datetime]:
@@ -128,9 +128,9 @@ Limit = Literal["", "learned", "refused", "draining", "leaving", "missing", "no 
 class LocalWorkload:
     """One federated ReplicaSet on one cluster.
 
-    `part`: "placed" takes part in the allocation; "held" is left out, its replicas (`asked`) taken off the total; "out"
-    is left out and counts as nothing. While any are `late` it lags: it keeps what it has, and receives nothing from
-    elsewhere. `asked` is what it asks for now, None where that is unknown. `limit` says where
+    `part`: "placed" takes part in the allocation; "held" is left out, its replicas (`spec_replicas`) taken off the
+    total; "out" is left out and counts as nothing. While any are `late` it lags: it keeps what it has, and receives
+    nothing from elsewhere. `spec_replicas` is what it asks for now, None where that is unknown. `limit` says where
     `capacity` comes from. `idle_by` names what keeps it idle; of a cluster that does not answer, what kept it idle when
     its status was written.
     """
@@ -139,10 +139,10 @@ class LocalWorkload:
     ref: ObjectRef
     part: Literal["placed", "held", "out"] = "placed"
     workload: Workload | None = None
-    asked: int | None = 0
+    spec_replicas: int | None = 0
     current: int = 0
     available: int = 0
-    stuck: int = 0
+    unschedulable: int = 0
     crashing: int = 0
     late: int = 0
     capacity: int | None = None
@@ -155,7 +155,7 @@ class LocalWorkload:
     @property
     def kept(self) -> int:
         """The replicas that belong there already: those placed, and those that do not wait for too long."""
-        return max(0, (self.asked or 0) - self.stuck)
+        return max(0, (self.spec_replicas or 0) - self.unschedulable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +173,18 @@ class _Case:
     """One federated ReplicaSet on one cluster, before it is known in which way it takes part."""
 
     federated: FederatedReplicaSet
-    site: ClusterPlacement
-    around: PlacementInputs
+    placement: ClusterPlacement
+    inputs: PlacementInputs
     status: PlacementStatus | None
     ref: ObjectRef
     workload: Workload | None
 
     def local(self, **known: Any) -> LocalWorkload:
-        """Return a `LocalWorkload` with what is `known`; it asks for what the workload asks for."""
-        asked = 0 if self.workload is None else self.workload.wanted
-        return LocalWorkload(self.site.name, self.ref, workload=self.workload, **({"asked": asked} | known))
+        """Return a `LocalWorkload` with what is `known`; its replicas are those of the workload."""
+        spec_replicas = 0 if self.workload is None else self.workload.spec_replicas
+        return LocalWorkload(
+            self.placement.name, self.ref, workload=self.workload, **({"spec_replicas": spec_replicas} | known)
+        )
 
     def held(self, why: str, **known: Any) -> LocalWorkload:
         """Return the `LocalWorkload` of a workload that is left alone, with what its status says."""
@@ -192,7 +194,7 @@ class _Case:
     @property
     def asked_before(self) -> int | None:
         """What an earlier run asked for there, None where that is unknown."""
-        return None if self.status is None else self.status.asked(self.site.name)
+        return None if self.status is None else self.status.spec_replicas(self.placement.name)
 
     def undecided(self, local: LocalWorkload) -> LocalFinding:
         """Return a finding that says nothing could be decided there, and why."""
@@ -204,11 +206,11 @@ class _Case:
 
 
 def local_finding(
-    federated: FederatedReplicaSet, site: ClusterPlacement, around: PlacementInputs, status: PlacementStatus | None
+    federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, status: PlacementStatus | None
 ) -> LocalFinding:
     """Return what is known of `federated` on one cluster: the first rule that fits says how it takes part."""
-    ref = local_ref(federated, site.name)
-    case = _Case(federated, site, around, status, ref, site.workloads.get(ref))
+    ref = local_ref(federated, placement.name)
+    case = _Case(federated, placement, inputs, status, ref, placement.workloads.get(ref))
     for rule in _RULES:
         finding = rule(case)
         if finding is not None:
@@ -217,36 +219,36 @@ def local_finding(
 
 
 def _unreachable(case: _Case) -> LocalFinding | None:
-    site = case.site
-    if site.observed is not None:
+    placement = case.placement
+    if placement.observed is not None:
         return None
-    idle_by = "" if case.status is None else case.status.idle_by(site.name)
-    since = site.lost_since
-    if since is None or site.cluster.restriction:
-        return LocalFinding(case.held("does not answer", asked=case.asked_before, idle_by=idle_by))
+    idle_by = "" if case.status is None else case.status.idle_by(placement.name)
+    since = placement.lost_since
+    if since is None or placement.cluster.restriction:
+        return LocalFinding(case.held("does not answer", spec_replicas=case.asked_before, idle_by=idle_by))
     why = f"does not answer since {format_time(since)}"
-    if case.around.run.now - since < case.federated.cluster_grace_period:
-        return LocalFinding(case.held(why, asked=case.asked_before, idle_by=idle_by))
+    if case.inputs.run.now - since < case.federated.cluster_grace_period:
+        return LocalFinding(case.held(why, spec_replicas=case.asked_before, idle_by=idle_by))
     why = f"{why}, its replicas go elsewhere"
-    return LocalFinding(case.held(why, part="out", asked=case.asked_before, idle_by=idle_by))
+    return LocalFinding(case.held(why, part="out", spec_replicas=case.asked_before, idle_by=idle_by))
 
 
 def _unreadable(case: _Case) -> LocalFinding | None:
     """What could not be listed is unknown: the workload itself, or what else might steer it."""
-    unreadable = case.site.observed.unreadable if case.site.observed is not None else {}
+    unreadable = case.placement.observed.unreadable if case.placement.observed is not None else {}
     if not unreadable:
         return None
-    own = case.site.unread(case.ref.group, case.ref.kind)
+    own = case.placement.unread(case.ref.group, case.ref.kind)
     if own:
         why = f"{own} cannot be read: {unreadable[own]}"
-        return case.undecided(case.held(why, asked=case.asked_before))
+        return case.undecided(case.held(why, spec_replicas=case.asked_before))
     found = next((name for name in ("horizontalpodautoscalers", "scaledobjects") if name in unreadable), None)
     return None if found is None else case.undecided(case.held(f"{found} cannot be read: {unreadable[found]}"))
 
 
 def _not_ours(case: _Case) -> LocalFinding | None:
     """One that another controller owns is never touched, nor one that belongs to somebody else."""
-    workload, federated, ours = case.workload, case.federated, case.around.ours
+    workload, federated, ours = case.workload, case.federated, case.inputs.ours
     if workload is None:
         return None
     if workload.owner is not None:
@@ -267,25 +269,25 @@ def _idle(case: _Case) -> LocalFinding | None:
     workload = case.workload
     if workload is None:
         return None
-    claimed = case.around.claims.get(workload.ref, "")
-    reading = read_record(workload, case.around.ours)
+    claimed = case.inputs.claims.get(workload.ref, "")
+    reading = read_record(workload, case.inputs.ours)
     record = None if reading is None else reading.record
-    asleep = record is not None and workload.wanted <= record.idled_to
+    asleep = record is not None and workload.spec_replicas <= record.idled_to
     set_aside = reading is not None and record is None
     if not (claimed or asleep or set_aside):
         return None
     winner = claimed or (record.policy if record is not None else "") or "its idle record"
-    asked = record.replicas if record is not None and asleep else workload.wanted
-    return LocalFinding(case.held(f"idle, {winner} decides", asked=asked, idle_by=winner))
+    spec_replicas = record.replicas if record is not None and asleep else workload.spec_replicas
+    return LocalFinding(case.held(f"idle, {winner} decides", spec_replicas=spec_replicas, idle_by=winner))
 
 
 def _restricted(case: _Case) -> LocalFinding | None:
-    why = case.site.cluster.restriction
+    why = case.placement.cluster.restriction
     return LocalFinding(case.held(why)) if why else None
 
 
 def _autoscaled(case: _Case) -> LocalFinding | None:
-    controller = None if case.workload is None else case.site.autoscalers.name_of(case.ref)
+    controller = None if case.workload is None else case.placement.autoscalers.name_of(case.ref)
     return None if controller is None else case.told(case.held(f"{controller} controls it, left alone"), "autoscaler")
 
 
@@ -305,7 +307,7 @@ def _missing(case: _Case) -> LocalFinding | None:
         why = f"there is no namespace {case.ref.namespace}, so nothing can be created"
         return case.undecided(case.local(capacity=0, limit="no namespace", why=why))
     if case.federated.target is None:
-        return LocalFinding(_with_room(case, Counts(0, 0), None))
+        return LocalFinding(_with_room(case, PodCounts(0, 0), None))
     why = f"there is no {case.ref.kind} {case.ref.name}"
     return case.undecided(case.local(capacity=0, limit="missing", why=why))
 
@@ -315,14 +317,14 @@ def _has_namespace(case: _Case) -> bool:
 
     A cluster that shows its namespaces shows "default", which nobody can delete.
     """
-    observed = case.site.observed
+    observed = case.placement.observed
     names = set() if observed is None else {found.ref.name for found in observed.namespaces}
     return "default" not in names or case.ref.namespace in names
 
 
 def _placed(case: _Case) -> LocalFinding:
     """Return the counts of a workload that takes part, or the question that must be answered first."""
-    workload, observed = case.workload, case.site.observed
+    workload, observed = case.workload, case.placement.observed
     assert workload is not None
     assert observed is not None
     remembered = read_capacity(workload.annotations)
@@ -334,16 +336,16 @@ def _placed(case: _Case) -> LocalFinding:
     pods = observed.pods.get(case.ref)
     if pods is None:
         return LocalFinding(case.local(), PodsQuestion(case.ref))
-    return LocalFinding(_with_room(case, counted(workload, pods, case.federated, case.around.run.now), remembered))
+    return LocalFinding(_with_room(case, counted(workload, pods, case.federated, case.inputs.run.now), remembered))
 
 
-def _with_room(case: _Case, counts: Counts, remembered: ObservedCapacity | None) -> LocalWorkload:
+def _with_room(case: _Case, counts: PodCounts, remembered: ObservedCapacity | None) -> LocalWorkload:
     """Return the `LocalWorkload` of a cluster that takes part, with what is known of the room there."""
     capacity, limit, rejection = _room(case, counts, remembered)
     return case.local(
         current=counts.current,
         available=counts.available,
-        stuck=counts.stuck,
+        unschedulable=counts.unschedulable,
         crashing=counts.crashing,
         late=counts.late,
         capacity=capacity,
@@ -354,16 +356,16 @@ def _with_room(case: _Case, counts: Counts, remembered: ObservedCapacity | None)
 
 
 def _room(
-    case: _Case, counts: Counts, remembered: ObservedCapacity | None
+    case: _Case, counts: PodCounts, remembered: ObservedCapacity | None
 ) -> tuple[int | None, Limit, Rejection | None]:
     """Return the known capacity, where it comes from, and what is remembered about refusals."""
-    state = case.site.cluster.state
+    state = case.placement.cluster.state
     if state in ("Draining", "Leaving"):
         return 0, "draining" if state == "Draining" else "leaving", None
-    rejection = case.around.rejection(case.ref)
-    if rejection is not None and rejection.count >= IN_A_ROW and rejection.in_force(case.around.run.now):
+    rejection = case.inputs.rejection(case.ref)
+    if rejection is not None and rejection.count >= IN_A_ROW and rejection.in_force(case.inputs.run.now):
         return counts.current, "refused", rejection
-    if counts.stuck > 0:
+    if counts.unschedulable > 0:
         return counts.current, "learned", rejection
     if remembered is not None and counts.current <= remembered.replicas:
         return remembered.replicas, "learned", rejection

@@ -16,17 +16,17 @@ _ON_ITS_WAY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class PodCounts:
     """Replicas of one local workload.
 
-    `current` are placed on a node; `stuck` wait for one, or do not exist, for too long; `crashing` are placed but not
-    ready for longer than the progress deadline. `late` should run for a minute by now and do not, whatever keeps them:
-    no node, not made, an image, a crash; those that cannot be made count at once.
+    `current` are placed on a node; `unschedulable` wait for one, or do not exist, for too long; `crashing` are placed
+    but not ready for longer than the progress deadline. `late` should run for a minute by now and do not, whatever
+    keeps them: no node, not made, an image, a crash; those that cannot be made count at once.
     """
 
     current: int
     available: int
-    stuck: int = 0
+    unschedulable: int = 0
     crashing: int = 0
     late: int = 0
 
@@ -35,14 +35,14 @@ def is_calm(workload: Workload) -> bool:
     """Return whether its status alone tells that every replica is placed and ready."""
     return (
         not is_lagging(workload)
-        and (workload.ready_replicas or 0) == workload.wanted
+        and (workload.ready_replicas or 0) == workload.spec_replicas
         and _failing_since(workload) is None
     )
 
 
-def calm_counts(workload: Workload) -> Counts:
+def calm_counts(workload: Workload) -> PodCounts:
     """Return the counts of a calm workload: all it asks for is placed."""
-    return Counts(workload.wanted, available_replicas(workload))
+    return PodCounts(workload.spec_replicas, available_replicas(workload))
 
 
 def available_replicas(workload: Workload, ready: int | None = None) -> int:
@@ -54,22 +54,23 @@ def available_replicas(workload: Workload, ready: int | None = None) -> int:
     found = workload.available_replicas
     if found is None and workload.ref.group not in _BUILT_IN_GROUPS:
         found = workload.ready_replicas if workload.ready_replicas is not None else ready
-    return min(found or 0, workload.wanted)
+    return min(found or 0, workload.spec_replicas)
 
 
-def counted(workload: Workload, pods: Iterable[Pod], federated: FederatedReplicaSet, now: datetime) -> Counts:
+def counted(workload: Workload, pods: Iterable[Pod], federated: FederatedReplicaSet, now: datetime) -> PodCounts:
     """Return the counts of `workload` from its `pods`."""
     active = [pod for pod in pods if not pod.terminating and pod.phase not in ("Succeeded", "Failed")]
     placed = [pod for pod in active if pod.node]
     waiting_since = _nanoseconds(now - federated.unschedulable_after)
     crashing_since = _nanoseconds(now - federated.progress_deadline)
     late_since = _nanoseconds(now - _ON_ITS_WAY)
-    missing = max(0, workload.wanted - len(active))
-    stuck = sum([_waits_since(pod) <= waiting_since for pod in active if not pod.node and pod.unschedulable])
-    return Counts(
+    missing = max(0, workload.spec_replicas - len(active))
+    unschedulable = sum([_waits_since(pod) <= waiting_since for pod in active if not pod.node and pod.unschedulable])
+    return PodCounts(
         current=len(placed),
         available=available_replicas(workload, sum([pod.ready for pod in placed])),
-        stuck=stuck + (missing if _not_made_since(workload, now - federated.unschedulable_after) else 0),
+        unschedulable=unschedulable
+        + (missing if _not_made_since(workload, now - federated.unschedulable_after) else 0),
         crashing=sum([not pod.ready and (pod.created_ns or 0) <= crashing_since for pod in placed]),
         late=sum([not pod.ready and (pod.created_ns or 0) <= late_since for pod in active])
         + (missing if _failing_since(workload) or _not_made_since(workload, now - _ON_ITS_WAY) else 0),

@@ -43,16 +43,16 @@ class _Owned:
     workload: Workload
 
 
-def removed_policies(federated: Mapping[str, FederatedReplicaSet], around: PlacementInputs) -> DesiredState:
+def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInputs) -> DesiredState:
     """Return what is done about marks whose federated ReplicaSet is not there any more.
 
     When more than a quarter of those that own marks are gone at once (and more than one), nothing is: a repository that
     lost a folder must not delete anything.
     """
-    marked = list(_owned(around))
-    guard = fleet_guard([one.key for one in marked], frozenset(federated), around.run.allow_exceed)
+    marked = list(_owned(inputs))
+    guard = fleet_guard([one.key for one in marked], frozenset(federated), inputs.run.allow_exceed)
     left = [one for one in marked if not _still_placed(one, federated)]
-    decisions = [*(_decision(one) for one in left), *_statuses(federated, around)]
+    decisions = [*(_decision(one) for one in left), *_statuses(federated, inputs)]
     if not guard.tripped:
         return DesiredState(decisions=tuple(decisions))
     guarded = tuple(one for one in decisions if one.group in {group_of(key) for key in guard.gone})
@@ -60,19 +60,19 @@ def removed_policies(federated: Mapping[str, FederatedReplicaSet], around: Place
     return DesiredState(decisions=free, held_back=(HeldBack(FLEET, guard.words, guarded),))
 
 
-def _owned(around: PlacementInputs) -> Iterator[_Owned]:
+def _owned(inputs: PlacementInputs) -> Iterator[_Owned]:
     """Yield every workload with our marks that may be written to. What is copied to an owned object does not count."""
-    protected = around.fleet.protected
-    for site in around.sites:
-        if site.observed is None or site.cluster.restriction:
+    protected = inputs.fleet.protected
+    for placement in inputs.placements:
+        if placement.observed is None or placement.cluster.restriction:
             continue
-        for workload in site.observed.workloads:
+        for workload in placement.observed.workloads:
             annotations = workload.annotations
             if not annotations or (OWNER not in annotations and OBSERVED_CAPACITY not in annotations):
                 continue
             owner = placement_owner(annotations) or capacity_owner(annotations)
-            untouched = workload.owner is not None or workload.terminating or workload.ref in around.claims
-            if owner is None or owner[0] not in around.ours or untouched or workload.ref.namespace in protected:
+            untouched = workload.owner is not None or workload.terminating or workload.ref in inputs.claims
+            if owner is None or owner[0] not in inputs.ours or untouched or workload.ref.namespace in protected:
                 continue
             yield _Owned(owner[1], workload)
 
@@ -102,19 +102,19 @@ def _decision(one: _Owned) -> Decision:
         changes=() if delete else (*marks, *([label] if FEDERATED_LABEL in workload.labels else [])),
         cause=_cause(one.key, f"its policy is gone (onDelete: {'delete' if delete else 'orphan'})"),
         group=group_of(one.key),
-        replicas_before=workload.wanted if delete else None,
+        replicas_before=workload.spec_replicas if delete else None,
         replicas_after=0 if delete else None,
         event="" if delete else "Released",
     )
 
 
-def _statuses(federated: Mapping[str, FederatedReplicaSet], around: PlacementInputs) -> Iterator[Decision]:
-    for found in (*around.home.own.values(), *around.home.others):
-        cluster = around.fleet.cluster(found.ref.cluster)
+def _statuses(federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInputs) -> Iterator[Decision]:
+    for found in (*inputs.home.own.values(), *inputs.home.others):
+        cluster = inputs.fleet.cluster(found.ref.cluster)
         if not found.ref.name.startswith(PREFIX) or cluster is None or cluster.writes is Writes.NOTHING:
             continue
         owner = placement_owner(found.annotations)
-        if owner is not None and owner[0] in around.ours and owner[1] not in federated:
+        if owner is not None and owner[0] in inputs.ours and owner[1] not in federated:
             yield config_map_deleted(found, group_of(owner[1]), _cause(owner[1], "its policy is gone"))
 
 

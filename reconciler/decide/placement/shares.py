@@ -133,7 +133,7 @@ def _raised(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], be
         return max(0, federated.replicas - before.status.desired)
     if not before.readable:
         return 0
-    return max(0, federated.replicas - sum(local.asked or 0 for local in locals_ if local.part != "out"))
+    return max(0, federated.replicas - sum(local.spec_replicas or 0 for local in locals_ if local.part != "out"))
 
 
 def _with_raise(given: Allocation, placed: Sequence[LocalWorkload], raised: int) -> Allocation:
@@ -201,12 +201,14 @@ def _taken_off(
     was probably never placed anywhere, and each cluster begins with its own part. Moves make room before they take
     any away, and in between nothing would tell the two apart; so then only stuck replicas move.
     """
-    known = sum(local.asked or 0 for local in locals_ if local.part == "held")
-    if not any(local.part == "held" and local.asked is None for local in locals_):
+    known = sum(local.spec_replicas or 0 for local in locals_ if local.part == "held")
+    if not any(local.part == "held" and local.spec_replicas is None for local in locals_):
         return known, True
     status = before.status
     if status is not None and status.desired is not None:
-        answering = [local for local in locals_ if local.part == "placed" or (local.part == "held" and local.asked)]
+        answering = [
+            local for local in locals_ if local.part == "placed" or (local.part == "held" and local.spec_replicas)
+        ]
         others = sum(_asked(local, status) for local in answering)
         return known + max(0, status.desired - others), True
     if before.readable and all(local.workload is None for local in locals_):
@@ -217,7 +219,7 @@ def _taken_off(
 
 def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], total: int) -> int:
     """Return what the preferences give to the clusters of which nothing is known: they may have it already."""
-    unknown = [local.cluster for local in locals_ if local.part == "held" and local.asked is None]
+    unknown = [local.cluster for local in locals_ if local.part == "held" and local.spec_replicas is None]
     placed = [local for local in locals_ if local.part == "placed"]
     names = [*unknown, *(local.cluster for local in placed)]
     served = _served(federated, names)
@@ -229,8 +231,8 @@ def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[LocalWor
 
 def _asked(local: LocalWorkload, status: PlacementStatus) -> int:
     """Return what a cluster was asked for when the status was written; one that is not in it, what it asks for now."""
-    asked = status.asked(local.cluster)
-    return (local.asked or 0) if asked is None else asked
+    spec_replicas = status.spec_replicas(local.cluster)
+    return (local.spec_replicas or 0) if spec_replicas is None else spec_replicas
 
 
 def _due(local: LocalWorkload, federated: FederatedReplicaSet) -> int:
@@ -241,7 +243,7 @@ def _due(local: LocalWorkload, federated: FederatedReplicaSet) -> int:
     if own is None or local.limit in ("draining", "leaving", "missing", "no namespace"):
         return 0
     limits = [own.max_replicas, None if local.remembered is None else local.remembered.replicas]
-    return min([local.asked or 0, *(limit for limit in limits if limit is not None)])
+    return min([local.spec_replicas or 0, *(limit for limit in limits if limit is not None)])
 
 
 # One federated ReplicaSet, decided: for each cluster what it should run, and spec.replicas after this run.
@@ -252,15 +254,15 @@ PROBE = 1
 
 @dataclass(frozen=True, slots=True)
 class PlacementResult:
-    """`target` is what a placed cluster should ask for, waiting replicas included; `step` what it asks for after this
-    run; `memory` what is known of its room then. All by cluster; held clusters are in none of them.
+    """`target` is what a placed cluster should ask for, waiting replicas included; `next_replicas` what it asks for
+    after this run; `memory` what is known of its room then. All by cluster; held clusters are in none of them.
     """
 
     federated: FederatedReplicaSet
     locals: Sequence[LocalWorkload]
     shares: Shares
     target: Mapping[str, int]
-    step: Mapping[str, int]
+    next_replicas: Mapping[str, int]
     memory: Mapping[str, ObservedCapacity | None]
     words: Mapping[str, str] = NOTHING  # why, by cluster
 
@@ -277,20 +279,20 @@ def placement_result(
     federated: FederatedReplicaSet,
     locals_: Sequence[LocalWorkload],
     status: PlacementStatus | None,
-    around: PlacementInputs,
+    inputs: PlacementInputs,
 ) -> PlacementResult:
     """Return what `federated` should look like, and the step this run makes towards it."""
-    given = shares(federated, locals_, EarlierRuns(status, around.home.is_whole))
+    given = shares(federated, locals_, EarlierRuns(status, inputs.home.is_whole))
     placed = [local for local in locals_ if local.part == "placed"]
     settled = all(given.replicas[local.cluster] <= local.current for local in placed)
-    memory = {local.cluster: _capacity_after(local, given, settled, federated, around) for local in placed}
+    memory = {local.cluster: _capacity_after(local, given, settled, federated, inputs) for local in placed}
     target = {
         local.cluster: given.replicas[local.cluster]
-        + min(_beyond(local, given, settled), _waits(federated, memory[local.cluster], around.run.now))
+        + min(_beyond(local, given, settled), _waits(federated, memory[local.cluster], inputs.run.now))
         for local in placed
     }
-    step = next_step(placed, target, available_in_all(locals_), given.wanted)
-    return PlacementResult(federated, locals_, given, target, step, memory)
+    next_replicas = next_step(placed, target, available_in_all(locals_), given.wanted)
+    return PlacementResult(federated, locals_, given, target, next_replicas, memory)
 
 
 def _beyond(local: LocalWorkload, given: Shares, settled: bool) -> int:
@@ -302,7 +304,7 @@ def _beyond(local: LocalWorkload, given: Shares, settled: bool) -> int:
     overflow = given.overflow.get(local.cluster, 0)
     if settled or local.limit != "learned":
         return overflow
-    return max(overflow, (local.asked or 0) - given.replicas[local.cluster])
+    return max(overflow, (local.spec_replicas or 0) - given.replicas[local.cluster])
 
 
 def _waits(federated: FederatedReplicaSet, memory: ObservedCapacity | None, now: datetime) -> int:
@@ -313,18 +315,18 @@ def _waits(federated: FederatedReplicaSet, memory: ObservedCapacity | None, now:
 
 
 def _capacity_after(
-    local: LocalWorkload, given: Shares, settled: bool, federated: FederatedReplicaSet, around: PlacementInputs
+    local: LocalWorkload, given: Shares, settled: bool, federated: FederatedReplicaSet, inputs: PlacementInputs
 ) -> ObservedCapacity | None:
     """Return what is known of the room of a cluster after this run, None where it is forgotten or never was known.
 
     It is forgotten when it does not bind and everything is settled, and kept while writes are refused there.
     """
-    known, now = local.remembered, around.run.now
+    known, now = local.remembered, inputs.run.now
     if local.limit == "refused":
         return known
     if local.limit != "learned" or local.capacity is None or (settled and local.cluster not in given.overflow):
         return None
-    owner = "" if federated.target is None else placement_owner_text(around.fleet, federated.key)
+    owner = "" if federated.target is None else placement_owner_text(inputs.fleet, federated.key)
     retries = federated.waiting_replicas == 0
     if known is None or known.replicas != local.capacity:
         return ObservedCapacity(local.capacity, now, now + FIRST_RETRY if retries else None, owner)
@@ -332,7 +334,7 @@ def _capacity_after(
         return replace(known, retry_after=None, owner=owner)
     if known.retry_after is None:
         return replace(known, retry_after=now + FIRST_RETRY, owner=owner)
-    if local.stuck and known.retry_after <= now:
+    if local.unschedulable and known.retry_after <= now:
         return ObservedCapacity(local.capacity, now, now + doubled(known.retry_after - known.at), owner)
     return replace(known, owner=owner)
 
@@ -361,7 +363,7 @@ def next_step(
 
 def _cost(local: LocalWorkload, targets: Mapping[str, int]) -> int:
     """Return how many available replicas it costs to bring `local` down to its target; 0 for an increase."""
-    if targets[local.cluster] >= (local.asked or 0):
+    if targets[local.cluster] >= (local.spec_replicas or 0):
         return 0
     return max(0, local.available - targets[local.cluster])
 

@@ -1,4 +1,4 @@
-"""The decisions that bring the local workloads of one federated ReplicaSet to their next step."""
+"""The decisions that bring the local workloads of one federated ReplicaSet to their next replicas."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def group_of(key: str) -> str:
 class _Context:
     """What the steps of one federated ReplicaSet have in common; `form` None: it only places what others make."""
 
-    view: PlacementResult
-    around: PlacementInputs
+    result: PlacementResult
+    inputs: PlacementInputs
     form: Form | None
     differences: Differences
     shrinking: Phase
 
     @property
     def group(self) -> str:
-        return group_of(self.view.federated.key)
+        return group_of(self.result.federated.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +62,20 @@ class _LocalWrite:
     setting: _Context
 
     @property
-    def asked(self) -> int:
-        return self.setting.view.step[self.local.cluster]
+    def spec_replicas(self) -> int:
+        return self.setting.result.next_replicas[self.local.cluster]
 
     @property
     def adopts(self) -> bool:
-        """Whether the workload was made by somebody else, and is ours after this step."""
+        """Whether the workload was made by somebody else, and is ours after this write."""
         workload, setting = self.local.workload, self.setting
         if workload is None or setting.form is None:
             return False
-        return not is_ours(workload, setting.view.federated, setting.around.ours)
+        return not is_ours(workload, setting.result.federated, setting.inputs.ours)
 
     def decision(self, verb: Verb, phase: Phase, *changes: FieldChange, why: str = "") -> Decision:
         """Return a decision about the workload as it is; `why` in place of the reason for its replicas."""
-        workload, grounds = self.local.workload, cause(self.local, self.setting.view)
+        workload, grounds = self.local.workload, cause(self.local, self.setting.result)
         return Decision(
             key=f"{self.setting.group}/{self.local.cluster}/{verb}",
             job="placement",
@@ -92,38 +92,38 @@ class _LocalWrite:
         )
 
 
-def local_writes(view: PlacementResult, around: PlacementInputs) -> tuple[Decision, ...]:
+def local_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Decision, ...]:
     """Return the decisions of this run about the local workloads, in the order of the Fleet."""
-    growing = any(view.step[local.cluster] > (local.asked or 0) for local in view.placed)
-    form = form_of(view.federated, around.fleet)
+    growing = any(result.next_replicas[local.cluster] > (local.spec_replicas or 0) for local in result.placed)
+    form = form_of(result.federated, inputs.fleet)
     differences = template_check(form) if form is not None else lambda _: ()
-    setting = _Context(view, around, form, differences, Phase.MOVE if growing else Phase.DECREASE)
-    return tuple(decision for local in view.placed for decision in _of_one(_LocalWrite(local, setting)))
+    setting = _Context(result, inputs, form, differences, Phase.MOVE if growing else Phase.DECREASE)
+    return tuple(decision for local in result.placed for decision in _of_one(_LocalWrite(local, setting)))
 
 
-def _of_one(step: _LocalWrite) -> Iterator[Decision]:
-    workload, form = step.local.workload, step.setting.form
+def _of_one(write: _LocalWrite) -> Iterator[Decision]:
+    workload, form = write.local.workload, write.setting.form
     if workload is None:
-        if step.asked and form is not None:
-            yield _created(step, form)
+        if write.spec_replicas and form is not None:
+            yield _created(write, form)
         return
     if form is None:
-        yield from _scaled(step, workload, ())
+        yield from _scaled(write, workload, ())
         return
-    if step.asked and selector_differs(workload, form):
-        yield from _replaced(step, workload, form)
+    if write.spec_replicas and selector_differs(workload, form):
+        yield from _replaced(write, workload, form)
         return
-    marks, adopts = mark_changes(workload, form), step.adopts
-    different = step.setting.differences(workload)
+    marks, adopts = mark_changes(workload, form), write.adopts
+    different = write.setting.differences(workload)
     if different:
-        words = f"template differs at {', '.join(different)}; its {step.local.current} pods keep the old one"
+        words = f"template differs at {', '.join(different)}; its {write.local.current} pods keep the old one"
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)
-        yield replace(step.decision(Verb.OVERWRITE, Phase.REPAIR, template, *marks, why=words), event="Overwritten")
+        yield replace(write.decision(Verb.OVERWRITE, Phase.REPAIR, template, *marks, why=words), event="Overwritten")
         # What follows finds our marks there already, and no request adds a map that is there.
         workload, marks = _marked(workload, form), ()
-        step = replace(step, local=replace(step.local, workload=workload))
-    yield from _scaled(step, workload, marks, adopts=adopts)
-    yield from _journal_closed(step)
+        write = replace(write, local=replace(write.local, workload=workload))
+    yield from _scaled(write, workload, marks, adopts=adopts)
+    yield from _journal_closed(write)
 
 
 def _marked(workload: Workload, form: Form) -> Workload:
@@ -137,46 +137,46 @@ def _marked(workload: Workload, form: Form) -> Workload:
     )
 
 
-def _created(step: _LocalWrite, form: Form, needs: tuple[str, ...] = ()) -> Decision:
-    grounds = cause(step.local, step.setting.view).why
+def _created(write: _LocalWrite, form: Form, needs: tuple[str, ...] = ()) -> Decision:
+    grounds = cause(write.local, write.setting.result).why
     replaced = f"replaces the one that was deleted because its selector differs; {grounds}"
-    made = step.decision(Verb.CREATE, Phase.INCREASE, why=replaced if needs else "")
+    made = write.decision(Verb.CREATE, Phase.INCREASE, why=replaced if needs else "")
     note = "Kubernetes adopts pods that match the selector and belong to nobody"
     return replace(
         made,
         uid=None,
         needs=needs,
-        manifest=form.manifest(step.asked),
+        manifest=form.manifest(write.spec_replicas),
         replicas_before=0,
-        replicas_after=step.asked,
+        replicas_after=write.spec_replicas,
         event="Overwritten" if needs else "Created",
         cause=replace(made.cause, values={**made.cause.values, "note": note}),
     )
 
 
 def _scaled(
-    step: _LocalWrite, workload: Workload, marks: tuple[FieldChange, ...], *, adopts: bool = False
+    write: _LocalWrite, workload: Workload, marks: tuple[FieldChange, ...], *, adopts: bool = False
 ) -> Iterator[Decision]:
-    memory = step.setting.view.memory[step.local.cluster]
+    memory = write.setting.result.memory[write.local.cluster]
     known = annotation_changes(workload.annotations, {OBSERVED_CAPACITY: None if memory is None else memory.text})
-    before, after = workload.wanted, step.asked
+    before, after = workload.spec_replicas, write.spec_replicas
     if before != after:
         change = replicas_change(workload.replicas, after, workload.replicas_path)
-        phase = Phase.INCREASE if after > before else step.setting.shrinking
+        phase = Phase.INCREASE if after > before else write.setting.shrinking
         tests = _tests(workload, (*marks, *known))
-        made = step.decision(Verb.SCALE, phase, change, *marks, *known, *tests)
+        made = write.decision(Verb.SCALE, phase, change, *marks, *known, *tests)
         event = "Moved" if phase is Phase.MOVE else "Scaled"
         if adopts:
             event = "Adopted"
             made = replace(made, cause=replace(made.cause, why=f"{_ADOPTED}; {made.cause.why}"))
         yield replace(made, replicas_before=before, replicas_after=after, event=event)
     elif marks and adopts:
-        made = step.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why=_ADOPTED)
+        made = write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why=_ADOPTED)
         yield replace(made, event="Adopted")
     elif marks:
-        yield step.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why="our marks are put right")
+        yield write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why="our marks are put right")
     elif known:
-        yield step.decision(Verb.REMEMBER, Phase.RECORD, *known)
+        yield write.decision(Verb.REMEMBER, Phase.RECORD, *known)
 
 
 def _tests(workload: Workload, changes: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:
@@ -185,40 +185,40 @@ def _tests(workload: Workload, changes: tuple[FieldChange, ...]) -> tuple[FieldC
     return annotation_tests(workload.annotations, {OWNER, OBSERVED_CAPACITY} - changed)
 
 
-def _replaced(step: _LocalWrite, workload: Workload, form: Form) -> Iterator[Decision]:
+def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[Decision]:
     """Delete and create: a selector cannot be changed. What was there is written down until the new one exists.
 
     One without our label gets it first: what does not carry it is never deleted.
     """
-    words = f"selector differs; its {step.local.current} pods keep running"
-    deleted = replace(step.decision(Verb.DELETE, Phase.REPAIR, why=words), orphan=True)
-    wish = ConfigMapContent(_journal_ref(step), data={"manifest": compact(found_manifest(workload))})
+    words = f"selector differs; its {write.local.current} pods keep running"
+    deleted = replace(write.decision(Verb.DELETE, Phase.REPAIR, why=words), orphan=True)
+    content = ConfigMapContent(_journal_ref(write), data={"manifest": compact(found_manifest(workload))})
     written = tuple(
         replace(one, phase=Phase.REPAIR)
-        for one in config_map_written(wish, _journal(step), step.setting.group, deleted.cause)
+        for one in config_map_written(content, _journal(write), write.setting.group, deleted.cause)
     )
     yield from written
     first = [one.key for one in written]
     if FEDERATED_LABEL not in workload.labels:
-        marked = step.decision(Verb.REPAIR, Phase.REPAIR, *mark_changes(workload, form), why=words)
-        yield replace(marked, needs=tuple(first), event="Adopted" if step.adopts else "")
+        marked = write.decision(Verb.REPAIR, Phase.REPAIR, *mark_changes(workload, form), why=words)
+        yield replace(marked, needs=tuple(first), event="Adopted" if write.adopts else "")
         first = [marked.key]
     yield replace(deleted, needs=tuple(first))
-    yield _created(step, form, needs=(deleted.key,))
+    yield _created(write, form, needs=(deleted.key,))
 
 
-def _journal_closed(step: _LocalWrite) -> Iterator[Decision]:
-    kept = _journal(step)
+def _journal_closed(write: _LocalWrite) -> Iterator[Decision]:
+    kept = _journal(write)
     if kept is not None:
-        words = replace(cause(step.local, step.setting.view), why="what it replaced is no longer needed")
-        yield config_map_deleted(kept, step.setting.group, words)
+        words = replace(cause(write.local, write.setting.result), why="what it replaced is no longer needed")
+        yield config_map_deleted(kept, write.setting.group, words)
 
 
-def _journal_ref(step: _LocalWrite) -> ObjectRef:
-    name = replaced_name(step.setting.view.federated.key)
-    return ObjectRef(step.local.cluster, step.setting.around.fleet.namespace, "ConfigMap", name)
+def _journal_ref(write: _LocalWrite) -> ObjectRef:
+    name = replaced_name(write.setting.result.federated.key)
+    return ObjectRef(write.local.cluster, write.setting.inputs.fleet.namespace, "ConfigMap", name)
 
 
-def _journal(step: _LocalWrite) -> ConfigMap | None:
-    replaced = step.setting.around.replaced
-    return replaced.get(_journal_ref(step)) if replaced else None
+def _journal(write: _LocalWrite) -> ConfigMap | None:
+    replaced = write.setting.inputs.replaced
+    return replaced.get(_journal_ref(write)) if replaced else None

@@ -46,7 +46,7 @@ def read(place: Place, name: str = "web", cluster: Cluster | None = None) -> Wor
 def test_a_workload_is_read_with_what_decides_its_scale(place: Place) -> None:
     found = make_replica_set(place, replicas=3, labels={"team": "a"}, annotations={"note": "22:30"})
     assert found.ref == a_ref(place)
-    assert (found.replicas, found.wanted, found.api_version) == (3, 3, "apps/v1")
+    assert (found.replicas, found.spec_replicas, found.api_version) == (3, 3, "apps/v1")
     assert (found.labels, found.annotations) == ({"team": "a"}, {"note": "22:30"})
     assert found.template_labels == {"app": "web"}
     assert found.selector is not None
@@ -244,10 +244,10 @@ def test_a_cron_job_is_suspended(place: Place) -> None:
     spec = {"schedule": "0 2 * * *", "suspend": False, "jobTemplate": {"spec": {"template": template}}}
     place.make({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}, "spec": spec})
     found = place.cluster.get(BUILT_IN["CronJob"], place.namespace, "nightly")
-    assert (found.suspend, found.wanted) == (False, 1)
+    assert (found.suspend, found.spec_replicas) == (False, 1)
     write = patch(found.ref, ("test", "/spec/suspend", False), ("replace", "/spec/suspend", True), version="batch/v1")
     place.cluster.write(write)
-    assert place.cluster.get(BUILT_IN["CronJob"], place.namespace, "nightly").wanted == 0
+    assert place.cluster.get(BUILT_IN["CronJob"], place.namespace, "nightly").spec_replicas == 0
 
 
 # Create and delete
