@@ -122,7 +122,13 @@ class Desk:
 def bare() -> dict[str, str]:
     """The variables of a shell in which nobody set anything, but the clock and what only a terminal shows."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {"PATH": path, "HOME": "/nonexistent", "COLUMNS": "120", "RECONCILER_NOW": _NOW, "RECONCILER_PROGRESS": "none"}
+    return {
+        "PATH": path,
+        "HOME": "/nonexistent",
+        "COLUMNS": "120",
+        "RECONCILER_NOW": _NOW,
+        "RECONCILER_PROGRESS": "none",
+    }
 
 
 def commands_of(console: str) -> Iterator[str]:

@@ -48,7 +48,9 @@ def a_waiting_pod(name="w", minutes=1, **fields):
     ("pods", "expected"),
     [
         pytest.param(some_pods(4), PodCounts(4, 3), id="all placed"),
-        pytest.param((*some_pods(3), a_waiting_pod(minutes=4)), PodCounts(3, 3, late=1), id="waits for less than allowed"),
+        pytest.param(
+            (*some_pods(3), a_waiting_pod(minutes=4)), PodCounts(3, 3, late=1), id="waits for less than allowed"
+        ),
         pytest.param(
             (*some_pods(3), a_waiting_pod(minutes=5)), PodCounts(3, 3, 1, late=1), id="waits for as long as allowed"
         ),
@@ -58,7 +60,9 @@ def a_waiting_pod(name="w", minutes=1, **fields):
             id="waits since nobody knows: since it was made",
         ),
         pytest.param(
-            (*some_pods(3), a_waiting_pod(minutes=9, unschedulable=False)), PodCounts(3, 3, late=1), id="not looked at yet"
+            (*some_pods(3), a_waiting_pod(minutes=9, unschedulable=False)),
+            PodCounts(3, 3, late=1),
+            id="not looked at yet",
         ),
         pytest.param(
             (*some_pods(3), a_waiting_pod(created_ns=NOW_NS - MINUTE_NS + 10**9)), PodCounts(3, 3), id="just made"
