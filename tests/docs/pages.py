@@ -5,7 +5,7 @@ block with a `title` is a file of that name, written when its turn comes. In a `
 `$ ` is a command (it goes on in the next line after a backslash), and what follows is what the command prints. Commands
 end with 0, or the next command is `echo $?`.
 
-    python -m tests.docs.pages [PAGE ...]      writes into the pages what their commands print now; read the diff
+`python -m tests.docs` writes into the pages what their commands print now.
 """
 
 from __future__ import annotations
@@ -155,8 +155,3 @@ def followed(page: Path) -> str:
         desk = Desk(Folder.copied(ROOT / begin[1], place) if begin else Folder(place))
         place.mkdir(exist_ok=True)
         return desk.follow(text)
-
-
-if __name__ == "__main__":
-    for one in [Path(name).resolve() for name in sys.argv[1:]] or PAGES:
-        one.write_text(followed(one))

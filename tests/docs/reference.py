@@ -16,7 +16,7 @@ from reconciler.policy.validate import KINDS
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
-WRITTEN = "<!-- Written by `python -m tests.docs.reference` from the code; edit the code. -->"
+WRITTEN = "<!-- Written from the code by `python -m tests.docs`. -->"
 
 _POLICIES = """\
 # Policies: every field
@@ -91,7 +91,3 @@ def rows_of(command: click.Command, context: click.Context) -> Iterator[str]:
 
 
 PAGES = {FOLDER / "policies.md": policies_page, FOLDER / "cli.md": cli_page}
-
-if __name__ == "__main__":
-    for page, written in PAGES.items():
-        page.write_text(written())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.policy.validate import read_policies
+from tests.docs import picture
 from tests.docs.pages import PAGES, ROOT, blocks, followed
 
 LANGUAGES = {"console", "text", "yaml", "json", "python", "sh", "promql"}
@@ -26,12 +27,16 @@ def named(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_a_page_shows_what_its_commands_print(page: Path) -> None:
-    assert followed(page) == page.read_text(), f"after `python -m tests.docs.pages {named(page)}` it does"
+    assert followed(page) == page.read_text(), f"after `python -m tests.docs {named(page)}` it does"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_block_says_what_it_is(page: Path) -> None:
     assert {block.language for block in blocks(page.read_text())} <= LANGUAGES
+
+
+def test_the_picture_of_a_plan_is_what_plan_prints() -> None:
+    assert picture.PICTURE.read_text() == picture.picture(), "run `python -m tests.docs`"
 
 
 def test_pages_are_run_at_all() -> None:

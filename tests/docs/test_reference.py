@@ -20,7 +20,7 @@ DOCS = ROOT / "docs"
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_written_from_the_code_is_up_to_date(page: Path) -> None:
     written: Callable[[], str] = PAGES[page]
-    assert page.read_text() == written(), "run `python -m tests.docs.reference`"
+    assert page.read_text() == written(), "run `python -m tests.docs`"
 
 
 def test_every_annotation_and_label_is_described() -> None:
