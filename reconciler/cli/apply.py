@@ -85,7 +85,7 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
                 if saved
                 else _fresh(run, control, approval)
             )
-            run.measuring.ended(stop.ended(code))
+            code = run.ended(code)
         return stop.ended(code)  # it may be asked to stop while it pushes its metrics, too
 
 

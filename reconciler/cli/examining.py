@@ -15,7 +15,6 @@ from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of
 from reconciler.backends.protocols import NAMESPACES, Cluster, MetricsSource
-from reconciler.decide.annotations import format_time
 from reconciler.decide.decide import decide
 from reconciler.decide.placement.memory import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
@@ -24,6 +23,7 @@ from reconciler.observe.clusters import Scope
 from reconciler.observe.queries import query_keys
 from reconciler.pipeline import isolated
 from reconciler.policy.types import Fleet, PolicySet, Writes
+from reconciler.report.wording import age
 from reconciler.worker_pool import WorkerPool
 
 State = Literal["ok", "note", "bad"]
@@ -333,7 +333,7 @@ def _lock(case: Case) -> Iterator[Finding]:
     if holder is None:
         yield Finding("lock", "ok", f"nobody holds Lease {namespace}/{LEASE}")
         return
-    since = "" if holder.renewed_at is None else f", renewed at {format_time(holder.renewed_at)}"
+    since = "" if holder.renewed_at is None else f", renewed {age(case.now - holder.renewed_at)} ago"
     yield Finding("lock", "note", f"Lease {namespace}/{LEASE} is held by {holder.name}{since}", "")
 
 

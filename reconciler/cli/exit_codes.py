@@ -8,6 +8,15 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import ExitCode, first_exit_code
 from reconciler.pipeline import Applied
 from reconciler.plan.model import Plan
+from reconciler.report.wording import counted
+
+_MEANINGS = {
+    ExitCode.MALFORMED: "the policies cannot be used; only wakes that are due or requested were done",
+    ExitCode.PLAN_REFUSED: "nothing of the saved plan fits the clusters any more; plan again",
+    ExitCode.LOCKED: "other runs hold the locks of all clusters; nothing was written",
+    ExitCode.INTERRUPTED: "interrupted (SIGINT); what was not done is left to the next run",
+    ExitCode.TERMINATED: "terminated (SIGTERM); what was not done is left to the next run",
+}
 
 
 def exit_of_plan(plan: Plan, *, detailed: bool = False) -> ExitCode:
@@ -29,6 +38,33 @@ def exit_of_saved(applied: Applied) -> ExitCode:
     if stale and all(outcome.status in (OutcomeStatus.STALE, OutcomeStatus.SKIPPED) for outcome in outcomes):
         return ExitCode.PLAN_REFUSED
     return first_exit_code(_of_outcomes(applied))
+
+
+def exit_words(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = ()) -> str:
+    """Return what `code` means after a run that made `plan` and did `outcomes`, on one line; "" where all is well."""
+    fixed = _MEANINGS.get(code)
+    if fixed is not None or plan is None:
+        return fixed or ""
+    if code == ExitCode.CHANGES_PENDING:
+        return f"{counted(len(plan.actions), 'change')} pending, metadata updates included"
+    if code == ExitCode.HELD_BACK:
+        held = sum(len(one.decisions) for one in plan.held_back)
+        return f"limits hold back {counted(held, 'change')}, metadata updates included"
+    if code == ExitCode.NOTHING_DONE:
+        return "no cluster can be read" if not plan.clusters else "nothing was done"
+    return f"partly done: {', '.join(_odd(plan, outcomes))}" if code == ExitCode.PARTIAL else ""
+
+
+def _odd(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield what makes a run partial."""
+    warnings = sum(notice.partial for notice in plan.notices)
+    undone = sum(outcome.status is not OutcomeStatus.APPLIED for outcome in outcomes)
+    if plan.unknown:
+        yield f"{counted(len(plan.unknown), 'cluster, list or query', 'clusters, lists or queries')} unknown"
+    if warnings:
+        yield counted(warnings, "warning")
+    if undone or not (plan.unknown or warnings):
+        yield f"{counted(undone, 'change')} not applied" if undone else "not everything was done"
 
 
 def _of_plan(plan: Plan, detailed: bool) -> Iterator[ExitCode]:

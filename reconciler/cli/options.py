@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -176,6 +177,11 @@ def colored(choice: str) -> bool:
     if choice != "auto":
         return choice == "always"
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def text_width() -> int:
+    """Return how wide text on stdout may be: as wide as the terminal, 0 (no limit) in a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 @dataclass(frozen=True)

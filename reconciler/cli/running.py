@@ -16,7 +16,7 @@ from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.stop import Stop
 from reconciler.cli.failure import nearest
-from reconciler.cli.options import DEFAULT_PATH, FilterWords, colored, moment, run_id_of
+from reconciler.cli.options import DEFAULT_PATH, FilterWords, colored, moment, run_id_of, text_width
 from reconciler.cli.stopping import Stopping
 from reconciler.cli.talk import say
 from reconciler.errors import ReconcilerError, UsageError
@@ -88,7 +88,7 @@ class Call:
     @property
     def style(self) -> Style:
         """How text is shown."""
-        return Style(self.color, self.verbose, self.summary)
+        return Style(self.color, self.verbose, self.summary, text_width())
 
     def policies(self) -> PolicySet:
         """Return the policies, after a check that filters and --allow-exceed name something that exists.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from reconciler.cli.options import color_option, colored, output_option, summary_option, verbose_option
+from reconciler.cli.options import color_option, colored, output_option, summary_option, text_width, verbose_option
 from reconciler.cli.rendering import rendered
 from reconciler.cli.saved import read_json
 from reconciler.cli.talk import show
@@ -23,5 +23,5 @@ def command(file: str, output: str, color: str, verbose: bool, summary: bool) ->
     """Show the plan or report saved in FILE."""
     made, outcomes = plan_and_outcomes(read_json(file), where=file)
     check_permitted(made, file)
-    style = Style(colored(color), verbose, summary)
+    style = Style(colored(color), verbose, summary, text_width())
     show(rendered(made, outcomes, output, style), output, color=style.color)

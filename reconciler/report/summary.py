@@ -15,7 +15,7 @@ from reconciler.plan.model import HeldBackActions, LimitUse, Plan, added
 from reconciler.plan.one_line import one_line
 from reconciler.report.groups import Group, Line, clock_of, grouped, updates_of
 from reconciler.report.totals import totals_of
-from reconciler.report.wording import KINDS, counted, edge
+from reconciler.report.wording import KINDS, Clock, counted, edge
 
 _AUTOSCALER = "autoscaler"
 _VERBS = ("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release")
@@ -111,7 +111,7 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
         _undecided(plan),
         _observed(plan),
         _unknown(plan),
-        Block(f"Warnings: {len(warnings)}", tuple(map(_notice, warnings))),
+        Block(f"Warnings: {len(warnings)}", tuple(_notice(one, clock_of(plan)) for one in warnings)),
         _overridden(plan),
         _notices(plan, everything),
     )
@@ -132,7 +132,7 @@ def _unknown(plan: Plan) -> Block:
     parts = [counted(clusters, "cluster")] if clusters else []
     if len(plan.unknown) > clusters:
         parts.append(counted(len(plan.unknown) - clusters, "list or query", "lists or queries"))
-    entries = tuple((f"? {one_line(name)}", one_line(why)) for name, why in plan.unknown.items())
+    entries = tuple((f"? {one_line(name)}", clock_of(plan).text(one_line(why))) for name, why in plan.unknown.items())
     return Block(f"Unknown: {', '.join(parts)}, unchanged", entries)
 
 
@@ -151,11 +151,12 @@ def _notices(plan: Plan, everything: bool) -> Block:
         ("", one_line(f"{counted(count, 'object')} left to autoscalers{_bracketed(policy)}; -v lists them"))
         for policy, count in left.items()
     ]
-    return Block("Notices:", (*map(_notice, found), *([] if everything else words)))
+    notices = (_notice(one, clock_of(plan)) for one in found)
+    return Block("Notices:", (*notices, *([] if everything else words)))
 
 
-def _notice(notice: Notice) -> tuple[str, str]:
-    text = notice.text.removeprefix(notice.subject).lstrip(": ")
+def _notice(notice: Notice, clock: Clock) -> tuple[str, str]:
+    text = clock.text(notice.text.removeprefix(notice.subject).lstrip(": "))
     return one_line(notice.subject), one_line(text + (f" ({notice.policy})" if notice.policy else ""))
 
 
@@ -167,14 +168,20 @@ def plan_summary(plan: Plan, *, everything: bool = False) -> tuple[str, ...]:
     shown = f"{updates_of(updates)}{'' if everything else ' (-v)'}." if updates else ""
     rest = _joined((sum(one.number for one in held_of(plan)), "held back"), (len(plan.undecided), "undecided"))
     rest = ", ".join(filter(None, [rest, _joined((len(plan.unknown), "unknown"))]))
-    settled = not rest and not plan.dropped and not any(notice.partial for notice in plan.notices)
     if not lines and not rest:
-        nothing = "No changes. The clusters match the policies." if settled else "No changes."
-        return (f"No scale changes. {shown}" if shown else nothing, *_dropped(plan))
+        return (f"No scale changes. {shown}" if shown else _nothing(plan), *_dropped(plan))
     first = f"Plan: {_numbers(lines)}{f'; {rest}' if rest else ''}."
     if not plan.clusters:
         first = f"No cluster can be read. {first}"
     return (first, f"{_replicas(lines)} {shown}".rstrip(), *_limits(plan.limits), *_dropped(plan))
+
+
+def _nothing(plan: Plan) -> str:
+    """Return what a plan without changes says: that all is well only where nothing else is to be said."""
+    if plan.observed:
+        return f"No changes; {counted(len(plan.observed), 'change')} observed only, never applied (mode: Observe)."
+    settled = not plan.dropped and not any(notice.partial for notice in plan.notices)
+    return "No changes. The clusters match the policies." if settled else "No changes."
 
 
 def apply_summary(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[str, ...]:

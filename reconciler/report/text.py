@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,11 @@ from reconciler.report.wording import counted, is_metadata, what_of
 
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _RED, _YELLOW, _GREEN = "31", "33", "32"
+_PAINT = re.compile(r"\x1b\[[0-9;]*m")
+_COLUMNS = re.compile(r"((?:.*\S)?)(  +|^ *)(.*)")
+"""A line up to its last column, the spaces in front of that, and the column; no column leaves the first empty."""
+_NARROW = 30
+_HANGING = 4
 _FEWER = (Effect.IDLE, Effect.DOWN, Effect.OVERWRITE)
 _MORE = (Effect.UP, Effect.CREATE, Effect.WAKE)
 
@@ -33,12 +39,14 @@ _MORE = (Effect.UP, Effect.CREATE, Effect.WAKE)
 class Style:
     """How text is shown: with `color`, with everything (`verbose`), or headings alone (`summary`).
 
-    Without `changes` the report of an apply says only what did not go as planned: the plan was shown before.
+    Lines longer than `width` are wrapped at words; 0 wraps nothing. Without `changes` the report of an apply says only
+    what did not go as planned: the plan was shown before.
     """
 
     color: bool = False
     verbose: bool = False
     summary: bool = False
+    width: int = 0
     changes: bool = True
 
     def paint(self, code: str, text: str) -> str:
@@ -49,7 +57,7 @@ def render_text(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: St
     """Return `plan`, or with `outcomes` the report of its apply, as lines of text; nothing is cut."""
     by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
     if by_action is not None and outcomes is not None and not style.changes and plan.actions:
-        return _joined([*_failed(plan, by_action, style), _last(apply_summary(plan, outcomes), style)])
+        return _joined([*_failed(plan, by_action, style), _last(apply_summary(plan, outcomes), style)], style.width)
     title, source = heading(plan, applied=outcomes is not None)
     groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
     last = plan_summary(plan, everything=style.verbose) if outcomes is None else apply_summary(plan, outcomes)
@@ -60,11 +68,49 @@ def render_text(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: St
         *(list(_block(block, style)) for block in blocks_of(plan, everything=style.verbose)),
         _last(last, style),
     ]
-    return _joined(parts)
+    return _joined(parts, style.width)
 
 
-def _joined(parts: Iterable[Sequence[str]]) -> str:
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+def _joined(parts: Iterable[Sequence[str]], width: int) -> str:
+    return "\n\n".join("\n".join(fitted(part, width)) for part in parts if part) + "\n"
+
+
+def fitted(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Yield `lines`, those longer than `width` wrapped at words; 0 wraps nothing.
+
+    What stands in columns goes on below its last column, where there is room, else indented; no word is broken.
+    """
+    for line in lines:
+        if not width or _length(line) <= width:
+            yield line
+        else:
+            yield from _wrapped(line, width)
+
+
+def _wrapped(line: str, width: int) -> Iterator[str]:
+    head, gap, text = _COLUMNS.fullmatch(line).groups()  # type: ignore[union-attr]
+    indent = _length(head + gap)
+    if not head:
+        head, indent = gap, len(gap) + _HANGING
+    elif indent <= width - _NARROW:
+        head += gap
+    else:
+        yield head
+        indent = len(head) - len(head.lstrip()) + _HANGING
+        head = " " * indent
+    words = text.split(" ")
+    current = head + words[0]
+    for word in words[1:]:
+        if _length(current) + 1 + _length(word) > width:
+            yield current
+            current = " " * indent + word
+        else:
+            current += f" {word}"
+    yield current
+
+
+def _length(text: str) -> int:
+    return len(_PAINT.sub("", text))
 
 
 def _last(lines: Sequence[str], style: Style) -> list[str]:
@@ -98,7 +144,7 @@ def render_changed(approved: Plan, plan: Plan, chosen: Collection[int], style: S
     lines, updates = sum(len(group.lines) for group in groups), sum(len(group.updates) for group in groups)
     counts = [counted(lines, "change")] * bool(lines) + [updates_of(updates)] * bool(updates)
     title = style.paint("1;33", f"Changed since the plan was approved: {', '.join(counts)}")
-    return _joined([[title], *_groups(groups, None, style)])
+    return _joined([[title], *_groups(groups, None, style)], style.width)
 
 
 def change_of(action: Action) -> Hashable:

@@ -57,7 +57,7 @@ _PHRASES = tuple(
             rf"(?P<name>(?:outside|in|exception to) uptime .+) until {_TIME}(?P<rest> \(.*\))?",
             "{name} until {edge}{rest}",
         ),
-        (rf"kept awake until {_TIME}", "kept awake until {edge}"),
+        (rf"kept awake until {_TIME}", "kept awake for another {age}"),
         (rf"wake requested at {_TIME}", "requested {age} ago"),
         (rf"NeedPods at {_TIME}", "NeedPods Event {age} ago"),
         (rf"due since {_TIME}", "due {age} ago"),
@@ -73,6 +73,9 @@ _PHRASES = tuple(
         (r"(?P<rest>\d+) waiting", "{rest} pending (waitingReplicas)"),
     )
 )
+_MOMENT = re.compile(rf"\b(?P<word>at|since) {_TIME}")
+_CALENDAR = re.compile(r"(?:schedule|uptime) .+")
+_EDGE = re.compile(rf"(?P<name>(?:schedule|uptime) .+?) (?:closed )?until {_TIME}")
 _SEPARATOR = re.compile(r'(?:[^,"(]|"[^"]*"|\([^()]*\)|,(?! )|["(])+')
 
 
@@ -84,8 +87,7 @@ def weekday_and_time(at: datetime, zone: tzinfo) -> str:
 
 def edge(at: datetime, zone: tzinfo = UTC) -> str:
     """Return "Mon 2026-11-23 07:00 +01:00", or with "UTC" at the end."""
-    offset = at.astimezone(zone).isoformat()[-6:]
-    return f"{weekday_and_time(at, zone)} {'UTC' if offset == '+00:00' else offset}"
+    return f"{weekday_and_time(at, zone)} {'UTC' if zone is UTC else at.astimezone(zone).isoformat()[-6:]}"
 
 
 def age(length: timedelta) -> str:
@@ -123,6 +125,26 @@ class Clock:
                 return words.format_map(self._values(found.groupdict()))
         return part
 
+    def text(self, words: str) -> str:
+        """Return `words` with the moments in them as ages."""
+        return _MOMENT.sub(self._age, words)
+
+    def _age(self, found: re.Match[str]) -> str:
+        at = parse_time(found["time"])
+        if at is None:
+            return found.group()
+        return f"for {age(abs(self.now - at))}" if found["word"] == "since" else f"{age(abs(self.now - at))} ago"
+
+    def flip(self, words: str, why: str) -> str:
+        """Return what would change a decision; a moment that `why` names as an edge of a calendar is told like that."""
+        edges = {found["time"]: self._values(found.groupdict())["edge"] for found in _EDGE.finditer(why)}
+
+        def told(found: re.Match[str]) -> str:
+            at = parse_time(found.group())
+            return found.group() if at is None else edges.get(found.group()) or f"in {age(abs(at - self.now))}"
+
+        return re.sub(_TIME, told, words).replace("after in ", "in ").replace("from in ", "in ")
+
     def _values(self, found: Mapping[str, str | None]) -> dict[str, str]:
         at, name = parse_time(found.get("time") or ""), found.get("name")
         return {
@@ -131,9 +153,14 @@ class Clock:
             "bound": found.get("bound") or "",
             "rest": found.get("rest") or "",
             "window": f" ({found['window']})" if found.get("window") else "",
-            "edge": "" if at is None else edge(at, self.zones.get(f"schedule {name}", UTC)),
+            "edge": "" if at is None else edge(at, self._zone(name or "")),
             "age": "" if at is None else age(abs(self.now - at)),
         }
+
+    def _zone(self, name: str) -> tzinfo:
+        """Return the zone of the calendar that a reason calls by `name`, UTC where it is not known."""
+        stated = _CALENDAR.search(name)
+        return self.zones.get(stated.group() if stated else f"schedule {name}", UTC)
 
 
 def is_measured(reason: str) -> bool:

@@ -159,8 +159,8 @@ def held_back(draw):
 rows = st.builds(
     PlacementRow,
     cluster=clusters,
-    wanted=st.none() | numbers,
-    asked=st.none() | numbers,
+    desired=st.none() | numbers,
+    spec_replicas=st.none() | numbers,
     current=st.none() | numbers,
     running=st.none() | numbers,
     capacity=st.none() | numbers,

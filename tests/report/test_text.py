@@ -27,7 +27,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.plan.model import HeldBackActions, LimitUse
 from reconciler.report.outcome_words import status_of
-from reconciler.report.text import Style, render_text
+from reconciler.report.text import Style, fitted, render_text
 from reconciler.report.wording import Clock, is_metadata, name_of, what_of
 from tests.builders import NOW, a_ref
 from tests.report.plans import IDLE_DEV, a_create, a_decision, a_mark, a_plan, a_scale, a_wake, an_idle
@@ -137,6 +137,11 @@ ZERO = "Plan: 0 to create, 0 to change, 0 to delete"
     [
         pytest.param(a_plan(), "No changes. The clusters match the policies.", id="nothing"),
         pytest.param(a_plan(a_mark(), a_mark("b")), "No scale changes. 2 metadata updates (-v).", id="metadata only"),
+        pytest.param(
+            a_plan(observed=(an_idle(),)),
+            "No changes; 1 change observed only, never applied (mode: Observe).",
+            id="a policy that only observes",
+        ),
         pytest.param(a_plan(dropped=2), "No changes.\n2 changes excluded by filters.", id="filtered"),
         pytest.param(
             a_plan(notices=(Notice("contested", "x", "argocd scaled it back", partial=True),)),
@@ -347,6 +352,8 @@ def test_a_policy_with_limits_of_its_own_has_them_in_the_last_line():
             "nights starts Fri 2026-11-20 20:00 +01:00 (release, then rest)",
         ),
         ("schedule days until 2026-11-21T06:00:00Z", "days until Sat 2026-11-21 06:00 UTC"),
+        ("outside uptime office until 2026-11-21T06:00:00Z", "outside uptime office until Sat 2026-11-21 06:00 +00:00"),
+        ("kept awake until 2026-11-20T17:41:23Z", "kept awake for another 120m"),
         ("schedule nights is over", "nights is over"),
         ("schedule nights until 2026-99-99T06:00:00Z", "schedule nights until 2026-99-99T06:00:00Z"),
         ("wake requested at 2026-11-20T15:39:00Z", "requested 2m ago"),
@@ -366,8 +373,65 @@ def test_a_policy_with_limits_of_its_own_has_them_in_the_last_line():
     ],
 )
 def test_reasons_for_people(stored, shown):
+    zones = {"schedule nights": ZoneInfo("Europe/Berlin"), "uptime office": ZoneInfo("Europe/London")}
+    assert Clock(datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC), zones).reason(stored) == shown
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ("a value above 0 or from 2026-11-21T06:00:00Z", "a value above 0 or from Sat 2026-11-21 07:00 +01:00"),
+        ("after 2026-11-20T18:41:23Z", "in 3h"),
+        ("taking it off", "taking it off"),
+    ],
+)
+def test_what_would_change_a_decision_is_told_in_the_time_of_the_calendar_that_decides(stored, shown):
     clock = Clock(datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC), {"schedule nights": ZoneInfo("Europe/Berlin")})
-    assert clock.reason(stored) == shown
+    assert clock.flip(stored, "0 at most 0 in 30m, schedule nights until 2026-11-21T06:00:00Z") == shown
+
+
+def test_moments_in_notices_are_ages():
+    text = "eu-west/a/Deployment/b is contested by hand since 2026-11-17T15:41:23Z; it is left alone"
+    notice = Notice("contested", "eu-west/a/Deployment/b", text, "idle-dev")
+    shown = text_of(a_plan(an_idle(), notices=(notice,)))
+    assert "is contested by hand for 3d; it is left alone (idle-dev)\n" in shown
+
+
+WIDE = "  ~ eu-west/dev-a/Deployment/api  replicas  3 -> 0  idle  one two three four five six seven"
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "expected"),
+    [
+        pytest.param(WIDE, 0, [WIDE], id="in a pipe"),
+        pytest.param(WIDE, 200, [WIDE], id="wide enough"),
+        pytest.param(
+            WIDE,
+            90,
+            [
+                "  ~ eu-west/dev-a/Deployment/api  replicas  3 -> 0  idle  one two three four five six",
+                " " * 58 + "seven",
+            ],
+            id="below its column",
+        ),
+        pytest.param(
+            WIDE,
+            70,
+            ["  ~ eu-west/dev-a/Deployment/api  replicas  3 -> 0  idle", "      one two three four five six seven"],
+            id="below the line where there is no room",
+        ),
+        pytest.param("  a bb cc", 6, ["  a bb", "      cc"], id="no columns"),
+        pytest.param("  aaaaaaaaaaaaaaaa", 6, ["  aaaaaaaaaaaaaaaa"], id="no word is broken"),
+        pytest.param("\x1b[1maa bb\x1b[0m cc", 8, ["\x1b[1maa bb\x1b[0m cc"], id="colours take no room"),
+    ],
+)
+def test_long_lines_wrap_at_words(line, width, expected):
+    assert list(fitted([line], width)) == expected
+
+
+@given(st.lists(st.text("ab ~:\u00e9", max_size=60), max_size=3), st.integers(1, 60))
+def test_wrapping_loses_no_word(lines, width):
+    assert " ".join(fitted(lines, width)).split() == " ".join(lines).split()
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "Zs"]), max_size=40))

@@ -1,0 +1,51 @@
+"""What an exit code means is one line on stderr; nothing where all is well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.way.calls import Folder
+
+NOW = "2026-11-20T22:00:00Z"
+LOOK = ("--snapshot", "snapshot", "--now", NOW)
+
+
+@pytest.fixture
+def quickstart(repository: Path, tmp_path: Path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def limited(folder: Folder) -> None:
+    fleet = folder.path / "policies" / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace("{share: 50%, atLeast: 10}", "{share: 1%, atLeast: 1}"))
+
+
+def without_metrics(folder: Folder) -> None:
+    (folder.path / "snapshot" / "eu-west" / "metrics.yaml").unlink()
+
+
+@pytest.mark.parametrize("verb", ["plan", "diff"])
+def test_all_is_well(quickstart, verb):
+    assert quickstart.call(verb, "policies", *LOOK).err == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "arguments", "code", "words"),
+    [
+        (None, ("plan", "policies", "--detailed-exitcode"), 2, "14 changes pending, metadata updates included"),
+        (None, ("diff", "policies", "--detailed-exitcode"), 2, "14 changes pending, metadata updates included"),
+        (limited, ("plan", "policies"), 4, "limits hold back 4 changes, metadata updates included"),
+        (without_metrics, ("plan", "policies"), 6, "partly done: 1 cluster, list or query unknown, 1 warning"),
+        (limited, ("apply", "policies", "--auto-approve"), 4, "limits hold back 4 changes, metadata updates included"),
+        (None, ("apply", "policies", "--auto-approve", "--timeout", "0"), 1, "nothing was done"),
+    ],
+    ids=str,
+)
+def test_a_code_says_what_it_means(quickstart, before, arguments, code, words):
+    if before is not None:
+        before(quickstart)
+    said = quickstart.call(*arguments, *LOOK)
+    assert (said.code, said.err.splitlines()[-1]) == (code, f"exit code {code}: {words}")
+    assert quickstart.call(*arguments, *LOOK, "-q").err == ""
