@@ -10,9 +10,10 @@ Nothing here writes anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, is_near
 from reconciler.decide.downscale.victims import RankingRules, VictimRanking, rank_victims
@@ -21,7 +22,9 @@ from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
 from reconciler.model import Pod
 from reconciler.pipeline import RunRequest
 from reconciler.pipeline import plan as make_plan
-from reconciler.plan.model import Action, Plan
+from reconciler.plan import model
+from reconciler.plan.model import Action
+from reconciler.plan.serialise import plan_to_dict
 from reconciler.policy.types import PolicySet
 from reconciler.policy.validate import check_policies, read_policies
 from reconciler.world import open_world
@@ -58,6 +61,16 @@ class ValidationResult:
         return not self.problems
 
 
+class Plan(model.Plan):
+    """The whole plan. `to_dict()` is described by schemas/plan.schema.json."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON values, as schemas/plan.schema.json says."""
+        return plan_to_dict(self)
+
+
 def validate(path: str | Path) -> ValidationResult:
     """Return all problems of the policy files below `path` (a directory, or one file), or the policies.
 
@@ -81,7 +94,8 @@ def plan(path: str | Path, *, snapshot: str | Path, now: datetime) -> Plan:
     """
     at = _moment(now)
     policies = read_policies(path)
-    return make_plan(policies, open_world(policies.fleet, str(snapshot), at), RunRequest(now=at))
+    made = make_plan(policies, open_world(policies.fleet, str(snapshot), at), RunRequest(now=at))
+    return Plan(**{field.name: getattr(made, field.name) for field in fields(made)})
 
 
 def _moment(now: datetime) -> datetime:

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from reconciler.decide.idling.records import Record
-
 FLEET = "fleet"
 PATIENCE = timedelta(hours=24)
 
@@ -24,6 +22,12 @@ class FleetGuard:
     @property
     def words(self) -> str:
         return f"{len(self.gone)} of the {self.owners} policies that own marks are gone: {_first(self.gone)}"
+
+    def holds(self, policy: str, orphaned_since: datetime | None, now: datetime) -> bool:
+        """Return whether a wake waits: its `policy` is gone, and the day of patience is not over."""
+        if not self.tripped or policy not in self.gone:
+            return False
+        return orphaned_since is None or now < orphaned_since + PATIENCE
 
 
 def fleet_guard(owners: Iterable[str], names: frozenset[str], allow_exceed: frozenset[str]) -> FleetGuard:
@@ -104,10 +108,3 @@ def _is_too_many(gone: int, owners: int) -> bool:
 def _first(names: Iterable[str]) -> str:
     ordered = sorted(names)
     return ", ".join(ordered[:5]) + (", ..." if len(ordered) > 5 else "")
-
-
-def is_guarded(guard: FleetGuard, record: Record, now: datetime) -> bool:
-    """Return whether the wake of what `record` tells of waits: its policy is gone, and the day of patience not over."""
-    if not guard.tripped or record.policy not in guard.gone:
-        return False
-    return record.orphaned_since is None or now < record.orphaned_since + PATIENCE

@@ -86,7 +86,7 @@ class LimitUse:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole plan. `to_dict()` is described by schemas/plan.schema.json."""
+    """The whole plan."""
 
     made_at: datetime
     run: str
@@ -103,20 +103,14 @@ class Plan:
     notices: tuple[Notice, ...] = ()
     limits: tuple[LimitUse, ...] = ()
     placements: tuple[PlacementView, ...] = ()
-    explanations: tuple[PolicyExplanation, ...] = ()  # for `explain`; not part of to_dict()
-    unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when; not part of to_dict()
-    places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line; not part of to_dict()
-    zones: Mapping[str, tzinfo] = NOTHING  # of calendars, as reasons name these; not part of to_dict()
-    unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in to_dict() they are part of `unknown`
+    explanations: tuple[PolicyExplanation, ...] = ()  # for `explain`; not part of its JSON
+    unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when; not part of its JSON
+    places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line; not part of its JSON
+    zones: Mapping[str, tzinfo] = NOTHING  # of calendars, as reasons name these; not part of its JSON
+    unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in its JSON they are part of `unknown`
     dropped: int = 0  # actions dropped by filters
     revision: str = ""
     source: str = "live"  # or "snapshot"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan as JSON values, as schemas/plan.schema.json says."""
-        from reconciler.plan.serialise import plan_to_dict
-
-        return plan_to_dict(self)
 
 
 class Effect(StrEnum):

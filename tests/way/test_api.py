@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from reconciler import api
-from reconciler.api import SnapshotError, UsageError, plan, validate
+from reconciler.api import Plan, SnapshotError, UsageError, plan, validate
+from tests.way.calls import Folder
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 POLICIES, SNAPSHOT = QUICKSTART / "policies", QUICKSTART / "snapshot"
@@ -54,3 +56,11 @@ def test_what_can_be_no_path(path):
 
 def test_every_error_it_raises_is_one_of_its_names():
     assert {"PolicyError", "SnapshotError", "UsageError"} <= set(api.__all__)
+
+
+def test_a_plan_is_what_the_command_line_prints_as_json(monkeypatch):
+    monkeypatch.chdir(QUICKSTART)
+    made = plan("policies", snapshot="snapshot", now=NIGHT)
+    printed = Folder(QUICKSTART).plan("2026-11-20T22:00:00Z", "-o", "json").out
+    assert isinstance(made, Plan)
+    assert made.to_dict() == json.loads(printed)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from reconciler.decide.annotations import format_time
 from reconciler.decide.autoscalers import PinnedAutoscaler
-from reconciler.decide.fleet_guard import FLEET, FleetGuards, is_guarded
+from reconciler.decide.fleet_guard import FLEET, FleetGuards
 from reconciler.decide.idling.blockers import (
     A_WAKE_REQUEST,
     ANOTHER_STATE,
@@ -462,7 +462,7 @@ def _record_flags(
         words = f"idleReplicas is {scalable.verdict.idle_replicas}, it had {record.replicas}"
         yield Flag.FLOOR, Reason(words, f"idleReplicas below {record.replicas}")
     guard = guards.of(scalable.ref.namespace)
-    if is_guarded(guard, record, now):
+    if guard.holds(record.policy, record.orphaned_since, now):
         yield Flag.GUARDED, Reason(guard.words, f"--allow-exceed {FLEET}")
 
 
