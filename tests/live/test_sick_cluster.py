@@ -134,7 +134,7 @@ def test_the_others_wake_in_time(stage: Stage, fault: Fault, matching: Matching,
     assert "unexpected" not in run.stdout
     assert time.monotonic() - began < 80
     assert int((stage.folder.path / "peak").read_text()) < 300 << 10
-    assert stage.objects()[DOCS]["spec"]["replicas"] == 2
+    assert stage.objects()[DOCS]["spec"]["replicas"] == 2, run.stdout
     assert len(stage.proxies["west"].requests) < asked + 50
 
 
