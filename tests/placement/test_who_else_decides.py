@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from reconciler.decide.decisions import Overridden, Verb
 from reconciler.model import HorizontalPodAutoscaler
 from tests.builders import a_cluster, a_fleet, a_ref, a_workload
@@ -54,12 +56,48 @@ def idle(cluster):
     return settled(cluster, 0, annotations={**a_local(cluster, 1).annotations, **IDLE})
 
 
+def released(cluster, reason, replicas=0, **changed):
+    left = {
+        "scale.kubernetes.io/scale-reason": reason,
+        "scale.kubernetes.io/previous-scale": "3",
+        "reconciler/awake-since": "2026-11-20T15:10:00Z",
+        **changed,
+    }
+    annotations = {**a_local(cluster, 1).annotations, **{key: text for key, text in left.items() if text is not None}}
+    return settled(cluster, replicas, annotations=annotations)
+
+
 class TestIdling:
     def test_what_idling_decides_is_left_alone_and_counts_with_what_it_has(self):
         west = settled("west", 4)
         desired = place(settled("east", 2), west, claims={west.workloads[0].ref: "nights"})
         assert (numbers(desired), about(desired, "west")) == ({}, [])
         assert row(desired, "west").why == "idle, nights decides"
+
+    @pytest.mark.parametrize("reason", ["Maintenance", None], ids=["with a reason", "the reason cleared"])
+    def test_what_idling_released_as_somebody_else_scaled_it_down_stays_down(self, reason):
+        """The annotations are those that idling leaves at the release."""
+        west = released("west", reason)
+        desired = place(settled("east", 3), west)
+        assert (numbers(desired), about(desired, "west")) == ({}, [])
+        assert row(desired, "west").why == f"scaled down by {reason or 'somebody else'}, left alone"
+        assert place(a_cluster("north"), west, idle("east")).decisions[0].ref.kind == "ConfigMap"
+
+    @pytest.mark.parametrize("replicas", [3, 4])
+    def test_it_is_placed_again_once_its_writer_scaled_it_up(self, replicas):
+        desired = place(
+            settled("east", 6 - replicas), released("west", "Maintenance", replicas), federated=a_federated(8)
+        )
+        assert row(desired, "west").desired == 4
+        changed = {change.path[-1] for one in about(desired, "west") for change in one.changes}
+        assert changed >= (
+            {"scale.kubernetes.io/previous-scale", "scale.kubernetes.io/scale-reason"} if replicas == 3 else set()
+        )
+
+    @pytest.mark.parametrize("text", ["many", "-1", ""])
+    def test_a_previous_scale_that_cannot_be_read_holds_nothing(self, text):
+        west = released("west", "Maintenance", **{"scale.kubernetes.io/previous-scale": text})
+        assert numbers(place(settled("east", 3), west)) == {"west": "scale 0 -> 3"}
 
     def test_an_idle_one_counts_with_what_it_had(self):
         desired = place(settled("east", 2), idle("west"))

@@ -40,6 +40,7 @@ from reconciler.decide.annotations import (
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, Workload
+from reconciler.whole_numbers import whole_number_in
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, PREVIOUS_SUSPEND, IDLED_TO)
 _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
@@ -182,6 +183,27 @@ def reason_of_others(workload: Workload, record: Record) -> str | None:
     if reason == IDLED or (reason is None and SCALE_TIME not in annotations):
         return None
     return reason or ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledDownByOthers:
+    """What idling released because somebody else scaled it down: the replicas it had, their reason, "" for none."""
+
+    previous: int
+    reason: str
+
+
+def scaled_down_by_others(workload: Workload) -> ScaledDownByOthers | None:
+    """Return what keeps `workload` down though nothing of ours does, None where nothing does (any more).
+
+    It lasts until its writer scales it up again: where they gave no reason, to any number of replicas.
+    """
+    annotations = workload.annotations
+    previous = whole_number_in(annotations.get(SCALE_PREVIOUS, ""))
+    reason = annotations.get(SCALE_REASON, "")
+    if previous is None or reason == IDLED or IDLED_AT in annotations or workload.spec_replicas >= previous:
+        return None
+    return ScaledDownByOthers(previous, reason) if reason or workload.spec_replicas == 0 else None
 
 
 def scaled_at(workload: Workload, record: Record) -> datetime:

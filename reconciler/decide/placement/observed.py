@@ -10,7 +10,7 @@ from typing import Any, Literal
 from reconciler.decide.annotations import ObservedCapacity, fleet_names, format_time, read_capacity
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
 from reconciler.decide.decisions import Notice, Undecided
-from reconciler.decide.idling.records import read_record
+from reconciler.decide.idling.records import read_record, scaled_down_by_others
 from reconciler.decide.placement.manifests import is_ours, names_another
 from reconciler.decide.placement.memory import (
     IN_A_ROW,
@@ -281,6 +281,15 @@ def _idle(case: _Case) -> LocalFinding | None:
     return LocalFinding(case.held(f"idle, {winner} decides", spec_replicas=spec_replicas, idle_by=winner))
 
 
+def _scaled_down_by_others(case: _Case) -> LocalFinding | None:
+    """Somebody else scaled it down while it was idle, so it stays theirs; what it had is taken off the total."""
+    found = None if case.workload is None else scaled_down_by_others(case.workload)
+    if found is None:
+        return None
+    who = found.reason or "somebody else"
+    return LocalFinding(case.held(f"scaled down by {who}, left alone", spec_replicas=found.previous, idle_by=who))
+
+
 def _restricted(case: _Case) -> LocalFinding | None:
     why = case.placement.cluster.restriction
     return LocalFinding(case.held(why)) if why else None
@@ -377,6 +386,7 @@ _RULES: tuple[Callable[[_Case], LocalFinding | None], ...] = (
     _unreadable,
     _not_ours,
     _idle,  # before _restricted: what is idle stays idling's, and starts nowhere else
+    _scaled_down_by_others,
     _restricted,
     _autoscaled,
     _moving,

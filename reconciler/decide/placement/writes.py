@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from reconciler.decide.annotations import FEDERATED_LABEL, OBSERVED_CAPACITY, OWNER, compact
+from reconciler.decide.annotations import (
+    FEDERATED_LABEL,
+    OBSERVED_CAPACITY,
+    OWNER,
+    SCALE_PREVIOUS,
+    SCALE_REASON,
+    compact,
+)
 from reconciler.decide.decisions import (
     Decision,
     FieldChange,
@@ -161,6 +168,8 @@ def _scaled(
     known = annotation_changes(workload.annotations, {OBSERVED_CAPACITY: None if memory is None else memory.text})
     before, after = workload.spec_replicas, write.spec_replicas
     if before != after:
+        # A scale of ours has no reason; a previous scale that stayed would keep the workload down after the next one.
+        marks = (*marks, *annotation_changes(workload.annotations, {SCALE_PREVIOUS: None, SCALE_REASON: None}))
         change = replicas_change(workload.replicas, after, workload.replicas_path)
         phase = Phase.INCREASE if after > before else write.setting.shrinking
         tests = _tests(workload, (*marks, *known))
