@@ -40,6 +40,7 @@ SERVICE = a_ref("web", kind="Service")
 MINUTE = timedelta(minutes=1)
 OTHER = services_selector(namespaces=replace(services_selector().namespaces, include=("other",)))
 AT = "2026-11-20T22:00:00Z"
+REQUESTED = "reconciler/wake-requested-at"
 
 
 def an_idle_world(*policies, now=NIGHT, **workload):
@@ -220,6 +221,34 @@ class TestSignals:
         assert [(str(one.verb), one.ref, one.replicas_after) for one in desired.decisions] == [("wake", WEB, 3)]
         world.apply(desired.decisions)
         assert run_in(world, policy).desired.decisions == ()
+
+    @pytest.mark.parametrize("way", ["the scalable", "the Service", "an Event"])
+    @pytest.mark.parametrize("later", [20 * MINUTE, 65 * MINUTE], ids=["still ahead of now", "passed by now"])
+    def test_a_request_counts_though_the_clock_of_the_run_that_idled_was_ahead(self, way, later):
+        """An hour ahead: the record says 23:00, the API server dates the write 22:00."""
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.apply(decided(world.state(), now=NIGHT + 60 * MINUTE).desired.decisions)
+        assert world.objects[WEB].annotations["idling.kubernetes.io/idled-at"] == "2026-11-20T23:00:00Z"
+        world.now = NIGHT + 10 * MINUTE
+        if way == "an Event":
+            world.need_pods(SERVICE)
+        else:
+            world.annotate(WEB if way == "the scalable" else SERVICE, REQUESTED, "2026-11-20T22:10:00Z")
+        assert verbs(decided(world.state(), now=NIGHT + later)) == WAKE
+
+    @pytest.mark.parametrize("later", [20 * MINUTE, 65 * MINUTE], ids=["still ahead of now", "passed by now"])
+    def test_a_request_of_before_does_not_though_the_clock_was_ahead(self, later):
+        world = a_world(a_service(annotations={REQUESTED: "2026-11-20T21:59:59Z"}), a_workload(), now=NIGHT)
+        world.apply(decided(world.state(), now=NIGHT + 60 * MINUTE).desired.decisions)
+        assert verbs(decided(world.state(), now=NIGHT + later)) == []
+
+    def test_any_request_counts_where_nothing_but_a_time_ahead_of_now_says_when_it_was_idled(self):
+        """A snapshot without managedFields, or a ScaledObject: it may wake once too often, but never not at all."""
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.apply(decided(world.state(), now=NIGHT + 60 * MINUTE).desired.decisions)
+        world.objects[WEB] = replace(world.objects[WEB], replicas_writer=None)
+        world.annotate(SERVICE, REQUESTED, "2026-11-20T22:10:00Z")
+        assert verbs(decided(world.state(), now=NIGHT + 20 * MINUTE)) == WAKE
 
     def test_row_13_a_request_of_before_does_not(self):
         world = a_world(

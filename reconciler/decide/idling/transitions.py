@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
-from reconciler.decide.annotations import format_time
+from reconciler.decide.annotations import FIELD_MANAGER, format_time
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import FLEET, FleetGuards
 from reconciler.decide.idling.blockers import (
@@ -24,7 +24,7 @@ from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, WakeRequest
 from reconciler.decide.idling.state import IDLE_STATES, MAYBE_DOWN, NOT_OURS, Classification, IdleState, classify
 from reconciler.decide.idling.verdicts import CombinedVerdict
-from reconciler.model import NOTHING, ObjectRef
+from reconciler.model import NOTHING, ObjectRef, Workload
 from reconciler.policy.types import Writes
 
 
@@ -281,6 +281,7 @@ def choose(situation: Situation) -> ChosenAction:
 _CONTESTABLE = IDLE_STATES | {IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE}
 """What may carry a contest besides what is left alone for it: a run that wrote it may have died before the rest."""
 
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _SINCE_ITS_RECORD = IDLE_STATES | {IdleState.FOREIGN, IdleState.IDLE_INCOMPLETE}
 
 
@@ -391,7 +392,7 @@ def _counterfactual(
 def _flags(
     scalable: ScalableState, classification: Classification, guards: FleetGuards, now: datetime
 ) -> Iterator[tuple[Flag, Reason]]:
-    request = _request_since(scalable, classification, now)
+    request = _counting_request(scalable, classification, now)
     if request is not None:
         yield (
             Flag.REQUESTED,
@@ -466,24 +467,36 @@ def _record_flags(
         yield Flag.GUARDED, Reason(guard.words, f"--allow-exceed {FLEET}")
 
 
-def _request_since(scalable: ScalableState, classification: Classification, now: datetime) -> WakeRequest | None:
-    """Return the latest signal that came when it was idle or later, None for none."""
-    record = classification.record
-    if classification.state is IdleState.FOREIGN and (
-        record is None or not scalable.scale.is_at_or_below(record.idled_to)
-    ):
+def _counting_request(scalable: ScalableState, classification: Classification, now: datetime) -> WakeRequest | None:
+    """Return the latest request that came when it was idled or later, None for none."""
+    state, record, written = classification.state, classification.record, scalable.scale.written
+    if state is IdleState.FOREIGN and (record is None or not scalable.scale.is_at_or_below(record.idled_to)):
         return None
-    since = record.idled_at if record is not None and classification.state in _SINCE_ITS_RECORD else now
-    signals = [(service.request, _marked_at(service, since)) for service in scalable.services]
-    counting = [
-        request for request, at in [*signals, (scalable.request, since)] if request is not None and request.at >= at
+    since = record.idled_at if record is not None and state in _SINCE_ITS_RECORD else now
+    found = [
+        (scalable.request, since),
+        *((service.request, _recorded_at(service, since)) for service in scalable.services),
     ]
-    return max(counting, default=None)
+    if state in IDLE_STATES or state is IdleState.FOREIGN:
+        found = [(request, _really_idled_at(at, written, now)) for request, at in found]
+    return max((request for request, at in found if request is not None and request.at >= at), default=None)
 
 
-def _marked_at(service: ServiceState, since: datetime) -> datetime:
+def _recorded_at(service: ServiceState, since: datetime) -> datetime:
     record = service.record or service.foreign
     return since if record is None else record.idled_at
+
+
+def _really_idled_at(recorded: datetime, written: Workload, now: datetime) -> datetime:
+    """Return when `written` was idled, of which its record says `recorded` by the clock of that run.
+
+    That clock may have been ahead, and then requests since would look older than the record and be lost. The API
+    server dates our write too; where it does not say, a time that is still to come says nothing.
+    """
+    writer = written.replicas_writer
+    if writer is not None and writer.at is not None and writer.manager == FIELD_MANAGER:
+        return min(recorded, writer.at)
+    return recorded if recorded <= now else _LONG_AGO
 
 
 def _excluded(scalable: ScalableState, classification: Classification) -> Reason | None:
