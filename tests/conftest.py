@@ -18,6 +18,11 @@ settings.register_profile(
 settings.load_profile("default")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: tests with real parts wait half of their time."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):

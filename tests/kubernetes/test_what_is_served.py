@@ -130,7 +130,7 @@ def test_an_old_server_is_asked_group_by_group_and_one_that_fails_is_unknown(
     resources = served.api.get("/apis/apps/v1")
     resources["resources"].append({"name": "odds", "kind": "Odd", "verbs": None})
     answered(proxy, "/apis/apps/v1", resources)
-    proxy.rule(faults.answer(503), matching=at(f"/apis/{GROUP}/v1alpha1"), times=None)
+    proxy.rule(faults.answer(503, retry_after=0), matching=at(f"/apis/{GROUP}/v1alpha1"), times=None)
     cluster = opened(proxy.kubeconfig("east"), timeout=2)
     (found,) = [kind for kind in cluster.scale_kinds() if kind.group == GROUP]
     with pytest.raises(MalformedAnswerError, match=r"^east: get /apis/served\.example/v1alpha1: the server failed"):
@@ -141,7 +141,7 @@ def test_an_old_server_is_asked_group_by_group_and_one_that_fails_is_unknown(
 
 def test_an_old_server_that_does_not_say_its_built_in_kinds_fails(served: ControlPlane, proxy: Proxy) -> None:
     answered(proxy, "/apis", served_by(served, "application/json"))
-    proxy.rule(faults.answer(503), matching=at("/apis/apps/v1"), times=None)
+    proxy.rule(faults.answer(503, retry_after=0), matching=at("/apis/apps/v1"), times=None)
     with pytest.raises(UnreachableError, match=r"^east: get /apis/apps/v1: the server failed with 503"):
         opened(proxy.kubeconfig("east"), timeout=2).scale_kinds()
 
@@ -198,7 +198,7 @@ def test_a_custom_kind_that_fails_leaves_the_one_it_is_called_like_readable(
 ) -> None:
     """As where the conversion webhook of the custom kind fails."""
     create(served.api, [a_service("web")], api_namespace)
-    proxy.rule(faults.answer(500), matching=at(f"/apis/{GROUP}/v1alpha1/services"), times=None)
+    proxy.rule(faults.answer(500, retry_after=0), matching=at(f"/apis/{GROUP}/v1alpha1/services"), times=None)
     source = Source(opened(proxy.kubeconfig("east"), timeout=2))
     found = observe(a_policy_set(a_fleet("east")), {"east": source}).clusters["east"]
     assert list(found.unreadable) == ["services.served.example"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from tests.real.fixtures import missing_part_skips
 
 if TYPE_CHECKING:
+    from tests.live.one_namespace import OneNamespace
     from tests.live.stage import Stage
+    from tests.real.control_plane import ControlPlane
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -53,3 +56,15 @@ def stage(empty_stage: Stage) -> Stage:
     empty_stage.write_policies(everything.policies())
     empty_stage.fill()
     return empty_stage
+
+
+@pytest.fixture
+def one_namespace(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> OneNamespace:
+    """A namespace whose Services are idle at night, and the command line that idles them."""
+    from tests.live.one_namespace import OneNamespace
+    from tests.way.calls import Folder
+
+    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig("member")))
+    return OneNamespace(control_plane, namespace, Folder(tmp_path))

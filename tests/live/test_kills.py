@@ -52,7 +52,9 @@ def numbers(ways: dict[str, Callable[[Run], Fault]]) -> Iterator[Any]:
         for earlier, count in enumerate(WRITES):
             for number in range(1, count + 1):
                 marks = () if number % EVERY == 0 else (pytest.mark.soak,)
-                yield pytest.param(way, earlier, number, id=f"{name}-run {earlier + 1}-write {number}", marks=marks)
+                group = pytest.mark.xdist_group(f"kills-{name}")
+                words = f"{name}-run {earlier + 1}-write {number}"
+                yield pytest.param(way, earlier, number, id=words, marks=(group, *marks))
 
 
 @pytest.fixture(scope="session")
@@ -153,9 +155,10 @@ def end_state(stage: Stage, begun: dict[Key, Object]) -> Any:
         stage.clear()
         said = stage.apply()
         assert (said.code, said.err) == (0, ""), said.out
-        assert lost_scales(begun, stage.objects()) == []
+        now = stage.objects()
+        assert lost_scales(begun, now) == []
         if not stage.writes():
-            return final_state(stage)
+            return comparable(now)
     raise AssertionError(f"no rest after six runs:\n{stage.plan().out}")
 
 
@@ -182,13 +185,18 @@ def _is_lost(before: Object, now: Object) -> bool:
 
 
 def final_state(stage: Stage) -> Any:
+    """Every object as it is now, see `comparable`."""
+    return comparable(stage.objects())
+
+
+def comparable(objects: dict[Key, Object]) -> Any:
     """Every object without what tells of runs, times and numbers that servers give.
 
     Left out are Leases, and the memory of clusters that did not answer once it is empty.
     """
     return {
         key: _comparable(one)
-        for key, one in sorted(stage.objects().items())
+        for key, one in sorted(objects.items())
         if key[2] != "Lease" and one.get("data") != {"unreachable-since": "{}"}
     }
 

@@ -230,7 +230,7 @@ def desk(plane: ControlPlane, tmp_path: Path, httpserver: HTTPServer) -> Desk:
     return desk
 
 
-LIVE = ("--request-timeout", "20")
+LIVE = ("--request-timeout", "5")  # for so long it is tried again to reach the one that does not answer
 
 
 def live(*more: str) -> tuple[str, ...]:

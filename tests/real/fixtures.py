@@ -19,19 +19,23 @@ if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
     from tests.real.prometheus import Prometheus, Series
 
-REAL = frozenset({"api_server", "api_namespace", "control_plane", "namespace", "control_planes", "prometheus_server"})
-SHARED = ("empty_stage", "control_plane", "api_server")
-"""Fixtures that start what is used by many tests: all of them go to one worker, so that it is started once."""
+REAL = frozenset(
+    ("api_server", "api_namespace", "control_plane", "namespace", "control_planes", "empty_stage", "prometheus_server")
+)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests with real parts. The workers of one run share them file by file, where a test has no group of its
+    own, and begin with them: they take longest.
+    """
     for item in items:
-        asked = REAL.union(SHARED).intersection(getattr(item, "fixturenames", ()))
-        if asked:
+        if REAL.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("real")
-        if asked or item.get_closest_marker("real"):
-            item.add_marker(pytest.mark.xdist_group(next((name for name in SHARED if name in asked), item.path.name)))
+        if item.get_closest_marker("real") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("real") is None)
 
 
 @pytest.hookimpl(wrapper=True)

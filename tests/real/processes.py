@@ -23,6 +23,9 @@ READY_AFTER_AT_MOST = 90.0
 _PORTS_TO_TRY = 5
 _BELOW_THE_EPHEMERAL_PORTS = range(12_000, 32_000)
 _LAST_LINES = 12
+_UNHURRIED = {"GOGC": "400"}
+"""Go cleans up a quarter as often: tests have memory to spare, and no processor time."""
+
 _TIED = Path(__file__).with_name("tied.py")
 
 # A tied process ends with the thread that started it: all are started by one that lives as long as this process.
@@ -58,7 +61,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, **_UNHURRIED, **(environment or {})},
                 cwd=self.log.parent,
                 process_group=0,  # Ctrl-C is for the test run, which then ends its processes
             )
