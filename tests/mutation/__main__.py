@@ -31,6 +31,7 @@ TESTS = (
     "tests/way/test_three_jobs.py",
     "tests/scenarios",
 )
+OPTIONS = ("-m", WHICH, "-n", "0", "-p", "no:randomly", "-p", "no:cacheprovider", "--assert=plain", "--capture=no")
 ROOMS = ("reconciler/decide", "reconciler/plan")
 
 
@@ -42,6 +43,10 @@ def modules(parts: Sequence[str]) -> list[tuple[str, Path]]:
         files = [path] if path.is_file() else sorted(path.rglob("*.py"))
         found += [(str(file.relative_to(ROOT).with_suffix("")).replace("/", "."), file) for file in files]
     return [one for one in dict.fromkeys(found) if one[1].name != "__init__.py"]
+
+
+def _missing(parts: Sequence[str]) -> list[str]:
+    return [part for part in parts if not (ROOT / part).exists()]
 
 
 def accepted() -> dict[tuple[str, str, str, str], str]:
@@ -83,10 +88,13 @@ def _told(mutants: Sequence[Mutant], fates: Sequence[Fate], reasons: dict[Any, s
 
 def main() -> int:
     arguments = _arguments()
+    if missing := _missing(arguments.modules):
+        print(f"no such module: {', '.join(missing)}", file=sys.stderr)
+        return 2
     every = [mutant for name, file in modules(arguments.modules) for mutant in mutants_of(name, file)]
     mutants = sampled([one for one in every if arguments.only in one.mutation], arguments.sample, arguments.seed)
     runner = Runner(mutants, _tell, fast=arguments.fast)
-    pytest.main(["-m", WHICH, "-p", "no:xdist", "-p", "no:randomly", "--capture=no", *arguments.tests], [runner])
+    pytest.main([*OPTIONS, *arguments.tests], [runner])
     if runner.broken or len(runner.fates) < len(mutants):
         print("the tests fail without any mutant", file=sys.stderr)
         return 2

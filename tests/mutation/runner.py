@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import pickle
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -53,15 +54,24 @@ class _Watch:
 
     under: str
     failed: bool = False
-    called: set[tuple[str, str]] = field(default_factory=set)
+    ends: bool = False  # this process, at what fails: to tell of it takes longer than most tests
+    codes: dict[int, CodeType] = field(default_factory=dict)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
+        if self.ends and call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
+            os._exit(1)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.failed = self.failed or report.failed
 
     def trace(self, frame: FrameType, _event: str, _argument: Any) -> None:
-        code = frame.f_code
-        if code.co_filename.startswith(self.under):
-            self.called.add((code.co_filename, _outermost(code.co_qualname)))
+        self.codes[id(frame.f_code)] = frame.f_code  # kept, so that no other one gets its id
+
+    @property
+    def called(self) -> frozenset[tuple[str, str]]:
+        ours = (code for code in self.codes.values() if code.co_filename.startswith(self.under))
+        return frozenset((code.co_filename, _outermost(code.co_qualname)) for code in ours)
 
 
 def _outermost(qualified: str) -> str:
@@ -87,6 +97,7 @@ class Runner:
         self._items = [one for one in session.items if not (self._fast and _is_slow(one))]
         self._watch = _Watch(str(ROOT / "reconciler"))
         session.config.pluginmanager.register(self._watch)
+        gc.freeze()  # or each forked process copies what the collector touches
         covered = self._coverage()
         self.broken = covered is None
         for mutant in self._mutants if covered is not None else ():
@@ -112,13 +123,13 @@ class Runner:
 
     def _traced(self) -> Iterable[Covered]:
         for place, item in enumerate(self._items):
-            self._watch.called = set()
+            self._watch.codes.clear()
             began = time.perf_counter()
             sys.settrace(self._watch.trace)
             self._run(item, self._items[place + 1] if place + 1 < len(self._items) else None)
             sys.settrace(None)
             seconds = time.perf_counter() - began
-            yield Covered(place, frozenset(self._watch.called), seconds, _is_slow(item))
+            yield Covered(place, self._watch.called, seconds, _is_slow(item))
             if self._watch.failed:
                 print(f"fails without a mutant: {item.nodeid}", file=sys.stderr)
                 return
@@ -151,12 +162,11 @@ class Runner:
             install(mutant)
         except Unchanged:
             os._exit(2)
+        self._watch.ends = True
         items = [self._items[test.item] for test in tests]
         for item, following in zip(items, [*items[1:], None], strict=True):
             self._run(item, following)
-            if self._watch.failed:
-                os._exit(1)
-        os._exit(0)
+        os._exit(1 if self._watch.failed else 0)
 
 
 def _tests_of(mutant: Mutant, covered: Sequence[Covered]) -> list[Covered]:
