@@ -8,7 +8,7 @@ import click
 
 from reconciler.cli.options import output_option, path_argument
 from reconciler.cli.talk import show
-from reconciler.policy.compiled import compile_policies
+from reconciler.policy.rules import compile_policies
 from reconciler.policy.validate import read_policies
 
 

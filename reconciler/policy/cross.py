@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from reconciler.errors import Problem
-from reconciler.policy.build_federated import PREFERENCES
-from reconciler.policy.build_picker import check_host
+from reconciler.policy.kinds.pod_picker import check_host
+from reconciler.policy.kinds.replica_set import ANNOTATION
+from reconciler.policy.spelling import nearest
 from reconciler.policy.types import FederatedReplicaSet, Fleet
-from reconciler.policy.words import nearest
 from reconciler.yaml.documents import Document
 from reconciler.yaml.words import Path, shown
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from reconciler.policy.validate import Built
 
 _GLOB = frozenset("*?[")
-_ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)
 _PICKERS: dict[str, Path] = {
     "FederatedReplicaSet": ("spec", "downscalePodPicker"),
     "ReplicaSet": ("spec", "downscalePodPicker"),
@@ -46,8 +45,8 @@ def cross_warnings(built: Sequence[Built]) -> list[str]:
             _warn_of_clusters(one, fleet)
         for path, namespace in _namespaces(one):
             if namespace in fleet.protected:
-                one.reading.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
-    return [warning for one in built for warning in one.reading.warnings]
+                one.document.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
+    return [warning for one in built for warning in one.document.warnings]
 
 
 def _warn_of_clusters(one: Built, fleet: Fleet) -> None:
@@ -55,7 +54,7 @@ def _warn_of_clusters(one: Built, fleet: Fleet) -> None:
     selector = one.policy.selector.clusters
     reached = [cluster for cluster in fleet.clusters if selector.matches(cluster.name, cluster.labels)]
     if not reached:
-        one.reading.warn(path, "selects no cluster of the Fleet")
+        one.document.warn(path, "selects no cluster of the Fleet")
 
 
 def _namespaces(one: Built) -> Iterator[tuple[Path, str]]:
@@ -92,13 +91,13 @@ def _same_workload(built: Sequence[Built]) -> Iterator[Problem]:
     seen: dict[tuple[str, str, str, str], FederatedReplicaSet] = {}
     for one in built:
         policy = one.policy
-        if not isinstance(policy, FederatedReplicaSet) or one.reading.document.taken_out:
+        if not isinstance(policy, FederatedReplicaSet) or one.document.source.taken_out:
             continue
         group, kind, name = _driven(policy)
         first = seen.setdefault((policy.namespace, group, kind.lower(), name), policy)
         if first is not policy and first.name != policy.name:
             path = ("spec", "targetRef") if policy.target is not None else ("metadata", "name")
-            yield one.reading.document.problem(
+            yield one.document.source.problem(
                 path,
                 f"drives {kind} {policy.namespace}/{name}, expected one policy for it; "
                 f"{first.name} at {first.place} does",
@@ -113,39 +112,39 @@ def _driven(policy: FederatedReplicaSet) -> tuple[str, str, str]:
 
 
 def _against_fleet(one: Built, fleet: Built) -> list[Problem]:
-    known = len(one.reading.problems)
-    judged = fleet.reading.document.is_judged
+    known = len(one.document.problems)
+    judged = fleet.document.is_judged
     if judged(("spec", "clusters")):
         for path in _cluster_paths(one):
             _check_cluster(one, path, fleet.policy)
     picker = _PICKERS.get(one.kind)
     if picker is not None and judged(("spec", "podPickers", "allowedHosts")):
-        check_host(one.reading, picker, one.policy.pod_picker, fleet.policy)
-    return one.reading.problems[known:]
+        check_host(one.document, picker, one.policy.pod_picker, fleet.policy)
+    return one.document.problems[known:]
 
 
 def _cluster_paths(one: Built) -> Iterator[Path]:
     """Yield the paths at which a cluster is named."""
     for part in ("include", "exclude") if one.kind in ("IdlingPolicy", "DownscalePolicy") else ():
         names: Path = ("spec", "selector", "clusters", part)
-        yield from ((*names, position) for position in range(len(one.reading.get(names, ()))))
+        yield from ((*names, position) for position in range(len(one.document.get(names) or ())))
     clusters: Path = ("spec", "preferences", "clusters")
     if one.kind == "FederatedReplicaSet":
-        yield from ((*clusters, name) for name in one.reading.get(clusters, ()))
+        yield from ((*clusters, name) for name in one.document.get(clusters) or ())
     if one.kind == "ReplicaSet":
-        yield from ((*_ANNOTATION, name) for name in one.policy.clusters)
+        yield from ((*ANNOTATION, name) for name in one.policy.clusters)
 
 
 def _check_cluster(one: Built, path: Path, fleet: Fleet) -> None:
     in_list = isinstance(path[-1], int)
-    name = str(one.reading.get(path)) if in_list else str(path[-1])
+    name = str(one.document.get(path)) if in_list else str(path[-1])
     names = [cluster.name for cluster in fleet.clusters]
     if name in names or name == "*" or (in_list and _GLOB & set(name)):
         return
     message = f"expected a cluster of the Fleet{nearest(name, names)}"
     if one.kind == "ReplicaSet":
-        one.reading.add(path[:-1], f"clusters.{name}: unknown cluster, {message}")
+        one.document.add(path[:-1], f"clusters.{name}: unknown cluster, {message}")
     elif in_list:
-        one.reading.add(path, f"is {shown(name)}, {message}")
+        one.document.add(path, f"is {shown(name)}, {message}")
     else:
-        one.reading.add(path, f"unknown cluster, {message}", key=True)
+        one.document.add(path, f"unknown cluster, {message}", key=True)

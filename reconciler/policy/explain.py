@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.errors import UsageError
 from reconciler.policy.schemas import kind_named, referred, schema_of
-from reconciler.policy.words import nearest
+from reconciler.policy.spelling import nearest
 
 _ENTRY = "*"
 _INDEX = re.compile(r"\[[0-9]*\]")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 
 from reconciler.errors import PolicyError
-from reconciler.policy.words import listed, nearest
+from reconciler.policy.spelling import listed, nearest
 from reconciler.yaml.words import shown
 
 VARIABLES = ("cluster", "policy", "window")

@@ -6,7 +6,7 @@ Durations are `timedelta`. `place` is where the document starts; `at` renders it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from enum import IntEnum
 from fnmatch import fnmatchcase
@@ -350,7 +350,8 @@ class DownscalePolicy:
 class PolicySet:
     """All policies of one directory, valid and consistent.
 
-    Each tuple is sorted by name (federated: namespace, name).
+    Each tuple is sorted by name (federated: namespace, name). `specs` are the fields of each policy with their
+    defaults, by its place: structs of `reconciler.policy.kinds`.
     """
 
     fleet: Fleet
@@ -360,3 +361,4 @@ class PolicySet:
     downscale: tuple[DownscalePolicy, ...] = ()
     digest: str = ""  # SHA-256 (hex) over the files' names and bytes
     warnings: tuple[str, ...] = ()
+    specs: Mapping[Place, Any] = field(default=NOTHING, compare=False, repr=False)

@@ -7,31 +7,36 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from reconciler.errors import PolicyError, Problem
-from reconciler.policy.build_calendar import build_calendar
-from reconciler.policy.build_downscale import build_downscale
-from reconciler.policy.build_federated import build_federated, build_replica_set
-from reconciler.policy.build_fleet import build_fleet
-from reconciler.policy.build_idling import Calendars, build_idling
-from reconciler.policy.building import Reading
 from reconciler.policy.cross import cross_problems, cross_warnings
+from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.documents import DOCUMENTS
+from reconciler.policy.kinds.downscale_policy import DownscalePolicyDocument, downscale_policy_of
+from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
+from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
+from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocument, idling_policy_of
+from reconciler.policy.kinds.replica_set import ReplicaSetDocument, replica_set_of
 from reconciler.policy.load import Loaded, left_out, load
-from reconciler.policy.shape import UNKNOWN, shape_problems
+from reconciler.policy.problems import UNKNOWN
+from reconciler.policy.spelling import listed, nearest
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
-from reconciler.policy.words import listed, nearest
 from reconciler.yaml.documents import Document
 from reconciler.yaml.words import shown
 
-KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy")
+KINDS = tuple(kind for kind in DOCUMENTS if kind != "ReplicaSet")
 
 
 @dataclass(frozen=True)
 class Built:
-    """One policy, and the document it was made of."""
+    """One policy, the fields of its spec with their defaults, and the document it was made of."""
 
     kind: str
     policy: Any
-    reading: Reading
+    spec: msgspec.Struct
+    document: PolicyDocument
 
 
 @dataclass
@@ -72,8 +77,6 @@ def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Pro
     found = _Found(problems=list(loaded.problems))
     shaped = [(kind, document) for document in loaded.documents if (kind := _kind_of(document, found.problems))]
     complete = loaded.complete and len(shaped) == len(loaded.documents)
-    for kind, document in shaped:
-        found.problems += shape_problems(document, kind)
     _build(shaped, found, complete=complete)
     found.problems += _fleets(shaped, path, complete=complete)
     found.problems += cross_problems(found.built, shaped)
@@ -129,10 +132,10 @@ def read_fleet_for_wakes(path: str | Path) -> tuple[Fleet, tuple[Problem, ...]]:
 def _protects_unread(built: Built, problems: Sequence[Problem]) -> bool:
     """Return whether a protected namespace may be lost: by a problem there, or in a field of which nobody knows what
     was meant."""
-    path, document = ("spec", "protectedNamespaces"), built.reading.document
+    path, document = ("spec", "protectedNamespaces"), built.document.source
     if not document.whole or any(problem.message == UNKNOWN for problem in problems):
         return True
-    found = built.reading.get(path)
+    found = built.document.get(path)
     return not document.is_judged(path) and (found is None or None in found)
 
 
@@ -142,7 +145,7 @@ def _usable_clusters(built: Built, problems: Sequence[Problem]) -> Iterator[Flee
     for position, cluster in enumerate(built.policy.clusters):
         here = f"spec.clusters[{position}]"
         harmless = [f"{here}.labels", f"{here}.prometheus"]
-        if built.reading.document.is_judged(("spec", "clusters", position, "state")):
+        if built.document.source.is_judged(("spec", "clusters", position, "state")):
             harmless.append(f"{here}.state")
         inside = [one.field for one in problems if one.field == here or one.field.startswith(f"{here}.")]
         if all(field.startswith(tuple(harmless)) for field in inside):
@@ -159,8 +162,6 @@ def _read_fleet(path: str | Path) -> tuple[Built | None, tuple[Problem, ...]]:
         for document in loaded.documents
         if isinstance(document.value, dict) and document.value.get("kind") == "Fleet"
     ]
-    for kind, document in fleets:
-        problems += shape_problems(document, kind)
     _build(fleets, found, complete=True)
     problems += _fleets(fleets, str(path), complete=True)
     if not fleets:
@@ -193,28 +194,30 @@ def _build(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: b
     `complete` False: some document could not be read at all, so what seems to be missing may be there.
     """
     named: dict[str, Calendar | None] = {_name_of(document): None for kind, document in shaped if kind == "Calendar"}
-    for kind, document in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
-        reading = Reading(document)
-        policy = _made(kind, reading, Calendars(named, complete))
-        if kind == "Calendar" and not reading.problems and not document.taken_out:
+    for kind, source in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
+        document = PolicyDocument(source)
+        policy, spec = _made(document, document.read(kind, DOCUMENTS[kind]), Calendars(named, complete))
+        if isinstance(policy, Calendar) and not document.problems:
             named[policy.name] = policy
-        found.built.append(Built(kind, policy, reading))
-        found.problems += reading.problems
+        found.built.append(Built(kind, policy, spec, document))
+        found.problems += document.problems
 
 
-def _made(kind: str, reading: Reading, calendars: Calendars) -> Any:
-    if kind == "Calendar":
-        return build_calendar(reading, ("spec",), reading.name)
-    if kind == "IdlingPolicy":
-        return build_idling(reading, calendars)
-    return _BUILDERS[kind](reading)
+def _made(document: PolicyDocument, fields: Any, calendars: Calendars) -> tuple[Any, msgspec.Struct]:
+    """Return the policy, and its spec in the form of its kind."""
+    if isinstance(fields, ReplicaSetDocument):
+        return replica_set_of(document, fields)
+    if isinstance(fields, CalendarDocument):
+        return calendar_of(document, ("spec",), fields.spec, fields.metadata.name), fields.spec
+    if isinstance(fields, IdlingPolicyDocument):
+        return idling_policy_of(document, fields, calendars), fields.spec
+    return _POLICIES[type(fields)](document, fields), fields.spec
 
 
-_BUILDERS: dict[str, Any] = {
-    "Fleet": build_fleet,
-    "FederatedReplicaSet": build_federated,
-    "ReplicaSet": build_replica_set,
-    "DownscalePolicy": build_downscale,
+_POLICIES: dict[type[msgspec.Struct], Any] = {
+    FleetDocument: fleet_of,
+    FederatedReplicaSetDocument: federated_replica_set_of,
+    DownscalePolicyDocument: downscale_policy_of,
 }
 
 
@@ -248,4 +251,5 @@ def _policy_set(found: _Found, digest: str) -> PolicySet:
         downscale=tuple(sorted(of("DownscalePolicy"), key=lambda policy: policy.name)),
         digest=digest,
         warnings=tuple(sorted(set(cross_warnings(found.built)))),
+        specs={built.document.place: built.spec for built in found.built},
     )

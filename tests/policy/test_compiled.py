@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from reconciler.policy.compiled import compile_policies
 from reconciler.policy.durations import parse_duration, parse_share, spelt_duration, spelt_share
+from reconciler.policy.rules import compile_policies
 from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import Place
 from reconciler.policy.validate import read_policies

@@ -19,7 +19,7 @@ FIELD:    spec.idleReplicas <integer>
 DEFAULT:  0
 
 DESCRIPTION:
-    Replicas kept while idle.
+    idleReplicas is the number of replicas of an idle workload.
 """
 MODE = """\
 KIND:     DownscalePolicy
@@ -28,7 +28,8 @@ ONE OF:   Enforce, Observe
 DEFAULT:  "Enforce"
 
 DESCRIPTION:
-    Enforce, or Observe: planned and reported, never applied.
+    mode is Enforce, or Observe. Changes of a policy in mode Observe are planned and reported, but
+    never applied.
 """
 CLUSTERS = """\
 KIND:     FederatedReplicaSet
@@ -36,35 +37,35 @@ FIELD:    spec.preferences.clusters <map of object>
 DEFAULT:  {"*": {"weight": 1}}
 
 DESCRIPTION:
-    What each cluster may have. "*" stands for every cluster without an entry of its own; without
-    "*" those get nothing.
+    clusters are the preferences by the name of the cluster. "*" stands for every cluster that is
+    not listed. Without "*" those clusters get no replicas.
 
 FIELDS:
-    * <object>  What one cluster may have.
+    * <object>  The replicas that a cluster may have.
 """
 METRIC = """\
 KIND:     IdlingPolicy
 FIELD:    spec.wakeWhen.metric <object>
 
 DESCRIPTION:
-    Wakes while the query's value for a Service is above `above`.
+    metric is met while the value of a query is greater than above.
 
 FIELDS:
-    query <string> -required-  PromQL whose result's labels `namespace` and `service` name the Service.
-    above <number>             Above this wakes.
-    window <string>            The range that `{{ window }}` stands for in the query.
+    query <string> -required-  query is a PromQL query.
+    above <number>             above is the greatest value that does not wake.
+    window <string>            window is the range that replaces {{ window }} in the query.
 """
 FLEET = """\
 KIND:     Fleet
 
 DESCRIPTION:
-    The clusters, and what one run may do to them. There is exactly one.
+    A Fleet lists the clusters and limits what one run may change. There is exactly one Fleet.
 
 FIELDS:
-    apiVersion <string> -required-  The version of this form.
-    kind <string> -required-        What this document is.
-    metadata <object> -required-    What the policy is called.
-    spec <object> -required-        What the fleet is made of.
+    apiVersion <string> -required-  apiVersion is the version of the schema that this document follows.
+    kind <string> -required-        kind is the kind of this document.
+    metadata <object> -required-    metadata names the policy.
+    spec <object> -required-        spec defines the clusters and the limits.
 """
 
 
@@ -184,13 +185,14 @@ PRIORITY = Field(
     path="spec.priority",
     type="integer",
     default="0",
-    description="Of two policies that select the same the higher one decides; equal ones decide nothing.",
+    description="priority decides which of two policies applies to a workload that both select: the one with the "
+    "higher priority. If both are equal, the workload is not changed.",
 )
 OPERATOR = Field(
     path="spec.selector.clusters.matchExpressions.operator",
     type="string",
     default=None,
-    description="How the label's value stands to `values`.",
+    description="operator is the relation of the label's value to values.",
     values=("In", "NotIn", "Exists", "DoesNotExist"),
     required=True,
 )

@@ -1,10 +1,12 @@
-"""Writes schemas/plan.schema.json and schemas/report.schema.json from the documents they describe."""
+"""Writes schemas/*.schema.json from the documents they describe."""
 
 from __future__ import annotations
 
+from reconciler.policy.kinds.documents import DOCUMENTS, policy_schema
 from reconciler.report.schemas import plan_schema, report_schema, schema_text
 from tests.report.validators import SCHEMAS
 
 if __name__ == "__main__":
-    (SCHEMAS / "plan.schema.json").write_text(schema_text(plan_schema()), encoding="utf-8")
-    (SCHEMAS / "report.schema.json").write_text(schema_text(report_schema()), encoding="utf-8")
+    made = {kind: policy_schema(kind) for kind in DOCUMENTS} | {"Plan": plan_schema(), "Report": report_schema()}
+    for kind, schema in made.items():
+        (SCHEMAS / f"{kind.lower()}.schema.json").write_text(schema_text(schema), encoding="utf-8")

@@ -1,19 +1,29 @@
-"""Whether a document has the shape its JSON Schema asks for; what is wrong, in our own words."""
+"""What is wrong with the shape of a document, in our own words: jsonschema finds it, by the schema of its kind."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.errors import Problem
-from reconciler.policy.fit import fit_of
 from reconciler.policy.schemas import validator_of
-from reconciler.policy.words import LARGEST, MOST_REPLICAS, expectation, nearest, nearest_of
+from reconciler.policy.spelling import listed, nearest, nearest_of
 from reconciler.yaml.documents import Document
 from reconciler.yaml.scalars import plain_value
 from reconciler.yaml.words import Path, shown
 
+MOST_REPLICAS = 2**31 - 1  # Kubernetes keeps replicas in an int32
+LARGEST = 2**53  # beyond it not every whole number is a float, and JSON readers disagree
+_TYPES = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "null": "nothing",
+}
 UNKNOWN = "unknown field"
 """What is said of a field that is like none there is."""
 _MEANT = f"{UNKNOWN}, did you mean"
@@ -34,8 +44,6 @@ def shape_problems(document: Document, kind: str, part: str = "") -> list[Proble
     What is wrong is taken out of the document, so that the rest of it can still be judged; a value that is only written
     in other case is put right in it.
     """
-    if fit_of(kind, part)(document.value):
-        return []
     validator = validator_of(kind, part)
     errors = list(validator.iter_errors(document.value))
     found = [problem for error in _first_of_each(errors) for problem in _problems_of(error, document)]
@@ -204,3 +212,33 @@ _WORDS: dict[str, Callable[[Any, Document, Path], Iterator[Problem]]] = {
     "maximum": _too_large,
     "minimum": _too_small,
 }
+
+
+def expectation(schema: Mapping[str, Any]) -> str:
+    """Return what a JSON Schema expects, in words."""
+    if "const" in schema:
+        return f'"{schema["const"]}"'
+    if "enum" in schema:
+        return listed(schema["enum"])
+    if "x-expected" in schema:
+        return str(schema["x-expected"])
+    return _of_type(schema) + _bounds(schema)
+
+
+def _of_type(schema: Mapping[str, Any]) -> str:
+    types = schema.get("type", "a value")
+    names = [types] if isinstance(types, str) else [name for name in types if name != "null"]
+    return " or ".join(_TYPES.get(name, name) for name in names)
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    least, most = schema.get("minimum", -LARGEST), schema.get("maximum", LARGEST)
+    if "exclusiveMinimum" in schema:
+        return f" above {schema['exclusiveMinimum']}" + (f" and at most {most}" if most < LARGEST else "")
+    if most < MOST_REPLICAS:
+        return f" from {least} to {most}"
+    if least > -LARGEST:
+        return f" of at least {least}"
+    if "minItems" in schema:
+        return f" with at least {schema['minItems']} {'entry' if schema['minItems'] == 1 else 'entries'}"
+    return ""

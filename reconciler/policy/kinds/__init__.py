@@ -1,0 +1,1 @@
+"""The kinds of policies, one file each: the only definition of every field, its default and its description."""

@@ -1,0 +1,149 @@
+"""One policy document while it is read: its fields, and what is found wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from reconciler.errors import Problem
+from reconciler.policy.durations import MOST_DURATION, parse_duration, spelt_duration
+from reconciler.policy.kinds.scalars import Duration, Share, scalar_of
+from reconciler.policy.problems import shape_problems
+from reconciler.policy.queries import VARIABLES, query_fault
+from reconciler.policy.types import Place
+from reconciler.yaml.documents import Document
+from reconciler.yaml.words import Path, shown
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class PolicyDocument:
+    """One document while a policy is made of it; what is wrong with its values is gathered in `problems`."""
+
+    def __init__(self, source: Document) -> None:
+        self.source = source
+        self.problems: list[Problem] = []
+        self.warnings: list[str] = []
+
+    @property
+    def place(self) -> Place:
+        return Place(self.source.file, self.source.line, self.source.column)
+
+    def read(self, kind: str, fields: type[S], part: str = "") -> S:
+        """Return the document as `fields`, those of `kind` or of a `part` of its schema; problems are gathered.
+
+        What is wrong is taken out of the document and left at its default, so that the rest can still be judged.
+        """
+        try:
+            return msgspec.convert(self.source.value, fields, dec_hook=scalar_of)
+        except (msgspec.ValidationError, RecursionError):
+            self.problems += shape_problems(self.source, kind, part)
+            found: S = self._left(self.source.value, fields, ())
+            return found
+
+    def get(self, path: Path) -> Any:
+        """Return the value at `path` as it was written; None where it, or anything above it, is missing or null."""
+        value = self.source.value
+        for step in path:
+            if isinstance(value, dict):
+                value = value.get(step)
+            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+                value = value[step]
+            else:
+                return None
+        return value
+
+    def is_judged(self, path: Path) -> bool:
+        """Return whether nothing at `path`, above or below it was wrong in shape."""
+        return self.source.is_judged(path)
+
+    def add(self, path: Path, message: str, *, key: bool = False) -> None:
+        """Add a problem, unless one at the same value, around it or inside it has been told already."""
+        if self.source.is_judged(path):
+            self.problems.append(self.source.problem(path, message, key=key))
+
+    def warn(self, path: Path, message: str) -> None:
+        """Add a warning: what is allowed, but hardly meant."""
+        problem = self.source.problem(path, message)
+        self.warnings.append(f"{problem.file}:{problem.line}: {problem.field}: {message}")
+
+    def check_duration(self, path: Path, text: str) -> None:
+        """Add a problem where `text`, of the form of a duration, is too long a one."""
+        if parse_duration(text) is None:
+            self.add(path, f"is {shown(text)}, expected a duration of at most {spelt_duration(MOST_DURATION)}")
+
+    def check_query(self, path: Path, text: str, variables: tuple[str, ...] = VARIABLES) -> None:
+        """Add a problem where `text` is no query in which `variables` may stand."""
+        fault = query_fault(text, variables)
+        if fault is not None:
+            self.add(path, fault)
+
+    def check_name(self, name: str) -> None:
+        """Add a problem where a policy is called like what `--allow-exceed fleet` means."""
+        if name == "fleet":
+            self.add(("metadata", "name"), 'is "fleet", expected another name; --allow-exceed fleet means the Fleet')
+
+    def _left(self, value: Any, kind: Any, path: tuple[str | int, ...]) -> Any:
+        """Return what is left of `value` as a `kind`, with its default or an empty value where something is missing.
+
+        Unlike msgspec it takes 3.0 for 3, as JSON Schema does.
+        """
+        base = _plain(kind)
+        if isinstance(base, type) and issubclass(base, msgspec.Struct):
+            return self._struct(value if isinstance(value, dict) else {}, base, path)
+        if base in (Duration, Share):
+            return self._scalar(value, base, path)
+        if get_origin(base) is tuple:
+            return tuple(self._left(one, get_args(base)[0], (*path, n)) for n, one in enumerate(value or ()))
+        if get_origin(base) is dict:
+            inside = get_args(base)[1]
+            return {key: self._left(one, inside, (*path, key)) for key, one in (value or {}).items()}
+        if value is None:
+            return None if _takes_none(kind) else _EMPTY.get(base, "")
+        return int(value) if base is int and isinstance(value, float) else value
+
+    def _struct(self, value: Mapping[str, Any], kind: type[msgspec.Struct], path: tuple[str | int, ...]) -> Any:
+        found: dict[str, Any] = {}
+        for field in _fields_of(kind):
+            name = field.encode_name
+            if value.get(name) is not None or field.required:
+                found[field.name] = self._left(value.get(name), field.type, (*path, name))
+        return kind(**found)
+
+    def _scalar(self, value: Any, kind: Any, path: Path) -> Any:
+        if value is None:
+            return kind()
+        try:
+            return scalar_of(kind, value)
+        except ValueError:
+            self.check_duration(path, str(value))
+            return kind()
+
+
+_EMPTY: dict[Any, Any] = {int: 0, float: 0, bool: False}
+
+
+@lru_cache(maxsize=128)
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
+
+
+def _plain(kind: Any) -> Any:
+    """Return the type of a field without its description and alternatives: null, and that it is not set."""
+    while True:
+        if get_origin(kind) is Annotated:
+            kind = get_args(kind)[0]
+        elif get_origin(kind) in (Union, UnionType):
+            kind = [one for one in get_args(kind) if one not in (NoneType, msgspec.UnsetType)][-1]  # of int and float
+        else:
+            return str if get_origin(kind) is Literal else kind
+
+
+def _takes_none(kind: Any) -> bool:
+    if get_origin(kind) is Annotated:
+        return _takes_none(get_args(kind)[0])
+    return (get_origin(kind) in (Union, UnionType) and any(map(_takes_none, get_args(kind)))) or kind is NoneType

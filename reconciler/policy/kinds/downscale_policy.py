@@ -1,0 +1,189 @@
+"""DownscalePolicy: which pods are deleted first when a workload is scaled down, and to how many it is scaled."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
+from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
+from reconciler.policy.kinds.scalars import LabelKey, Query, Replicas, Whole
+from reconciler.policy.kinds.selector import WorkloadsOnlyFields, selector_of
+from reconciler.policy.problems import LARGEST
+from reconciler.policy.types import DownscalePolicy, DownscaleTarget
+from reconciler.yaml.words import Path
+
+MODE = Meta(
+    description="mode is Enforce, or Observe. Changes of a policy in mode Observe are planned and reported, but never "
+    "applied."
+)
+PRIORITY = Meta(
+    description="priority decides which of two policies applies to a workload that both select: the one with the "
+    "higher priority. If both are equal, the workload is not changed."
+)
+
+
+class TargetFields(Fields, frozen=True, kw_only=True):
+    """A number of replicas, from query or replicas."""
+
+    query: Annotated[
+        Query | UnsetType,
+        Meta(
+            description="query is a PromQL query with a single value, which the Prometheus of the cluster answers. "
+            "{{ cluster }} and {{ policy }} are replaced by their values. Required if replicas is not set."
+        ),
+    ] = UNSET
+    replicas: Annotated[
+        Replicas | UnsetType, Meta(description="replicas is a fixed number. Required if query is not set.")
+    ] = UNSET
+    min: Annotated[Replicas, Meta(description="min is the least number of replicas, whatever the query returns.")] = 0
+    max: Annotated[
+        Replicas | None,
+        Meta(description="max is the greatest number of replicas, whatever the query returns. null means no maximum."),
+    ] = None
+    direction: Annotated[
+        Literal["Down", "Both"],
+        Meta(description="direction is Down, or Both: the policy may also add replicas."),
+    ] = "Down"
+
+    json_schema: ClassVar[dict[str, Any]] = {
+        "oneOf": [{"required": ["query"]}, {"required": ["replicas"]}],
+        "x-expected": 'either "query" or "replicas"',
+    }
+
+
+class LogarithmFields(Fields, frozen=True, kw_only=True):
+    """How the ages of pods are compared."""
+
+    base: Annotated[
+        Annotated[int, Meta(gt=1, le=LARGEST)] | Annotated[float, Meta(gt=1, le=LARGEST)],
+        Meta(description="base is the base of the logarithm. The ReplicaSet controller uses 2."),
+    ] = 2
+
+
+class ZoneBalancedFields(Fields, frozen=True, kw_only=True):
+    """What a zone is."""
+
+    topology_key: Annotated[
+        LabelKey, Meta(description="topologyKey is the label of nodes whose values are the zones.")
+    ] = "topology.kubernetes.io/zone"
+
+
+class DownscalePolicyFields(Fields, frozen=True, kw_only=True):
+    """The selection and the order of a downscale."""
+
+    mode: Annotated[Literal["Enforce", "Observe"], MODE] = "Enforce"
+    priority: Annotated[Whole, PRIORITY] = 0
+    selector: Annotated[WorkloadsOnlyFields, Meta(description="selector selects the workloads of the policy.")]
+    target: Annotated[
+        TargetFields | UnsetType,
+        Meta(
+            description="target is the number of replicas that a workload should have. If it is not set, the policy "
+            "only orders the pods when something else scales the workload down."
+        ),
+    ] = UNSET
+    pod_picker: Annotated[
+        PodPickerFields | UnsetType,
+        Meta(description="podPicker is asked which pods to delete. It takes precedence over strategy."),
+    ] = UNSET
+    strategy: Annotated[
+        Literal["Logarithmic", "NewestFirst", "ZoneBalanced"],
+        Meta(
+            description="strategy orders the pods. Logarithmic leaves the order to the controller and predicts it. "
+            "NewestFirst deletes the youngest pods first. ZoneBalanced keeps the numbers of pods of the zones within "
+            "one of each other."
+        ),
+    ] = "Logarithmic"
+    logarithm: Annotated[
+        LogarithmFields,
+        Meta(
+            description="logarithm tells how ages are compared. With another base than that of the controller, the "
+            "pods to delete are annotated before the workload is scaled."
+        ),
+    ] = LogarithmFields()
+    zone_balanced: Annotated[
+        ZoneBalancedFields, Meta(description="zoneBalanced defines zones for the strategy ZoneBalanced.")
+    ] = ZoneBalancedFields()
+    on_foreign_cost: Annotated[
+        Literal["Skip", "Override"],
+        Meta(
+            description="onForeignCost is what happens if pods have a deletion cost that something else set: Skip does "
+            "not scale the workload down, Override replaces the cost."
+        ),
+    ] = "Skip"
+    settle_seconds: Annotated[
+        Annotated[int, Meta(ge=0, le=60)] | Annotated[float, Meta(ge=0, le=60)],
+        Meta(
+            description="settleSeconds is the time that the controller gets to observe the annotations of the pods "
+            "before the workload is scaled."
+        ),
+    ] = 2
+    verify_seconds: Annotated[
+        Annotated[int, Meta(ge=0, le=600)] | Annotated[float, Meta(ge=0, le=600)],
+        Meta(description="verifySeconds is the time to wait until the pods are deleted."),
+    ] = 30
+
+
+class DownscalePolicyDocument(Fields, frozen=True, kw_only=True):
+    """A DownscalePolicy states which pods are deleted first when a workload is scaled down, and to how many."""
+
+    api_version: ApiVersionField
+    kind: Annotated[Literal["DownscalePolicy"], KIND]
+    metadata: MetadataField
+    spec: Annotated[DownscalePolicyFields, Meta(description="spec states what is scaled down, and in which order.")]
+
+
+def downscale_policy_of(document: PolicyDocument, fields: DownscalePolicyDocument) -> DownscalePolicy:
+    """Return the policy; its problems are gathered in `document`."""
+    spec = fields.spec
+    policy = DownscalePolicy(
+        name=fields.metadata.name,
+        place=document.place,
+        selector=selector_of(document, spec.selector),
+        mode=spec.mode,
+        priority=spec.priority,
+        target=_target(document, ("spec", "target"), given(spec.target)),
+        pod_picker=pod_picker_of(document, ("spec", "podPicker"), spec.pod_picker),
+        strategy=spec.strategy,
+        logarithm_base=spec.logarithm.base,
+        topology_key=spec.zone_balanced.topology_key,
+        on_foreign_cost=spec.on_foreign_cost,
+        settle_seconds=spec.settle_seconds,
+        verify_seconds=spec.verify_seconds,
+    )
+    document.check_name(policy.name)
+    chooser = _chooser(policy)
+    for position, kind in enumerate(spec.selector.workloads.kinds if chooser else ()):
+        check_pickable(document, ("spec", "selector", "workloads", "kinds", position), kind, chooser)
+    if policy.pod_picker is not None and policy.strategy != "Logarithmic":
+        document.warn(("spec", "strategy"), "counts for nothing beside podPicker")
+    return policy
+
+
+def _chooser(policy: DownscalePolicy) -> str:
+    """Return what of `policy` chooses other victims than the controller would, "" where nothing does."""
+    if policy.pod_picker is not None:
+        return "podPicker"
+    if policy.strategy != "Logarithmic":
+        return policy.strategy
+    return "" if policy.logarithm_base == 2 else "logarithm.base"
+
+
+def _target(document: PolicyDocument, path: Path, fields: TargetFields | None) -> DownscaleTarget | None:
+    if fields is None:
+        return None
+    query, replicas, most = given(fields.query), given(fields.replicas), fields.max
+    if (query is None) == (replicas is None):
+        what = "has neither query nor replicas" if query is None else "has query and replicas"
+        document.add(path, f"{what}, expected exactly one of the two")
+    if most is not None and most < fields.min:
+        document.add((*path, "max"), f'is "{most}", expected at least min, which is "{fields.min}"')
+    if replicas is not None and replicas < fields.min:
+        document.add((*path, "replicas"), f'is "{replicas}", expected at least min, which is "{fields.min}"')
+    if replicas is not None and most is not None and replicas > most:
+        document.add((*path, "replicas"), f'is "{replicas}", expected at most max, which is "{most}"')
+    if query is not None:
+        document.check_query((*path, "query"), query, ("cluster", "policy"))
+    return DownscaleTarget(query, replicas, fields.min, most, fields.direction)

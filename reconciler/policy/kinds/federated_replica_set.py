@@ -1,0 +1,345 @@
+"""FederatedReplicaSet: how many replicas run in which cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, given
+from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
+from reconciler.policy.kinds.scalars import (
+    Annotations,
+    ApiVersion,
+    ClusterOrAll,
+    Duration,
+    Kind,
+    Labels,
+    Name,
+    Namespace,
+    ObjectName,
+    Replicas,
+    Text,
+    expected,
+)
+from reconciler.policy.kinds.selector import LabelSelectorFields, kind_fault, label_selector
+from reconciler.policy.problems import LARGEST
+from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, TargetRef
+from reconciler.yaml.words import Path, shown
+
+_BOOKKEEPING = (
+    "reconciler/",
+    "idling.kubernetes.io/",
+    "federation.kubernetes.io/",
+    "kubectl.kubernetes.io/",
+    "argocd.argoproj.io/",
+    "kustomize.toolkit.fluxcd.io/",
+    "helm.toolkit.fluxcd.io/",
+    "meta.helm.sh/",
+)
+"""Starts of annotations that must not be copied: a copy of them would be taken for the object they are about."""
+
+
+class ClusterPreferenceFields(Fields, frozen=True, kw_only=True):
+    """The replicas that a cluster may have."""
+
+    min_replicas: Annotated[Replicas, Meta(description="minReplicas is the least number of replicas.")] = 0
+    max_replicas: Annotated[
+        Replicas | None, Meta(description="maxReplicas is the greatest number of replicas. null means no maximum.")
+    ] = None
+    weight: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=LARGEST,
+            description="weight is the part of the remaining replicas that the cluster gets, relative to the "
+            "weights of the other clusters.",
+        ),
+    ] = 0
+
+
+class PreferencesFields(Fields, frozen=True, kw_only=True):
+    """How replicas are spread over the clusters."""
+
+    rebalance: Annotated[
+        bool, Meta(description="rebalance allows running replicas to be moved to come closer to the preferences.")
+    ] = False
+    clusters: Annotated[
+        dict[ClusterOrAll, ClusterPreferenceFields],
+        Meta(
+            min_length=1,
+            description='clusters are the preferences by the name of the cluster. "*" stands for every cluster that is '
+            'not listed. Without "*" those clusters get no replicas.',
+            extra_json_schema=expected('at least one cluster, or "*"'),
+        ),
+    ] = field(default_factory=lambda: {"*": ClusterPreferenceFields(weight=1)})
+
+
+class PodMetadataFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """Labels and annotations of pods."""
+
+    labels: Annotated[
+        Labels | UnsetType, Meta(description="labels are the labels of the pods. The selector must match them.")
+    ] = UNSET
+    annotations: Annotated[
+        Annotations | UnsetType, Meta(description="annotations are the annotations of the pods.")
+    ] = UNSET
+
+
+class ContainerFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A container. All fields of Kubernetes are allowed."""
+
+    name: Annotated[Text, Meta(description="name is the name of the container.")]
+
+
+class PodSpecFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A pod. All fields of Kubernetes are allowed."""
+
+    containers: Annotated[tuple[ContainerFields, ...], Meta(min_length=1, description="containers lists containers.")]
+
+
+class PodTemplateFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A pod template as in a ReplicaSet."""
+
+    metadata: Annotated[
+        PodMetadataFields | UnsetType, Meta(description="metadata holds the labels and annotations of the pods.")
+    ] = UNSET
+    spec: Annotated[PodSpecFields, Meta(description="spec is the pod. All fields of Kubernetes are allowed.")]
+
+
+class TargetRefFields(Fields, frozen=True, kw_only=True):
+    """A reference to workloads that something else creates."""
+
+    api_version: Annotated[ApiVersion, Meta(description="apiVersion is the apiVersion of the workload.")]
+    kind: Annotated[Kind, Meta(description="kind is the kind of the workload.")]
+    name: Annotated[
+        ObjectName, Meta(description="name is the name of the workload. Its namespace is that of the policy.")
+    ]
+
+
+REPLICAS = Meta(description="replicas is the number of replicas in all clusters together.")
+MIN_READY_SECONDS = Meta(
+    description="minReadySeconds is how long a new pod must be ready before it is available, in seconds."
+)
+NAMESPACE = Meta(description="namespace is the namespace of the local workloads.")
+POD_PICKER = Meta(
+    description="downscalePodPicker is asked which pods to delete when a local workload is scaled down. If it is "
+    "not set, the controller chooses the pods."
+)
+
+
+class FederatedReplicaSetFields(Fields, frozen=True, kw_only=True):
+    """The replicas of a FederatedReplicaSet, and their clusters."""
+
+    replicas: Annotated[Replicas, REPLICAS]
+    min_ready_seconds: Annotated[Replicas, MIN_READY_SECONDS] = 0
+    preferences: Annotated[
+        PreferencesFields, Meta(description="preferences states how the replicas are spread over the clusters.")
+    ] = PreferencesFields()
+    rounding: Annotated[
+        Literal["Fair", "KubeFed"],
+        Meta(
+            description="rounding is how shares become whole numbers: Fair, or KubeFed, which rounds like the "
+            "planner of KubeFed."
+        ),
+    ] = "Fair"
+    paused: Annotated[bool, Meta(description="paused stops all changes. Only the status is updated.")] = False
+    unschedulable_after: Annotated[
+        Duration,
+        Meta(description="unschedulableAfter is how long a pod may be pending before it counts as unschedulable."),
+    ] = Duration(minutes=5)
+    waiting_replicas: Annotated[
+        Replicas,
+        Meta(
+            description="waitingReplicas is the number of unschedulable replicas that stay in a full cluster, to "
+            "find out when it has capacity again."
+        ),
+    ] = 2
+    cluster_grace_period: Annotated[
+        Duration,
+        Meta(
+            description="clusterGracePeriod is how long a cluster may not answer before its replicas are created in"
+            " other clusters."
+        ),
+    ] = Duration(minutes=10)
+    progress_deadline: Annotated[
+        Duration,
+        Meta(description="progressDeadline is how long a move waits until its new replicas are available."),
+    ] = Duration(minutes=10)
+    on_conflict: Annotated[
+        Literal["Overwrite", "Abort"],
+        Meta(
+            description="onConflict is what happens if a ReplicaSet with this name exists that the reconciler does not "
+            "manage: Overwrite, or Abort."
+        ),
+    ] = "Overwrite"
+    on_delete: Annotated[
+        Literal["Orphan", "Delete"],
+        Meta(
+            description="onDelete is what happens to the local ReplicaSets when the policy is removed: Orphan keeps"
+            " them, Delete deletes them."
+        ),
+    ] = "Orphan"
+    selector: Annotated[
+        LabelSelectorFields | UnsetType,
+        Meta(description="selector selects the pods, as in a ReplicaSet. Required if targetRef is not set."),
+    ] = UNSET
+    template: Annotated[
+        PodTemplateFields | UnsetType,
+        Meta(description="template is the pod template, as in a ReplicaSet. Required if targetRef is not set."),
+    ] = UNSET
+    target_ref: Annotated[
+        TargetRefFields | UnsetType,
+        Meta(
+            description="targetRef refers to workloads that something else creates. Only their replicas are "
+            "changed. It cannot be set together with selector and template."
+        ),
+    ] = UNSET
+    downscale_pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = UNSET
+
+    json_schema: ClassVar[dict[str, Any]] = {
+        "oneOf": [
+            {"required": ["targetRef"], "properties": {"selector": False, "template": False}},
+            {"required": ["selector", "template"], "properties": {"targetRef": False}},
+        ],
+        "x-expected": 'either "targetRef", or "selector" and "template"',
+    }
+
+
+class FederatedMetadataFields(Fields, frozen=True, kw_only=True):
+    """The name of a FederatedReplicaSet, and what its local ReplicaSets get."""
+
+    name: Annotated[Name, Meta(description="name is the name of the local ReplicaSets too.")]
+    namespace: Annotated[Namespace, NAMESPACE] = "default"
+    labels: Annotated[
+        Labels, Meta(description="labels are set on the local ReplicaSets that are created from the template.")
+    ] = field(default_factory=dict)
+    annotations: Annotated[
+        Annotations,
+        Meta(
+            description="annotations are set on the local ReplicaSets that are created from the template. Those of "
+            "kubectl, Argo CD, Flux, Helm and the reconciler are not."
+        ),
+    ] = field(default_factory=dict)
+
+
+class FederatedReplicaSetDocument(Fields, frozen=True, kw_only=True):
+    """A FederatedReplicaSet states how many replicas of a workload run in which cluster."""
+
+    api_version: ApiVersionField
+    kind: Annotated[Literal["FederatedReplicaSet"], KIND]
+    metadata: Annotated[FederatedMetadataFields, Meta(description="metadata names the policy and its ReplicaSets.")]
+    spec: Annotated[FederatedReplicaSetFields, Meta(description="spec states how many replicas run where.")]
+
+
+def federated_replica_set_of(document: PolicyDocument, fields: FederatedReplicaSetDocument) -> FederatedReplicaSet:
+    """Return the policy; its problems are gathered in `document`."""
+    preferences = preferences_of(document, ("spec", "preferences", "clusters"), fields.spec.preferences)
+    digest = document_digest(document.source.value)
+    return policy_of(document, fields.metadata, fields.spec, preferences, digest)
+
+
+def policy_of(
+    document: PolicyDocument,
+    metadata: FederatedMetadataFields,
+    spec: FederatedReplicaSetFields,
+    clusters: Mapping[str, ClusterPreference],
+    digest: str,
+) -> FederatedReplicaSet:
+    """Return the policy that either form of a federated ReplicaSet states; its problems are gathered in `document`."""
+    policy = FederatedReplicaSet(
+        name=metadata.name,
+        namespace=metadata.namespace or "default",
+        place=document.place,
+        replicas=spec.replicas,
+        rebalance=spec.preferences.rebalance,
+        clusters=clusters,
+        rounding=spec.rounding,
+        paused=spec.paused,
+        unschedulable_after=+spec.unschedulable_after,
+        waiting_replicas=spec.waiting_replicas,
+        cluster_grace_period=+spec.cluster_grace_period,
+        progress_deadline=+spec.progress_deadline,
+        on_conflict=spec.on_conflict,
+        on_delete=spec.on_delete,
+        selector=document.get(("spec", "selector")),
+        template=document.get(("spec", "template")),
+        target=_target(document, ("spec", "targetRef"), given(spec.target_ref)),
+        min_ready_seconds=spec.min_ready_seconds,
+        labels=metadata.labels,
+        annotations={key: text for key, text in metadata.annotations.items() if not key.startswith(_BOOKKEEPING)},
+        pod_picker=pod_picker_of(document, ("spec", "downscalePodPicker"), spec.downscale_pod_picker),
+        digest=digest,
+    )
+    _check_form(document, policy, spec)
+    return policy
+
+
+def document_digest(value: Any) -> str:
+    """Return the first 12 hex digits of the SHA-256 of a document's values, whatever its layout."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def preferences_of(document: PolicyDocument, path: Path, fields: PreferencesFields) -> Mapping[str, ClusterPreference]:
+    """Return what each cluster may have; problems and warnings are gathered in `document`, whose `path` has them."""
+    found = {name: _preference(document, (*path, name), one) for name, one in fields.clusters.items()}
+    if not any(one.weight or one.min_replicas for one in found.values()) and document.is_judged(path):
+        document.warn(path, "gives no cluster a weight or a minimum, so no replica will run anywhere")
+    if "*" in found and found["*"].weight:
+        for name in document.get(path) or ():
+            if document.get((*path, name, "weight")) is None and document.is_judged((*path, name)):
+                document.warn((*path, name), "has no weight beside a * that has one, so it holds its minimum only")
+    return found
+
+
+def _preference(document: PolicyDocument, path: Path, fields: ClusterPreferenceFields) -> ClusterPreference:
+    least, most = fields.min_replicas, fields.max_replicas
+    if most is not None and most < least:
+        document.add((*path, "maxReplicas"), f'is "{most}", expected at least minReplicas, which is "{least}"')
+    return ClusterPreference(least, most, fields.weight)
+
+
+def _target(document: PolicyDocument, path: Path, fields: TargetRefFields | None) -> TargetRef | None:
+    if fields is None:
+        return None
+    fault = kind_fault(fields.kind)
+    if fields.kind in ("CronJob", "ScaledObject"):
+        fault = "expected a kind whose replicas can be spread, like Deployment"
+    if fault is not None:
+        document.add((*path, "kind"), f"is {shown(fields.kind)}, {fault}")
+    return TargetRef(fields.api_version, fields.kind, fields.name)
+
+
+def _check_form(document: PolicyDocument, policy: FederatedReplicaSet, spec: FederatedReplicaSetFields) -> None:
+    own = [name for name in ("selector", "template") if document.get(("spec", name)) is not None]
+    if policy.target is not None and policy.pod_picker is not None:
+        check_pickable(document, ("spec", "targetRef", "kind"), policy.target.kind, "downscalePodPicker")
+    if policy.target is not None and own:
+        document.add(
+            ("spec", own[0]), "is beside targetRef, expected either targetRef, or selector and template", key=True
+        )
+        return
+    if policy.target is not None:
+        return
+    for name in ("selector", "template"):
+        if name not in own:
+            document.add(("spec", name), "is missing, expected selector and template, or targetRef")
+    selector, template = given(spec.selector), given(spec.template)
+    if selector is not None and template is not None:
+        _check_template(document, selector, template)
+
+
+def _check_template(document: PolicyDocument, fields: LabelSelectorFields, template: PodTemplateFields) -> None:
+    selector = label_selector(document, ("spec", "selector"), fields)
+    metadata = given(template.metadata)
+    labels = (None if metadata is None else given(metadata.labels)) or {}
+    if selector.empty:
+        document.add(("spec", "selector"), "selects everything, expected labels of the template")
+    elif not selector.matches(labels):
+        document.add(
+            ("spec", "template", "metadata", "labels"), "do not match spec.selector, expected labels that it selects"
+        )

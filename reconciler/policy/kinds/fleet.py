@@ -1,0 +1,313 @@
+"""The Fleet: the clusters, and what one run may change on them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from reconciler.model import ClusterConnection, PrometheusConnection
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.limits import FleetLimitsFields, limits_of
+from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
+from reconciler.policy.kinds.pod_picker import HEADER_NAME, RESERVED_HEADERS
+from reconciler.policy.kinds.scalars import ClusterName, Labels, Name, Namespace, Text, expected
+from reconciler.policy.spelling import nearest
+from reconciler.policy.types import Fleet, FleetCluster
+from reconciler.yaml.words import Path, shown
+
+_NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
+
+
+class ConnectionFields(Fields, frozen=True, kw_only=True):
+    """The connection to the API server of a cluster."""
+
+    in_cluster: Annotated[
+        bool, Meta(description="inCluster is true for the cluster that the reconciler itself runs in.")
+    ] = False
+    kubeconfig: Annotated[
+        Text | None, Meta(description="kubeconfig is the path of a kubeconfig file. null means the default file.")
+    ] = None
+    context: Annotated[
+        Text | None, Meta(description="context is a context of the kubeconfig. null means the name of the cluster.")
+    ] = None
+
+
+class BasicAuthFields(Fields, frozen=True, kw_only=True):
+    """A user and a password."""
+
+    username: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            pattern=r"^[^:\x00-\x1f\x7f]+\Z",
+            description="username is the name of the user.",
+            extra_json_schema=expected("a user name without a colon"),
+        ),
+    ]
+    password_file: Annotated[Text, Meta(description="passwordFile is the path of a file that holds the password.")]
+
+
+class PrometheusFields(Fields, frozen=True, kw_only=True):
+    """The connection to the Prometheus of a cluster."""
+
+    url: Annotated[
+        str,
+        Meta(
+            pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?\Z",
+            description="url is the address of Prometheus.",
+            extra_json_schema=expected("an http or https URL without user, password, query or fragment"),
+        ),
+    ]
+    bearer_token_file: Annotated[
+        Text | None,
+        Meta(description="bearerTokenFile is the path of a file that holds the token to send. null means no token."),
+    ] = None
+    basic_auth: Annotated[
+        BasicAuthFields | UnsetType,
+        Meta(description="basicAuth is the user and password to send. It cannot be set together with bearerTokenFile."),
+    ] = UNSET
+    headers: Annotated[
+        dict[str, Text],
+        Meta(
+            description="headers are sent with each query, for example X-Scope-OrgID, which names a tenant. They must "
+            "not hold secrets."
+        ),
+    ] = field(default_factory=dict)
+    ca_file: Annotated[
+        Text | None,
+        Meta(
+            description="caFile is the path of a file with the certificates to trust. null means those of the system."
+        ),
+    ] = None
+    cert_file: Annotated[
+        Text | None,
+        Meta(
+            description="certFile is the path of a file with the client certificate, and with its key if keyFile is "
+            "null. null means no client certificate."
+        ),
+    ] = None
+    key_file: Annotated[
+        Text | None, Meta(description="keyFile is the path of a file with the key of the client certificate.")
+    ] = None
+    proxy_url: Annotated[
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                pattern=r"^(https?|socks5h?)://[^\s/?#]+/?\Z",
+                extra_json_schema=expected("an http, https or socks5 URL without a path"),
+            ),
+        ]
+        | None,
+        Meta(
+            description="proxyUrl is the address of a proxy. null means no proxy, whatever the environment "
+            "variables are."
+        ),
+    ] = None
+
+
+class ClusterFields(Fields, frozen=True, kw_only=True):
+    """A cluster of the Fleet."""
+
+    name: Annotated[ClusterName, Meta(description="name is unique in the Fleet.")]
+    labels: Annotated[Labels, Meta(description="labels are labels that policies select clusters by.")] = field(
+        default_factory=dict
+    )
+    identity: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=253)] | None,
+        Meta(
+            description="identity is the uid of the Namespace kube-system. A cluster with another uid is treated as "
+            "unknown. null accepts any uid that no other cluster of the Fleet has."
+        ),
+    ] = None
+    connection: Annotated[
+        ConnectionFields,
+        Meta(
+            description="connection tells how to connect to the API server. The default is the context that is called "
+            "like the cluster."
+        ),
+    ] = ConnectionFields()
+    prometheus: Annotated[
+        PrometheusFields | UnsetType,
+        Meta(
+            description="prometheus tells how to connect to the Prometheus of the cluster. If it is not set, the "
+            "result of every query in this cluster is unknown."
+        ),
+    ] = UNSET
+    state: Annotated[
+        Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"],
+        Meta(
+            description="state restricts what a run changes in the cluster. Active: no restriction. Frozen: wakes "
+            "continue, but nothing is idled, scaled down, moved or created. ReadOnly: nothing is written. Draining: "
+            "placement moves all replicas to other clusters. Leaving: like Draining, and all idle workloads are woken."
+        ),
+    ] = "Active"
+
+
+class PodPickersFields(Fields, frozen=True, kw_only=True):
+    """Restrictions for pod pickers."""
+
+    allowed_hosts: Annotated[
+        tuple[
+            Annotated[
+                str,
+                Meta(pattern=r"^[A-Za-z0-9.*?:_-]+\Z", extra_json_schema=expected("a host or a pattern like *.svc")),
+            ],
+            ...,
+        ],
+        Meta(
+            description="allowedHosts lists the hosts, or patterns of hosts, to which policies may send the names of "
+            "pods and the values of secret headers."
+        ),
+    ] = ("*.svc.cluster.local", "*.svc")
+
+
+class FleetFields(Fields, frozen=True, kw_only=True):
+    """The clusters and the restrictions of a Fleet."""
+
+    former_names: Annotated[
+        tuple[Name, ...],
+        Meta(
+            description="formerNames lists earlier names of this Fleet. Annotations written under these names are "
+            "treated as those of this Fleet."
+        ),
+    ] = ()
+    home: Annotated[
+        Text,
+        Meta(
+            description="home is the name of the cluster that holds the status of placement and what is recorded about "
+            "clusters that do not answer."
+        ),
+    ]
+    namespace: Annotated[
+        Namespace,
+        Meta(
+            description="namespace is the namespace in every cluster that holds the lock and the journal. It is "
+            "protected."
+        ),
+    ] = "reconciler"
+    clusters: Annotated[tuple[ClusterFields, ...], Meta(min_length=1, description="clusters lists the clusters.")]
+    limits: Annotated[
+        FleetLimitsFields,
+        Meta(
+            description="limits restricts what one run may change, for each policy in each cluster. Changes of a "
+            "policy that exceed a limit are held back as a whole. The base of a share is all workloads "
+            "of the cluster, each with the replicas that are running."
+        ),
+    ] = FleetLimitsFields()
+    protected_namespaces: Annotated[
+        tuple[Namespace, ...],
+        Meta(
+            description="protectedNamespaces lists namespaces that are never changed. kube-system, kube-public, "
+            "kube-node-lease and the namespace of the reconciler are always protected."
+        ),
+    ] = ()
+    pod_pickers: Annotated[PodPickersFields, Meta(description="podPickers restricts pod pickers of policies.")] = (
+        PodPickersFields()
+    )
+
+
+class FleetDocument(Fields, frozen=True, kw_only=True):
+    """A Fleet lists the clusters and limits what one run may change. There is exactly one Fleet."""
+
+    api_version: ApiVersionField
+    kind: Annotated[Literal["Fleet"], KIND]
+    metadata: MetadataField
+    spec: Annotated[FleetFields, Meta(description="spec defines the clusters and the limits.")]
+
+
+def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
+    """Return the Fleet; its problems are gathered in `document`."""
+    spec = fields.spec
+    fleet = Fleet(
+        name=fields.metadata.name,
+        place=document.place,
+        clusters=tuple(_cluster(document, ("spec", "clusters", n), one) for n, one in enumerate(spec.clusters)),
+        home=spec.home,
+        namespace=spec.namespace,
+        former_names=spec.former_names,
+        limits=limits_of(spec.limits),
+        protected_namespaces=spec.protected_namespaces,
+        allowed_picker_hosts=spec.pod_pickers.allowed_hosts,
+    )
+    for position, cluster in enumerate(fleet.clusters):
+        _check_unlike(document, ("spec", "clusters", position), cluster, fleet.clusters[:position])
+    _check_names(document, fleet)
+    return fleet
+
+
+def _cluster(document: PolicyDocument, path: Path, fields: ClusterFields) -> FleetCluster:
+    connection = fields.connection
+    if connection.in_cluster and (connection.kubeconfig or connection.context):
+        document.add((*path, "connection"), "has inCluster beside kubeconfig or context, expected one way to connect")
+    return FleetCluster(
+        name=fields.name,
+        labels=fields.labels,
+        connection=ClusterConnection(
+            name=fields.name,
+            in_cluster=connection.in_cluster,
+            kubeconfig=connection.kubeconfig,
+            context=None if connection.in_cluster else connection.context or fields.name,
+            prometheus=_prometheus(document, (*path, "prometheus"), given(fields.prometheus)),
+        ),
+        state=fields.state,
+        identity=fields.identity or "",
+    )
+
+
+def _prometheus(document: PolicyDocument, path: Path, fields: PrometheusFields | None) -> PrometheusConnection | None:
+    if fields is None or not fields.url:
+        return None
+    login = given(fields.basic_auth)
+    if fields.bearer_token_file is not None and login is not None:
+        document.add((*path, "basicAuth"), "stands beside bearerTokenFile, expected one of the two")
+    if fields.key_file is not None and fields.cert_file is None:
+        document.add((*path, "keyFile"), "stands without certFile, expected the certificate of this key")
+    for name, value in fields.headers.items():
+        if name.lower() in _NOT_OURS_TO_SET or not HEADER_NAME.fullmatch(name):
+            document.add((*path, "headers", name), f"is {shown(name)}, expected a header that is not ours to set")
+        if not value.isascii() or not value.isprintable():
+            document.add((*path, "headers", name), f"is {shown(value)}, expected printable ASCII")
+    return PrometheusConnection(
+        url=fields.url,
+        bearer_token_file=fields.bearer_token_file,
+        username=None if login is None else login.username,
+        password_file=None if login is None else login.password_file,
+        headers=tuple(sorted(fields.headers.items())),
+        ca_file=fields.ca_file,
+        certificate_file=fields.cert_file,
+        key_file=fields.key_file,
+        proxy_url=fields.proxy_url,
+    )
+
+
+def _check_unlike(
+    document: PolicyDocument, path: Path, cluster: FleetCluster, others: tuple[FleetCluster, ...]
+) -> None:
+    """Add a problem where `cluster` is one of the `others` before it."""
+    if any(cluster.name == other.name for other in others):
+        document.add((*path, "name"), f"is {shown(cluster.name)} a second time, expected each name once")
+        return
+    same = next((other.name for other in others if _reached(other) == _reached(cluster)), None)
+    if same is not None:
+        document.add(path, f"is reached like {same}, expected a connection of its own")
+    twin = next((other.name for other in others if cluster.identity and other.identity == cluster.identity), None)
+    if twin is not None:
+        document.add((*path, "identity"), f"is that of {twin}, expected the uid of another cluster's kube-system")
+
+
+def _reached(cluster: FleetCluster) -> tuple[bool, str | None, str | None]:
+    return (cluster.connection.in_cluster, cluster.connection.kubeconfig, cluster.connection.context)
+
+
+def _check_names(document: PolicyDocument, fleet: Fleet) -> None:
+    names = [cluster.name for cluster in fleet.clusters]
+    if fleet.home not in names and document.is_judged(("spec", "clusters")):
+        document.add(
+            ("spec", "home"),
+            f"is {shown(fleet.home)}, expected the name of one of the clusters{nearest(fleet.home, names)}",
+        )
+    for position, name in enumerate(fleet.former_names):
+        if name == fleet.name:
+            document.add(("spec", "formerNames", position), f"is {shown(name)}, expected a name that was given up")

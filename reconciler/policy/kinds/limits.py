@@ -1,0 +1,49 @@
+"""How much one run may change."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, UnsetType
+
+from reconciler.policy.kinds.metadata import Fields
+from reconciler.policy.kinds.scalars import Replicas, Share
+from reconciler.policy.types import Limit, Limits
+
+
+class LimitFields(Fields, frozen=True, kw_only=True):
+    """The greater of share of the base, rounded down, and atLeast is allowed."""
+
+    share: Annotated[Share, Meta(description="share is the part of the base that one run may change.")] = Share(0.25)
+    at_least: Annotated[
+        Replicas, Meta(description="atLeast is the number that one run may change however small the base is.")
+    ] = 10
+
+
+_IDLED = Meta(description="idledWorkloads limits how many workloads one run may newly idle.")
+_REMOVED = Meta(
+    description="removedReplicas limits how many replicas one run may remove. Idling and moves are included."
+)
+
+
+class LimitsFields(Fields, frozen=True, kw_only=True):
+    """Limits of one policy."""
+
+    idled_workloads: Annotated[LimitFields | UnsetType, _IDLED] = UNSET
+    removed_replicas: Annotated[LimitFields | UnsetType, _REMOVED] = UNSET
+
+
+class FleetLimitsFields(Fields, frozen=True, kw_only=True):
+    """Limits of every policy."""
+
+    idled_workloads: Annotated[LimitFields, _IDLED] = LimitFields()
+    removed_replicas: Annotated[LimitFields, _REMOVED] = LimitFields()
+
+
+def limits_of(fields: LimitsFields | FleetLimitsFields) -> Limits:
+    """Return the limits that `fields` state."""
+    return Limits(_limit(fields.idled_workloads), _limit(fields.removed_replicas))
+
+
+def _limit(fields: LimitFields | UnsetType) -> Limit | None:
+    return None if isinstance(fields, UnsetType) else Limit(float(fields.share), fields.at_least)

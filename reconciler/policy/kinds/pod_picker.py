@@ -1,0 +1,224 @@
+"""A pod picker: whom to ask which pods a downscale deletes. Source: seed downscale-pod-picker.md, K8S API Changes."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from reconciler.addresses import is_forbidden
+from reconciler.model import PickerHeader, PodPicker
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.metadata import Fields, given
+from reconciler.policy.kinds.scalars import ObjectName, expected
+from reconciler.policy.spelling import listed
+from reconciler.policy.types import Fleet
+from reconciler.yaml.words import Path, shown
+
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 7230, token
+RESERVED_HEADERS = ("host", "content-length", "transfer-encoding", "connection", "content-type")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_HOST_NAME = re.compile(r"(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?", re.I)
+_METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal")
+_NOT_PICKABLE = ("statefulset", "job", "daemonset", "cronjob", "scaledobject")
+
+
+class SecretKeyFields(Fields, frozen=True, kw_only=True):
+    """A key of a Secret."""
+
+    name: Annotated[ObjectName, Meta(description="name is the name of the Secret.")]
+    key: Annotated[
+        str,
+        Meta(
+            max_length=253,
+            pattern=r"^[-._a-zA-Z0-9]+\Z",
+            description="key is the key in the Secret whose value is sent.",
+            extra_json_schema=expected("a key of letters, digits, -, _ and ."),
+        ),
+    ]
+
+
+class HeaderSourceFields(Fields, frozen=True, kw_only=True):
+    """The source of a header's value."""
+
+    secret_key_ref: Annotated[
+        SecretKeyFields, Meta(description="secretKeyRef selects a key of a Secret in the namespace of the workload.")
+    ]
+
+
+class HeaderFields(Fields, frozen=True, kw_only=True):
+    """A header of the request, with value or valueFrom."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=256, description="name is the name of the header.")]
+    value: Annotated[
+        str | UnsetType, Meta(description="value is the value of the header. Required if valueFrom is not set.")
+    ] = UNSET
+    value_from: Annotated[
+        HeaderSourceFields | UnsetType,
+        Meta(description="valueFrom is the source of the value of the header. Required if value is not set."),
+    ] = UNSET
+
+    json_schema: ClassVar[dict[str, Any]] = {
+        "oneOf": [{"required": ["value"]}, {"required": ["valueFrom"]}],
+        "x-expected": 'either "value" or "valueFrom"',
+    }
+
+
+class PickerRequestFields(Fields, frozen=True, kw_only=True):
+    """The HTTP request that asks a pod picker."""
+
+    host: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=253,
+            description="host is the host of the pod picker. podPickers.allowedHosts of the Fleet must allow it.",
+        ),
+    ]
+    port: Annotated[
+        Annotated[int, Meta(ge=1, le=65535)] | UnsetType,
+        Meta(
+            description="port is the port of the pod picker. If scheme is http, the default is 80.",
+            extra_json_schema={"default": 443},
+        ),
+    ] = UNSET
+    scheme: Annotated[Literal["https", "http"], Meta(description="scheme is the protocol of the request.")] = "https"
+    path: Annotated[
+        str,
+        Meta(
+            pattern=r"^/[!-\"$-~]*\Z",
+            description="path is the path of the request.",
+            extra_json_schema=expected('a path that starts with "/"'),
+        ),
+    ] = "/"
+    http_headers: Annotated[tuple[HeaderFields, ...], Meta(description="httpHeaders are headers to send.")] = ()
+    ca_bundle: Annotated[
+        str | None,
+        Meta(description="caBundle holds the PEM certificates to trust. null means those of the system."),
+    ] = None
+    allow_insecure_auth: Annotated[
+        bool, Meta(description="allowInsecureAuth allows a header from a Secret to be sent over plain http.")
+    ] = False
+
+
+class PodPickerFields(Fields, frozen=True, kw_only=True):
+    """A pod picker that is asked over HTTP."""
+
+    http: Annotated[PickerRequestFields, Meta(description="http is the request that asks the pod picker.")]
+    max_retries: Annotated[
+        int, Meta(ge=0, le=10, description="maxRetries is how often a failed request is repeated.")
+    ] = 3
+    timeout_seconds: Annotated[
+        Annotated[int, Meta(gt=0, le=30)] | Annotated[float, Meta(gt=0, le=30)],
+        Meta(description="timeoutSeconds limits one attempt, from the name lookup to the last byte."),
+    ] = 5
+    on_error: Annotated[
+        Literal["fallback", "skip"],
+        Meta(
+            description="onError is what happens without an answer: fallback deletes pods in the default order, skip "
+            "does not scale down in this run."
+        ),
+    ] = "fallback"
+    on_too_few: Annotated[
+        Literal["fill", "reject"],
+        Meta(
+            description="onTooFew is what happens if the answer has too few pods: fill adds pods in the default order, "
+            "reject treats it as a failed request."
+        ),
+    ] = "fill"
+
+
+def pod_picker_of(document: PolicyDocument, path: Path, fields: PodPickerFields | UnsetType) -> PodPicker | None:
+    """Return the pod picker at `path`, None where there is none; problems are gathered in `document`."""
+    if isinstance(fields, UnsetType):
+        return None
+    http = fields.http
+    picker = PodPicker(
+        host=http.host,
+        port=(443 if http.scheme == "https" else 80) if isinstance(http.port, UnsetType) else http.port,
+        scheme=http.scheme,
+        path=http.path,
+        headers=tuple(
+            _header(document, (*path, "http", "httpHeaders", position), header)
+            for position, header in enumerate(http.http_headers)
+        ),
+        ca_bundle=http.ca_bundle,
+        allow_insecure_auth=http.allow_insecure_auth,
+        max_retries=fields.max_retries,
+        timeout_seconds=fields.timeout_seconds,
+        on_error=fields.on_error,
+        on_too_few=fields.on_too_few,
+    )
+    _check(document, (*path, "http"), picker)
+    return picker
+
+
+def _header(document: PolicyDocument, path: Path, fields: HeaderFields) -> PickerHeader:
+    name, value, source = fields.name, given(fields.value), given(fields.value_from)
+    if not HEADER_NAME.fullmatch(name):
+        document.add((*path, "name"), f"is {shown(name)}, expected a header name")
+    elif name.lower() in RESERVED_HEADERS:
+        document.add((*path, "name"), f"is {shown(name)}, expected a header that is not ours to set")
+    if (value is None) == (source is None):
+        what = "has neither value nor valueFrom" if value is None else "has value and valueFrom"
+        document.add(path, f"{what}, expected exactly one of the two")
+    if value is not None and _CONTROL.search(value):
+        document.add((*path, "value"), "has control characters, expected a text on one line")
+    secret = None if source is None else (source.secret_key_ref.name, source.secret_key_ref.key)
+    return PickerHeader(name, value, secret)
+
+
+def _check(document: PolicyDocument, http: Path, picker: PodPicker) -> None:
+    if any(header.secret for header in picker.headers) and picker.scheme == "http" and not picker.allow_insecure_auth:
+        document.add(
+            (*http, "scheme"), 'is "http" with a secret header, expected "https"; or say allowInsecureAuth: true'
+        )
+    if picker.ca_bundle is not None and not _holds_certificates(picker.ca_bundle):
+        document.add((*http, "caBundle"), "is no PEM certificate, expected -----BEGIN CERTIFICATE-----")
+    fault = _host_fault(picker.host)
+    if fault is not None:
+        document.add((*http, "host"), f"is {shown(picker.host)}, expected {fault}")
+
+
+def _holds_certificates(text: str) -> bool:
+    from ssl import PROTOCOL_TLS_CLIENT, SSLContext, SSLError
+
+    try:
+        SSLContext(PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (SSLError, ValueError):
+        return False
+    return True
+
+
+def _host_fault(host: str) -> str | None:
+    """Return what a host should be, None where it may be asked. Addresses in forms that only some resolvers read
+    (2852039166, 0xa9fea9fe, 169.254.43518) are none."""
+    if host.lower().rstrip(".") in _METADATA_NAMES:
+        return "no link-local or metadata address"
+    try:
+        address = ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None if _HOST_NAME.fullmatch(host) else "a host name or an address"
+    return "no link-local or metadata address" if is_forbidden(address) else None
+
+
+def check_host(document: PolicyDocument, path: Path, picker: PodPicker | None, fleet: Fleet) -> None:
+    """Add a problem where the picker's host is none that the Fleet allows: a policy must not send secrets anywhere."""
+    if picker is None or not picker.host:
+        return
+    if not any(fnmatchcase(picker.host.lower(), pattern.lower()) for pattern in fleet.allowed_picker_hosts):
+        allowed = listed(fleet.allowed_picker_hosts) if fleet.allowed_picker_hosts else "none at all"
+        document.add(
+            (*path, "http", "host"),
+            f"is {shown(picker.host)}, expected a host that the Fleet's podPickers.allowedHosts has: {allowed}",
+        )
+
+
+def check_pickable(document: PolicyDocument, path: Path, kind: str, chooser: str) -> None:
+    """Add a problem where `kind` is one among whose pods nobody can choose; its controller picks in its own order."""
+    if kind.lower() in _NOT_PICKABLE:
+        expected_kind = "expected a kind whose victims can be chosen, like Deployment"
+        document.add(path, f"is {shown(kind)} with {chooser}, {expected_kind}")

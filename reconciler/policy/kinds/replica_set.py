@@ -1,0 +1,201 @@
+"""The seed's form of a federated ReplicaSet: a plain ReplicaSet whose annotation holds the preferences as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from reconciler.errors import Problem
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.federated_replica_set import (
+    MIN_READY_SECONDS,
+    NAMESPACE,
+    POD_PICKER,
+    REPLICAS,
+    FederatedMetadataFields,
+    FederatedReplicaSetFields,
+    PodTemplateFields,
+    PreferencesFields,
+    document_digest,
+    policy_of,
+    preferences_of,
+)
+from reconciler.policy.kinds.metadata import KIND, Fields
+from reconciler.policy.kinds.pod_picker import PodPickerFields
+from reconciler.policy.kinds.scalars import Labels, Name, Namespace, Replicas, expected
+from reconciler.policy.kinds.selector import LabelSelectorFields
+from reconciler.policy.types import FederatedReplicaSet
+from reconciler.yaml.documents import Document
+from reconciler.yaml.reader import MAX_DEPTH
+from reconciler.yaml.words import Path, dotted, shown
+
+PREFERENCES = "federation.kubernetes.io/replica-set-preferences"
+ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+_NOT_OURS = ("status", "creationTimestamp", "resourceVersion", "uid", "generation", "managedFields")
+_AS_JSON = 'the preferences as JSON, like {"clusters": {"*": {"weight": 1}}}'
+_BY_THE_SERVER = Meta(description="Set by the API server. It is ignored.")
+_Ignored = Annotated[Any, _BY_THE_SERVER]
+
+
+class ReplicaSetMetadataFields(Fields, frozen=True, kw_only=True):
+    """The name of a ReplicaSet, and its preferences."""
+
+    name: Annotated[Name, Meta(description="name is the name of the local ReplicaSets too.")]
+    namespace: Annotated[Namespace, NAMESPACE] = "default"
+    labels: Annotated[Labels, Meta(description="labels are set on the local ReplicaSets.")] = field(
+        default_factory=dict
+    )
+    annotations: Annotated[
+        dict[str, str],
+        Meta(
+            description="annotations hold the preferences. The others are set on the local ReplicaSets, except "
+            "those of kubectl, Argo CD, Flux, Helm and the reconciler.",
+            extra_json_schema={
+                "properties": {
+                    PREFERENCES: {
+                        "description": "JSON with rebalance and clusters, as preferences of a FederatedReplicaSet.",
+                        "type": "string",
+                        **expected(_AS_JSON),
+                    }
+                },
+                "required": [PREFERENCES],
+                **expected(f"a mapping with {PREFERENCES}"),
+            },
+        ),
+    ]
+    creation_timestamp: _Ignored = None
+    deletion_grace_period_seconds: _Ignored = None
+    deletion_timestamp: _Ignored = None
+    finalizers: _Ignored = None
+    generate_name: _Ignored = None
+    generation: _Ignored = None
+    managed_fields: _Ignored = None
+    owner_references: _Ignored = None
+    resource_version: _Ignored = None
+    self_link: _Ignored = None
+    uid: _Ignored = None
+
+
+class ReplicaSetFields(Fields, frozen=True, kw_only=True):
+    """The replicas of a ReplicaSet, and their pods."""
+
+    replicas: Annotated[Replicas, REPLICAS] = 1
+    min_ready_seconds: Annotated[Replicas, MIN_READY_SECONDS] = 0
+    selector: Annotated[LabelSelectorFields, Meta(description="selector selects the pods.")]
+    template: Annotated[PodTemplateFields, Meta(description="template is the pod template.")]
+    downscale_pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = UNSET
+
+
+class ReplicaSetDocument(Fields, frozen=True, kw_only=True):
+    """A ReplicaSet with preferences is another form of a FederatedReplicaSet."""
+
+    api_version: Annotated[Literal["apps/v1"], Meta(description="apiVersion is that of a ReplicaSet.")]
+    kind: Annotated[Literal["ReplicaSet"], KIND]
+    metadata: Annotated[ReplicaSetMetadataFields, Meta(description="metadata names the ReplicaSet.")]
+    spec: Annotated[ReplicaSetFields, Meta(description="spec states how many replicas run, and of what.")]
+    status: _Ignored = None
+
+
+def replica_set_of(
+    document: PolicyDocument, fields: ReplicaSetDocument
+) -> tuple[FederatedReplicaSet, FederatedReplicaSetFields]:
+    """Return the policy, and the spec of a FederatedReplicaSet that says the same.
+
+    Problems of the JSON inside the annotation are reported at the annotation's line.
+    """
+    metadata, own = fields.metadata, fields.spec
+    inside = _annotation(document, metadata.annotations.get(PREFERENCES))
+    preferences = inside.read("ReplicaSet", PreferencesFields, "preferences")
+    clusters = preferences_of(inside, ("clusters",), preferences)
+    document.problems += [_at_annotation(problem) for problem in inside.problems]
+    document.warnings += inside.warnings
+    spec = FederatedReplicaSetFields(
+        replicas=own.replicas,
+        min_ready_seconds=own.min_ready_seconds,
+        preferences=preferences,
+        selector=own.selector,
+        template=own.template,
+        downscale_pod_picker=own.downscale_pod_picker,
+    )
+    named = FederatedMetadataFields(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        labels=metadata.labels,
+        annotations=metadata.annotations,
+    )
+    stated = {key: value for key, value in document.source.value.items() if key not in _NOT_OURS}
+    return policy_of(document, named, spec, clusters, document_digest(stated)), spec
+
+
+def _at_annotation(problem: Problem) -> Problem:
+    field = f"{dotted(ANNOTATION)}: {problem.field}" if problem.field else dotted(ANNOTATION)
+    return replace(problem, field=field)
+
+
+def _annotation(document: PolicyDocument, text: str | None) -> PolicyDocument:
+    """Return what the annotation says, as a document of its own; of what cannot be read, an empty one."""
+    value: Any = {}
+    if text is None:
+        document.add(ANNOTATION, f"is missing, expected {_AS_JSON}")  # a map cannot require one of its keys
+    try:
+        value = _lower(_json("{}" if text is None else text))
+    except ValueError as error:
+        document.add(ANNOTATION, f"is no JSON: {error}")
+    return PolicyDocument(Document(document.source.file, value, *document.source.place(ANNOTATION)))
+
+
+def _json(text: str) -> Any:
+    """Return what `text` says. How deep the parser itself can go depends on the interpreter's release.
+
+    Raises:
+        ValueError: it is no JSON, or nested more deeply than a policy may be.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inside for one in level for inside in _inside_of(one)]
+    if level:
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+def _inside_of(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{shown(key)} is given twice, expected once")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _lower(value: Any) -> Any:
+    """Return preferences with the spelling of Go's field names (`Weight`) as that of JSON (`weight`)."""
+    if not isinstance(value, dict):
+        return value
+    top = _uncapitalised(value)
+    clusters = top.get("clusters")
+    if isinstance(clusters, dict):
+        top["clusters"] = {
+            name: _uncapitalised(entry) if isinstance(entry, dict) else entry for name, entry in clusters.items()
+        }
+    return top
+
+
+def _uncapitalised(fields: dict[str, Any]) -> dict[str, Any]:
+    return _without_repeats([(key[:1].lower() + key[1:], value) for key, value in fields.items()])

@@ -1,0 +1,168 @@
+"""Single values in policies: names, patterns, counts, durations and shares, each with what is allowed and expected."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from reconciler.policy.durations import parse_duration, parse_share, spelt_duration, spelt_share
+from reconciler.policy.problems import LARGEST, MOST_REPLICAS
+
+_DURATION_PARTS = r"([0-9]{1,3}d)?([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,7}s)?\Z"
+_LABEL_KEY = (
+    r"^(?![^/]{254})([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z"
+)
+_DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
+_AS_NAMES = "of lower-case letters, digits, - and . that starts and ends with a letter or digit"
+# Patterns end in \Z, as Python's $ also stands before a line break at the end; in the JSON Schema it is $.
+
+
+def expected(words: str, **more: Any) -> dict[str, Any]:
+    """Return what a JSON Schema says beside the types: `words` are what a problem says was expected."""
+    return {"x-expected": words, **more}
+
+
+Text = Annotated[str, Meta(min_length=1)]
+Query = Annotated[str, Meta(max_length=16384, extra_json_schema=expected("a query"))]
+Name = Annotated[
+    str, Meta(min_length=1, max_length=253, pattern=_DNS_NAME, extra_json_schema=expected(f"a name {_AS_NAMES}"))
+]
+ObjectName = Annotated[str, Meta(max_length=253, pattern=_DNS_NAME, extra_json_schema=expected(f"a name {_AS_NAMES}"))]
+Namespace = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z",
+        extra_json_schema=expected(
+            "a namespace: at most 63 lower-case letters, digits and - that starts and ends with a letter or digit"
+        ),
+    ),
+]
+Kind = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9]*\Z", extra_json_schema=expected("a kind like Deployment"))]
+ApiVersion = Annotated[
+    str,
+    Meta(
+        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*\Z",
+        extra_json_schema=expected("an apiVersion like apps/v1"),
+    ),
+]
+LabelKey = Annotated[
+    str,
+    Meta(pattern=_LABEL_KEY, extra_json_schema=expected("a label key: [prefix/]name of letters, digits, -, _ and .")),
+]
+LabelValue = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z",
+        extra_json_schema=expected("a label value of at most 63 letters, digits, -, _ and ."),
+    ),
+]
+AnnotationKey = Annotated[
+    str,
+    Meta(
+        pattern=_LABEL_KEY,
+        extra_json_schema=expected("an annotation key: [prefix/]name of letters, digits, -, _ and ."),
+    ),
+]
+Labels = dict[LabelKey, LabelValue]
+Annotations = dict[AnnotationKey, str]
+
+ClusterName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?\Z",
+        extra_json_schema=expected(
+            "the name of a cluster: letters, digits, -, _ and . that starts and ends with a letter or digit"
+        ),
+    ),
+]
+ClusterOrAll = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*|[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?)\Z",
+        extra_json_schema=expected('the name of a cluster, or "*"'),
+    ),
+]
+ClusterPattern = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+\Z",
+        extra_json_schema=expected("the name of a cluster or a pattern like eu-*"),
+    ),
+]
+NamespacePattern = Annotated[
+    str,
+    Meta(
+        pattern=r"^([a-z0-9*?-]|\[!?[a-z0-9-]+\])+\Z", extra_json_schema=expected("a namespace or a pattern like dev-*")
+    ),
+]
+_OBJECT_PATTERN = r"^([a-z0-9.*?-]|\[!?[a-z0-9.-]+\])+\Z"
+ServicePattern = Annotated[
+    str, Meta(pattern=_OBJECT_PATTERN, extra_json_schema=expected("the name of a Service or a pattern like web-*"))
+]
+WorkloadPattern = Annotated[
+    str, Meta(pattern=_OBJECT_PATTERN, extra_json_schema=expected("the name of a workload or a pattern like web-*"))
+]
+
+Replicas = Annotated[int, Meta(ge=0, le=MOST_REPLICAS)]
+Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
+Number = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)] | Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+
+PositiveDuration = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(?=.*[1-9])(?=[0-9]){_DURATION_PARTS}",
+        extra_json_schema=expected("a duration like 90s, 30m, 1h30m or 2d, above zero and at most 999d"),
+    ),
+]
+"""A duration as it is written, for queries."""
+
+
+class Duration(timedelta):
+    """A duration, written `1h30m`. `+duration` is a plain timedelta."""
+
+    json_schema: ClassVar = {
+        "type": "string",
+        "pattern": rf"^(?=[0-9]){_DURATION_PARTS}",
+        "x-expected": "a duration like 90s, 30m, 1h30m or 2d, at most 999d",
+    }
+
+
+class Share(float):
+    """A fraction from 0 to 1, written `25%`."""
+
+    json_schema: ClassVar = {
+        "type": "string",
+        "pattern": r"^(100(\.0{1,6})?|[0-9]{1,2}(\.[0-9]{1,6})?)%\Z",
+        "x-expected": 'a share from "0%" to "100%"',
+    }
+
+
+def scalar_of(kind: Any, value: Any) -> Duration | Share:
+    """Return the value of the type `kind` that is written as `value`.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    if isinstance(value, str) and kind in (Duration, Share) and re.search(kind.json_schema["pattern"], value):
+        if kind is Share and (share := parse_share(value)) is not None:
+            return Share(share)
+        if kind is Duration and (found := parse_duration(value)) is not None:
+            return Duration(days=found.days, seconds=found.seconds)
+    raise ValueError(f"{value!r} is no {kind.__name__.lower()}")
+
+
+def spelt(value: Any) -> str:
+    """Return a Duration or a Share as policies write it.
+
+    Raises:
+        NotImplementedError: it is neither.
+    """
+    if isinstance(value, Duration):
+        return spelt_duration(value)
+    if isinstance(value, Share):
+        return spelt_share(value)
+    raise NotImplementedError(f"{type(value).__name__} is no value of a policy")

@@ -1,0 +1,199 @@
+"""What a policy selects: clusters, namespaces, Services and workloads, by name, labels and kind."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.model import SCALABLE_KINDS
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.metadata import Fields, given
+from reconciler.policy.kinds.scalars import (
+    ClusterPattern,
+    Kind,
+    LabelKey,
+    Labels,
+    LabelValue,
+    NamespacePattern,
+    ServicePattern,
+    WorkloadPattern,
+)
+from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
+from reconciler.yaml.words import Path, shown
+
+_PATH: Path = ("spec", "selector")
+_SCALABLE = (*(kind for _, kind in SCALABLE_KINDS), "Rollout", "CloneSet")
+_WITHOUT_SCALE = ("DaemonSet", "HorizontalPodAutoscaler", "Job", "Namespace", "Pod", "Service")
+_SURELY_MEANT = 0.87  # likeness of two kinds from which on one is the other, misspelt
+_MATCH_LABELS = Meta(description="matchLabels are labels that an object must have, each with exactly this value.")
+_MATCH_EXPRESSIONS = Meta(description="matchExpressions are requirements on labels. All of them must be met.")
+P = TypeVar("P")
+
+
+class LabelRequirementFields(Fields, frozen=True, kw_only=True):
+    """A requirement on the value of a label, as in a Kubernetes label selector."""
+
+    key: Annotated[LabelKey, Meta(description="key is the label key that the requirement applies to.")]
+    operator: Annotated[
+        Literal["In", "NotIn", "Exists", "DoesNotExist"],
+        Meta(description="operator is the relation of the label's value to values."),
+    ]
+    values: Annotated[
+        tuple[LabelValue, ...],
+        Meta(description="values are the values for In and NotIn. They are empty for Exists and DoesNotExist."),
+    ] = ()
+
+
+class LabelSelectorFields(Fields, frozen=True, kw_only=True):
+    """A label selector as in Kubernetes. An empty label selector selects all objects."""
+
+    match_labels: Annotated[Labels, _MATCH_LABELS] = field(default_factory=dict)
+    match_expressions: Annotated[tuple[LabelRequirementFields, ...], _MATCH_EXPRESSIONS] = ()
+
+
+class ObjectSelectorFields(Fields, Generic[P], frozen=True, kw_only=True):
+    """Objects by name and labels. All parts must match."""
+
+    include: Annotated[
+        tuple[P, ...], Meta(min_length=1, description="include lists names, or patterns of names, that are selected.")
+    ] = ("*",)  # type: ignore[assignment]  # every pattern is a text
+    exclude: Annotated[
+        tuple[P, ...],
+        Meta(
+            description="exclude lists names, or patterns of names, that are not selected. It takes precedence over "
+            "include."
+        ),
+    ] = ()
+    match_labels: Annotated[Labels, _MATCH_LABELS] = field(default_factory=dict)
+    match_expressions: Annotated[tuple[LabelRequirementFields, ...], _MATCH_EXPRESSIONS] = ()
+
+
+class ClusterSelectorFields(ObjectSelectorFields[ClusterPattern], frozen=True, kw_only=True):
+    """Clusters by name and labels. All parts must match."""
+
+
+class NamespaceSelectorFields(ObjectSelectorFields[NamespacePattern], frozen=True, kw_only=True):
+    """Namespaces by name and labels. All parts must match."""
+
+
+class ServiceSelectorFields(ObjectSelectorFields[ServicePattern], frozen=True, kw_only=True):
+    """Services by name and labels. All parts must match."""
+
+
+class WorkloadSelectorFields(ObjectSelectorFields[WorkloadPattern], frozen=True, kw_only=True):
+    """Workloads by kind, name and labels. All parts must match."""
+
+    kinds: Annotated[
+        tuple[Kind, ...],
+        Meta(
+            description="kinds lists the kinds that are selected, as in a manifest. An empty list selects all kinds of "
+            "Kubernetes and KEDA that can be scaled. Custom kinds are selected only if they are listed, also behind a "
+            "Service."
+        ),
+    ] = ()
+
+
+ClustersField = Annotated[
+    ClusterSelectorFields, Meta(description="clusters selects clusters of the Fleet. All parts must match.")
+]
+NamespacesField = Annotated[
+    NamespaceSelectorFields,
+    Meta(
+        description="namespaces selects namespaces. All parts must match. Protected namespaces are never selected.",
+    ),
+]
+
+
+class WorkloadsOnlyFields(Fields, frozen=True, kw_only=True):
+    """What a DownscalePolicy selects."""
+
+    clusters: ClustersField = ClusterSelectorFields()
+    namespaces: NamespacesField = NamespaceSelectorFields()
+    workloads: Annotated[
+        WorkloadSelectorFields, Meta(description="workloads selects workloads by kind, name and labels.")
+    ]
+
+
+class SelectorFields(Fields, frozen=True, kw_only=True):
+    """What an IdlingPolicy selects. At least one of services and workloads is required."""
+
+    clusters: ClustersField = ClusterSelectorFields()
+    namespaces: NamespacesField = NamespaceSelectorFields()
+    services: Annotated[
+        ServiceSelectorFields | UnsetType,
+        Meta(
+            description="services selects Services, and with each of them the workloads behind it. {} selects all "
+            "Services. No Service is selected if this field is not set."
+        ),
+    ] = UNSET
+    workloads: Annotated[
+        WorkloadSelectorFields | UnsetType,
+        Meta(
+            description="workloads selects workloads, in addition to the workloads behind selected Services. No "
+            "workload is selected by itself if this field is not set."
+        ),
+    ] = UNSET
+
+    json_schema: ClassVar[dict[str, Any]] = {
+        "anyOf": [{"required": ["services"]}, {"required": ["workloads"]}],
+        "x-expected": '"services", "workloads" or both',
+    }
+
+
+def selector_of(document: PolicyDocument, fields: SelectorFields | WorkloadsOnlyFields) -> Selector:
+    """Return what a policy selects; problems and warnings are gathered in `document`."""
+    services = given(fields.services) if isinstance(fields, SelectorFields) else None
+    workloads = given(fields.workloads)
+    return Selector(
+        clusters=_objects(document, (*_PATH, "clusters"), fields.clusters),
+        namespaces=_objects(document, (*_PATH, "namespaces"), fields.namespaces),
+        services=None if services is None else _objects(document, (*_PATH, "services"), services),
+        workloads=None if workloads is None else _workloads(document, (*_PATH, "workloads"), workloads),
+    )
+
+
+def _workloads(document: PolicyDocument, path: Path, fields: WorkloadSelectorFields) -> WorkloadSelector:
+    """Return the selector at `path`. Custom kinds are not known here; one letter off a known kind is none."""
+    for position, kind in enumerate(fields.kinds):
+        fault = kind_fault(kind)
+        if fault is not None:
+            document.add((*path, "kinds", position), f"is {shown(kind)}, {fault}")
+    return WorkloadSelector(fields.kinds, _objects(document, path, fields))
+
+
+def _objects(document: PolicyDocument, path: Path, fields: ObjectSelectorFields[str]) -> ObjectSelector:
+    for position, name in enumerate(fields.include):
+        pattern = next((pattern for pattern in fields.exclude if fnmatchcase(name, pattern)), None)
+        if pattern is not None:
+            document.warn((*path, "include", position), f"is {shown(name)}, which exclude leaves out: {shown(pattern)}")
+    return ObjectSelector(fields.include, fields.exclude, label_selector(document, path, fields))
+
+
+def label_selector(
+    document: PolicyDocument, path: Path, fields: LabelSelectorFields | ObjectSelectorFields[str]
+) -> LabelSelector:
+    """Return the Kubernetes label selector at `path`; problems are gathered in `document`."""
+    for position, one in enumerate(fields.match_expressions):
+        here = (*path, "matchExpressions", position, "values")
+        if one.operator in ("In", "NotIn") and not one.values:
+            document.add(here, f"is missing, expected at least one value for {one.operator}")
+        if one.operator in ("Exists", "DoesNotExist") and one.values:
+            document.add(here, f"has values, expected none for {one.operator}")
+    requirements = (LabelRequirement(one.key, one.operator, one.values) for one in fields.match_expressions)
+    return LabelSelector(tuple(sorted(fields.match_labels.items())), tuple(requirements))
+
+
+def kind_fault(kind: str) -> str | None:
+    """Return why `kind` cannot be that of something that is scaled, None where it may be."""
+    known = {name.lower(): name for name in (*_SCALABLE, *_WITHOUT_SCALE)}
+    found = known.get(kind.lower())
+    if found in _WITHOUT_SCALE:
+        return "expected a kind with replicas, like Deployment"
+    if found is not None:
+        return None
+    near = get_close_matches(kind.lower(), known, n=1, cutoff=_SURELY_MEANT)
+    return f'expected a kind, did you mean "{known[near[0]]}"?' if near else None

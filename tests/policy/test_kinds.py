@@ -1,0 +1,107 @@
+"""The structs that define the kinds: their schemas are the ones in schemas/, and both take the same documents."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.policy.kinds.documents import DOCUMENTS, policy_schema
+from reconciler.policy.kinds.federated_replica_set import PreferencesFields
+from reconciler.policy.kinds.replica_set import PREFERENCES
+from reconciler.policy.kinds.scalars import scalar_of
+from reconciler.policy.schemas import load_schema, validator_of
+from tests.policy.base import FLEET
+from tests.policy.mutations import PARSED, mutated, odd
+
+
+def fits(value: Any, fields: type[msgspec.Struct]) -> bool:
+    try:
+        msgspec.convert(value, fields, dec_hook=scalar_of)
+    except (msgspec.ValidationError, RecursionError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_the_schemas_in_the_repository_are_those_of_the_structs(kind):
+    assert load_schema(kind) == policy_schema(kind), "run: python -m tests.report.write_schemas"
+
+
+def test_valid_policies_fit():
+    assert {value["kind"]: fits(value, DOCUMENTS[value["kind"]]) for value in PARSED} == dict.fromkeys(DOCUMENTS, True)
+
+
+def agree(documents: list[Any]) -> None:
+    """Check that both take the same; only jsonschema takes 3.0 for 3, and knows of a required annotation."""
+    for value, valid in zip(documents, PARSED, strict=True):
+        kind = valid["kind"]
+        errors = list(validator_of(kind).iter_errors(value))
+        if fits(value, DOCUMENTS[kind]):
+            assert [error.message for error in errors if PREFERENCES not in error.message] == []
+        elif not errors:
+            assert any(isinstance(one, float) and one.is_integer() for one in leaves(value))
+
+
+def leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict | list):
+        inside = value.values() if isinstance(value, dict) else value
+        return [leaf for one in inside for leaf in leaves(one)]
+    return [value]
+
+
+@given(mutated())
+@settings(max_examples=300)
+def test_both_say_the_same(documents):
+    agree(documents)
+
+
+@pytest.mark.soak
+@given(mutated())
+@settings(max_examples=20_000)
+def test_both_say_the_same_for_long(documents):
+    agree(documents)
+
+
+@given(odd | st.dictionaries(st.sampled_from(("rebalance", "clusters", "x")), odd | st.dictionaries(st.text(), odd)))
+def test_both_say_the_same_of_preferences(value):
+    assert fits(value, PreferencesFields) == validator_of("ReplicaSet", "preferences").is_valid(value)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {"schedule": {"calendar": "nights"}}
+    for _ in range(levels):
+        value = {"anyOf": [value]}
+    return value
+
+
+@pytest.mark.parametrize(("inner", "valid"), [({}, True), ({"schedul": {}}, False)])
+def test_criteria_are_checked_at_any_depth(inner, valid):
+    (policy,) = [value for value in PARSED if value["kind"] == "IdlingPolicy"]
+    deep = {**nested(20), **inner}
+    deep["anyOf"] = [{**deep["anyOf"][0], "anyOf": [{**nested(5), **inner}]}]
+    value = {**policy, "spec": {**policy["spec"], "idleWhen": [deep]}}
+    assert fits(value, DOCUMENTS["IdlingPolicy"]) == validator_of("IdlingPolicy").is_valid(value) == valid
+
+
+WITHOUT_JSONSCHEMA = """
+import sys
+from reconciler.policy.validate import check_policies
+assert check_policies(sys.argv[1])[1] == ()
+assert not {"jsonschema", "jinja2"} & sys.modules.keys()
+assert check_policies(sys.argv[2])[1] != ()
+assert "jsonschema" in sys.modules
+"""
+
+
+def test_jsonschema_is_imported_only_to_tell_what_is_wrong(tmp_path):
+    for folder, text in (("good", FLEET), ("wrong", FLEET.replace("home", "hom"))):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "fleet.yaml").write_text(text)
+    command = [sys.executable, "-c", WITHOUT_JSONSCHEMA, str(tmp_path / "good"), str(tmp_path / "wrong")]
+    subprocess.run(command, check=True)
