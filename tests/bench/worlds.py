@@ -56,7 +56,7 @@ spec:
         noSeries: Unknown
     - schedule:
         timeZone: Europe/Paris
-        windows:
+        downtime:
           - "Mon-Thu 20:00-07:00"
           - "Fri 20:00-Mon 07:00"
   minAge: 1h
