@@ -2,52 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from reconciler.cli.object_names import ObjectName, check_there, known_cluster, object_name
-from reconciler.cli.options import context_option, now_option, option, world_options
+from reconciler.cli.options import context_option, now_option, option, text_width, world_options
 from reconciler.cli.running import Call
 from reconciler.cli.talk import show, show_lines
+from reconciler.decide.closest_selector import closest_selector
 from reconciler.decide.decide import decide
-from reconciler.decide.decisions import Decision, PolicyExplanation
+from reconciler.decide.decisions import DesiredState
 from reconciler.errors import ReconcilerError, UsageError
-from reconciler.model import ObjectRef
-from reconciler.observe.clusters import observe
+from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
-from reconciler.policy.explain import explain_field
+from reconciler.policy.explain import explain_field, fields
+from reconciler.policy.types import PolicySet
+from reconciler.report.explanation import ObjectExplanation, explanation_lines
+from reconciler.report.text import fitted
+
+_WIDTH = 100
+"""How wide descriptions are in a pipe."""
 
 
 @click.command(name="explain")
-@click.argument("subject")
+@click.argument("subject", metavar="OBJECT|KIND[.FIELD]")
+@option("--recursive", is_flag=True, help="Of a KIND or FIELD: every field below it.")
 @option("--policies", default="policies", metavar="PATH", help="The policy directory.")
 @context_option
 @world_options
 @now_option
-def command(subject: str, policies: str, **flags: Any) -> None:
+def command(subject: str, policies: str, recursive: bool, **flags: Any) -> None:
     """Say what KIND.field means, or why CLUSTER/NAMESPACE/KIND/NAME gets its number.
 
-    For an object: which policies were considered, what each says and why, and the smallest change that would alter it.
+    For an object: its current and desired replicas, what each policy says and why, and what would change it. Where no
+    policy selects it, which one comes closest.
     """
     if "/" not in subject:
-        show(explain_field(subject))
+        show_lines(_recursive(subject)) if recursive else show(explain_field(subject))
         return
+    if recursive:
+        raise UsageError(f"--recursive: {subject} is an object, expected a KIND or KIND.field")
     call = Call.of(policies, flags)
-    found = call.policies()
+    show_lines(fitted(_explained(call, call.policies(), subject), text_width()))
+
+
+def _recursive(subject: str) -> Iterator[str]:
+    """Yield every field of a kind, or below one of its fields, as a tree."""
+    from textwrap import wrap
+
+    kind, _, below = subject.partition(".")
+    if below:
+        explain_field(subject)
+    yield f"KIND:     {kind}"
+    yield from (("", f"FIELD:    {below}") if below else ())
+    yield from ("", "FIELDS:")
+    width = text_width() or _WIDTH
+    for field in fields(kind):
+        if below and not f"{field.path}.".startswith(f"{below}."):
+            continue
+        depth = field.path.count(".") - (below.count(".") if below else 0)
+        marks = [f"<{field.type}>", *(["-required-"] if field.required else [])]
+        marks += [f"default {field.default}"] * (field.default is not None)
+        yield f"{'  ' * (depth + 1)}{field.path.rpartition('.')[2]} {' '.join(marks)}"
+        values = f" One of {', '.join(field.values)}." if field.values else ""
+        indent = "  " * (depth + 3)
+        yield from wrap(field.description + values, width, initial_indent=indent, subsequent_indent=indent)
+
+
+def _explained(call: Call, policies: PolicySet, subject: str) -> Iterator[str]:
     name = object_name(subject)
-    known_cluster(found.fleet, name, subject)
-    world = call.world(found.fleet)
-    made = plan(found, world, call.request(), partial(decide, counterfactuals=True))
-    lines = list(explanation(made, name))
-    if not lines:
+    known_cluster(policies.fleet, name, subject)
+    seen: list[ObservedState] = []
+
+    def decided(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        seen.append(state)
+        return decide(policies, state, run, counterfactuals=True)
+
+    made = plan(policies, call.world(policies.fleet), call.request(), decided)
+    state = seen[-1]
+    found = list(_named(made, state, policies, name))
+    if not found:
         check_known(made, name, subject)
-        check_there(observe(found, world.sources, scope=call.scope, readers=world.readers), name, subject)
+        check_there(state, name, subject)
         raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
-    show_lines(lines)
+    for n, one in enumerate(found):
+        yield from ([""] if n else [])
+        yield from explanation_lines(made, one)
+
+
+def _named(made: Plan, state: ObservedState, policies: PolicySet, name: ObjectName) -> Iterator[ObjectExplanation]:
+    """Yield what `name` names: what some policy considers, Services first; else the workloads that none selects."""
+    cluster = state.clusters.get(name.cluster)
+    workloads = {} if cluster is None else {one.ref: one for one in cluster.workloads}
+    refs: dict[ObjectRef, Workload | None] = {}
+    for one in made.explanations:
+        behind = one.services if name.kind == "service" else ()
+        if any(map(name.matches, (one.ref, *([one.written] if one.written else []), *behind))):
+            refs |= {service: None for service in behind if name.matches(service)}
+            refs[one.ref] = workloads.get(one.ref)
+    services_first = name.kind == "service"
+    for ref in sorted(refs, key=lambda ref: (services_first and ref.kind != "Service", ref)):
+        yield ObjectExplanation(ref, refs[ref])
+    if not refs and cluster is not None:
+        for ref, workload in sorted(workloads.items()):
+            if name.matches(ref):
+                yield ObjectExplanation(ref, workload, closest_selector(workload, policies, cluster))
 
 
 def check_known(made: Plan, name: ObjectName, subject: str) -> None:
@@ -60,68 +122,3 @@ def check_known(made: Plan, name: ObjectName, subject: str) -> None:
     unknown = [why for what, why in unread.items() if what == name.cluster or what.startswith(f"{name.cluster}/")]
     if unknown:
         raise ReconcilerError(f"{subject}: no policy considers it as far as can be seen: {'; '.join(unknown)}")
-
-
-def explanation(made: Plan, name: ObjectName) -> Iterator[str]:
-    """Yield the lines that explain every considered object that `name` names, or that is behind a Service it names."""
-    named = [one for one in made.explanations if _is_named(one, name)]
-    if name.kind == "service":
-        yield from _services(made, named, name)
-    for ref in sorted({one.ref for one in named}):
-        yield from _object(made, ref)
-
-
-def _is_named(one: PolicyExplanation, name: ObjectName) -> bool:
-    behind = one.services if name.kind == "service" else ()
-    return any(name.matches(ref) for ref in (one.ref, *([one.written] if one.written else []), *behind))
-
-
-def _services(made: Plan, named: Collection[PolicyExplanation], name: ObjectName) -> Iterator[str]:
-    """Yield what is behind each Service, and what is done with the Service itself."""
-    for service in sorted({ref for one in named for ref in one.services if name.matches(ref)}):
-        behind = sorted({one.ref for one in named if service in one.services})
-        yield str(service)
-        yield f"  behind it: {', '.join(f'{ref.kind}/{ref.name}' for ref in behind)}"
-        yield from _planned(made, {service}, service)
-
-
-def _object(made: Plan, ref: ObjectRef) -> Iterator[str]:
-    yield str(ref)
-    told = [one for one in made.explanations if one.ref == ref]
-    written = {one.written for one in told if one.written is not None}
-    yield from (f"  scaled through {one.kind}/{one.name}" for one in sorted(written))
-    for one in told:
-        yield f"  {one.job}, {one.policy or 'no policy'}: {one.outcome}"
-        if one.selected_by:
-            yield f"    selected by: {' and '.join(one.selected_by)}"
-        yield f"    because: {one.why}"
-        if one.counterfactual:
-            yield f"    it would change: {one.counterfactual}"
-    for lost in made.overridden:
-        if lost.ref == ref:
-            yield f"  overridden: {lost.policy} wanted {lost.wish}, {lost.winner} decides ({lost.why})"
-    yield from _planned(made, {ref, *written}, ref)
-
-
-def _planned(made: Plan, refs: Collection[ObjectRef], about: ObjectRef) -> Iterator[str]:
-    """Yield what is done with `refs`, and what is not done although it was decided."""
-    held = [(limit, one) for limit in made.held_back for one in limit.decisions if one.ref in refs]
-    for limit, one in held:
-        yield f"  held back: {_change(one, about)}; {limit.why}"
-        yield f"    allow it once: --allow-exceed {limit.allow}"
-    for one in made.observed:
-        if one.ref in refs:
-            yield f"  only observed, never applied: {_change(one, about)}"
-    planned = [action.decision for action in made.actions if action.ref in refs]
-    for one in planned:
-        yield f"  planned: {_change(one, about)}"
-    if not planned:
-        yield "  planned: nothing"
-
-
-def _change(change: Decision, about: ObjectRef) -> str:
-    other = "" if change.ref == about else f" {change.ref.kind}/{change.ref.name}"
-    numbers = (
-        f" replicas {change.replicas_before} -> {change.replicas_after}" if change.replicas_after is not None else ""
-    )
-    return f"{change.verb}{other}{numbers} ({change.cause.why}; {change.cause.at})"

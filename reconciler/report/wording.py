@@ -151,7 +151,7 @@ class Clock:
             "name": name or "metric",
             "value": found.get("value") or "",
             "bound": found.get("bound") or "",
-            "rest": found.get("rest") or "",
+            "rest": self.text(found.get("rest") or ""),
             "window": f" ({found['window']})" if found.get("window") else "",
             "edge": "" if at is None else edge(at, self._zone(name or "")),
             "age": "" if at is None else age(abs(self.now - at)),

@@ -113,12 +113,6 @@ def contents(folder: Folder) -> dict[Path, bytes]:
             ["explain", "eu-west/dev-a/deploy/ap", *LOOK], 64, 'found, did you mean "api"?', id="an object misspelt"
         ),
         pytest.param(
-            ["explain", "eu-west/batch/rs/worker-6d4f9", *LOOK],
-            64,
-            "eu-west/batch/rs/worker-6d4f9: no policy considers it, expected an object that some selector reaches",
-            id="an object that nothing considers",
-        ),
-        pytest.param(
             ["explain", "eu-wst/dev-a/deploy/api", *LOOK],
             64,
             'eu-wst/dev-a/deploy/api: "eu-wst" is no cluster of the Fleet, did you mean "eu-west"?',

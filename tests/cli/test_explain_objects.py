@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from reconciler.policy.explain import fields
+from reconciler.report.explanation import changed_if
 from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
@@ -21,7 +23,6 @@ spec:
   selector: {namespaces: {include: [shop]}, services: {}}
   idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Fri 20:00-07:00"]}}]
 """
-UNTIL = 'schedule "Mon-Fri 20:00-07:00" until 2026-11-21T07:00:00Z'
 CLUSTER = """\
 apiVersion: v1
 kind: Namespace
@@ -68,31 +69,40 @@ def explained(folder: Folder, subject: str) -> str:
     return said.out
 
 
+SATURDAY = "Sat 2026-11-21 07:00 +00:00"
 GOES_IDLE = f"""\
-  idling, nights: goes idle
-    selected by: services (Service/{{name}})
-    because: {UNTIL}
-    it would change: from 2026-11-21T07:00:00Z
+
+IdlingPolicy nights (policies/all.yaml:6): goes idle
+  selected by services (Service/{{name}})
+  because: "Mon-Fri 20:00-07:00" until {SATURDAY}
+  It would change if it is {SATURDAY} or later.
+
 """
 WEB = f"""\
 east/shop/Deployment/web
-{GOES_IDLE.format(name="web")}  planned: idle replicas 3 -> 0 ({UNTIL}; policies/all.yaml:6)
+Current 3, desired 0.
+{GOES_IDLE.format(name="web")}Next run: idle, replicas 3 -> 0
 """
 JOBS = f"""\
 east/shop/Deployment/jobs
-  scaled through ScaledObject/scaler
-{GOES_IDLE.format(name="jobs")}  planned: idle ScaledObject/scaler replicas 3 -> 0 ({UNTIL}; policies/all.yaml:6)
+Current 3, desired 0.
+Scaled through ScaledObject/scaler.
+{GOES_IDLE.format(name="jobs")}Next run: idle ScaledObject/scaler, replicas 3 -> 0
 """
 BEHIND = f"""\
 east/shop/Service/web
-  behind it: Deployment/web
-  planned: mark ({UNTIL}; policies/all.yaml:6)
+Behind it: Deployment/web.
+
+Next run: record idle workloads: Deployment/web (metadata update)
+
 {WEB}"""
 NOTHING = """\
 east/shop/Service/nothing
-  idling, nights: left as it is
-    because: nothing that can be scaled is behind it
-  planned: nothing
+
+IdlingPolicy nights (policies/all.yaml:6): left as it is
+  because: nothing that can be scaled is behind it
+
+Next run: no change
 """
 
 
@@ -104,7 +114,7 @@ east/shop/Service/nothing
         pytest.param("east/shop/ScaledObject/scaler", JOBS, id="the ScaledObject"),
         pytest.param("east/shop/svc/web", BEHIND, id="a Service"),
         pytest.param("east/shop/svc/nothing", NOTHING, id="a Service with nothing behind it"),
-        pytest.param("east/shop", JOBS + WEB + NOTHING, id="a namespace"),
+        pytest.param("east/shop", f"{JOBS}\n{WEB}\n{NOTHING}", id="a namespace"),
     ],
 )
 def test_an_object(folder, subject, told):
@@ -113,20 +123,20 @@ def test_an_object(folder, subject, told):
 
 def test_what_a_limit_holds_back(folder):
     folder.write("policies/all.yaml", f"{FLEET}---\n{NIGHTS}  limits: {{idledWorkloads: {{share: 0%, atLeast: 0}}}}\n")
-    why = "nights would idle 2 of 2 workloads (100 %, limit 0 % or 0). 2 come from policies/all.yaml:6."
-    held = f"""\
-  held back: idle replicas 3 -> 0 ({UNTIL}; policies/all.yaml:6); {why}
-    allow it once: --allow-exceed nights
-  planned: nothing
-"""
-    assert (
-        explained(folder, "east/shop/deploy/web") == f"east/shop/Deployment/web\n{GOES_IDLE.format(name='web')}{held}"
+    assert explained(folder, "east/shop/deploy/web") == (
+        f"east/shop/Deployment/web\nCurrent 3, desired 0, held back.\n{GOES_IDLE.format(name='web')}"
+        "Held back: idle, replicas 3 -> 0; nights would idle 2 of 2 workloads (100 %, limit 0 % or 0). "
+        "2 come from policies/all.yaml:6.\n"
+        "  allow it once: --allow-exceed nights\n"
+        "Next run: no change\n"
     )
 
 
 def test_what_is_only_observed(folder):
     folder.write("policies/all.yaml", f"{FLEET}---\n{NIGHTS}  mode: Observe\n")
-    assert f"  only observed, never applied: idle replicas 3 -> 0 ({UNTIL}" in explained(folder, "east/shop/deploy/web")
+    said = explained(folder, "east/shop/deploy/web")
+    assert said.startswith("east/shop/Deployment/web\nCurrent 3, desired 0, observed only.\n")
+    assert "\nObserved only, never applied: idle, replicas 3 -> 0\nNext run: no change\n" in said
 
 
 UNION = """\
@@ -160,4 +170,120 @@ def test_row_13_explain_says_which_part_of_a_selector_selects_a_workload(tmp_pat
     web = PAIR.format(name="web").replace(shown, shown.replace("{", '{labels: {shown: "yes"}, ', 1))
     jobs = PAIR.format(name="jobs").replace(chosen, chosen.replace("{", '{labels: {chosen: "yes"}, ', 1))
     folder.write("snapshot/east/all.yaml", CLUSTER.split("---\napiVersion: keda", maxsplit=1)[0] + web + jobs + api)
-    assert f"  idling, both: goes idle\n    selected by: {part}\n" in explained(folder, f"east/shop/deploy/{name}")
+    assert f"IdlingPolicy both (policies/all.yaml:6): goes idle\n  selected by {part}\n" in explained(
+        folder, f"east/shop/deploy/{name}"
+    )
+
+
+LABELLED = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: labelled}
+spec:
+  selector: {SELECTOR}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Fri 20:00-07:00"]}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("selector", "closest"),
+    [
+        pytest.param(
+            "{namespaces: {include: [dev-*]}, services: {}}",
+            "namespaces: shop is not included in dev-*",
+            id="namespace",
+        ),
+        pytest.param(
+            "{namespaces: {exclude: [sh*]}, services: {}}", "namespaces: shop is excluded by sh*", id="excluded"
+        ),
+        pytest.param(
+            "{services: {matchLabels: {tier: web}}}",
+            "services:   Service/web: label tier is absent, expected In web",
+            id="label",
+        ),
+        pytest.param(
+            "{workloads: {kinds: [StatefulSet]}}",
+            "workloads:  Deployment is not among kinds StatefulSet",
+            id="kind",
+        ),
+        pytest.param(
+            "{clusters: {include: [west]}, services: {}}", "clusters:   east is not included in west", id="cluster"
+        ),
+    ],
+)
+def test_an_object_that_no_policy_selects_names_the_closest_and_the_part_that_fails(folder, selector, closest):
+    fleet = FLEET.replace("[{name: east}]", "[{name: east}, {name: west}]")
+    folder.write("policies/all.yaml", f"{fleet}---\n{LABELLED.replace('{SELECTOR}', selector)}")
+    said = folder.call("explain", "east/shop/deploy/web", "--snapshot", "snapshot", "--now", NOW)
+    lines = said.out.splitlines()
+    assert lines[:4] == [
+        "east/shop/Deployment/web",
+        "Current 3, desired 3: no policy selects it.",
+        "",
+        "Closest is IdlingPolicy labelled (policies/all.yaml:6):",
+    ]
+    assert f"  {closest}" in lines
+    assert sum(line.endswith(" selects it") for line in lines) == len(lines) - 7, "the other parts select it"
+    assert lines[-1] == "Next run: no change"
+
+
+def test_of_several_policies_the_closest_is_named(folder):
+    other = LABELLED.replace("{SELECTOR}", "{clusters: {include: [x]}, services: {matchLabels: {a: b}}}")
+    near = NIGHTS.replace("[shop]", "[dev]")
+    folder.write(
+        "policies/all.yaml", f"{FLEET.replace('[{name: east}]', '[{name: east}, {name: x}]')}---\n{other}---\n{near}"
+    )
+    assert "Closest is IdlingPolicy nights " in explained(folder, "east/shop/deploy/web")
+
+
+@pytest.mark.parametrize(
+    ("counterfactual", "clause"),
+    [
+        ("a value above 0 or from Mon", "the metric is above 0 or it is Mon or later"),
+        ("a value of at most 0.5", "the metric is at most 0.5"),
+        ("in 3h", "3h pass"),
+        (
+            "taking reconciler/contested off, or a change of its policy",
+            "reconciler/contested is removed, or its policy changes",
+        ),
+        (
+            "taking the namespace off protectedNamespaces of the Fleet",
+            "the namespace is removed from protectedNamespaces of the Fleet",
+        ),
+        ('an entry for east or "*" in preferences.clusters', 'preferences.clusters has an entry for east or "*"'),
+        ("autoscalers.hpa: Idle", "autoscalers.hpa is Idle"),
+        ("minReplicas of at least 1", "minReplicas is at least 1"),
+        ("a priority above 5", "its priority is above 5"),
+        ("room for more than 4", "its capacity is above 4"),
+        ("a wake request", "there is a wake request"),
+        ("words that nobody foresaw", "there is words that nobody foresaw"),
+    ],
+)
+def test_what_would_change_it_is_a_clause(counterfactual, clause):
+    assert changed_if(counterfactual) == clause
+
+
+def test_recursive_lists_every_field_with_type_default_and_description(folder):
+    said = folder.call("explain", "IdlingPolicy", "--recursive")
+    assert said.code == 0
+    lines = said.out.splitlines()
+    assert "    idleReplicas <integer> default 0" in lines
+    described = next(field.description for field in fields("IdlingPolicy") if field.path == "spec.idleReplicas")
+    assert described.startswith(lines[lines.index("    idleReplicas <integer> default 0") + 1].strip())
+    assert sum(" <" in line and line.lstrip()[0].islower() for line in lines) >= len(fields("IdlingPolicy"))
+    part = folder.call("explain", "IdlingPolicy.spec.wakeOrder", "--recursive").out
+    assert part.startswith("KIND:     IdlingPolicy\n\nFIELD:    spec.wakeOrder\n\nFIELDS:\n  wakeOrder <object>")
+    assert "idleReplicas" not in part
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("IdlingPolicy.spec.nothing", "--recursive"), 'has no field "nothing"'),
+        (("east/shop", "--recursive"), "is an object, expected a KIND or KIND.field"),
+    ],
+)
+def test_recursive_of_what_has_no_fields(folder, arguments, words):
+    said = folder.call("explain", *arguments)
+    assert said.code == 64
+    assert words in said.err

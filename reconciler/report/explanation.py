@@ -1,0 +1,185 @@
+"""Why an object has its number, as text: what each policy says, what would change it, and what the next run does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from reconciler.decide.closest_selector import SelectorMatch
+from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
+from reconciler.model import ObjectRef, Workload
+from reconciler.plan.model import Plan
+from reconciler.plan.one_line import one_line
+from reconciler.report.groups import clock_of
+from reconciler.report.wording import KINDS, field_of, is_metadata, metadata_words, name_of, verb_of, victims_of
+
+_WHOLE = (
+    (r"scaling it, or reconciler restore --adopt", "it is scaled, or `reconciler restore --adopt` is run"),
+    (r'an entry for (.+) or "\*" in (.+)', r'\2 has an entry for \1 or "*"'),
+)
+_CLAUSES = (
+    (r"a value above (.+)", r"the metric is above \1"),
+    (r"a value of at most (.+)", r"the metric is at most \1"),
+    (r"a value for it", "the metric has a value"),
+    (r"from (.+)|after (.+)", r"it is \1\2 or later"),
+    (r"in (\S+)", r"\1 pass"),
+    (r"taking (.+) off (\S.*)", r"\1 is removed from \2"),
+    (r"taking (.+) off", r"\1 is removed"),
+    (r"being able to read it", "it can be read"),
+    (r"an? (.+) that can be read", r"the \1 can be read"),
+    (r"a write that is not refused", "its write is not refused"),
+    (r"a change of its policy", "its policy changes"),
+    (r"another state of the cluster", "its cluster has another state"),
+    (r"the end of the rollout", "the rollout ends"),
+    (r"different priorities", "the priorities differ"),
+    (r"a higher weight", "its weight is higher"),
+    (r"an? (\w+) (above \S+)", r"its \1 is \2"),
+    (r"more than (.+)", r"it has more than \1"),
+    (r"room for more than (\d+)", r"its capacity is above \1"),
+    (r"kubectl create namespace (.+)", r"namespace \1 exists"),
+    (r"(\w+) (above|below) (.+)", r"\1 is \2 \3"),
+    (r"(\w+) of (at least .+)", r"\1 is \2"),
+    (r"(.+) in the selector of (.+)", r"\1 is in the selector of \2"),
+    (r"(--.+)", r"the run has \1"),
+    (r"([\w./]+): (.+)", r"\1 is \2"),
+    (r"(.+)", r"there is \1"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectExplanation:
+    """What is to be told of one object. `workload` None: it is not among those read (a Service, or gone).
+
+    `closest` is the match of a policy that comes near, where none selects it.
+    """
+
+    ref: ObjectRef
+    workload: Workload | None
+    closest: SelectorMatch | None = None
+
+
+def explanation_lines(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
+    """Yield the explanation of an object: its number first."""
+    told = [found for found in plan.explanations if found.ref == one.ref]
+    refs = {one.ref, *(found.written for found in told if found.written is not None)}
+    yield name_of(one.ref)
+    if one.ref.kind == "Service":
+        yield from _behind(plan, one.ref)
+    else:
+        yield _number(plan, one, refs, selected=bool(told))
+    yield from (f"Scaled through {found.kind}/{found.name}." for found in sorted(refs - {one.ref}))
+    for found in told:
+        yield ""
+        yield from _policy(plan, found)
+    for lost in plan.overridden:
+        if lost.ref == one.ref:
+            why = clock_of(plan).reason(lost.why)
+            yield f"  {lost.policy}: {lost.wish}, overridden by {lost.winner} ({why})"
+    if one.closest is not None:
+        yield ""
+        yield from _closest(one.closest)
+    yield ""
+    yield from _next_run(plan, refs, one.ref)
+
+
+def _number(plan: Plan, one: ObjectExplanation, refs: Collection[ObjectRef], *, selected: bool) -> str:
+    decision, fate = _decided(plan, refs)
+    if decision is None or is_metadata(decision):
+        current = "none" if one.workload is None else _state(one.workload)
+        words = f"Current {current}, desired {current}"
+    else:
+        field, change = field_of(decision)
+        before, _, after = change.partition(" -> ")
+        named = "" if field in ("replicas", "") else f"{field} "
+        words = f"Current {named}{before or 'none'}, desired {named}{after or before or verb_of(decision)}"
+    return f"{words}{fate}." if selected or decision is not None else f"{words}: no policy selects it."
+
+
+def _state(workload: Workload) -> str:
+    return str(workload.spec_replicas) if workload.suspend is None else f"suspend {str(workload.suspend).lower()}"
+
+
+def _decided(plan: Plan, refs: Collection[ObjectRef]) -> tuple[Decision | None, str]:
+    """Return what is decided for an object, and why that is not done, "" where it is."""
+    planned = [action.decision for action in plan.actions if action.ref in refs]
+    held = [one for limit in plan.held_back for one in limit.decisions if one.ref in refs]
+    observed = [one for one in plan.observed if one.ref in refs]
+    for found, fate in ((planned, ""), (held, ", held back"), (observed, ", observed only")):
+        for one in sorted(found, key=is_metadata):
+            return one, fate
+    return None, ""
+
+
+def _policy(plan: Plan, found: PolicyExplanation) -> Iterator[str]:
+    clock = clock_of(plan)
+    name = f"{found.ref.namespace}/{found.policy}" if found.job == "placement" else found.policy
+    title = f"{KINDS[found.job]} {name}" if found.policy else "No policy"
+    place = plan.places.get(title, "")
+    yield one_line(f"{title}{f' ({place})' if place else ''}: {found.outcome}")
+    if found.selected_by:
+        yield one_line(f"  selected by {' and '.join(found.selected_by)}")
+    if found.why:
+        yield f"  because: {clock.reason(found.why)}"
+    if found.counterfactual:
+        yield f"  It would change if {changed_if(clock.flip(one_line(found.counterfactual), found.why))}."
+
+
+def changed_if(counterfactual: str) -> str:
+    """Return what would change a decision as a clause: "a value above 0" is "the metric is above 0"."""
+    for pattern, words in _WHOLE:
+        if re.fullmatch(pattern, counterfactual):
+            return re.sub(pattern, words, counterfactual)
+    parts = re.split(r"(,? (?:or|and) )", counterfactual)
+    return "".join(part if n % 2 else _clause(part) for n, part in enumerate(parts))
+
+
+def _clause(part: str) -> str:
+    pattern, words = next((pattern, words) for pattern, words in _CLAUSES if re.fullmatch(pattern, part, re.DOTALL))
+    found = re.fullmatch(pattern, part, re.DOTALL)
+    return part if found is None else found.expand(words)
+
+
+def _closest(match: SelectorMatch) -> Iterator[str]:
+    kind = type(match.policy).__name__
+    name = f"{match.policy.namespace}/{match.policy.name}" if hasattr(match.policy, "namespace") else match.policy.name
+    yield one_line(f"Closest is {kind} {name} ({match.policy.place}):")
+    width = max(len(part.field) for part in match.parts)
+    for part in match.parts:
+        yield one_line(f"{part.field}:").ljust(width + 1).join(("  ", " ")) + one_line(part.problem or "selects it")
+
+
+def _behind(plan: Plan, service: ObjectRef) -> Iterator[str]:
+    behind = sorted({one.ref for one in plan.explanations if service in one.services})
+    if behind:
+        yield f"Behind it: {', '.join(one_line(f'{ref.kind}/{ref.name}') for ref in behind)}."
+
+
+def _next_run(plan: Plan, refs: Collection[ObjectRef], about: ObjectRef) -> Iterator[str]:
+    """Yield what is done with `refs`, and what is not done although it was decided."""
+    yield from _not_done(plan, refs, about)
+    planned = [action.decision for action in plan.actions if action.ref in refs]
+    for one in planned:
+        yield f"Next run: {_change(one, about)}"
+        yield from (f"  {victims}" for victims in [victims_of(one)] if victims)
+    if not planned:
+        yield "Next run: no change"
+
+
+def _not_done(plan: Plan, refs: Collection[ObjectRef], about: ObjectRef) -> Iterator[str]:
+    held = [(limit, one) for limit in plan.held_back for one in limit.decisions if one.ref in refs]
+    for limit, one in held:
+        yield f"Held back: {_change(one, about)}; {one_line(limit.why)}"
+        yield one_line(f"  allow it once: --allow-exceed {limit.allow}")
+    for one in plan.observed:
+        if one.ref in refs:
+            yield f"Observed only, never applied: {_change(one, about)}"
+
+
+def _change(change: Decision, about: ObjectRef) -> str:
+    other = "" if change.ref == about else f" {one_line(f'{change.ref.kind}/{change.ref.name}')}"
+    if is_metadata(change):
+        return f"{metadata_words(change)}{f' on{other}' if other else ''} (metadata update)"
+    what = " ".join(field_of(change)).strip()
+    verb = "scale" if change.verb is Verb.REPAIR and what else verb_of(change)
+    return f"{verb}{other}{f', {what}' if what else ''}"
