@@ -79,15 +79,25 @@ def cli_page() -> str:
 def rows_of(command: click.Command, context: click.Context) -> Iterator[str]:
     for option in command.get_params(context):
         if isinstance(option, click.Option) and not option.hidden and "--help" not in option.opts:
-            value = "" if option.is_flag else f" {option.make_metavar(context)}"
-            names = f"`{', '.join(option.opts)}{value}`"
-            given = option.to_info_dict()["default"]
-            default = (
-                "" if option.is_flag or given in (None, (), "") or not isinstance(given, str | int | float) else given
-            )
-            shown = f"`{default:g}`" if isinstance(default, float) else f"`{default}`" if default != "" else ""
+            names = f"`{', '.join(option.opts)}{value_of(option)}`"
             repeated = " May be repeated." if option.multiple else ""
-            yield f"| {cell(names)} | {shown} | {cell((option.help or '') + repeated)} |"
+            yield f"| {cell(names)} | {default_of(option)} | {cell((option.help or '') + repeated)} |"
+
+
+def value_of(option: click.Option) -> str:
+    """Return what stands for the value; the words of click differ from release to release."""
+    if option.is_flag:
+        return ""
+    if isinstance(option.type, click.Choice):
+        return f" {'|'.join(option.type.choices)}"
+    return f" {option.metavar or option.type.name.upper().replace('INTEGER RANGE', 'N')}"
+
+
+def default_of(option: click.Option) -> str:
+    given = option.default
+    if option.is_flag or not isinstance(given, str | int | float):
+        return ""
+    return f"`{given:g}`" if isinstance(given, float) else f"`{given}`"
 
 
 PAGES = {FOLDER / "policies.md": policies_page, FOLDER / "cli.md": cli_page}
