@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,12 @@ def test_policies_on_pages_are_valid(tmp_path: Path, text: str) -> None:
     fleet = "" if "kind: Fleet" in text else f"---\n{FLEET}"
     (tmp_path / "policies.yaml").write_text(text + fleet)
     assert read_policies(tmp_path).warnings == ()
+
+
+@pytest.mark.parametrize("page", ["README.md", "SECURITY.md", "CHANGELOG.md", "policies/README.md"])
+def test_links_of_pages_outside_of_the_site_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text()
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    named = re.findall(r"\b(?:docs|deploy|examples|tests)/[\w./-]*[\w-]", text)
+    places = [*((ROOT / page).parent / one for one in linked), *(ROOT / one for one in named)]
+    assert [str(place) for place in places if not place.exists()] == []
