@@ -345,6 +345,11 @@ def unreadable_key(group: str, plural: str) -> str:
     return plural if group in _NAMED_BY_PLURAL else f"{plural}.{group}"
 
 
+def unreadable_pods_key(ref: ObjectRef) -> str:
+    """Return the key in `ObservedCluster.unreadable` for the pods of one object."""
+    return f"pods of {ref.namespace}/{ref.kind}/{ref.name}"
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedCluster:
     """What was read of one cluster that answered.

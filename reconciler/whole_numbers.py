@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+MOST_REPLICAS = 2**31 - 1  # Kubernetes keeps replicas in an int32
 _MOST_DIGITS = 18  # all of them fit 64 bits; int() itself fails on thousands
 
 

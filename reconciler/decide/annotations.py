@@ -16,6 +16,7 @@ from typing import Any
 
 from reconciler.errors import AnnotationError
 from reconciler.policy.types import Fleet
+from reconciler.whole_numbers import MOST_REPLICAS
 
 IDLED_AT = "idling.kubernetes.io/idled-at"
 UNIDLE_TARGETS = "idling.kubernetes.io/unidle-targets"
@@ -72,7 +73,6 @@ OWNING_KIND = "IdlingPolicy"
 PLACING_KIND = "FederatedReplicaSet"
 FIELD_MANAGER = "reconciler"
 FIRST_YEAR, LAST_YEAR = 1970, 9000
-_LARGEST = 2**31 - 1  # spec.replicas is an int32
 
 
 def fleet_names(fleet: Fleet) -> frozenset[str]:
@@ -111,7 +111,13 @@ def whole_number(text: str | None, key: str, least: int = 0) -> int:
     Raises:
         AnnotationError: it is absent, not a whole number, or not between `least` and the largest int32.
     """
-    if text is not None and text.isascii() and text.isdecimal() and len(text) <= 10 and least <= int(text) <= _LARGEST:
+    if (
+        text is not None
+        and text.isascii()
+        and text.isdecimal()
+        and len(text) <= 10
+        and least <= int(text) <= MOST_REPLICAS
+    ):
         return int(text)
     raise AnnotationError(f"{key} is {quoted(text)}, expected a whole number of at least {least}")
 
@@ -217,7 +223,7 @@ def read_capacity(annotations: Mapping[str, str]) -> ObservedCapacity | None:
     """Return what is remembered on a workload, None where nothing is or it cannot be read."""
     parts = read_json(annotations.get(OBSERVED_CAPACITY))
     replicas, at = parts.get("replicas"), read_time(parts.get("at"))
-    if type(replicas) is not int or not 0 <= replicas < 2**31 or at is None:
+    if type(replicas) is not int or not 0 <= replicas <= MOST_REPLICAS or at is None:
         return None
     owner = parts.get("owner")
     return ObservedCapacity(replicas, at, read_time(parts.get("retryAfter")), owner if isinstance(owner, str) else "")

@@ -12,7 +12,7 @@ from reconciler.decide.downscale.forecast import with_victims
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.idling.decide import IdlingOutcome, decide_idling, decide_wakes_due
 from reconciler.decide.placement.decide import decide_placement
-from reconciler.decide.selectors import local_key
+from reconciler.decide.selectors import local_ref
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
 
@@ -97,13 +97,8 @@ def _written(workload: Workload, decision: Decision) -> Workload:
 
 def placed_workloads(policies: PolicySet) -> dict[ObjectRef, str]:
     """Return the policy's name for every workload that placement decides, on every cluster of the Fleet."""
-    found: dict[ObjectRef, str] = {}
-    for federated in policies.federated:
-        namespace, kind, name = local_key(federated)
-        group = "apps" if federated.target is None else federated.target.api_version.rpartition("/")[0]
-        for cluster in policies.fleet.clusters:
-            found[ObjectRef(cluster.name, namespace, kind, name, group)] = federated.name
-    return found
+    clusters = policies.fleet.clusters
+    return {local_ref(one, cluster.name): one.name for one in policies.federated for cluster in clusters}
 
 
 def _with_forecasts(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:

@@ -14,7 +14,17 @@ from reconciler.decide.downscale.forecast import picker_requests, with_victims
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import ClusterError, PickerError, reason_of
 from reconciler.labels import selector_text
-from reconciler.model import ObjectRef, ObservedCluster, ObservedState, PickerAnswer, Pod, PodsQuestion, Run, Workload
+from reconciler.model import (
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    PickerAnswer,
+    Pod,
+    PodsQuestion,
+    Run,
+    Workload,
+    unreadable_pods_key,
+)
 from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
@@ -68,13 +78,8 @@ def _ended(found: Future[ObservedCluster], before: ObservedCluster, asked: Seque
 
 
 def _without_pods(observed: ObservedCluster, asked: Iterable[ObjectRef], why: str) -> ObservedCluster:
-    unreadable = {_key(ref): why for ref in asked}
+    unreadable = {unreadable_pods_key(ref): why for ref in asked}
     return replace(observed, unreadable={**observed.unreadable, **unreadable})
-
-
-def _key(ref: ObjectRef) -> str:
-    """Return the name in `unreadable` of the pods of `ref`."""
-    return f"pods of {ref.namespace}/{ref.kind}/{ref.name}"
 
 
 def _with_pods(
@@ -97,7 +102,7 @@ def _with_pods(
     for one, refs in lists.items():
         found = read[one]
         if isinstance(found, str):
-            unreadable |= {_key(ref): found for ref in refs}
+            unreadable |= {unreadable_pods_key(ref): found for ref in refs}
         else:
             pods |= answers.of(refs, found)
     return replace(observed, pods=pods, unreadable=unreadable)

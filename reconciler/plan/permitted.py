@@ -17,6 +17,7 @@ from reconciler.decide.placement.memory import PREFIX as STATUS
 from reconciler.errors import PlanFileError
 from reconciler.plan.model import Plan, pointer
 from reconciler.plan.one_line import short
+from reconciler.whole_numbers import MOST_REPLICAS
 
 OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
 """How the annotations begin that are ours to write."""
@@ -27,7 +28,6 @@ _Check = Callable[[Any], bool]
 _ANNOTATIONS: _Path = ("metadata", "annotations")
 _LABELS: _Path = ("metadata", "labels")
 _TEMPLATE: _Path = ("spec", "template")
-_LARGEST = 2**31 - 1  # spec.replicas is an int32
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _VERSION = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _RUN = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?", re.ASCII)
@@ -36,7 +36,7 @@ _CONFIG_MAP_PREFIXES = (REPLACED, STATUS)
 
 
 def _is_count(value: Any) -> bool:
-    return value is None or (type(value) is int and 0 <= value <= _LARGEST)
+    return value is None or (type(value) is int and 0 <= value <= MOST_REPLICAS)
 
 
 def _is_flag(value: Any) -> bool:

@@ -47,6 +47,7 @@ from reconciler.model import (
     PodPicker,
     PodsQuestion,
     Run,
+    unreadable_pods_key,
 )
 from reconciler.policy.types import PolicySet
 
@@ -141,7 +142,7 @@ def _forecast(shrinking: _Shrinking) -> Forecast:
     if kind not in OWN_PODS + THROUGH_REPLICA_SETS:
         return shrinking.told(f"the controller of {kind} chooses")
     ref = shrinking.ref
-    unreadable = shrinking.observed.unreadable.get(f"pods of {ref.namespace}/{ref.kind}/{ref.name}")
+    unreadable = shrinking.observed.unreadable.get(unreadable_pods_key(ref))
     if unreadable is not None:
         return shrinking.told(f"its pods could not be read: {unreadable}")
     unasked = [one for one in (ref, *(shrinking.relatives or ())) if one not in shrinking.observed.pods]

@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from reconciler.decide.annotations import DELETION_COST, SPARED_COST, VICTIM_COST, VICTIM_LABEL, format_time, parse_time
+from reconciler.decide.annotations import (
+    DELETION_COST,
+    SPARED_COST,
+    VICTIM_COST,
+    VICTIM_LABEL,
+    compact,
+    format_time,
+    parse_time,
+)
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -84,7 +92,7 @@ def entry_text(entry: JournalEntry) -> str:
         "to": entry.after,
         "uid": entry.uid,
     }
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return compact(value)
 
 
 def read_entry(text: str, cluster: str) -> JournalEntry:

@@ -24,8 +24,7 @@ from reconciler.model import (
     Workload,
 )
 from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Fleet, FleetCluster
-
-_LARGEST = 2**31 - 1  # spec.replicas is an int32
+from reconciler.whole_numbers import MOST_REPLICAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def value_of(answer: QueryAnswer | None, now: datetime) -> float | str:
     if len(answer.samples) != 1:
         return f"it gives {len(answer.samples) or 'no'} series, expected one"
     value = answer.samples[0].value
-    if not math.isfinite(value) or math.ceil(value) > _LARGEST:
+    if not math.isfinite(value) or math.ceil(value) > MOST_REPLICAS:
         return f"it gives {value:g}, expected a number of replicas"
     return value
 

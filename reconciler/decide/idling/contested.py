@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from reconciler.decide.annotations import CONTESTED, FIELD_MANAGER, UNDONE, compact, format_time, parsed
+from reconciler.decide.annotations import CONTESTED, FIELD_MANAGER, UNDONE, compact, format_time, read_json
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.scalables import ScalableState
-from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, Workload
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, Place, ScheduleCriterion
 
@@ -91,19 +90,9 @@ def undo_of(scalable: ScalableState, record: Record, now: datetime) -> Undo:
 
 
 def _former(annotations: Mapping[str, str]) -> tuple[str, int] | None:
-    value = _json(annotations, UNDONE)
+    value = read_json(annotations.get(UNDONE))
     by, count = value.get("by"), value.get("count")
     return (by, count) if isinstance(by, str) and isinstance(count, int) else None
-
-
-def _json(annotations: Mapping[str, str], key: str) -> dict[str, Any]:
-    if key not in annotations:
-        return {}
-    try:
-        value = parsed(annotations[key], key)
-    except AnnotationError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def is_contest(undo: Undo) -> bool:
@@ -122,14 +111,14 @@ def contest_of(workload: Workload, policy: IdlingPolicy | None) -> Contest | Non
     """Return who contests `workload`, None where nobody does, or where `policy` changed since."""
     if CONTESTED not in workload.annotations:
         return None
-    then = _json(workload.annotations, CONTESTED).get("policy")
+    then = read_json(workload.annotations.get(CONTESTED)).get("policy")
     if then is not None and policy is not None and then != fingerprint(policy):
         return None
     return _contest_in(workload.annotations)
 
 
 def _contest_in(annotations: Mapping[str, str]) -> Contest:
-    value = _json(annotations, CONTESTED)
+    value = read_json(annotations.get(CONTESTED))
     return Contest(str(value.get("by", "unknown")), str(value.get("since", "")), str(value.get("autoscaler", "")))
 
 

@@ -21,6 +21,7 @@ from reconciler.model import (
     Service,
     Workload,
     unreadable_key,
+    unreadable_pods_key,
 )
 
 _PLURALS = {
@@ -207,15 +208,10 @@ def _pods(service: Service, named: Mapping[str, str], inventory: Inventory) -> t
     """
     if not named:
         return ()
-    problem = inventory.cluster.unreadable.get(pods_of(service.ref))
+    problem = inventory.cluster.unreadable.get(unreadable_pods_key(service.ref))
     if problem is not None:
         raise _UnknownTargetError(f"the pods behind it cannot be read: {problem}")
     return inventory.cluster.pods.get(service.ref)
-
-
-def pods_of(ref: ObjectRef) -> str:
-    """Return the key in `ObservedCluster.unreadable` for the pods of `ref`."""
-    return f"pods of {ref.namespace}/{ref.kind}/{ref.name}"
 
 
 def _named_pods(service: Service, inventory: Inventory) -> dict[str, str]:

@@ -40,7 +40,7 @@ from reconciler.decide.annotations import (
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, Workload
-from reconciler.whole_numbers import whole_number_in
+from reconciler.whole_numbers import MOST_REPLICAS, whole_number_in
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, PREVIOUS_SUSPEND, IDLED_TO)
 _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
@@ -151,7 +151,7 @@ def record_annotations(record: Record, workload: Workload) -> dict[str, str | No
         SCALE_REASON: IDLED,
         SCALE_PREVIOUS: None,
         IDLED_TO: str(record.idled_to),
-        key: f"{record.fleet}/IdlingPolicy/{record.policy}",
+        key: idling_owner_text(record.fleet, record.policy),
         WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
         ORPHANED_SINCE: None if record.orphaned_since is None else format_time(record.orphaned_since),
     }
@@ -219,7 +219,6 @@ def awake_since(workload: Workload) -> datetime | None:
 # The record on a Service (or its Endpoints): what it lists to be woken with it.
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-_LARGEST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -325,7 +324,7 @@ def _unidle_target(item: Any, key: str, groups: Mapping[str, str], least: int) -
     found = item if isinstance(item, dict) else {}
     kind, name, replicas = found.get("kind"), found.get("name"), found.get("replicas")
     named = isinstance(kind, str) and isinstance(name, str) and kind and name
-    if named and type(replicas) is int and least <= replicas <= _LARGEST:
+    if named and type(replicas) is int and least <= replicas <= MOST_REPLICAS:
         return UnidleTarget(str(kind), str(name), _group(found, groups), max(1, replicas))
     raise AnnotationError(f"{key} lists {compact(item)[:80]}, expected kind, name and replicas of at least {least}")
 

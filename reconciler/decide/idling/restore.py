@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from reconciler.decide.annotations import idling_owner, parsed
+from reconciler.decide.annotations import idling_owner, read_json
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.decide import decisions_of
@@ -19,7 +19,6 @@ from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transitions import ChosenAction, Flag, IdleAction, Transition, transitions_of
 from reconciler.decide.idling.writes_workload import WriteContext
-from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, Writes
 
@@ -220,9 +219,5 @@ def _origin(transition: Transition) -> Origin:
     record = transition.record
     if record is None:
         return Origin("", "")
-    try:
-        cause = parsed(record.cause, "") if record.cause else {}
-    except AnnotationError:
-        cause = {}
-    run = cause.get("run", "") if isinstance(cause, Mapping) else ""
+    run = read_json(record.cause).get("run")
     return Origin(record.policy, run if isinstance(run, str) else "")

@@ -21,8 +21,8 @@ from reconciler.decide.annotations import (
     WAKE_REQUESTED_AT,
     compact,
     format_time,
-    parsed,
     quoted,
+    read_json,
 )
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.idling.contested import Undo, contest_text, is_contest, undo_of
@@ -32,7 +32,6 @@ from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transitions import Flag, IdleAction, Transition
 from reconciler.decide.idling.wake_order import tier
-from reconciler.errors import AnnotationError
 from reconciler.model import NOTHING, ObjectRef, Run
 from reconciler.policy.types import Fleet
 
@@ -93,11 +92,7 @@ def cause_of(transition: Transition, context: WriteContext, why: str = "") -> Ca
 
 def _recorded_place(cause: str) -> str:
     """Return the file:line of a policy that is gone, as the mark's cause tells it."""
-    try:
-        value = parsed(cause, "") if cause else {}
-    except AnnotationError:
-        return ""
-    at = value.get("at") if isinstance(value, dict) else ""
+    at = read_json(cause).get("at")
     return at if isinstance(at, str) else ""
 
 

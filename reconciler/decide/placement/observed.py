@@ -28,7 +28,17 @@ from reconciler.decide.placement.memory import (
 from reconciler.decide.placement.pods import PodCounts, available_replicas, calm_counts, counted, is_calm
 from reconciler.decide.selectors import key_of, local_key, local_ref
 from reconciler.decide.workload_status import replaces_replica_sets
-from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, PodsQuestion, Run, Workload
+from reconciler.model import (
+    NOTHING,
+    ConfigMap,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    PodsQuestion,
+    Run,
+    Workload,
+    unreadable_pods_key,
+)
 from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, PolicySet
 
 
@@ -339,7 +349,7 @@ def _placed(case: _Case) -> LocalFinding:
     remembered = read_capacity(workload.annotations)
     if is_calm(workload) and remembered is None:
         return LocalFinding(_with_room(case, calm_counts(workload), None))
-    failed = observed.unreadable.get(f"pods of {case.ref.namespace}/{case.ref.kind}/{case.ref.name}")
+    failed = observed.unreadable.get(unreadable_pods_key(case.ref))
     if failed is not None:
         return case.undecided(case.held(f"its pods cannot be read: {failed}"))
     pods = observed.pods.get(case.ref)
