@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from reconciler.whole_numbers import whole_number_in
+from reconciler.untrusted_text import whole_number_in
 
 
 @dataclass(frozen=True, slots=True)

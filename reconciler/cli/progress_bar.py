@@ -13,7 +13,7 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.cli.progress import Progress, ReadSoFar, reading_words
 from reconciler.pipeline import Stage
 from reconciler.plan.model import Action
-from reconciler.plan.one_line import one_line
+from reconciler.untrusted_text import one_line
 
 
 class Bar(Progress):

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import click
 
-from reconciler.plan.one_line import escaped, one_line
+from reconciler.untrusted_text import escaped, one_line
 
 _COLOR = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36|1;33)m)")
 _VALUES = ("json", "yaml")

@@ -16,7 +16,7 @@ from typing import Any
 
 from reconciler.errors import AnnotationError
 from reconciler.policy.types import Fleet
-from reconciler.whole_numbers import MOST_REPLICAS
+from reconciler.untrusted_text import MOST_REPLICAS
 
 IDLED_AT = "idling.kubernetes.io/idled-at"
 UNIDLE_TARGETS = "idling.kubernetes.io/unidle-targets"

@@ -17,9 +17,9 @@ from reconciler.model import NOTHING
 from reconciler.plan.documents import CauseDocument
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Action, Plan, pointer
-from reconciler.plan.one_line import short
 from reconciler.plan.serialise import change_document
 from reconciler.policy.types import PolicySet
+from reconciler.untrusted_text import short
 
 NO_POLICIES = "there are no policies to compare it with"
 NOT_PLANNED = "a fresh plan does not make this change; plan again"

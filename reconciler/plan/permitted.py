@@ -16,8 +16,7 @@ from reconciler.decide.placement.memory import MEMORY, REPLACED
 from reconciler.decide.placement.memory import PREFIX as STATUS
 from reconciler.errors import PlanFileError
 from reconciler.plan.model import Plan, pointer
-from reconciler.plan.one_line import short
-from reconciler.whole_numbers import MOST_REPLICAS
+from reconciler.untrusted_text import MOST_REPLICAS, short
 
 OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
 """How the annotations begin that are ours to write."""

@@ -37,7 +37,7 @@ from reconciler.plan.documents import (
     VictimsDocument,
 )
 from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, pointer
-from reconciler.plan.one_line import one_line
+from reconciler.untrusted_text import one_line
 
 
 def plan_from_dict(value: Any, *, where: str = "plan") -> Plan:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from reconciler.plan.one_line import one_line
 from reconciler.policy.types import Calendar
 from reconciler.report.wording import DAYS, counted, weekday_and_time
+from reconciler.untrusted_text import one_line
 
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from reconciler.decide.decisions import Decision
 from reconciler.model import ObjectRef, QueryKey
 from reconciler.plan.model import Action, Plan
-from reconciler.plan.one_line import escaped
 from reconciler.report.groups import Group, Line, grouped
 from reconciler.report.markdown import folded, groups_of, held_back_of, origin_of, summary_of, told_in
 from reconciler.report.markdown_text import code, details, fence, joined, table
 from reconciler.report.wording import counted, name_of, weekday_and_time, what_of
+from reconciler.untrusted_text import escaped
 
 Periods = tuple[tuple[datetime, datetime], ...]
 

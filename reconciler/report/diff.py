@@ -12,8 +12,8 @@ from typing import Any
 from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Action, Plan
-from reconciler.plan.one_line import one_line
 from reconciler.report.wording import name_of, value_of
+from reconciler.untrusted_text import one_line
 
 _COLORS = (("---", "1"), ("+++", "1"), ("@@", "36"), ("-", "31"), ("+", "32"))
 _NOTHING = "/dev/null"

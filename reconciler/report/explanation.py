@@ -10,9 +10,9 @@ from reconciler.decide.closest_selector import SelectorMatch
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.model import ObjectRef, Workload
 from reconciler.plan.model import Plan
-from reconciler.plan.one_line import one_line
 from reconciler.report.groups import clock_of
 from reconciler.report.wording import KINDS, field_of, is_metadata, metadata_words, name_of, verb_of, victims_of
+from reconciler.untrusted_text import one_line
 
 _WHOLE = (
     (r"scaling it, or reconciler restore --adopt", "it is scaled, or `reconciler restore --adopt` is run"),

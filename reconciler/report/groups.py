@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from reconciler.decide.decisions import Decision, PlacementView
 from reconciler.plan.model import Action, Effect, Plan, effect_of
-from reconciler.plan.one_line import one_line
 from reconciler.report.wording import (
     KINDS,
     Clock,
@@ -23,6 +22,7 @@ from reconciler.report.wording import (
     verb_of,
     victims_of,
 )
+from reconciler.untrusted_text import one_line
 
 _WORST_FIRST = tuple(Effect)
 _SEVERAL = 5

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.plan.model import Plan, counts_of, effect_of
-from reconciler.plan.one_line import one_line
 from reconciler.report.diff import fields_of
 from reconciler.report.distribution import distributions_of
 from reconciler.report.groups import Group, Line, grouped, updates_of
@@ -25,6 +24,7 @@ from reconciler.report.summary import (
 )
 from reconciler.report.totals import totals_of
 from reconciler.report.wording import counted, edge
+from reconciler.untrusted_text import one_line
 
 if TYPE_CHECKING:
     from jinja2 import Template

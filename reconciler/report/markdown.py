@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import PlacementView
 from reconciler.plan.model import Plan
-from reconciler.plan.one_line import one_line
 from reconciler.report.groups import Group, clock_of, grouped, updates_of
 from reconciler.report.markdown_text import code, code_element, details, fence, joined, prose
 from reconciler.report.outcome_words import went_well
@@ -22,6 +21,7 @@ from reconciler.report.summary import (
 )
 from reconciler.report.text import Style, entries_of, lines_of
 from reconciler.report.wording import counted, edge
+from reconciler.untrusted_text import one_line
 
 _PLACEMENTS = 10
 _PLAIN = Style()

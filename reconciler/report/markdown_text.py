@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from reconciler.plan.one_line import short
+from reconciler.untrusted_text import short
 
 _NOTHING_WIDE = "\u200b"  # zero width space: ends a mention or reference before it starts
 _NOTHING_WRITTEN = "&#8203;"  # the same, as what can be seen in the text

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.plan.model import Action
-from reconciler.plan.one_line import one_line
 from reconciler.report.wording import counted
+from reconciler.untrusted_text import one_line
 
 NOT_APPROVED = "not approved"
 

@@ -9,9 +9,9 @@ import msgspec
 from reconciler.apply.outcomes import Outcome
 from reconciler.errors import PlanFileError
 from reconciler.plan.model import Plan
-from reconciler.plan.one_line import one_line
 from reconciler.plan.reading import check_version, plan_from_dict, plan_of
 from reconciler.report.documents import ReportDocument
+from reconciler.untrusted_text import one_line
 
 
 def plan_and_outcomes(value: Any, *, where: str) -> tuple[Plan, tuple[Outcome, ...] | None]:

@@ -12,10 +12,10 @@ from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.limits import FLEET
 from reconciler.plan.model import HeldBackActions, LimitUse, Plan, added
-from reconciler.plan.one_line import one_line
 from reconciler.report.groups import Group, Line, clock_of, grouped, updates_of
 from reconciler.report.totals import totals_of
 from reconciler.report.wording import KINDS, Clock, counted, edge
+from reconciler.untrusted_text import one_line
 
 _AUTOSCALER = "autoscaler"
 _VERBS = ("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.annotations import CAUSE
 from reconciler.plan.model import Action, Effect, Plan, effect_of, pointer
-from reconciler.plan.one_line import one_line
 from reconciler.report.diff import fields_of
 from reconciler.report.groups import Group, Line, grouped, updates_of
 from reconciler.report.outcome_words import went_well, words_of
@@ -23,6 +22,7 @@ from reconciler.report.summary import (
     plan_summary,
 )
 from reconciler.report.wording import counted, is_metadata, what_of
+from reconciler.untrusted_text import one_line
 
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _RED, _YELLOW, _GREEN = "31", "33", "32"

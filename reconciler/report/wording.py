@@ -21,8 +21,8 @@ from reconciler.decide.placement.memory import PREFIX as STATUS
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Effect, effect_of
-from reconciler.plan.one_line import one_line
 from reconciler.plan.permitted import OUR_ANNOTATIONS
+from reconciler.untrusted_text import one_line
 
 KINDS = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
 """The kind of policy by job."""

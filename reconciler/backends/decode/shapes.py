@@ -16,7 +16,7 @@ from reconciler.backends.decode.wire import (
     Count,
     CustomMetadata,
     Instant,
-    Name,
+    NonEmptyText,
     Object,
     ScalableMetadata,
     StringMap,
@@ -34,7 +34,7 @@ class Requirement(Wire):
     values: list[str] | None = None
 
 
-class LabelSelectorFields(Wire):
+class LabelSelectorShape(Wire):
     match_labels: StringMap | None = None
     match_expressions: list[Requirement] | None = None
 
@@ -80,7 +80,7 @@ class CustomStatus(Wire):
 
 class WorkloadSpec(Wire):
     replicas: Count | None = None
-    selector: LabelSelectorFields | None = None
+    selector: LabelSelectorShape | None = None
     template: PodTemplate | None = None
 
 
@@ -105,7 +105,7 @@ class WholeTemplate:
 class ReplicaSetSpec(Wire):
     replicas: Count | None = None
     min_ready_seconds: Count | None = None
-    selector: LabelSelectorFields | None = None
+    selector: LabelSelectorShape | None = None
     template: WholeTemplate | None = None
 
 
@@ -153,7 +153,7 @@ class CronJob(Wire):
 
 
 class ScaleTarget(Wire):
-    name: Name
+    name: NonEmptyText
     kind: str | None = None
 
 
@@ -291,21 +291,21 @@ class Subresources(Wire):
 
 
 class CustomVersion(Wire):
-    name: Name
+    name: NonEmptyText
     served: bool | None = None
     storage: bool | None = None
     subresources: Subresources | None = None
 
 
 class CustomNames(Wire):
-    kind: Name
-    plural: Name
+    kind: NonEmptyText
+    plural: NonEmptyText
 
 
 class CustomResourceDefinitionSpec(Wire):
     """`version` and `subresources` at this level are those of apiextensions.k8s.io/v1beta1."""
 
-    group: Name
+    group: NonEmptyText
     names: CustomNames
     scope: str | None = None
     versions: list[CustomVersion] | None = None

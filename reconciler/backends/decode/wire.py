@@ -58,7 +58,7 @@ def datetime_of(found: Instant | None) -> datetime | None:
     return None if found is None else found.as_datetime()
 
 
-Name = Annotated[str, Meta(min_length=1)]
+NonEmptyText = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 StringMap = dict[str, str]
 
@@ -100,7 +100,7 @@ class OwnerFields(Wire):
 class Metadata(Wire):
     """`annotations` are without the one that kubectl keeps: it holds the whole object once more, for kubectl alone."""
 
-    name: Name
+    name: NonEmptyText
     namespace: str | None = None
     uid: str | None = None
     generation: int | None = None

@@ -18,7 +18,7 @@ from reconciler.backends.snapshot.index import Index, owners_of
 from reconciler.backends.snapshot.manifests import put_at, with_generation
 from reconciler.backends.snapshot.store import REMOVED, Changes
 from reconciler.model import Pod, ScaleKind
-from reconciler.whole_numbers import whole_number_in
+from reconciler.untrusted_text import whole_number_in
 
 _POD = ("", "Pod")
 _REPLICA_SET = ("apps", "ReplicaSet")

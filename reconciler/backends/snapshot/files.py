@@ -17,7 +17,7 @@ import msgspec
 
 from reconciler.backends.decode.mismatches import FieldPath, dotted, mismatches
 from reconciler.backends.decode.shapes import SHAPES, decoded_value
-from reconciler.backends.decode.wire import Name, OwnerFields, Wire
+from reconciler.backends.decode.wire import NonEmptyText, OwnerFields, Wire
 from reconciler.backends.json_patch import equal
 from reconciler.errors import Problem, RefusedError
 from reconciler.yaml.documents import Document
@@ -46,12 +46,12 @@ class Key(NamedTuple):
 
 
 class Header(Wire):
-    api_version: Name
-    kind: Name
+    api_version: NonEmptyText
+    kind: NonEmptyText
 
 
 class Identity(Wire):
-    name: Name
+    name: NonEmptyText
     namespace: str | None = None
     uid: str | None = None
     owner_references: list[OwnerFields] | None = None

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.backends.decode.mismatches import mismatches
-from reconciler.backends.decode.wire import Name, Wire
+from reconciler.backends.decode.wire import NonEmptyText, Wire
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
     CONFIG_MAPS,
@@ -99,12 +99,12 @@ class Recording:
 
 
 class _Failure(Wire):
-    error: Name
+    error: NonEmptyText
     message: str
 
 
 class _Read(Wire, forbid_unknown_fields=True):
-    resource: Name
+    resource: NonEmptyText
     namespace: str = ""
     name: str = ""
     labels: str = ""

@@ -9,7 +9,7 @@ from reconciler.decide.decisions import Notice
 from reconciler.decide.downscale.targets import Result, WorkloadTarget
 from reconciler.decide.selectors import exclusion
 from reconciler.decide.workload_status import replaces_replica_sets
-from reconciler.whole_numbers import whole_number_in
+from reconciler.untrusted_text import whole_number_in
 
 _Guard = Callable[[WorkloadTarget], Iterator[Result]]
 

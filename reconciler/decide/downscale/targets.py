@@ -24,7 +24,7 @@ from reconciler.model import (
     Workload,
 )
 from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Fleet, FleetCluster
-from reconciler.whole_numbers import MOST_REPLICAS
+from reconciler.untrusted_text import MOST_REPLICAS
 
 
 @dataclass(frozen=True, slots=True)

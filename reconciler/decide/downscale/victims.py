@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from reconciler.errors import PolicyError, shown
 from reconciler.model import Pod
-from reconciler.whole_numbers import whole_number_in
+from reconciler.untrusted_text import whole_number_in
 
 Bucket = tuple[bool, int, bool, int, int, int]
 """A pod by the first six rules, the last one being the scale of the time Ready; lower goes first."""

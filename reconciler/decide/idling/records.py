@@ -40,7 +40,7 @@ from reconciler.decide.annotations import (
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef, Workload
-from reconciler.whole_numbers import MOST_REPLICAS, whole_number_in
+from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, PREVIOUS_SUSPEND, IDLED_TO)
 _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)

@@ -23,7 +23,7 @@ from reconciler.decide.idling.verdicts import CombinedVerdict, PolicyVerdict
 from reconciler.decide.selectors import Exclusion
 from reconciler.model import Endpoints, Event, ObjectRef, Service, Workload
 from reconciler.policy.types import FleetCluster
-from reconciler.whole_numbers import whole_number_in
+from reconciler.untrusted_text import whole_number_in
 
 
 @dataclass(frozen=True, slots=True)

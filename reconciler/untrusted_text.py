@@ -1,4 +1,6 @@
-"""Text from outside, made safe to print: no control character, no mark that turns a line round, no line of its own."""
+"""Texts that others wrote: made safe to print (no control character, no mark that turns a line round, no line of its
+own), and whole numbers in them. Pure.
+"""
 
 from __future__ import annotations
 
@@ -30,3 +32,18 @@ def short(text: str) -> str:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+MOST_REPLICAS = 2**31 - 1  # Kubernetes keeps replicas in an int32
+_MOST_DIGITS = 18  # all of them fit 64 bits; int() itself fails on thousands
+
+
+def whole_number_in(text: str) -> int | None:
+    """Return the whole number of at least 0 that `text` spells in decimal digits.
+
+    None where it spells none, and where it has more than 18 digits behind its leading zeros.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    digits = text.lstrip("0") or "0"
+    return int(digits) if len(digits) <= _MOST_DIGITS else None
