@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from reconciler.errors import Problem
+from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.kinds.replica_set import ANNOTATION
 from reconciler.policy.spelling import nearest
@@ -13,15 +17,22 @@ from reconciler.policy.types import FederatedReplicaSet, Fleet
 from reconciler.yaml.documents import Document
 from reconciler.yaml.words import Path, shown
 
-if TYPE_CHECKING:
-    from reconciler.policy.validate import Built
-
 _GLOB = frozenset("*?[")
 _PICKERS: dict[str, Path] = {
     "FederatedReplicaSet": ("spec", "downscalePodPicker"),
     "ReplicaSet": ("spec", "downscalePodPicker"),
     "DownscalePolicy": ("spec", "podPicker"),
 }
+
+
+@dataclass(frozen=True)
+class Built:
+    """One policy, the fields of its spec with their defaults, and the document it was made of."""
+
+    kind: str
+    policy: Any
+    spec: msgspec.Struct
+    document: PolicyDocument
 
 
 def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]]) -> list[Problem]:

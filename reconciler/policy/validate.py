@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from reconciler.errors import PolicyError, Problem
-from reconciler.policy.cross import cross_problems, cross_warnings
+from reconciler.policy.cross import Built, cross_problems, cross_warnings
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.documents import DOCUMENTS
@@ -27,16 +27,6 @@ from reconciler.yaml.documents import Document
 from reconciler.yaml.words import shown
 
 KINDS = tuple(kind for kind in DOCUMENTS if kind != "ReplicaSet")
-
-
-@dataclass(frozen=True)
-class Built:
-    """One policy, the fields of its spec with their defaults, and the document it was made of."""
-
-    kind: str
-    policy: Any
-    spec: msgspec.Struct
-    document: PolicyDocument
 
 
 @dataclass
