@@ -8,6 +8,9 @@ STAMP := $(VENV)/.installed
 MUTATED ?= $(addprefix reconciler/decide/,fleet_guard.py idling/verdicts.py idling/blockers.py)
 SEED ?= 0
 
+# Tests start the command line hundreds of times, which is not to compile it each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 OTHERS = lowest $(shell sh .ci/interpreters)
 
 .PHONY: demo test lint docs parts built-where-possible check others others-ready soak mutants bench clean

@@ -25,17 +25,13 @@ REAL = frozenset(
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests with real parts. The workers of one run share them file by file, where a test has no group of its
-    own, and begin with them: they take longest.
-    """
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests with real parts; the workers of one run share them file by file, where a test has no group."""
     for item in items:
         if REAL.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("real")
         if item.get_closest_marker("real") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.name))
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("real") is None)
 
 
 @pytest.hookimpl(wrapper=True)
