@@ -186,7 +186,7 @@ def _endpoints(observed: ObservedCluster) -> Iterator[tuple[tuple[str, str], tup
 def asked_pickers(
     desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run, pickers: Mapping[str, PodPickerClient]
 ) -> DesiredState:
-    """Return `desired` with the victims that the pickers name now; apply asks them again right before it marks."""
+    """Return `desired` with the victims that the pickers name now; apply asks them again right before it writes."""
     answers: dict[ObjectRef, PickerAnswer] = {}
     notices: list[Notice] = []
     for ref, request in picker_requests(desired.decisions, policies, state, run).items():

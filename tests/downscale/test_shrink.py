@@ -594,7 +594,7 @@ def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_marks_off(tmp
     world.clock.while_asleep = lambda: world.stop.ask("stopped by SIGTERM")
     outcome = outcome_of(world)
     assert outcome.status is OutcomeStatus.POSTPONED
-    assert "stopped by SIGTERM; the marks were taken off, left to the next run" in outcome.message
+    assert "stopped by SIGTERM; the deletion costs were restored, left to the next run" in outcome.message
     assert world.clock.at < 1
     assert len(world.names()) == 6
     assert_clean(world)

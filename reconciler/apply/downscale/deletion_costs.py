@@ -43,23 +43,23 @@ def set_costs(task: Task, pods: Sequence[Pod], costs: Mapping[str, str]) -> None
     """Give each pod its cost of `costs` (by uid), and our label.
 
     Raises:
-        ClusterError: some could not be marked; the others may be.
+        ClusterError: some could not be written; the others may be.
     """
     _each(task, pods, lambda pod: _patch(task, pod, mark_changes(pod, costs[pod.uid], task.run.id)))
 
 
 def restore_costs(task: Task, former: Mapping[str, str | None]) -> None:
-    """Take the marks off the workload's pods in `former` (cost before, by uid), but for those that are going.
+    """Restore the costs of the workload's pods in `former` (cost before, by uid), but for those that are going.
 
     Raises:
-        ClusterError: some are still marked.
+        ClusterError: some are not restored.
     """
     marked = [pod for pod in live_workload(task).pods if pod.uid in former]
     _each(task, marked, lambda pod: _restore_cost(task, pod, former[pod.uid]))
 
 
 def clean_up(task: Task, pods: Iterable[Pod]) -> bool:
-    """Take off what an earlier run left on the workload and its `pods`; return whether there was anything.
+    """Restore what an earlier run left on the workload and its `pods`; return whether there was anything.
 
     Raises:
         AnnotationError: the journal's entry cannot be read.
@@ -79,7 +79,7 @@ def clean_up(task: Task, pods: Iterable[Pod]) -> bool:
 
 
 def _restore_cost(task: Task, pod: Pod, former: str | None) -> None:
-    """Take the mark off one pod as it is now; one that is gone or going has none to speak of."""
+    """Restore the cost of one pod as it is now; one that is gone or going needs none."""
     for attempt in range(1, _ATTEMPTS + 1):
         changes = () if pod.terminating else unmark_changes(pod, former)
         if not changes:

@@ -1,7 +1,7 @@
-"""Shrinks one workload so that exactly the chosen pods go: marks them, scales, looks, cleans up.
+"""Shrinks one workload so that exactly the chosen pods go: sets their deletion costs, scales, looks, cleans up.
 
-Whatever goes wrong before the scale, the marks are taken off and nothing dies. Whatever stops us in between, the
-journal tells the next run (decide/downscale/recovery.py).
+Whatever goes wrong before the scale, the costs are restored and no pod goes. Whatever stops us in between, the
+journal tells the next run (decide/downscale/journal.py).
 """
 
 from __future__ import annotations
@@ -60,18 +60,19 @@ from reconciler.plan.patch import write_of
 
 _POLL_SECONDS = 1.0
 _SCALE_STRATEGY = "/spec/scaleStrategy"
+_RESTORED = "the deletion costs were restored, left to the next run"
 
 
-class _Postponed(ReconcilerError):
+class _Deferred(ReconcilerError):
     """Nothing was done; the next run decides afresh."""
 
 
-class _PickerFailed(_Postponed):
+class _PickerFailed(_Deferred):
     """The pod picker gave no usable answer, and the policy says to wait for one."""
 
 
 class _Unsure(ReconcilerError):
-    """It is not known whether the scale was done; the marks stay for the next run."""
+    """It is not known whether the scale was done; the deletion costs stay for the next run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def shrink(action: int, decision: Decision, access: Access, run: Run, namespace:
         return Outcome(action, OutcomeStatus.FAILED, f"{task.ref}: is in our own namespace, expected another")
     try:
         return replace(_shrunk(task), action=action)
-    except _Postponed as error:
+    except _Deferred as error:
         return Outcome(action, OutcomeStatus.POSTPONED, str(error), picker_failed=isinstance(error, _PickerFailed))
     except (LockHeldError, LockLostError, StoppedError) as error:
         return Outcome(action, OutcomeStatus.SKIPPED, str(error))
@@ -119,7 +120,7 @@ def _shrunk(task: Task) -> Outcome:
     if not choice.pods:
         return replace(_left_to_the_controller(task, choice.note), picker_failed=choice.picker_failed)
     chosen = _Shrink(task, live, cut, choice.pods, choice.note)
-    return _by_name(chosen) if task.ref.kind == "CloneSet" else _by_marks(chosen)
+    return _by_name(chosen) if task.ref.kind == "CloneSet" else _by_deletion_costs(chosen)
 
 
 def _looked(task: Task) -> LiveWorkload:
@@ -130,9 +131,9 @@ def _looked(task: Task) -> LiveWorkload:
         live = live_workload(task)
     name = autoscaler_of(task)
     if name is not None:
-        raise _Postponed(f"{task.ref}: {name} scales it down too, expected none that does; left to the next run")
+        raise _Deferred(f"{task.ref}: {name} scales it down too, expected none that does; left to the next run")
     if live.group.split or replaces_replica_sets(live.workload):
-        raise _Postponed(f"{task.ref}: is in the middle of a rollout, expected its end; left to the next run")
+        raise _Deferred(f"{task.ref}: is in the middle of a rollout, expected its end; left to the next run")
     return live
 
 
@@ -183,7 +184,7 @@ def _with(write: Write, *operations: PatchOperation) -> Write:
     return replace(write, patch=(*write.patch, *operations))
 
 
-def _by_marks(shrink: _Shrink) -> Outcome:
+def _by_deletion_costs(shrink: _Shrink) -> Outcome:
     task = shrink.task
     spared = _spared(shrink)
     entry = _entry(shrink, (*shrink.victims, *spared))
@@ -193,11 +194,13 @@ def _by_marks(shrink: _Shrink) -> Outcome:
         set_costs(task, (*shrink.victims, *spared), costs)
         task.access.clock.sleep(task.settings.settle_seconds)
         if task.access.stop.asked:
-            raise _Postponed(f"{task.ref}: {task.access.stop.why}; the marks were taken off, left to the next run")
+            raise _Deferred(
+                f"{task.ref}: {task.access.stop.why}; the deletion costs were restored, left to the next run"
+            )
         now = live_workload(task)
         why = why_unsettled(now.workload, now.group, shrink.cut, shrink.victims, entry)
         if why:
-            raise _Postponed(f"{task.ref}: {why}; the marks were taken off, left to the next run")
+            raise _Deferred(f"{task.ref}: {why}; {_RESTORED}")
         check_lock(task)
         _scale(task)
     except (LockHeldError, _Unsure):
@@ -211,12 +214,12 @@ def _spared(shrink: _Shrink) -> tuple[Pod, ...]:
     """Return the pods that stay and need another cost meanwhile.
 
     Raises:
-        _Postponed: somebody else's costs are in the way, and they are not to be overridden.
+        _Deferred: somebody else's costs are in the way, and they are not to be overridden.
     """
     marked, spared = foreign_costs(shrink.cut, shrink.victims)
     if (marked or spared) and shrink.task.settings.on_foreign_cost == "Skip":
         told = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in (*marked, *spared)[:5])
-        raise _Postponed(f"{shrink.task.ref}: foreign deletion costs on {told}, expected none (onForeignCost: Skip)")
+        raise _Deferred(f"{shrink.task.ref}: foreign deletion costs on {told}, expected none (onForeignCost: Skip)")
     return spared
 
 
@@ -235,12 +238,12 @@ def _entry(shrink: _Shrink, pods: Sequence[Pod]) -> JournalEntry:
 
 
 def _undone(task: Task, entry: JournalEntry, error: ReconcilerError) -> ReconcilerError:
-    """Take the marks off again and return the error to end with."""
+    """Restore the deletion costs and return the error to end with."""
     try:
         restore_costs(task, entry.costs)
         close_journal(task, entry)
     except ReconcilerError as failure:
-        return ClusterError(f"{error}; the marks could not all be taken off, the next run does it: {failure}")
+        return ClusterError(f"{error}; not all deletion costs could be restored, the next run restores them: {failure}")
     return error
 
 
@@ -254,7 +257,7 @@ def _scale(task: Task) -> None:
         try:
             workload = live_workload(task).workload
         except ClusterError:
-            raise _Unsure(f"{error}; whether it was scaled is not known, the next run puts it right") from error
+            raise _Unsure(f"{error}; whether it was scaled is not known, the next run corrects it") from error
         if workload.uid != task.decision.uid or workload.spec_replicas != task.after:
             raise
 
@@ -295,7 +298,7 @@ def _waited(shrink: _Shrink) -> tuple[LiveWorkload, bool]:
 
 
 def _clean(task: Task, now: LiveWorkload, entry: JournalEntry) -> None:
-    """Take the marks off those that stay, and close the journal."""
+    """Restore the deletion costs of those that stay, and close the journal."""
     if any(pod.uid in entry.costs and is_active(pod) for pod in now.pods):
         restore_costs(task, entry.costs)
     close_journal(task, entry)

@@ -26,7 +26,7 @@ _EMPTY_IS_ABSENT = (("metadata", "annotations"), ("metadata", "labels"), ("data"
 
 
 def as_served(manifest: dict[str, Any], uid: str, namespace: str) -> dict[str, Any]:
-    """Return the manifest with what the API server would show: uid and namespace, no empty maps of marks."""
+    """Return the manifest with what the API server would show: uid and namespace, no empty maps."""
     metadata = {**manifest["metadata"], "uid": uid}
     if namespace:
         metadata["namespace"] = namespace
