@@ -157,6 +157,25 @@ def test_defect_16_an_autoscaler_that_is_held_is_let_go():
     assert run_in(world, a_policy(idle_replicas=1)).desired.decisions == ()
 
 
+def test_what_its_autoscaler_is_about_to_raise_keeps_the_service_awake_in_the_next_run_too():
+    """Found by the laws: released below its autoscaler's minimum, it counted as down in the next run."""
+    hpa = HorizontalPodAutoscaler(
+        ObjectRef("east", "shop", "HorizontalPodAutoscaler", "api", "autoscaling"),
+        "uid-hpa",
+        ("Deployment", "api"),
+        10,
+        2,
+    )
+    api = a_workload("api", replicas=4, template_labels={"app": "web", "part": "api"})
+    policy = a_policy(idle_replicas=1)
+    world = a_world(a_service(), a_workload(), api, hpa, now=NIGHT)
+    run_in(world, policy)
+    world.objects[SERVICE] = replace(world.objects[SERVICE], annotations={})
+    world.annotate(api.ref, REASON, "Maintenance")
+    run_in(world, policy)
+    assert run_in(world, policy).desired.decisions == ()
+
+
 def test_a_record_without_reason_and_time_is_ours_all_the_same():
     """Neither says anything, as on a record that something else than this version wrote."""
     world = taken_over(None)

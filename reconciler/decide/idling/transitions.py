@@ -317,7 +317,7 @@ class Transition:
         return _pinned_as_read(self.scalable, self.classification)
 
     @property
-    def is_pinned_by_us(self) -> bool:
+    def gets_bounds_back(self) -> bool:
         """Whether its autoscaler has bounds of ours that we can take back."""
         autoscaler = self.autoscaler
         return autoscaler is not None and not autoscaler.problem and autoscaler.gets_back
@@ -336,9 +336,14 @@ class Transition:
     def stays_up(self) -> bool:
         """Whether it runs after this run, above the floor of what wants it idle."""
         if self.classification.state in MAYBE_DOWN and self.action is not IdleAction.WAKE:
-            freed = self.action is IdleAction.RELEASE and self.is_pinned_by_us
-            return freed or self.scalable.scale.replicas > self.scalable.verdict.idle_replicas
+            freed = self.action is IdleAction.RELEASE and self.gets_bounds_back
+            replicas = self.scalable.scale.replicas
+            return freed or self._is_raised_from(replicas) or replicas > self.scalable.verdict.idle_replicas
         return self.action is not IdleAction.IDLE and not self.stays_idle
+
+    def _is_raised_from(self, replicas: int) -> bool:
+        """Return whether its autoscaler raises it from there: to its minimum, and nothing from zero."""
+        return self.autoscaler is not None and 0 < replicas < self.autoscaler.bounds.least
 
     def with_flag(self, flag: Flag, words: str, counterfactual: str = "") -> Transition:
         """Return the transition where `flag` holds too, and `counterfactual` would end that."""

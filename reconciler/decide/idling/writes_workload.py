@@ -342,7 +342,7 @@ def _handed_over(transition: Transition, record: Record, context: WriteContext) 
 def _then(transition: Transition) -> str:
     """Return what becomes of what is handed over."""
     autoscaler = transition.autoscaler
-    if autoscaler is None or not transition.is_pinned_by_us:
+    if autoscaler is None or not transition.gets_bounds_back:
         return "it stays as it is"
     return f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name} gets its bounds back and scales it from now on"
 
