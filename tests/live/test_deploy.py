@@ -19,7 +19,7 @@ from tests.live import deployed
 from tests.live.deployed import APPLY, OWN, PLAN, Grant
 from tests.real.objects import manifests
 
-DOCUMENT = deployed.DEPLOY.parent / "docs" / "how-to" / "deploy.md"
+DOCUMENT = deployed.DEPLOY.parent / "docs" / "reference" / "rights.md"
 CLONE_SET = ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
 
 
