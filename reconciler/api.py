@@ -23,8 +23,8 @@ from reconciler.model import Pod
 from reconciler.pipeline import RunRequest
 from reconciler.pipeline import plan as make_plan
 from reconciler.plan import model
+from reconciler.plan.file import plan_to_dict
 from reconciler.plan.model import Action
-from reconciler.plan.serialise import plan_to_dict
 from reconciler.policy.types import PolicySet
 from reconciler.policy.validate import check_policies, read_policies
 from reconciler.world import open_world

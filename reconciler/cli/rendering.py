@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.compile_ import as_text
+from reconciler.plan.file import plan_to_dict, plan_to_json
 from reconciler.plan.model import Plan
-from reconciler.plan.serialise import plan_to_dict, plan_to_json
 from reconciler.report.text import Style, render_text
 
 if TYPE_CHECKING:

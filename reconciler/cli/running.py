@@ -23,9 +23,9 @@ from reconciler.errors import ReconcilerError, UsageError
 from reconciler.model import CredentialSources
 from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import RunRequest, Watch
+from reconciler.plan.file import plan_to_json
 from reconciler.plan.filters import Filters
 from reconciler.plan.model import Plan
-from reconciler.plan.serialise import plan_to_json
 from reconciler.policy.one_cluster import read_one_cluster
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.policy.validate import read_policies

@@ -13,9 +13,9 @@ from reconciler.cli.running import Call
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError
 from reconciler.plan.build import doable
+from reconciler.plan.file import plan_from_dict
 from reconciler.plan.model import Action, Plan
 from reconciler.plan.permitted import check_permitted, is_custom
-from reconciler.plan.serialise import plan_from_dict
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.policy.validate import read_fleet, read_policies
 from reconciler.untrusted_text import short

@@ -18,6 +18,9 @@ from reconciler.errors import AnnotationError
 from reconciler.policy.types import Fleet
 from reconciler.untrusted_text import MOST_REPLICAS
 
+OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
+"""How the annotations begin that are ours to write."""
+
 IDLED_AT = "idling.kubernetes.io/idled-at"
 UNIDLE_TARGETS = "idling.kubernetes.io/unidle-targets"
 PREVIOUS_SCALE = "idling.kubernetes.io/previous-scale"

@@ -9,12 +9,10 @@ from msgspec import Meta, Struct
 
 from reconciler.decide.decisions import Job, Verb
 
-SCHEMA_VERSION: Final = "reconciler/v1alpha1"
-
-SchemaVersion = Annotated[
-    Literal["reconciler/v1alpha1"],
-    Meta(description="The version of this document's form. A document of another version is refused as a whole."),
-]
+PLAN_VERSION: Final = "reconciler/plan/v1alpha2"
+VERSION = Meta(
+    description="schemaVersion is the version of the schema of this document. Documents of other versions are refused."
+)
 Number = Annotated[int, Meta(ge=0)]
 PhaseName = Literal["wake", "repair", "increase", "move", "decrease", "record"]
 
@@ -264,8 +262,12 @@ class CountsDocument(Document, frozen=True):
     to_create: Annotated[Number, Meta(description="Objects to be created.")]
     to_overwrite: Annotated[Number, Meta(description="Objects whose pod template is replaced.")]
     to_delete: Annotated[Number, Meta(description="Objects to be deleted.")]
-    to_repair: Annotated[Number, Meta(description="Objects whose annotations or bounds are put right.")]
-    notes: Annotated[Number, Meta(description="Marks and memory to be written or taken off.")]
+    to_update: Annotated[
+        Number, Meta(description="Objects that change otherwise: bounds of autoscalers, adoption, release.")
+    ]
+    metadata_updates: Annotated[
+        Number, Meta(description="Changes of annotations, labels and ConfigMaps of the reconciler only.")
+    ]
     held_back: Annotated[Number, Meta(description="Changes held back by limits and guards.")]
     observed: Annotated[Number, Meta(description="Changes that policies with mode observe would make.")]
     undecided: Annotated[Number, Meta(description="Objects that nothing is decided for.")]
@@ -286,7 +288,7 @@ class DigestsDocument(Document, frozen=True):
 class PlanDocument(Document, frozen=True):
     """What a run would change, why, and what it leaves alone. All that apply needs is in it."""
 
-    schema_version: SchemaVersion
+    schema_version: Annotated[Literal["reconciler/plan/v1alpha2"], VERSION]
     kind: Annotated[Literal["Plan"], Meta(description="What this document is.")]
     made_at: Annotated[datetime, Meta(tz=True, description="The time the plan was made at, and for.")]
     run: Annotated[str, Meta(description="The id of the run.")]

@@ -9,7 +9,17 @@ from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Any
 
-from reconciler.decide.decisions import Decision, Notice, Overridden, PlacementView, PolicyExplanation, Undecided, Verb
+from reconciler.decide.annotations import OUR_ANNOTATIONS
+from reconciler.decide.decisions import (
+    Decision,
+    FieldChange,
+    Notice,
+    Overridden,
+    PlacementView,
+    PolicyExplanation,
+    Undecided,
+    Verb,
+)
 from reconciler.model import NOTHING, ObjectRef, QueryKey
 
 
@@ -123,34 +133,46 @@ class Effect(StrEnum):
     UP = "up"
     CREATE = "create"
     WAKE = "wake"
-    REPAIR = "repair"  # the object changes, but not how many replicas it has
-    NOTE = "note"  # marks and memory
+    UPDATE = "update"  # the object changes, but not how many replicas it has
+    METADATA = "metadata"  # only annotations, labels and ConfigMaps of our own change
 
 
 _BY_VERB = {
     Verb.DELETE: Effect.DELETE,
     Verb.OVERWRITE: Effect.OVERWRITE,
     Verb.CREATE: Effect.CREATE,
-    Verb.MARK: Effect.NOTE,
-    Verb.UNMARK: Effect.NOTE,
-    Verb.REMEMBER: Effect.NOTE,
 }
+_RECORDS = (Verb.MARK, Verb.UNMARK, Verb.REMEMBER)
 _STEPS = {Verb.IDLE: Effect.IDLE, Verb.WAKE: Effect.WAKE}
 
 
 def effect_of(decision: Decision) -> Effect:
     """Return what `decision` means; a repair that changes replicas counts as the change it makes.
 
-    The bounds of a HorizontalPodAutoscaler, changed so that its target can be idled or woken, are a repair: the target
-    is what is idled.
+    The bounds of a HorizontalPodAutoscaler, changed so that its target can be idled or woken, are an update: the target
+    is what is idled. Adopting and releasing are updates too.
     """
+    if decision.ref.kind == "ConfigMap":
+        return Effect.METADATA
     if decision.verb in _BY_VERB:
         return _BY_VERB[decision.verb]
     if decision.verb in _STEPS and decision.ref.kind != "HorizontalPodAutoscaler":
         return _STEPS[decision.verb]
-    if decision.removed:
-        return Effect.DOWN
-    return Effect.UP if added(decision) else Effect.REPAIR
+    if decision.verb not in _RECORDS and (decision.removed or added(decision)):
+        return Effect.DOWN if decision.removed else Effect.UP
+    if any(map(is_acted_on, decision.changes)):
+        return Effect.UPDATE
+    stated = decision.verb in (*_STEPS, Verb.RELEASE) or decision.event == "Adopted"
+    return Effect.UPDATE if stated and decision.verb not in _RECORDS else Effect.METADATA
+
+
+def is_acted_on(change: FieldChange) -> bool:
+    """Return whether somebody else than us acts on what changes: the spec, and annotations that are not ours."""
+    if change.before == change.after:
+        return False
+    if change.path[:2] == ("metadata", "annotations"):
+        return not change.path[-1].startswith(OUR_ANNOTATIONS)
+    return change.path[:1] == ("spec",)
 
 
 def added(decision: Decision) -> int:
@@ -169,8 +191,8 @@ class Counts:
     to_create: int = 0
     to_overwrite: int = 0
     to_delete: int = 0
-    to_repair: int = 0
-    notes: int = 0
+    to_update: int = 0
+    metadata_updates: int = 0
     held_back: int = 0
     observed: int = 0
     undecided: int = 0
@@ -193,8 +215,8 @@ def counts_of(plan: Plan) -> Counts:
         to_create=effects[Effect.CREATE],
         to_overwrite=effects[Effect.OVERWRITE],
         to_delete=effects[Effect.DELETE],
-        to_repair=effects[Effect.REPAIR],
-        notes=effects[Effect.NOTE],
+        to_update=effects[Effect.UPDATE],
+        metadata_updates=effects[Effect.METADATA],
         held_back=sum(len(held.decisions) for held in plan.held_back),
         observed=len(plan.observed),
         undecided=len(plan.undecided),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from reconciler.decide.annotations import DELETION_COST, FEDERATED_LABEL, PAUSED_REPLICAS, VICTIM_LABEL
+from reconciler.decide.annotations import DELETION_COST, FEDERATED_LABEL, OUR_ANNOTATIONS, PAUSED_REPLICAS, VICTIM_LABEL
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.downscale.journal import JOURNAL
 from reconciler.decide.placement.memory import MEMORY, REPLACED
@@ -17,9 +17,6 @@ from reconciler.decide.placement.memory import PREFIX as STATUS
 from reconciler.errors import PlanFileError
 from reconciler.plan.model import Plan, pointer
 from reconciler.untrusted_text import MOST_REPLICAS, short
-
-OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
-"""How the annotations begin that are ours to write."""
 
 _Path = tuple[str, ...]
 _Check = Callable[[Any], bool]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
 from reconciler.apply.outcomes import OutcomeStatus
-from reconciler.plan.documents import Document, Number, PlanDocument, SchemaVersion
+from reconciler.plan.documents import VERSION, Document, Number, PlanDocument
+
+REPORT_VERSION: Final = "reconciler/report/v1alpha2"
 
 
 class OutcomeDocument(Document, frozen=True):
@@ -47,7 +49,7 @@ class OutcomeCountsDocument(Document, frozen=True):
 class ReportDocument(Document, frozen=True):
     """What an apply did: the plan it carried out, and what became of each change."""
 
-    schema_version: SchemaVersion
+    schema_version: Annotated[Literal["reconciler/report/v1alpha2"], VERSION]
     kind: Annotated[Literal["Report"], Meta(description="What this document is.")]
     counts: Annotated[OutcomeCountsDocument, Meta(description="The outcomes in numbers.")]
     outcomes: Annotated[list[OutcomeDocument], Meta(description="What became of each change, in the plan's order.")]

@@ -120,7 +120,7 @@ def _badness(actions: Sequence[Action], urgent: Callable[[Action], bool]) -> tup
 
 
 def _rank(action: Action) -> int:
-    return len(_WORST_FIRST) if is_metadata(action.decision) else _WORST_FIRST.index(effect_of(action.decision))
+    return _WORST_FIRST.index(effect_of(action.decision))
 
 
 def _position(action: Action, urgent: Callable[[Action], bool]) -> tuple[object, ...]:

@@ -8,10 +8,9 @@ from typing import Any, cast
 import msgspec
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.plan.documents import SCHEMA_VERSION
+from reconciler.plan.file import json_text, plan_document, plan_to_json
 from reconciler.plan.model import Plan
-from reconciler.plan.serialise import json_text, plan_document, plan_to_json
-from reconciler.report.documents import OutcomeCountsDocument, OutcomeDocument, ReportDocument
+from reconciler.report.documents import REPORT_VERSION, OutcomeCountsDocument, OutcomeDocument, ReportDocument
 from reconciler.report.totals import totals_of
 
 
@@ -29,7 +28,7 @@ def report_to_dict(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def _document(plan: Plan, outcomes: Sequence[Outcome]) -> ReportDocument:
     return ReportDocument(
-        schema_version=SCHEMA_VERSION,
+        schema_version=REPORT_VERSION,
         kind="Report",
         counts=msgspec.convert(totals_of(plan, outcomes), OutcomeCountsDocument, from_attributes=True),
         outcomes=msgspec.convert(outcomes, list[OutcomeDocument], from_attributes=True),

@@ -8,9 +8,9 @@ import msgspec
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.errors import PlanFileError
+from reconciler.plan.file import check_version, plan_from_dict, plan_of
 from reconciler.plan.model import Plan
-from reconciler.plan.reading import check_version, plan_from_dict, plan_of
-from reconciler.report.documents import ReportDocument
+from reconciler.report.documents import REPORT_VERSION, ReportDocument
 from reconciler.untrusted_text import one_line
 
 
@@ -22,7 +22,7 @@ def plan_and_outcomes(value: Any, *, where: str) -> tuple[Plan, tuple[Outcome, .
     """
     if not isinstance(value, dict) or value.get("kind") != "Report":
         return plan_from_dict(value, where=where), None
-    check_version(value, where, expected="Report")
+    check_version(value, where, "Report", REPORT_VERSION)
     try:
         document = msgspec.convert(value, ReportDocument)
     except (msgspec.ValidationError, RecursionError) as error:

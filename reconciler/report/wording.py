@@ -20,8 +20,7 @@ from reconciler.decide.placement.memory import MEMORY, REPLACED
 from reconciler.decide.placement.memory import PREFIX as STATUS
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.json_values import json_value
-from reconciler.plan.model import Effect, effect_of
-from reconciler.plan.permitted import OUR_ANNOTATIONS
+from reconciler.plan.model import Effect, effect_of, is_acted_on
 from reconciler.untrusted_text import one_line
 
 KINDS = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
@@ -193,15 +192,8 @@ def verb_of(decision: Decision, *, moves: bool = False) -> str:
 
 
 def is_metadata(decision: Decision) -> bool:
-    """Return whether a change is one of our own annotations, labels and ConfigMaps alone; adopting, releasing and what
-    others act on is none.
-    """
-    if decision.ref.kind == "ConfigMap":
-        return True
-    if any(_acted_on(one) for one in decision.changes):
-        return False
-    quiet = effect_of(decision) is Effect.REPAIR and decision.verb not in _VERBS
-    return effect_of(decision) is Effect.NOTE or (quiet and decision.event != "Adopted")
+    """Return whether only annotations, labels and ConfigMaps of our own change."""
+    return effect_of(decision) is Effect.METADATA
 
 
 def field_of(decision: Decision) -> tuple[str, str]:
@@ -214,7 +206,7 @@ def field_of(decision: Decision) -> tuple[str, str]:
         unchanged = before == after or (before is None and decision.verb is not Verb.CREATE)
         return "replicas", f"{after}" if unchanged else f"{before or 0} -> {after}"
     fields = [
-        (one_line(one.path[-1].rpartition("/")[2]), _values_of(one)) for one in decision.changes if _acted_on(one)
+        (one_line(one.path[-1].rpartition("/")[2]), _values_of(one)) for one in decision.changes if is_acted_on(one)
     ]
     if not fields:
         return "", ""
@@ -226,15 +218,6 @@ def what_of(decision: Decision) -> str:
     if is_metadata(decision):
         return metadata_words(decision)
     return " ".join(field_of(decision)).strip() or verb_of(decision)
-
-
-def _acted_on(change: FieldChange) -> bool:
-    """Return whether somebody else than us acts on what changes: the spec, and annotations that are not ours."""
-    if change.before == change.after:
-        return False
-    if change.path[:2] == ("metadata", "annotations"):
-        return not change.path[-1].startswith(OUR_ANNOTATIONS)
-    return change.path[:1] == ("spec",)
 
 
 def _values_of(change: FieldChange) -> str:

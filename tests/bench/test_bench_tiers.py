@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reconciler.plan.build import in_order, number
-from reconciler.plan.serialise import change_document
+from reconciler.plan.file import change_document
 from reconciler.policy.types import WakeOrder
 from tests.bench.measure import SHARES, Work, measured
 from tests.builders import a_service, a_workload

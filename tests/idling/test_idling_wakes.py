@@ -13,7 +13,7 @@ from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.idle_workloads import idle_workloads
 from reconciler.model import Event, OwnerReference
 from reconciler.plan.build import in_order, number
-from reconciler.plan.serialise import change_document
+from reconciler.plan.file import change_document
 from reconciler.policy.types import AnyOf, ObjectSelector, WakeMetric, WakeOrder
 from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload
 from tests.idling.idling_policies import (

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, Undecided
+from reconciler.plan.file import plan_from_dict, plan_to_dict
 from reconciler.plan.model import HeldBackActions
-from reconciler.plan.serialise import plan_from_dict, plan_to_dict
 from reconciler.report.distribution import distributions_of
 from reconciler.report.html import render_html
 from reconciler.report.text import render_text

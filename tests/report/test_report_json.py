@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
-from reconciler.plan.serialise import plan_to_dict
+from reconciler.plan.file import plan_to_dict
 from reconciler.report.json import render_json, report_to_dict
 from reconciler.report.saved import plan_and_outcomes
 from reconciler.report.schemas import plan_schema, report_schema

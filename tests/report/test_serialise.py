@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from reconciler.decide.decisions import Cause, DownscaleSettings, FieldChange, VictimForecast
 from reconciler.errors import ExitCode, PlanFileError
 from reconciler.model import PickerHeader, PodPicker
+from reconciler.plan.file import plan_from_dict, plan_to_dict, plan_to_json
 from reconciler.plan.json_values import json_value
-from reconciler.plan.serialise import plan_from_dict, plan_to_dict, plan_to_json
 from reconciler.report.schemas import plan_schema
 from tests.report.plans import PLACE_WEB, a_create, a_mark, a_plan, a_scale, an_idle
 from tests.report.strategies import json_values, plans
@@ -55,7 +55,7 @@ def test_the_schema_file_is_what_the_documents_say():
 def test_the_keys_are_in_a_fixed_order_and_the_file_ends_with_a_newline():
     text = plan_to_json(a_plan(an_idle()))
     assert text.startswith(
-        '{\n  "schemaVersion": "reconciler/v1alpha1",\n  "kind": "Plan",\n  "madeAt": "2026-11-20T15:41:23Z",'
+        '{\n  "schemaVersion": "reconciler/plan/v1alpha2",\n  "kind": "Plan",\n  "madeAt": "2026-11-20T15:41:23Z",'
     )
     assert text.endswith("}\n")
 
@@ -79,7 +79,7 @@ def test_counts():
         "toScaleUp": 1,
         "toScaleDown": 1,
         "toCreate": 1,
-        "notes": 1,
+        "metadataUpdates": 1,
         "dropped": 2,
         "replicasFewer": 7,
         "replicasMore": 7,
@@ -160,10 +160,15 @@ def _circular():
     [
         pytest.param([], "$ is a list, expected a JSON object with a plan", id="no object"),
         pytest.param(None, "$ is absent, expected a JSON object with a plan", id="null"),
-        pytest.param({}, '$.schemaVersion is absent, expected "reconciler/v1alpha1"', id="empty"),
+        pytest.param({}, '$.kind is absent, expected "Plan"; plan again', id="empty"),
+        pytest.param(
+            _broken("schemaVersion", value="reconciler/v1alpha1"),
+            '$.schemaVersion is "reconciler/v1alpha1", expected "reconciler/plan/v1alpha2"; plan again',
+            id="the version before",
+        ),
         pytest.param(
             _broken("schemaVersion", value="reconciler/v2"),
-            '$.schemaVersion is "reconciler/v2", expected "reconciler/v1alpha1"',
+            '$.schemaVersion is "reconciler/v2", expected "reconciler/plan/v1alpha2"; plan again',
             id="another version",
         ),
         pytest.param(_broken("kind", value="Report"), '$.kind is "Report", expected "Plan"', id="a report"),

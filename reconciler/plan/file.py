@@ -1,0 +1,421 @@
+"""A plan as JSON, and back. The same plan gives the same bytes; a plan read back does what the written one would do.
+
+Nothing that `apply` could trip over is read: a saved plan is a file that somebody else may have written to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from reconciler.decide.decisions import (
+    Cause,
+    Decision,
+    DownscaleSettings,
+    FieldChange,
+    Notice,
+    Overridden,
+    Phase,
+    PlacementView,
+    Undecided,
+    Verb,
+    VictimForecast,
+)
+from reconciler.errors import PlanFileError
+from reconciler.model import ObjectRef, PickerHeader, PodPicker
+from reconciler.plan.build import number
+from reconciler.plan.documents import (
+    PLAN_VERSION,
+    CauseDocument,
+    ChangeDocument,
+    CountsDocument,
+    DigestsDocument,
+    Document,
+    DownscaleDocument,
+    HeaderDocument,
+    HeldBackDocument,
+    LimitDocument,
+    NoticeDocument,
+    ObjectDocument,
+    OverriddenDocument,
+    PlacementDocument,
+    PlanDocument,
+    PodPickerDocument,
+    ReplicasDocument,
+    SecretKeyDocument,
+    UndecidedDocument,
+    VictimsDocument,
+)
+from reconciler.plan.json_values import json_value
+from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, counts_of, pointer
+from reconciler.untrusted_text import one_line
+
+T = TypeVar("T")
+D = TypeVar("D", bound=Document)
+
+
+def plan_to_json(plan: Plan) -> str:
+    """Return `plan` as the text of a plan file: indented by 2, keys in the schema's order, a newline at the end."""
+    return json_text(plan_document(plan))
+
+
+def json_text(document: msgspec.Struct) -> str:
+    """Return `document` as indented JSON text, a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode("utf-8") + "\n"
+
+
+def plan_to_dict(plan: Plan) -> dict[str, Any]:
+    """Return `plan` as JSON values, as schemas/plan.schema.json says. `explanations` is left out."""
+    return cast("dict[str, Any]", msgspec.to_builtins(plan_document(plan)))
+
+
+def plan_document(plan: Plan) -> PlanDocument:
+    """Return `plan` as the document that describes it."""
+    return PlanDocument(
+        schema_version=PLAN_VERSION,
+        kind="Plan",
+        made_at=plan.made_at.astimezone(UTC),
+        run=plan.run,
+        fleet=plan.fleet,
+        revision=plan.revision,
+        source=plan.source,
+        digests=DigestsDocument(policies=plan.policy_digest, inputs=plan.input_digest),
+        clusters={name: plan.clusters[name] for name in sorted(plan.clusters)},
+        counts=_same(counts_of(plan), CountsDocument),
+        limits=_each(plan.limits, LimitDocument),
+        actions=[change_document(action) for action in plan.actions],
+        held_back=[_held_back(held) for held in plan.held_back],
+        observed=_changes(plan.observed),
+        undecided=_each(plan.undecided, UndecidedDocument),
+        overridden=[_overridden(lost) for lost in plan.overridden],
+        unknown={name: plan.unknown[name] for name in sorted(plan.unknown)},
+        notices=_each(plan.notices, NoticeDocument),
+        placements=_each(plan.placements, PlacementDocument),
+        dropped=plan.dropped,
+    )
+
+
+def _same(value: object, kind: type[T]) -> T:
+    """Return `value` as a `kind`, whose fields are named like its attributes: a document of a value, or the reverse."""
+    return msgspec.convert(value, kind, from_attributes=True)
+
+
+def _each(values: Sequence[object], kind: type[T]) -> list[T]:
+    return [_same(value, kind) for value in values]
+
+
+def _changes(decisions: Sequence[Decision]) -> list[ChangeDocument]:
+    return [change_document(action) for action in number(decisions)]
+
+
+def change_document(action: Action) -> ChangeDocument:
+    """Return one action of a plan as the document that describes it."""
+    decision = action.decision
+    return ChangeDocument(
+        id=action.id,
+        key=decision.key,
+        job=decision.job,
+        verb=decision.verb,
+        phase=decision.phase.name.lower(),  # type: ignore[arg-type]  # the names of Phase are the literals of PhaseName
+        cluster=decision.ref.cluster,
+        object=_object(decision),
+        replicas=_replicas(decision),
+        cause=_cause(decision),
+        before={pointer(change.path): json_value(change.before) for change in decision.changes},
+        after=_after(decision.changes),
+        manifest=None if decision.manifest is None else json_value(decision.manifest),
+        orphan=decision.orphan,
+        victims=None if decision.victims is None else _victims(decision.victims),
+        downscale=None if decision.downscale is None else _downscale(decision.downscale),
+        group=decision.group,
+        order=list(decision.order),
+        needs=list(action.needs),
+        wake_tier=decision.wake_tier,
+        wait_ready=action.wait_ready,
+        event=decision.event,
+        idles=decision.idles,
+        has_annotations=decision.has_annotations,
+        has_labels=decision.has_labels,
+    )
+
+
+def _after(changes: Sequence[FieldChange]) -> dict[str, Any]:
+    """Return the fields afterwards; where one field is both changed and only tested, the change counts."""
+    result: dict[str, Any] = {}
+    for change in changes:
+        path = pointer(change.path)
+        if path not in result or change.before != change.after:
+            result[path] = json_value(change.after)
+    return result
+
+
+def _object(decision: Decision) -> ObjectDocument:
+    ref = decision.ref
+    return ObjectDocument(
+        api_version=decision.api_version,
+        group=ref.group,
+        kind=ref.kind,
+        namespace=ref.namespace,
+        name=ref.name,
+        uid=decision.uid,
+    )
+
+
+def _replicas(decision: Decision) -> ReplicasDocument | None:
+    if decision.replicas_before is None and decision.replicas_after is None:
+        return None
+    return ReplicasDocument(before=decision.replicas_before, after=decision.replicas_after)
+
+
+def _cause(decision: Decision) -> CauseDocument:
+    cause = decision.cause
+    return CauseDocument(policy=cause.policy, at=cause.at, why=cause.why, values=json_value(cause.values))
+
+
+def _victims(forecast: VictimForecast) -> VictimsDocument:
+    finite = tuple(ratio if ratio is not None and math.isfinite(ratio) else None for ratio in forecast.age_ratios)
+    return _same(replace(forecast, age_ratios=finite), VictimsDocument)
+
+
+def _downscale(settings: DownscaleSettings) -> DownscaleDocument:
+    plain = _same(replace(settings, picker=None), DownscaleDocument)
+    return msgspec.structs.replace(plain, picker=None if settings.picker is None else _picker(settings.picker))
+
+
+def _picker(picker: PodPicker) -> PodPickerDocument:
+    plain = _same(replace(picker, headers=()), PodPickerDocument)
+    return msgspec.structs.replace(plain, headers=[_header(header) for header in picker.headers])
+
+
+def _header(header: PickerHeader) -> HeaderDocument:
+    secret = None if header.secret is None else SecretKeyDocument(name=header.secret[0], key=header.secret[1])
+    return HeaderDocument(name=header.name, value=header.value, secret=secret)
+
+
+def _held_back(held: HeldBackActions) -> HeldBackDocument:
+    return HeldBackDocument(
+        allow=held.allow,
+        why=held.why,
+        unit=held.unit,
+        used=held.used,
+        allowed=held.allowed,
+        base=held.base,
+        changes=_changes(held.decisions),
+    )
+
+
+def _overridden(lost: Overridden) -> OverriddenDocument:
+    ref = lost.ref
+    return OverriddenDocument(
+        cluster=ref.cluster,
+        group=ref.group,
+        kind=ref.kind,
+        namespace=ref.namespace,
+        name=ref.name,
+        job=lost.job,
+        policy=lost.policy,
+        wish=lost.wish,
+        winner=lost.winner,
+        why=lost.why,
+    )
+
+
+def plan_from_dict(value: Any, *, where: str = "plan") -> Plan:
+    """Return the plan that the JSON values in `value` describe; `where` names it in errors, a file for instance.
+
+    Raises:
+        PlanFileError: it is of another schema version, or not a plan that could be applied.
+    """
+    check_version(value, where, "Plan", PLAN_VERSION)
+    try:
+        document = msgspec.convert(value, PlanDocument)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise PlanFileError(
+            f"{where}: is no plan ({one_line(str(error))}), expected one as `plan --out` writes it"
+        ) from error
+    return plan_of(document, where)
+
+
+def check_version(value: Any, where: str, kind: str, version: str) -> None:
+    """Refuse anything but a JSON object of `kind` in this `version` of its schema.
+
+    Raises:
+        PlanFileError: it is something else.
+    """
+    if not isinstance(value, dict):
+        raise PlanFileError(f"{where}: $ is {_named(value)}, expected a JSON object with a {kind.lower()}")
+    for key, wanted in (("kind", kind), ("schemaVersion", version)):
+        found = value.get(key)
+        if found != wanted:
+            raise PlanFileError(f'{where}: $.{key} is {_named(found)}, expected "{wanted}"; plan again')
+
+
+def _named(value: Any) -> str:
+    if isinstance(value, str):
+        return f'"{one_line(value[:80])}"'
+    return "absent" if value is None else f"a {type(value).__name__}"
+
+
+def plan_of(document: PlanDocument, where: str) -> Plan:
+    """Return the plan that `document` describes.
+
+    Raises:
+        PlanFileError: its actions do not fit together.
+    """
+    for path, what in _misfits(document):
+        raise PlanFileError(f"{where}: $.{path}{what}; plan again")
+    return Plan(
+        made_at=document.made_at,
+        run=document.run,
+        fleet=document.fleet,
+        policy_digest=document.digests.policies,
+        input_digest=document.digests.inputs,
+        clusters=document.clusters,
+        actions=_actions(document.actions),
+        held_back=tuple(_held_actions(held) for held in document.held_back),
+        observed=_decisions(document.observed),
+        undecided=tuple(_each(document.undecided, Undecided)),
+        overridden=tuple(_lost(one) for one in document.overridden),
+        unknown=document.unknown,
+        notices=tuple(_each(document.notices, Notice)),
+        limits=tuple(_each(document.limits, LimitUse)),
+        placements=tuple(_each(document.placements, PlacementView)),
+        dropped=document.dropped,
+        revision=document.revision,
+        source=document.source,
+    )
+
+
+def _misfits(document: PlanDocument) -> Iterator[tuple[str, str]]:
+    """Yield what the types alone do not tell, each as its path in the document and what is wrong."""
+    lists = {
+        "actions": document.actions,
+        "observed": document.observed,
+        **{f"heldBack[{n}].changes": held.changes for n, held in enumerate(document.held_back)},
+    }
+    for name, changes in lists.items():
+        yield from _misfits_of(name, changes)
+    for n, change in enumerate(document.actions):
+        if change.cluster not in document.clusters:
+            yield f"actions[{n}].cluster", f' is "{one_line(change.cluster)}", expected one of $.clusters'
+
+
+def _misfits_of(name: str, changes: Sequence[ChangeDocument]) -> Iterator[tuple[str, str]]:
+    groups: dict[int, str] = {}
+    keys: set[str] = set()
+    tiers: set[str] = set()
+    awaited: set[str] = set()
+    for n, change in enumerate(changes):
+        at = f"{name}[{n}]"
+        if change.id in groups or change.key in keys:
+            yield at, " has the id or key of an earlier change, expected its own"
+        if any(groups.get(need) != change.group for need in change.needs):
+            yield f"{at}.needs", f" is {change.needs}, expected ids of earlier changes of its group"
+        if change.wait_ready and change.wait_ready not in tiers:
+            yield f"{at}.waitReady", f' is "{one_line(change.wait_ready)}", expected the wakeTier of earlier changes'
+        awaited.add(change.wait_ready)
+        if change.wake_tier and change.wake_tier in awaited:
+            yield f"{at}.wakeTier", f' is "{one_line(change.wake_tier)}", which an earlier change waits for'
+        tiers.add(change.wake_tier)
+        yield from _misfitting_fields(at, change)
+        groups[change.id] = change.group
+        keys.add(change.key)
+
+
+def _misfitting_fields(at: str, change: ChangeDocument) -> Iterator[tuple[str, str]]:
+    if list(change.before) != list(change.after):
+        yield f"{at}.after", " has other fields than before, expected the same in the same order"
+    if change.verb is Verb.CREATE and change.manifest is None:
+        yield f"{at}.manifest", " is null, expected the object to create"
+    for text in change.before:
+        if pointer(_path(text)) != text:
+            yield f"{at}.before", f' has the field "{one_line(text)}", expected a JSON pointer'
+
+
+def _actions(changes: Sequence[ChangeDocument]) -> tuple[Action, ...]:
+    keys = {change.id: change.key for change in changes}
+    return tuple(
+        Action(change.id, _decision(change, keys), tuple(change.needs), change.wait_ready) for change in changes
+    )
+
+
+def _decisions(changes: Sequence[ChangeDocument]) -> tuple[Decision, ...]:
+    return tuple(action.decision for action in _actions(changes))
+
+
+def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
+    found = change.object
+    return Decision(
+        key=change.key,
+        job=change.job,
+        verb=change.verb,
+        phase=Phase[change.phase.upper()],
+        ref=ObjectRef(change.cluster, found.namespace, found.kind, found.name, found.group),
+        api_version=found.api_version,
+        uid=found.uid,
+        changes=tuple(FieldChange(_path(text), change.before[text], change.after[text]) for text in change.before),
+        cause=_same(change.cause, Cause),
+        group=change.group,
+        order=tuple(change.order),
+        needs=tuple(keys[need] for need in change.needs),
+        manifest=change.manifest,
+        orphan=change.orphan,
+        replicas_before=None if change.replicas is None else change.replicas.before,
+        replicas_after=None if change.replicas is None else change.replicas.after,
+        victims=None if change.victims is None else _same(change.victims, VictimForecast),
+        downscale=None if change.downscale is None else _settings(change.downscale),
+        wake_tier=change.wake_tier,
+        wait_ready=change.wait_ready,
+        event=change.event,
+        idles=change.idles,
+        has_annotations=change.has_annotations,
+        has_labels=change.has_labels,
+    )
+
+
+def _path(text: str) -> tuple[str, ...]:
+    """Return the keys of an RFC 6901 JSON pointer."""
+    return tuple(key.replace("~1", "/").replace("~0", "~") for key in text.split("/")[1:])
+
+
+def _settings(document: DownscaleDocument) -> DownscaleSettings:
+    plain = _same(msgspec.structs.replace(document, picker=None), DownscaleSettings)
+    return replace(plain, picker=None if document.picker is None else _pod_picker(document.picker))
+
+
+def _pod_picker(document: PodPickerDocument) -> PodPicker:
+    plain = _same(msgspec.structs.replace(document, headers=[]), PodPicker)
+    return replace(plain, headers=tuple(map(_picker_header, document.headers)))
+
+
+def _picker_header(document: HeaderDocument) -> PickerHeader:
+    secret = None if document.secret is None else (document.secret.name, document.secret.key)
+    return PickerHeader(document.name, document.value, secret)
+
+
+def _held_actions(document: HeldBackDocument) -> HeldBackActions:
+    return HeldBackActions(
+        allow=document.allow,
+        why=document.why,
+        decisions=_decisions(document.changes),
+        unit=document.unit,
+        used=document.used,
+        allowed=document.allowed,
+        base=document.base,
+    )
+
+
+def _lost(document: OverriddenDocument) -> Overridden:
+    return Overridden(
+        ref=ObjectRef(document.cluster, document.namespace, document.kind, document.name, document.group),
+        job=document.job,
+        policy=document.policy,
+        wish=document.wish,
+        winner=document.winner,
+        why=document.why,
+    )
