@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from contextlib import suppress
 
@@ -11,7 +12,7 @@ def main() -> None:
     """Run the command line and exit. One short process: the cyclic garbage collector would only cost."""
     gc.disable()
     arguments = sys.argv[1:]
-    if arguments in ([], ["-h"], ["--help"]):
+    if arguments in ([], ["-h"], ["--help"]) and "_RECONCILER_COMPLETE" not in os.environ:
         sys.exit(_help(asked=bool(arguments)))
     from reconciler.cli.main import run
 

@@ -13,6 +13,7 @@ from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
 from reconciler.cli.failure import failure_lines
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
+    DEFAULT_PATH,
     FilterWords,
     color_option,
     filter_options,
@@ -20,11 +21,13 @@ from reconciler.cli.options import (
     option,
     output_option,
     path_argument,
+    policies_option,
     quiet_option,
     run_options,
     seconds,
     summary_option,
     terminal_or,
+    verb,
     verbose_option,
     world_options,
 )
@@ -42,18 +45,23 @@ from reconciler.policy.types import PolicySet
 from reconciler.policy.validate import read_fleet_for_wakes
 
 
-@click.command(name="apply")
-@path_argument()
+@verb("apply")
+@path_argument("[PATH|PLAN]")
 @world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown", "html")
-@option("--auto-approve", is_flag=True, help="Do not ask.")
-@option("--lock-timeout", type=seconds, default=30.0, help="Seconds to wait for each cluster's lock.")
-@option("--policies", metavar="PATH", help="With a saved plan: the policies to compare it with (default: policies).")
-@option("--fleet", metavar="FILE", help="With a saved plan: where the Fleet document is (default: with the policies).")
-@option("--approve-differences", is_flag=True, help="With a saved plan: also do what a fresh plan would not do.")
-@option("--max-plan-age", default="1h", help="With a saved plan: refuse it when it is older.")
-@option("--live", is_flag=True, help="With a saved plan made from a snapshot: apply it to live clusters.")
+@option("--auto-approve", is_flag=True, help="Do not ask for approval; required without a terminal.")
+@option(
+    "--lock-timeout",
+    type=seconds,
+    metavar="SECONDS",
+    default=30.0,
+    help="How long to wait for the lock of each cluster.",
+)
+@policies_option(default=None, default_words=DEFAULT_PATH, help="With a PLAN: the policies to compare it with.")
+@option("--approve-differences", is_flag=True, help="With a PLAN: apply also what a fresh plan does not have.")
+@option("--max-plan-age", metavar="DURATION", default="1h", help="With a PLAN: refuse an older one.")
+@option("--live", is_flag=True, help="With a PLAN made from a snapshot: apply it to live clusters.")
 @filter_options
 @run_options
 @color_option
@@ -63,7 +71,11 @@ from reconciler.policy.validate import read_fleet_for_wakes
 @progress_option
 @metrics_options
 def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
-    """Bring the clusters to what the policies below PATH want, or carry out exactly the saved plan PATH."""
+    """Apply the policies below PATH, or exactly the saved PLAN.
+
+    On a terminal the plan is shown and asked about. The plan that is made again under the locks of the clusters is
+    applied as far as it was approved.
+    """
     call = Call.of(path, flags)
     saved = is_saved_plan(path)
     terminal_or(auto_approve or saved, "apply")
@@ -139,7 +151,7 @@ def _due_only(run: Watched, control: Control, approval: Approval, problem: Excep
 def _saved(run: Watched, control: Control, approval: Approval, flags: dict[str, Any]) -> ExitCode:
     call, file = run.call, run.call.path
     made = read_saved(file, call, flags["max_plan_age"])
-    policies, fleet = policies_at_hand(flags["policies"], flags["fleet"])
+    policies, fleet = policies_at_hand(flags["policies"])
     check_saved(made, fleet, file)
     then = replace(call, now=made.made_at, run_id=made.run, revision=made.revision)
     world = run.measuring.opened(then.world(fleet, writes=True))

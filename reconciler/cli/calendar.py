@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli.options import now_option, option, path_argument
+from reconciler.cli.options import now_option, option, path_argument, verb
 from reconciler.cli.running import Call
 from reconciler.cli.talk import show
 from reconciler.decide.idling.criteria import schedules_of
@@ -16,12 +16,12 @@ from reconciler.policy.types import Calendar, PolicySet
 from reconciler.report.calendar import CalendarView, render_calendar
 
 
-@click.command(name="calendar")
+@verb("calendar")
 @path_argument()
 @now_option
-@option("--days", type=click.IntRange(1, 366), default=7, help="How many days ahead.")
+@option("--days", type=click.IntRange(1, 366), default=7, metavar="N", help="How many days to list.")
 def command(path: str, days: int, **flags: Any) -> None:
-    """List when the calendars of the policies below PATH have a window open, in local time and UTC."""
+    """List when the calendars below PATH are idle, in their own time and UTC, with changes of the clocks."""
     call = Call.of(path, flags)
     found = calendars_of(call.policies())
     end = call.now + timedelta(days=days)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 
-import click
-
-from reconciler.cli.options import output_option, path_argument
+from reconciler.cli.options import output_option, path_argument, verb
 from reconciler.cli.talk import show
 from reconciler.policy.rules import compile_policies
 from reconciler.policy.validate import read_policies
 
 
-@click.command(name="compile")
+@verb("compile")
 @path_argument()
 @output_option("yaml", "json")
 def command(path: str, output: str) -> None:
-    """Print the policies below PATH as rules with every default filled in. No cluster is asked."""
+    """Print the policies below PATH with all defaults filled in. No cluster is read."""
     rules = compile_policies(read_policies(path))
     show(as_text(rules, output), output)
 

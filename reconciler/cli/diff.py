@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
@@ -17,6 +15,7 @@ from reconciler.cli.options import (
     path_argument,
     quiet_option,
     run_options,
+    verb,
     world_options,
 )
 from reconciler.cli.progress import progress_option
@@ -27,12 +26,12 @@ from reconciler.errors import ExitCode
 from reconciler.pipeline import plan
 
 
-@click.command(name="diff")
+@verb("diff")
 @path_argument()
 @context_option
 @world_options
 @now_option
-@option("--detailed-exitcode", is_flag=True, help="End with 2 where changes are pending.")
+@option("--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending.")
 @filter_options
 @run_options
 @color_option
@@ -40,10 +39,10 @@ from reconciler.pipeline import plan
 @progress_option
 @metrics_options
 def command(path: str, detailed_exitcode: bool, **flags: Any) -> int:
-    """Show what the policies below PATH would change now, as a unified diff of YAML. Nothing is written.
+    """Show what the policies below PATH would change now, as a unified diff of YAML.
 
-    Of each object the fields that the plan reads or writes, annotations included; what is created is there whole.
-    Values of environment variables are masked. Exit codes are those of plan.
+    The diff has the fields of each object that the plan reads or writes, annotations included, and created objects
+    whole. Values of environment variables are masked. Exit codes are those of plan.
     """
 
     def shown(run: Watched) -> ExitCode:

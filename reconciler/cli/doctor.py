@@ -10,30 +10,39 @@ import click
 
 from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.cli.examining import Case, Examined, Finding, examined_clusters
-from reconciler.cli.options import context_option, option, output_option, path_argument, world_options
+from reconciler.cli.options import context_option, option, output_option, path_argument, verb, world_options
 from reconciler.cli.running import Call
 from reconciler.cli.talk import show, show_lines
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
+from reconciler.policy.durations import parse_duration
 from reconciler.policy.types import PolicySet
 from reconciler.world import RealClock
 
 _NAME = "reconciler"
+_VERBS = ("apply", "plan")
 _SIGNS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 
 
-@click.command(name="doctor")
+@verb("doctor")
 @path_argument()
 @context_option
-@option("-n", "--namespace", metavar="NAME", help="With --context: rights in this namespace are enough.")
-@option("--for", "verb", type=click.Choice(["apply", "plan"]), default="apply", help="Whose rights are asked for.")
+@option("-n", "--namespace", metavar="NAME", help="With --context: check the rights in this namespace only.")
+@option(
+    "--for",
+    "verb",
+    type=click.Choice(_VERBS),
+    default="apply",
+    help="The verb to check the rights for.",
+    elsewhere=lambda text: parse_duration(text) is not None,
+)
 @world_options
 @output_option("text", "json")
 def command(path: str, output: str, verb: str, namespace: str | None, **flags: Any) -> int:
-    """Look at every cluster of the Fleet below PATH: who it is, what we may do there, and what stands in the way.
+    """Check every cluster of the Fleet below PATH: its identity, our rights, its clock, its metrics.
 
-    Nothing is written. Roles that are missing are printed ready to be applied.
+    Nothing is written. Missing roles are printed as manifests that can be applied.
     """
     call = Call.of(path, {**flags, "namespace": () if namespace is None else (namespace,)})
     if call.snapshot is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reconciler.cli.object_names import ObjectName, check_there, known_cluster, object_name
-from reconciler.cli.options import context_option, now_option, option, text_width, world_options
+from reconciler.cli.options import context_option, now_option, option, policies_option, text_width, verb, world_options
 from reconciler.cli.running import Call
 from reconciler.cli.talk import show, show_lines
 from reconciler.decide.closest_selector import closest_selector
@@ -27,18 +27,19 @@ _WIDTH = 100
 """How wide descriptions are in a pipe."""
 
 
-@click.command(name="explain")
+@verb("explain")
 @click.argument("subject", metavar="OBJECT|KIND[.FIELD]")
-@option("--recursive", is_flag=True, help="Of a KIND or FIELD: every field below it.")
-@option("--policies", default="policies", metavar="PATH", help="The policy directory.")
+@option("--recursive", is_flag=True, help="With KIND[.FIELD]: list every field below it.")
+@policies_option()
 @context_option
 @world_options
 @now_option
 def command(subject: str, policies: str, recursive: bool, **flags: Any) -> None:
-    """Say what KIND.field means, or why CLUSTER/NAMESPACE/KIND/NAME gets its number.
+    """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.
 
-    For an object: its current and desired replicas, what each policy says and why, and what would change it. Where no
-    policy selects it, which one comes closest.
+    OBJECT is CLUSTER/NAMESPACE/KIND/NAME, or the first parts of it. The explanation has its current and desired
+    replicas, what each policy says and why, and what would change it. Where no policy selects it, it names the policy
+    that comes closest.
     """
     if "/" not in subject:
         show_lines(_recursive(subject)) if recursive else show(explain_field(subject))

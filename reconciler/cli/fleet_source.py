@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from reconciler.cli.options import DEFAULT_PATH, option, together
+from reconciler.cli.options import DEFAULT_PATH, option, policies_option, together
 from reconciler.cli.talk import say
 from reconciler.errors import UsageError
 from reconciler.policy.one_cluster import fleet_of_contexts
@@ -17,25 +17,34 @@ from reconciler.policy.types import Fleet
 from reconciler.policy.validate import read_fleet_for_wakes
 
 fleet_options = together(
-    option("--fleet", metavar="FILE", help="Where the Fleet document is (default: policies)."),
+    policies_option(
+        default=None, default_words=DEFAULT_PATH, help="The policy directory, or a file with the Fleet, which is read."
+    ),
     option(
         "--context",
         multiple=True,
         metavar="NAME",
-        help="Look at this context of the kubeconfig, without a Fleet; may be repeated.",
+        help="A context of the kubeconfig, in place of a Fleet; may be repeated.",
+        group="Clusters",
     ),
-    option("--own-namespace", metavar="NAME", help="With --context: the namespace of the lock (default: reconciler)."),
+    option(
+        "--own-namespace",
+        metavar="NAME",
+        default_words="reconciler",
+        help="With --context: the namespace of the lock.",
+        group="Clusters",
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSource:
-    """What the flags and their variables say; `fleet` None: they do not name one.
+    """What the flags and their variables say; `policies` None: they do not name one.
 
     `unasked`: the contexts come from the variable, not from a flag.
     """
 
-    fleet: str | None
+    policies: str | None
     contexts: Sequence[str]
     own_namespace: str | None
     unasked: bool = False
@@ -43,18 +52,18 @@ class FleetSource:
     @classmethod
     def of(cls, flags: dict[str, Any]) -> FleetSource:
         """Return what `flags`, those of this call, say: a flag beats the variable of another one."""
-        fleet, contexts, own_namespace = flags["fleet"], flags["context"], flags["own_namespace"]
-        if _is_flag("context") and not _is_flag("fleet"):
-            fleet = None
-        if _is_flag("fleet") and not _is_flag("context"):
+        policies, contexts, own_namespace = flags["policies"], flags["context"], flags["own_namespace"]
+        if _is_flag("context") and not _is_flag("policies"):
+            policies = None
+        if _is_flag("policies") and not _is_flag("context"):
             contexts = ()
         if not contexts and not _is_flag("own_namespace"):
             own_namespace = None
-        return cls(fleet, contexts, own_namespace, unasked=bool(contexts) and not _is_flag("context"))
+        return cls(policies, contexts, own_namespace, unasked=bool(contexts) and not _is_flag("context"))
 
     @property
     def path(self) -> str:
-        return self.fleet or DEFAULT_PATH
+        return self.policies or DEFAULT_PATH
 
     def read(self) -> Fleet:
         """Return what a wake needs of the Fleet; what else is wrong with it is a warning.
@@ -66,11 +75,14 @@ class FleetSource:
             if self.own_namespace is not None:
                 raise UsageError("--own-namespace: the Fleet names its own, expected it beside --context")
             return self._from_file()
-        context, fleet = ("RECONCILER_CONTEXT", "RECONCILER_FLEET") if self.unasked else ("--context", "--fleet")
-        if self.fleet is not None:
+        context, fleet = ("RECONCILER_CONTEXT", "RECONCILER_POLICIES") if self.unasked else ("--context", "--policies")
+        if self.policies is not None:
             raise UsageError(f"{context}: takes the place of a Fleet, expected no {fleet} beside it")
         if self.unasked:
-            say(f"warning: {context} takes the place of the Fleet: {', '.join(self.contexts)}; --fleet FILE reads one")
+            say(
+                f"warning: {context} takes the place of the Fleet: {', '.join(self.contexts)}; "
+                "--policies PATH names one"
+            )
         return fleet_of_contexts(self.contexts, self.own_namespace)
 
     def _from_file(self) -> Fleet:

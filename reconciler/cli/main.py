@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
+from reconciler.cli.completion import COMPLETE, complete
 from reconciler.cli.failure import report_failure
 from reconciler.cli.streams import flush_streams, mend_streams
 from reconciler.cli.talk import say, say_text
@@ -39,6 +42,10 @@ class _Verbs(click.Group):
 
             raise click.UsageError(f"{error.message.rstrip('.')}{nearest(args[0], VERBS)}", ctx) from None
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        verbs = [CompletionItem(verb, help=words) for verb, words in VERBS.items() if verb.startswith(incomplete)]
+        return verbs or click.Command.shell_complete(self, ctx, incomplete)
+
     def get_help(self, ctx: click.Context) -> str:
         return help_text().rstrip("\n")
 
@@ -58,6 +65,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    if COMPLETE in os.environ:
+        return complete(cli)
     if not arguments:
         say_text(help_text())
         return ExitCode.USAGE

@@ -26,8 +26,13 @@ _ENDED_WELL = (ExitCode.DONE, ExitCode.CHANGES_PENDING)
 _FOR_COLLECTORS = 0o644
 
 metrics_options = together(
-    option("--metrics-file", metavar="PATH", help="Write metrics of the run there, for the textfile collector."),
-    option("--push-gateway", metavar="URL", help="Push metrics of the run there."),
+    option(
+        "--metrics-file",
+        metavar="FILE",
+        help="Write metrics of the run there, for a textfile collector.",
+        group="Output",
+    ),
+    option("--push-gateway", metavar="URL", help="Push metrics of the run there.", group="Output"),
 )
 
 

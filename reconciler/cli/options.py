@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from reconciler.cli.verbs import example_lines
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
 from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector, parse_label_selector
@@ -28,20 +29,92 @@ _RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+OUTPUTS = ("text", "json", "yaml", "markdown", "html", "github")
+"""The forms of all verbs together."""
+
+_POLICIES = "RECONCILER_POLICIES"
+_GROUPS = ("Options", "Clusters", "Filters", "Run", "Output")
+_VARIABLES = (
+    "Each option has an environment variable, RECONCILER_ and its name (RECONCILER_REQUEST_TIMEOUT for "
+    "--request-timeout), and PATH has RECONCILER_POLICIES; what is given on the command line wins."
+)
+
+
+class _Verb(click.Command):
+    """A verb whose help has its options in groups, and examples."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for one in self.get_params(ctx):
+            record = one.get_help_record(ctx) if isinstance(one, click.Option) else _argument_record(one)
+            if record is not None:
+                groups.setdefault(getattr(one, "group", _GROUPS[0]), []).append(record)
+        for group in _GROUPS:
+            if group in groups:
+                with formatter.section(group):
+                    formatter.write_dl(groups[group])
+
+    def format_epilog(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            for line in example_lines(str(self.name)):
+                formatter.write(f"  {line}\n")
+        formatter.write_paragraph()
+        formatter.write_text(_VARIABLES)
+
+
+def _argument_record(one: click.Parameter) -> tuple[str, str] | None:
+    """Return what the help says of the one argument that has a default."""
+    plan = ", or a saved plan" if "PLAN" in (one.metavar or "") else ""
+    words = f"The policy directory{plan}.  [default: {DEFAULT_PATH}]"
+    return (str(one.metavar).strip("[]"), words) if one.name == "path" else None
+
+
+def verb(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator that makes a function the verb `name`."""
+    return click.command(name=name, cls=_Verb)
+
+
 class _Option(click.Option):
-    """A variable holds for all verbs, and not all know the same words: one unknown to this verb leaves the default."""
+    """An option in a `group` of the help.
+
+    A variable holds for all verbs, and not all know the same words: one that only another verb takes, as `elsewhere`
+    says, leaves the default.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        group: str = _GROUPS[0],
+        elsewhere: Callable[[str], bool] | None = None,
+        default_words: str = "",
+        **settings: Any,
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.default_words = default_words
+        self.group = group
+        self._elsewhere = elsewhere
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        if record is None or not self.default_words:
+            return record
+        return record[0], f"{record[1]}  [default: {self.default_words}]"
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         found = super().resolve_envvar_value(ctx)
-        unknown = isinstance(self.type, click.Choice) and found not in self.type.choices
-        return None if unknown else found
+        known = not isinstance(self.type, click.Choice) or found in self.type.choices
+        if found is None or self._elsewhere is None or (known and isinstance(self.type, click.Choice)):
+            return found
+        return None if self._elsewhere(found) else found
 
 
 def option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """Return a click option whose environment variable is RECONCILER_ and its long name."""
+    """Return a click option whose environment variable is RECONCILER_ and its long name; its default is in the help."""
     long = next(name for name in names if name.startswith("--")).split("/")[0]
     variable = "RECONCILER_" + long.removeprefix("--").replace("-", "_").upper()
-    return click.option(*names, cls=_Option, envvar=variable, show_envvar=True, **settings)
+    default = settings.get("default")
+    words = f"{default:g}" if isinstance(default, float) else "" if default is None else str(default)
+    return click.option(*names, cls=_Option, envvar=variable, **{"default_words": words, **settings})
 
 
 def together(*decorators: Callable[[F], F]) -> Callable[[F], F]:
@@ -58,12 +131,28 @@ def together(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 DEFAULT_PATH = "policies"
 
 
-def path_argument(default: str = DEFAULT_PATH) -> Callable[[F], F]:
-    return click.argument("path", default=default, type=click.Path())
+def path_argument(metavar: str = "[PATH]") -> Callable[[F], F]:
+    """Return the argument that names the policy directory, of a verb without an OBJECT."""
+    return click.argument("path", metavar=metavar, default=DEFAULT_PATH, type=click.Path(), envvar=_POLICIES)
+
+
+def policies_option(**settings: Any) -> Callable[[F], F]:
+    """Return the option that names the policy directory, of a verb with an OBJECT."""
+    words = {"help": "The policy directory.", "default": DEFAULT_PATH, **settings}
+    return option("--policies", metavar="PATH", type=click.Path(), **words)
 
 
 def output_option(*formats: str) -> Callable[[F], F]:
-    return option("-o", "--output", type=click.Choice(formats), default=formats[0], help="What stdout gets.")
+    """Return the option for the form of stdout, the first of `formats` by default."""
+    return option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        help="The form of stdout.",
+        group="Output",
+        elsewhere=OUTPUTS.__contains__,
+    )
 
 
 def rate(text: str | float) -> float:
@@ -89,40 +178,102 @@ def _number(text: str | float) -> float:
         return math.nan
 
 
+context_option = option(
+    "--context", metavar="NAME", help="A context of the kubeconfig, in place of a Fleet.", group="Clusters"
+)
 world_options = together(
-    option("--no-exec", is_flag=True, help="Refuse kubeconfigs that have a program run for credentials."),
+    option("--snapshot", metavar="DIR", help="A snapshot, in place of live clusters.", group="Clusters"),
+    option(
+        "--request-timeout",
+        type=seconds,
+        metavar="SECONDS",
+        default=30.0,
+        help="Deadline of one request to a live cluster.",
+        group="Clusters",
+    ),
+    option(
+        "--timeout",
+        type=seconds,
+        metavar="SECONDS",
+        default_words="none",
+        help="Run deadline: after it no write begins, and nothing is waited for.",
+        group="Clusters",
+    ),
+    option(
+        "--qps",
+        type=rate,
+        metavar="RATE",
+        default=50.0,
+        help="Writes per second to each live cluster; 0 is no limit.",
+        group="Clusters",
+    ),
     option(
         "--credentials-dir",
         multiple=True,
         type=click.Path(),
         metavar="DIR",
-        help="A Fleet may name files below these alone (default: /var/run/secrets, ~/.kube).",
+        default_words="/var/run/secrets, ~/.kube",
+        help="Where files that a Fleet names must be; may be repeated.",
+        group="Clusters",
     ),
-    option("--snapshot", metavar="DIR", help="Look at this snapshot instead of live clusters."),
-    option("--request-timeout", type=seconds, default=30.0, help="Seconds for one request to a live cluster."),
-    option("--qps", type=rate, default=50.0, help="Writes a second to each live cluster; 0: no limit."),
-    option("--timeout", type=seconds, metavar="SECONDS", help="Wait for nothing, and start no write, after this."),
+    option(
+        "--no-exec", is_flag=True, help="Refuse kubeconfigs that run a program to get credentials.", group="Clusters"
+    ),
 )
-context_option = option("--context", metavar="NAME", help="Look at this context of the kubeconfig, without a Fleet.")
-now_option = option("--now", metavar="RFC3339", help="Decide as if it were this time.")
+now_option = option(
+    "--now",
+    metavar="RFC3339",
+    default_words="the time of this machine",
+    help="The time to decide for.",
+    group="Clusters",
+)
 color_option = option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Also NO_COLOR; auto is a terminal."
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="Colours on stdout; auto is on a terminal, unless NO_COLOR is set.",
+    group="Output",
 )
-verbose_option = option("-v", "--verbose", is_flag=True, help="Also metadata updates, and every field that changes.")
-summary_option = option("--summary", is_flag=True, help="As text: headings with counts, for 500 objects and more.")
-quiet_option = option("-q", "--quiet", is_flag=True, help="No talk on stderr.")
+verbose_option = option(
+    "-v", "--verbose", is_flag=True, help="Show metadata updates, and every field that changes.", group="Output"
+)
+summary_option = option(
+    "--summary", is_flag=True, help="Show headings with counts only, for 500 objects and more.", group="Output"
+)
+quiet_option = option(
+    "-q", "--quiet", is_flag=True, help="Print no progress and no warnings on stderr.", group="Output"
+)
 
 filter_options = together(
-    option("--policy", multiple=True, metavar="GLOB", help="Only what these policies want."),
-    option("--cluster", multiple=True, metavar="GLOB", help="Only what lies on these clusters."),
-    option("-n", "--namespace", multiple=True, metavar="GLOB", help="Only what lies in these namespaces."),
-    option("-l", "--selector", metavar="LABELS", help="Only objects with these labels, as kubectl takes them."),
+    option("--policy", multiple=True, metavar="GLOB", help="Filter by policy; may be repeated.", group="Filters"),
+    option("--cluster", multiple=True, metavar="GLOB", help="Filter by cluster; may be repeated.", group="Filters"),
+    option(
+        "-n",
+        "--namespace",
+        multiple=True,
+        metavar="GLOB",
+        help="Filter by namespace; may be repeated.",
+        group="Filters",
+    ),
+    option("-l", "--selector", metavar="LABELS", help="Filter by labels, as kubectl does.", group="Filters"),
 )
 
 run_options = together(
-    option("--allow-exceed", multiple=True, metavar="NAME", help='Lift one limit once: a policy, or "fleet".'),
-    option("--run-id", metavar="ID", help="Instead of the one made from policies, inputs and time."),
-    option("--source-revision", metavar="REV", help="The revision of the policies, for the records."),
+    option(
+        "--allow-exceed",
+        multiple=True,
+        metavar="NAME",
+        help='Lift the limits of a policy, or of the "fleet", once; may be repeated.',
+        group="Run",
+    ),
+    option(
+        "--run-id",
+        metavar="ID",
+        default_words="a digest of policies, inputs and time",
+        help="The id of the run, in annotations and Events.",
+        group="Run",
+    ),
+    option("--source-revision", metavar="REV", help="The revision of the policies, for the records.", group="Run"),
 )
 
 

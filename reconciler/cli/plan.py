@@ -21,6 +21,7 @@ from reconciler.cli.options import (
     quiet_option,
     run_options,
     summary_option,
+    verb,
     verbose_option,
     world_options,
 )
@@ -34,22 +35,22 @@ from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 
 
-@click.command(name="plan")
+@verb("plan")
 @path_argument()
 @context_option
 @world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown", "html")
-@option("--out", metavar="FILE", help="Also save the plan there, for `apply FILE`.")
-@option("--base", metavar="PATH", help="With -o markdown: compare with these policies, same clusters, same time.")
+@option("--out", metavar="FILE", help="Save the plan there too, for `reconciler apply FILE`.")
+@option("--base", metavar="PATH", help="With -o markdown: compare with these policies.")
 @option(
     "--fleet-from",
     type=click.Choice(["head", "base"]),
     default="head",
-    help="With --base: whose Fleet says what is connected to, and how; base for policies of strangers.",
+    help="With --base: which Fleet names clusters and connections; base for policies of strangers.",
 )
-@option("--call-pickers", is_flag=True, help="Ask the pod pickers now; apply asks them again.")
-@option("--detailed-exitcode", is_flag=True, help="End with 2 where changes are pending.")
+@option("--call-pickers", is_flag=True, help="Call the pod pickers; apply calls them again.")
+@option("--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending.")
 @filter_options
 @run_options
 @color_option
@@ -59,7 +60,10 @@ from reconciler.plan.model import Plan
 @progress_option
 @metrics_options
 def command(path: str, output: str, base: str | None, **flags: Any) -> int:
-    """Show what the policies below PATH would change now. Nothing is written, no lock is taken."""
+    """Show what the policies below PATH would change now.
+
+    Nothing is written, and no lock is taken.
+    """
     call = Call.of(path, flags)
     if base is not None and output != "markdown":
         raise UsageError("--base: compares as Markdown only, expected -o markdown")

@@ -28,8 +28,9 @@ progress_option = option(
     "--progress",
     type=click.Choice(["auto", "plain", "json", "none"]),
     default="auto",
-    help="On stderr: a line that moves on a terminal, else (plain) one every ten seconds; json: one for each "
-    "cluster read and each change.",
+    help="Progress on stderr. plain: a line every ten seconds; json: a line for each cluster read and each change; "
+    "auto: a bar on a terminal, else plain.",
+    group="Output",
 )
 
 Choose = Callable[[Plan], tuple[Action, ...]]

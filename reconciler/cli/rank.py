@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from reconciler.cli.object_names import ObjectName, object_name
-from reconciler.cli.options import context_option, now_option, option, output_option, world_options
+from reconciler.cli.options import (
+    context_option,
+    now_option,
+    option,
+    output_option,
+    policies_option,
+    verb,
+    world_options,
+)
 from reconciler.cli.running import Call
 from reconciler.cli.talk import show, show_lines
 from reconciler.decide.downscale.rank import RankedPod, Ranking, rank_questions, ranking_of
@@ -18,16 +26,23 @@ from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
 
 
-@click.command(name="rank")
+@verb("rank")
 @click.argument("subject", metavar="OBJECT")
-@option("--to", "to", type=click.IntRange(0), metavar="N", help="Down to N replicas (default: one fewer than now).")
-@option("--policies", default="policies", metavar="PATH", help="The policy directory.")
+@option(
+    "--to",
+    "to",
+    type=click.IntRange(0),
+    metavar="N",
+    default_words="one fewer than now",
+    help="Scale down to N replicas.",
+)
+@policies_option()
 @context_option
 @world_options
 @now_option
 @output_option("text", "json")
 def command(subject: str, to: int | None, policies: str, output: str, **flags: Any) -> None:
-    """Rank the pods of CLUSTER/NAMESPACE/KIND/NAME: who would go first, and by which rule."""
+    """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them."""
     call = Call.of(policies, flags)
     found = call.policies()
     world = call.world(found.fleet)

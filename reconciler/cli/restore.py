@@ -21,6 +21,7 @@ from reconciler.cli.options import (
     output_option,
     quiet_option,
     terminal_or,
+    verb,
     verbose_option,
     world_options,
 )
@@ -37,15 +38,15 @@ from reconciler.policy.types import Fleet, PolicySet
 _LISTED = 10
 
 
-@click.command(name="restore")
+@verb("restore")
 @click.argument("subject", metavar="[OBJECT]", required=False)
 @fleet_options
-@option("--all", "everything", is_flag=True, help="Everything that this Fleet idled.")
-@option("--policy", multiple=True, metavar="GLOB", help="Only what these policies idled.")
-@option("--run", "runs", multiple=True, metavar="ID", help="Only what these runs idled.")
-@option("--hold", metavar="DURATION", help="Do not idle it again for this long, like 12h.")
-@option("--adopt", is_flag=True, help="Also what somebody else idled (oc idle, another Fleet).")
-@option("--auto-approve", is_flag=True, help="Do not ask.")
+@option("--all", "everything", is_flag=True, help="Restore everything that this Fleet idled.")
+@option("--policy", multiple=True, metavar="GLOB", help="Restore what these policies idled; may be repeated.")
+@option("--run", "runs", multiple=True, metavar="ID", help="Restore what these runs idled; may be repeated.")
+@option("--hold", metavar="DURATION", help="Exclude it from idling for this long, like 12h.")
+@option("--adopt", is_flag=True, help="Restore also what `oc idle` or another Fleet idled.")
+@option("--auto-approve", is_flag=True, help="Do not ask for approval; required without a terminal.")
 @world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown")
@@ -54,7 +55,10 @@ _LISTED = 10
 @quiet_option
 @progress_option
 def command(subject: str | None, everything: bool, output: str, **flags: Any) -> int:
-    """Give what we idled below OBJECT its replicas back. Reads the Fleet only; no policy has a say."""
+    """Restore the replicas of what was idled: below OBJECT, by a policy or run, or --all of it.
+
+    OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read.
+    """
     narrowed = subject or flags["policy"] or flags["runs"]
     if bool(narrowed) == everything:
         raise UsageError("restore: expected an OBJECT, --policy, --run, or --all alone")

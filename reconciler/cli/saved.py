@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from reconciler.cli.options import DEFAULT_PATH, duration_of
 from reconciler.cli.running import Call
 from reconciler.decide.decisions import Phase
-from reconciler.errors import ClusterError, PlanFileError
+from reconciler.errors import ClusterError, PlanFileError, PolicyError
 from reconciler.plan.build import doable
 from reconciler.plan.file import plan_from_dict
 from reconciler.plan.model import Action, Plan
@@ -48,20 +47,22 @@ def read_saved(file: str, call: Call, max_age: str) -> Plan:
     return made
 
 
-def policies_at_hand(policies: str | None, fleet: str | None) -> tuple[PolicySet | None, Fleet]:
+def policies_at_hand(policies: str | None) -> tuple[PolicySet | None, Fleet]:
     """Return what a saved plan is compared with, None where there is nothing, and the Fleet.
 
-    `policies` and `fleet` are the flags of these names; the policies are in the usual place where neither says where.
+    `policies` is the flag of this name. Of a file that does not hold all policies only the Fleet is read.
 
     Raises:
         PolicyError: they, or the Fleet, cannot be used.
     """
-    place = policies or (fleet if fleet is not None and Path(fleet).is_dir() else DEFAULT_PATH)
-    found = read_policies(place) if policies is not None or Path(place).exists() else None
-    if fleet is not None or found is None:
-        named = read_fleet(fleet or DEFAULT_PATH)
-        return (None if found is None else replace(found, fleet=named)), named
-    return found, found.fleet
+    place = policies or DEFAULT_PATH
+    fleet = read_fleet(place)
+    try:
+        return read_policies(place), fleet
+    except PolicyError:
+        if Path(place).is_file():
+            return None, fleet
+        raise
 
 
 def check_saved(made: Plan, fleet: Fleet, file: str) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from reconciler.cli.compile_ import as_text
-from reconciler.cli.options import output_option
+from reconciler.cli.options import output_option, verb
 from reconciler.cli.talk import show
 from reconciler.policy.schemas import schema_of
 
 
-@click.command(name="schema")
+@verb("schema")
 @click.argument("kind")
 @output_option("json", "yaml")
 def command(kind: str, output: str) -> None:
-    """Print the JSON Schema (draft 2020-12) of KIND: a policy kind, or plan or report."""
+    """Print the JSON Schema (draft 2020-12) of KIND: a kind of policies, Plan or Report."""
     show(as_text(schema_of(kind), output), output)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from reconciler.cli.options import color_option, colored, output_option, summary_option, text_width, verbose_option
+from reconciler.cli.options import (
+    color_option,
+    colored,
+    output_option,
+    summary_option,
+    text_width,
+    verb,
+    verbose_option,
+)
 from reconciler.cli.rendering import rendered
 from reconciler.cli.saved import read_json
 from reconciler.cli.talk import show
@@ -13,7 +21,7 @@ from reconciler.report.saved import plan_and_outcomes
 from reconciler.report.text import Style
 
 
-@click.command(name="show")
+@verb("show")
 @click.argument("file", type=click.Path())
 @output_option("text", "json", "yaml", "markdown", "html")
 @color_option

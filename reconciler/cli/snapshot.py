@@ -15,7 +15,15 @@ from reconciler.backends.decode.wire import Wire
 from reconciler.backends.protocols import Resource
 from reconciler.backends.snapshot.folder import RECORDING_FILE
 from reconciler.backends.snapshot.recorder import NoMetrics, RecordedCluster, RecordedMetrics, Recorder
-from reconciler.cli.options import DEFAULT_PATH, context_option, now_option, option, quiet_option, world_options
+from reconciler.cli.options import (
+    context_option,
+    now_option,
+    option,
+    policies_option,
+    quiet_option,
+    verb,
+    world_options,
+)
 from reconciler.cli.running import Call
 from reconciler.cli.talk import say, show_lines
 from reconciler.decide.annotations import format_time
@@ -28,19 +36,19 @@ from reconciler.world import open_world
 from reconciler.yaml.files import write_private
 
 
-@click.command(name="snapshot")
+@verb("snapshot")
 @click.argument("directory", metavar="DIR", type=click.Path())
-@option("--policies", default=DEFAULT_PATH, metavar="PATH", help="What these need is read.")
+@policies_option(help="The policy directory; what these need is read.")
 @option("--overwrite", is_flag=True, help="Replace an earlier snapshot in DIR.")
 @context_option
-@option("-n", "--namespace", multiple=True, metavar="NAME", help="With --context: only what lies in this namespace.")
+@option("-n", "--namespace", multiple=True, metavar="NAME", help="With --context: read this namespace only.")
 @world_options
 @now_option
 @quiet_option
 def command(directory: str, policies: str, overwrite: bool, **flags: Any) -> int:
-    """Write into DIR exactly what a plan reads of the live clusters, to plan from it elsewhere. Never a Secret.
+    """Write to DIR what a plan reads of the live clusters, to plan from it elsewhere. Secrets are never read.
 
-    A plan from it says, at the same --now, what the plan from the clusters says.
+    With the same --now, a plan from the snapshot is the plan from the clusters.
     """
     call = Call.of(policies, flags)
     _check(call)

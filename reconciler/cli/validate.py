@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 
-import click
-
-from reconciler.cli.options import output_option, path_argument
+from reconciler.cli.options import output_option, path_argument, verb
 from reconciler.cli.talk import say, show, show_command, show_lines
 from reconciler.errors import ExitCode, PolicyError
 from reconciler.policy.types import PolicySet
 from reconciler.policy.validate import check_policies
 
 
-@click.command(name="validate")
+@verb("validate")
 @path_argument()
 @output_option("text", "json", "github")
 def command(path: str, output: str) -> int:
-    """Check the policy files below PATH and tell all problems at once. No cluster is asked."""
+    """Check the policy files below PATH, and print all problems. No cluster is read."""
     policies, problems = check_policies(path)
     if policies is None:
         if output == "github":

@@ -1,30 +1,99 @@
-"""The verbs and the words of `reconciler --help`; nothing is imported here, so that the help comes at once."""
+"""The verbs, the words of `reconciler --help`, and examples; without any import, so that the help comes at once."""
 
 VERBS = {
-    "validate": "All problems of the policy files, offline.",
-    "compile": "The policies as rules with all defaults filled in, offline.",
-    "plan": "What would change now. Writes nothing.",
-    "diff": "The plan as a unified diff of the objects' YAML.",
+    "validate": "Check the policy files, offline.",
+    "compile": "Print the policies with all defaults filled in, offline.",
+    "plan": "Show what would change now. Writes nothing.",
+    "diff": "Show the plan as a unified diff of the objects' YAML.",
     "apply": "Plan and apply, or apply exactly a saved plan.",
-    "show": "A saved plan or report as text, JSON, Markdown or HTML.",
-    "explain": "What a field means, or why an object gets this number.",
-    "wake": "Wake what was idled, now.",
-    "restore": "Give what we idled its replicas back, without any policy.",
-    "snapshot": "Write down what a plan reads, to plan from it elsewhere.",
-    "doctor": "What each cluster lacks for a run: rights, clock, metrics.",
-    "rank": "Which pods would go, in which order, by which rule.",
-    "calendar": "The windows to come, with daylight-saving days.",
-    "schema": "The JSON Schema of a kind.",
+    "show": "Show a saved plan or report as text, JSON, Markdown or HTML.",
+    "explain": "Explain a field of a policy, or why an object has its replicas.",
+    "wake": "Wake what is idle, now.",
+    "restore": "Restore the replicas of what was idled, without any policy.",
+    "snapshot": "Write what a plan reads, to plan from it elsewhere.",
+    "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
+    "rank": "List the pods that a scale down would delete first, and why.",
+    "calendar": "List when calendars are idle in the days to come.",
+    "schema": "Print the JSON Schema of a kind.",
+    "completion": "Print the completion script of a shell.",
 }
 
+EXAMPLES = {
+    "validate": (
+        ("Check the policies in ./policies", "validate"),
+        ("Put each problem beside its line in a pull request on GitHub", "validate -o github"),
+    ),
+    "compile": (
+        ("Print the policies as YAML", "compile"),
+        ("Count the workloads' policies", "compile -o json | jq '.policies | length'"),
+    ),
+    "plan": (
+        ("Show what would change on the clusters of the Fleet", "plan"),
+        (
+            "Plan from a snapshot as of a time, and save the plan",
+            "plan --snapshot DIR --now 2026-11-20T22:00:00Z --out plan.json",
+        ),
+    ),
+    "diff": (
+        ("Show each field that would change", "diff"),
+        ("Show one policy's changes, and end with 2 where there are any", "diff --policy idle-dev --detailed-exitcode"),
+    ),
+    "apply": (
+        ("Show the plan, ask, and apply it", "apply"),
+        ("Apply without a terminal, as a CronJob does", "apply --auto-approve --timeout 540"),
+        ("Apply exactly what was saved", "apply plan.json"),
+    ),
+    "show": (
+        ("Read a saved plan", "show plan.json"),
+        ("Turn a report into a page", "show report.json -o html > report.html"),
+    ),
+    "explain": (
+        ("Why does a Deployment have its replicas?", "explain eu-west/shop/Deployment/web"),
+        ("What can be said in an IdlingPolicy?", "explain IdlingPolicy --recursive"),
+    ),
+    "wake": (
+        ("Wake one Deployment", "wake eu-west/dev-a/Deployment/api"),
+        ("Wake a namespace, and keep it awake for four hours", "wake eu-west/dev-a --for 4h"),
+    ),
+    "restore": (
+        ("Restore everything that one policy idled", "restore --policy idle-dev"),
+        ("Restore a namespace, and keep it from being idled for twelve hours", "restore eu-west/dev-a --hold 12h"),
+    ),
+    "snapshot": (
+        ("Write what a plan reads", "snapshot ./snapshot"),
+        ("Write it again, of one context without a Fleet", "snapshot ./snapshot --context kind-dev --overwrite"),
+    ),
+    "doctor": (
+        ("Check every cluster of the Fleet", "doctor"),
+        ("Check whether a plan has the rights it needs", "doctor --for plan"),
+    ),
+    "rank": (
+        ("Which pod would go first?", "rank eu-west/batch/Deployment/worker"),
+        ("Which would go on the way down to four?", "rank eu-west/batch/Deployment/worker --to 4"),
+    ),
+    "calendar": (
+        ("List the idle hours of the next seven days", "calendar"),
+        ("List those around a change of the clocks", "calendar --now 2026-10-20T00:00:00Z --days 10"),
+    ),
+    "schema": (
+        ("Print the schema of a kind", "schema IdlingPolicy"),
+        ("Save the schema of reports", "schema report > report.schema.json"),
+    ),
+    "completion": (
+        ("Complete in this bash", "source <(reconciler completion bash)"),
+        ("Complete in every fish", "completion fish > ~/.config/fish/completions/reconciler.fish"),
+    ),
+}
+"""Of each verb: what an example does, and its command line."""
+
 _HEAD = """\
-Usage: reconciler VERB [ARGUMENTS]...
+Usage: reconciler VERB [OPTIONS] [ARGUMENTS]...
 
   Keeps the scale of workloads on many Kubernetes clusters the way policy
   files in git say.
 
-  Every run is one pass: read the policies, look at the clusters, plan,
-  apply, report, exit. `reconciler VERB --help` tells more of a verb.
+  Every run is one pass: read the policies, read the clusters, plan, apply,
+  report, exit. `reconciler VERB --help` describes a verb.
 
 Options:
   --version   Show the version and exit.
@@ -38,3 +107,12 @@ def help_text() -> str:
     """Return what `reconciler --help` prints."""
     width = max(map(len, VERBS))
     return _HEAD + "".join(f"  {verb:<{width}}  {words}\n" for verb, words in VERBS.items())
+
+
+def example_lines(verb: str) -> list[str]:
+    """Return the examples of `verb`, as kubectl shows them: a comment, and below it the command line."""
+    return [
+        line
+        for words, command in EXAMPLES[verb]
+        for line in (f"# {words}", command if command.startswith("source") else f"reconciler {command}")
+    ]

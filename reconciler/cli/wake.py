@@ -21,6 +21,7 @@ from reconciler.cli.options import (
     output_option,
     quiet_option,
     terminal_or,
+    verb,
     verbose_option,
     world_options,
 )
@@ -47,10 +48,16 @@ _ANNOTATIONS = ("metadata", "annotations")
 T = TypeVar("T", Service, Workload)
 
 
-@click.command(name="wake")
+@verb("wake")
 @click.argument("subject", metavar="OBJECT")
-@option("--for", "awake_for", metavar="DURATION", help="Keep it awake for this long, like 4h.")
-@option("--auto-approve", is_flag=True, help="Do not ask before a whole cluster is woken.")
+@option(
+    "--for",
+    "awake_for",
+    metavar="DURATION",
+    help="Keep it awake for this long, like 4h.",
+    elsewhere=("apply", "plan").__contains__,
+)
+@option("--auto-approve", is_flag=True, help="Do not ask before waking a whole CLUSTER.")
 @fleet_options
 @world_options
 @now_option
@@ -60,9 +67,9 @@ T = TypeVar("T", Service, Workload)
 @quiet_option
 @progress_option
 def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> int:
-    """Ask CLUSTER[/NAMESPACE[/KIND/NAME]] to wake, and wake it. Reads the Fleet only; broken policies do not matter.
+    """Wake what is idle below OBJECT: CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME.
 
-    Before a whole CLUSTER is woken it asks.
+    Of the policies only the Fleet is read; problems of other policies do not matter. A whole CLUSTER needs approval.
     """
     name = object_name(subject)
     asks = not name.namespace and not flags["auto_approve"]

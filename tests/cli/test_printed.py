@@ -74,8 +74,8 @@ VERBS = [
     ("explain", "us-east/dev-b", *LOOK),
     *(("rank", "eu-west/batch/deploy/worker", "--to", "2", *LOOK, "-o", form) for form in ("text", "json")),
     ("rank", "eu-west/ci", *LOOK),
-    ("wake", "us-east/dev-b", "--fleet", "policies", *LOOK),
-    ("restore", "--all", "--fleet", "policies", *LOOK, "--auto-approve"),
+    ("wake", "us-east/dev-b", "--policies", "policies", *LOOK),
+    ("restore", "--all", "--policies", "policies", *LOOK, "--auto-approve"),
     ("calendar", "policies", "--now", NOW),
 ]
 
@@ -125,9 +125,9 @@ CALLS = [
     ("explain", f"eu-west/{HOSTILE}", *LOOK),
     ("rank", f"eu-west/batch/deploy/{HOSTILE}", *LOOK),
     ("rank", f"{HOSTILE}/batch/deploy/x", *LOOK),
-    ("wake", f"eu-west/{HOSTILE}", "--fleet", "policies", *LOOK),
-    ("wake", "eu-west/dev-a", "--fleet", HOSTILE, *LOOK),
-    ("restore", f"eu-west/{HOSTILE}", "--fleet", "policies", *LOOK, "--auto-approve"),
+    ("wake", f"eu-west/{HOSTILE}", "--policies", "policies", *LOOK),
+    ("wake", "eu-west/dev-a", "--policies", HOSTILE, *LOOK),
+    ("restore", f"eu-west/{HOSTILE}", "--policies", "policies", *LOOK, "--auto-approve"),
     ("schema", HOSTILE),
     ("calendar", HOSTILE),
     ("compile", HOSTILE),

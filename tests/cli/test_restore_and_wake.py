@@ -183,7 +183,7 @@ class TestHeldAutoscalers:
     def test_a_fleet_by_its_flag_counts_its_own_marks_whatever_the_variable_names(self, tmp_path, monkeypatch):
         monkeypatch.setenv("RECONCILER_CONTEXT", "east")
         folder = a_folder(tmp_path, east=at_a_floor("api", "two/nights", "three/nights"))
-        said = folder.call("wake", "east/shop/deploy/api", "--fleet", "policies", *LOOK, "--quiet")
+        said = folder.call("wake", "east/shop/deploy/api", "--policies", "policies", *LOOK, "--quiet")
         assert said.code == 6, said
         assert (scale(folder), bounds_and_marks(folder)) == (1, (1, 1, HELD))
 
@@ -273,24 +273,24 @@ class TestContext:
 
     @pytest.mark.parametrize("verb", [("restore", "--all", "--auto-approve"), ("wake", "east/shop")], ids=" ".join)
     def test_a_fleet_beside_contexts_is_refused(self, folder, verb):
-        said = folder.call(*verb, "--context", "east", "--fleet", "policies", *LOOK)
+        said = folder.call(*verb, "--context", "east", "--policies", "policies", *LOOK)
         assert said.code == 64
-        assert "--context: takes the place of a Fleet, expected no --fleet beside it" in said.err
+        assert "--context: takes the place of a Fleet, expected no --policies beside it" in said.err
 
     @pytest.mark.parametrize("verb", [("restore", "--all", "--auto-approve"), ("wake", "east/shop")], ids=" ".join)
     def test_a_flag_beats_the_variable_of_the_other(self, tmp_path, monkeypatch, verb):
         """The Fleet knows east alone; OURS is idled by it, THEIRS by another."""
         folder = a_folder(tmp_path, east=[OURS])
-        monkeypatch.setenv("RECONCILER_FLEET", "nowhere")
+        monkeypatch.setenv("RECONCILER_POLICIES", "nowhere")
         said = folder.call(*verb, "--context", "east", *LOOK)
         assert (said.code, replicas(folder)) == (0, {"east/web": 3}), said
         assert "takes the place" not in said.err
 
         folder = a_folder(tmp_path, east=[OURS])
-        monkeypatch.delenv("RECONCILER_FLEET")
+        monkeypatch.delenv("RECONCILER_POLICIES")
         monkeypatch.setenv("RECONCILER_CONTEXT", "nowhere")
         monkeypatch.setenv("RECONCILER_OWN_NAMESPACE", "mine")
-        said = folder.call(*verb, "--fleet", "policies", *LOOK)
+        said = folder.call(*verb, "--policies", "policies", *LOOK)
         assert (said.code, replicas(folder)) == (0, {"east/web": 3}), said
         assert "takes the place" not in said.err
 
@@ -299,15 +299,16 @@ class TestContext:
         said = restore(folder, "--all")
         assert said.code == 0, said
         assert (
-            "warning: RECONCILER_CONTEXT takes the place of the Fleet: east, west; --fleet FILE reads one" in said.err
+            "warning: RECONCILER_CONTEXT takes the place of the Fleet: east, west; --policies PATH names one"
+            in said.err
         )
 
     def test_both_variables_are_refused(self, folder, monkeypatch):
         monkeypatch.setenv("RECONCILER_CONTEXT", "east")
-        monkeypatch.setenv("RECONCILER_FLEET", "policies")
+        monkeypatch.setenv("RECONCILER_POLICIES", "policies")
         said = restore(folder, "--all")
         assert said.code == 64
-        assert "RECONCILER_CONTEXT: takes the place of a Fleet, expected no RECONCILER_FLEET beside it" in said.err
+        assert "RECONCILER_CONTEXT: takes the place of a Fleet, expected no RECONCILER_POLICIES beside it" in said.err
 
     def test_contexts_of_one_cluster_name_are_refused(self, folder):
         said = restore(folder, "--all", "--context", "a:b", "--context", "a/b")

@@ -437,7 +437,7 @@ def test_r4_without_policies_nothing_is_compared_and_nothing_done(quickstart, tm
     assert quickstart.plan(NOW, "--out", "plan.json").code == 0
     shutil.move(quickstart.path / "policies", quickstart.path / "elsewhere")
     before = quickstart.objects()
-    call = ("apply", "plan.json", *LOOK, "-q", "--fleet", "elsewhere/fleet.yaml")
+    call = ("apply", "plan.json", *LOOK, "-q", "--policies", "elsewhere/fleet.yaml")
     said = quickstart.call(*call)
     assert (said.code, quickstart.objects()) == (5, before)
     assert "there are no policies to compare it with, expected --policies PATH" in said.err

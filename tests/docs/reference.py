@@ -80,8 +80,7 @@ def rows_of(command: click.Command, context: click.Context) -> Iterator[str]:
     for option in command.get_params(context):
         if isinstance(option, click.Option) and not option.hidden and "--help" not in option.opts:
             names = f"`{', '.join(option.opts)}{value_of(option)}`"
-            repeated = " May be repeated." if option.multiple else ""
-            yield f"| {cell(names)} | {default_of(option)} | {cell((option.help or '') + repeated)} |"
+            yield f"| {cell(names)} | {default_of(option)} | {cell(option.help or '')} |"
 
 
 def value_of(option: click.Option) -> str:
@@ -94,10 +93,8 @@ def value_of(option: click.Option) -> str:
 
 
 def default_of(option: click.Option) -> str:
-    given = option.default
-    if option.is_flag or not isinstance(given, str | int | float):
-        return ""
-    return f"`{given:g}`" if isinstance(given, float) else f"`{given}`"
+    words = str(getattr(option, "default_words", ""))
+    return f"`{words}`" if words and " " not in words else words
 
 
 PAGES = {FOLDER / "policies.md": policies_page, FOLDER / "cli.md": cli_page}

@@ -79,7 +79,7 @@ def test_h3_wakes_of_clones_are_done_by_a_saved_plan_too(tmp_path: Path) -> None
     with_clone(folder.path, of="east", at="north")
     assert folder.plan("2026-11-20T22:00:00Z", "--out", "plan.json", "--cluster", "east").code == 6
     said = folder.call(
-        "apply", "plan.json", "--fleet", "policies", "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z", "-q"
+        "apply", "plan.json", "--policies", "policies", "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z", "-q"
     )
     assert said.code == 0, said
     assert fleet.replicas(folder.path)["east"] == WAKES_ONLY

@@ -128,8 +128,8 @@ def saved(stage: Stage) -> Any:
     words = (
         "apply",
         "saved.json",
-        "--fleet",
-        "policies/all.yaml",
+        "--policies",
+        "policies",
         "--now",
         NOW,
         "--allow-exceed",

@@ -1,0 +1,140 @@
+"""Help and completion: every default, options in groups, examples that can be run; what variables may hold."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from reconciler.cli.main import cli
+from reconciler.cli.verbs import EXAMPLES, VERBS
+from tests.way.calls import Folder
+
+NOW = "2026-11-20T22:00:00Z"
+LOOK = ("--snapshot", "snapshot", "--now", NOW)
+
+
+@pytest.fixture
+def quickstart(repository: Path, tmp_path: Path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def command(verb: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), verb)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_has_two_examples_and_a_sentence_about_variables(tmp_path, verb):
+    said = Folder(tmp_path).call(verb, "--help")
+    assert said.code == 0
+    assert len(EXAMPLES[verb]) >= 2
+    examples = said.out.partition("\nExamples:\n")[2]
+    assert examples.count("  # ") == len(EXAMPLES[verb])
+    assert " ".join(said.out.split()).count("Each option has an environment variable, RECONCILER_ and its name") == 1
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for _, line in lines])
+def test_the_options_of_an_example_are_those_of_its_verb(line):
+    """Parsed, not run; what follows a pipe or a redirection is the shell's."""
+    words = shlex.split(line.split(" | ")[0].split(" > ")[0].removeprefix("source <(reconciler ").rstrip(")"))
+    verb, *arguments = words
+    with command(verb).make_context(verb, arguments) as context:
+        assert context.params
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_default_is_in_the_help(tmp_path, verb):
+    text = " ".join(Folder(tmp_path).call(verb, "--help").out.split())
+    for one in command(verb).params:
+        default = one.default
+        if isinstance(default, float):
+            assert f"[default: {default:g}]" in text, one.name
+        elif isinstance(default, str | int) and not isinstance(default, bool):
+            assert f"[default: {default}]" in text, one.name
+
+
+def test_options_stand_in_groups(tmp_path):
+    text = Folder(tmp_path).call("plan", "--help").out
+    titles = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options:", "Clusters:", "Filters:", "Run:", "Output:", "Examples:"]
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("show", "schema", "completion")])
+def test_the_policy_directory_has_one_default_and_one_variable(verb):
+    """PATH where a verb has no OBJECT, --policies PATH where it has one, and for a saved plan."""
+    params = {one.name: one for one in command(verb).params}
+    takes_object = bool(params.keys() & {"subject", "directory"})
+    places = [params[name] for name in ("path", "policies") if name in params]
+    assert {one.envvar for one in places} == {"RECONCILER_POLICIES"}
+    assert "policies" in params if takes_object else "path" in params
+    assert "fleet" not in params
+
+
+def test_the_variable_of_the_policy_directory_is_that_of_path(quickstart, monkeypatch):
+    shutil.move(quickstart.path / "policies", quickstart.path / "elsewhere")
+    assert quickstart.call("plan", *LOOK).code == 3
+    monkeypatch.setenv("RECONCILER_POLICIES", "elsewhere")
+    assert quickstart.call("plan", *LOOK).code == 0
+    assert quickstart.call("explain", "eu-west/dev-a", *LOOK).code == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "arguments", "code"),
+    [
+        pytest.param("RECONCILER_OUTPUT", "xml", ("plan", *LOOK), 64, id="no verb has it"),
+        pytest.param("RECONCILER_OUTPUT", "github", ("plan", *LOOK), 0, id="another verb has it"),
+        pytest.param("RECONCILER_PROGRESS", "text", ("plan", *LOOK), 64, id="no verb has that progress"),
+        pytest.param("RECONCILER_FOR", "plan", ("wake", "us-east/dev-b", *LOOK), 0, id="doctor's word for wake"),
+        pytest.param("RECONCILER_FOR", "soon", ("wake", "us-east/dev-b", *LOOK), 64, id="nobody's word"),
+        pytest.param("RECONCILER_FOR", "soon", ("doctor",), 64, id="nobody's word for doctor"),
+    ],
+)
+def test_a_variable_that_no_verb_accepts_is_refused(quickstart, monkeypatch, variable, value, arguments, code):
+    monkeypatch.setenv(variable, value)
+    said = quickstart.call(*arguments)
+    assert said.code == code, said.err
+    assert code == 0 or value in said.err
+
+
+def complete(line: str, tmp_path: Path) -> list[str]:
+    """Return what bash offers for `line`, with the function that `reconciler completion bash` defines."""
+    program = tmp_path / "reconciler"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m reconciler "$@"\n')
+    program.chmod(0o755)
+    words = line.split(" ")
+    script = (
+        f"source <(reconciler completion bash); COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); "
+        f"COMP_CWORD={len(words) - 1}; _reconciler_completion reconciler; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash on this machine")
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("reconciler d", ["diff", "doctor"]),
+        ("reconciler plan --qp", ["--qps"]),
+        ("reconciler plan --progress j", ["json"]),
+        ("reconciler completion z", ["zsh"]),
+    ],
+)
+def test_bash_completes(tmp_path, line, offered):
+    assert complete(line, tmp_path) == offered
+
+
+@pytest.mark.parametrize(("shell", "begins"), [("zsh", "#compdef reconciler\n"), ("fish", "function _reconciler")])
+def test_other_shells_get_their_script(tmp_path, shell, begins):
+    said = Folder(tmp_path).call("completion", shell)
+    assert said.code == 0
+    assert said.out.startswith(begins)
