@@ -21,7 +21,7 @@ class FleetGuard:
 
     @property
     def words(self) -> str:
-        return f"{len(self.gone)} of the {self.owners} policies that own marks are gone: {_first(self.gone)}"
+        return f"{len(self.gone)} of {self.owners} policies that own objects were removed: {_first(self.gone)}"
 
     def holds(self, policy: str, orphaned_since: datetime | None, now: datetime) -> bool:
         """Return whether a wake waits: its `policy` is gone, and the day of patience is not over."""
@@ -57,7 +57,7 @@ class FleetGuards:
         if len(tripped) == 1:
             return tripped[0].words
         gone = frozenset().union(*(guard.gone for guard in tripped))
-        return f"{len(gone)} policies that own marks in {len(tripped)} namespaces are gone: {_first(gone)}"
+        return f"{len(gone)} policies that own objects in {len(tripped)} namespaces were removed: {_first(gone)}"
 
 
 _NONE = FleetGuard()

@@ -63,12 +63,11 @@ _PHRASES = tuple(
         (rf"awake since {_TIME}", "awake for {age}"),
         (rf"created at {_TIME}", "created {age} ago"),
         (rf"recorded at {_TIME}", "recorded {age} ago"),
-        (rf"does not answer since {_TIME}", "does not answer for {age}"),
+        (rf"unreachable since {_TIME}", "unreachable for {age}"),
         (rf"(?P<name>refused [^:,]+), tried again at {_TIME}(?P<rest>: .*)", "{name}, retried in {age}{rest}"),
-        (r"its policy is gone(?P<rest>.*)", "policy removed{rest}"),
+        (r"its policy was removed(?P<rest>.*)", "policy removed{rest}"),
         (r"the target is (?P<rest>.+)", "target {rest}"),
-        (r"its query gives (?P<rest>.+)", "query {rest}"),
-        (r"room for (?P<rest>\d+)", "capacity {rest}"),
+        (r"the query returns (?P<rest>.+)", "query {rest}"),
         (r"(?P<rest>\d+) waiting", "{rest} pending (waitingReplicas)"),
     )
 )

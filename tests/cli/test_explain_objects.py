@@ -100,7 +100,7 @@ NOTHING = """\
 east/shop/Service/nothing
 
 IdlingPolicy nights (policies/all.yaml:6): left as it is
-  because: nothing that can be scaled is behind it
+  because: no scalable workload is behind it
 
 Next run: no change
 """
@@ -254,7 +254,7 @@ def test_of_several_policies_the_closest_is_named(folder):
         ("autoscalers.hpa: Idle", "autoscalers.hpa is Idle"),
         ("minReplicas of at least 1", "minReplicas is at least 1"),
         ("a priority above 5", "its priority is above 5"),
-        ("room for more than 4", "its capacity is above 4"),
+        ("capacity above 4", "its capacity is above 4"),
         ("a wake request", "there is a wake request"),
         ("words that nobody foresaw", "there is words that nobody foresaw"),
     ],

@@ -166,7 +166,7 @@ class TestHeldAutoscalers:
         folder = a_folder(tmp_path, east=at_a_floor("api", "two/nights", "three/nights"))
         said = folder.call(*call, *LOOK, "--quiet")
         assert said.code == code
-        assert "Fleet three holds HorizontalPodAutoscaler/api, and did not idle it" in said.out + said.err
+        assert "Fleet three pins HorizontalPodAutoscaler/api, but did not idle it" in said.out + said.err
         assert (scale(folder), bounds_and_marks(folder)) == (1, (1, 1, HELD))
 
     @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_r2_a_list_on_a_service_alone_wakes_nothing_and_that_is_told(tmp_path, m
     folder = a_folder(tmp_path, a_deployment(), a_service(**marks))
     said = wake(folder, "east/shop/svc/web")
     assert said.code == 6
-    assert "only a Service says that it was idled" in said.err
+    assert "a Service lists it as idle" in said.err
     assert folder.replicas("east", "shop", "Deployment", "web") == 0
     adopted = folder.call("restore", "--all", "--adopt", "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "-q")
     assert adopted.code == 0

@@ -206,7 +206,7 @@ def test_the_sibling_pods_count_for_colocation() -> None:
                 False,
                 "",
                 count=2,
-                note="several of its ReplicaSets have pods, its controller shares out what goes",
+                note="several of its ReplicaSets have pods; the controller chooses",
             ),
             id="two ReplicaSets",
         ),
@@ -280,10 +280,7 @@ def test_zones_that_could_not_be_read() -> None:
 def test_defect_25_without_zone_labels_nothing_is_balanced(nodes: tuple[Node, ...]) -> None:
     found = victims_of(by("ZoneBalanced"), nodes=nodes)
     assert (found.pods, found.certain, found.strategy) == (("d", "c"), False, "Logarithmic")
-    assert found.note == (
-        "none of its nodes has the label topology.kubernetes.io/zone, so there is nothing to balance; "
-        "the controller chooses"
-    )
+    assert found.note == ("no node has the label topology.kubernetes.io/zone; the controller chooses")
 
 
 COSTLY = (replace(PODS[0], deletion_cost="5"), *PODS[1:3], replace(PODS[3], deletion_cost="-7"))
@@ -294,9 +291,7 @@ def test_defect_24_what_apply_refuses_is_not_promised(strategy: str, costly: str
     pods = tuple(replace(one, deletion_cost="-7") if one.name == costly else one for one in PODS)
     found = victims_of(by(strategy), pods=pods, nodes=ZONES)
     assert (found.pods, found.certain, found.count, found.postponed) == ((), False, 0, True)
-    assert found.note == (
-        f"left to a later run: foreign deletion costs on {costly} (-7), expected none (onForeignCost: Skip)"
-    )
+    assert found.note == (f"deferred: foreign deletion costs on {costly} (-7), expected none (onForeignCost: Skip)")
     overriding = victims_of(by(strategy, on_foreign_cost="Override"), pods=pods, nodes=ZONES)
     assert (len(overriding.pods), overriding.postponed) == (2, False)
 
@@ -306,7 +301,7 @@ def test_defect_24_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> No
     found = victims_of(policy, pods=COSTLY)
     assert found.chosen_at_apply
     assert found.note == (
-        "nothing is done if it chooses any of d (-7), a (5) with a foreign deletion cost (onForeignCost: Skip)"
+        "deferred if it chooses any of d (-7), a (5) with a foreign deletion cost (onForeignCost: Skip)"
     )
     lowest = (*PODS[:3], replace(PODS[3], deletion_cost="-2147483648"))
     assert victims_of(policy, pods=lowest).postponed
@@ -344,7 +339,7 @@ def test_a_picker_is_asked_at_apply() -> None:
             PickerAnswer(),
             ("x", "d", "c"),
             ("not Ready", "shorter time Ready", "shorter time Ready"),
-            "the picker has no opinion, the controller chooses",
+            "the picker has no preference; the controller chooses",
             id="it has no opinion",
         ),
         pytest.param(

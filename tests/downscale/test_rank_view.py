@@ -87,4 +87,4 @@ def test_defect_24_a_downscale_that_apply_refuses_is_undecided():
     assert desired.decisions == ()
     [undecided] = desired.undecided
     assert (undecided.subject, undecided.policy) == (str(web.ref), policy.name)
-    assert undecided.why.startswith("left to a later run: foreign deletion costs on a (7)")
+    assert undecided.why.startswith("deferred: foreign deletion costs on a (7)")

@@ -90,9 +90,9 @@ def closes(desired: DesiredState) -> list[Decision]:
 @pytest.mark.parametrize(
     ("cluster", "why"),
     [
-        pytest.param(observed(5), "a shrink to 3 was begun and not done", id="still where it was"),
-        pytest.param(observed(3), "the shrink to 3 is done", id="where it should be"),
-        pytest.param(observed(4), "then somebody scaled to 4", id="neither"),
+        pytest.param(observed(5), "a scale-down to 3 was interrupted", id="still where it was"),
+        pytest.param(observed(3), "the scale-down to 3 is complete", id="where it should be"),
+        pytest.param(observed(4), "another writer scaled to 4", id="neither"),
         pytest.param(observed(None), "the workload is gone", id="no such workload"),
     ],
 )
@@ -120,7 +120,7 @@ def test_each_pod_is_one_patch_with_cost_and_label() -> None:
 def test_marks_stay_until_the_status_says_that_it_is_done() -> None:
     desired = recovered(observed(3, status=5))
     assert desired.decisions == ()
-    assert desired.explanations[0].outcome == "its marks stay for now"
+    assert desired.explanations[0].outcome == "its victims stay marked"
 
 
 def test_but_not_for_ever() -> None:

@@ -462,7 +462,7 @@ def test_what_runs_elsewhere_is_named_by_the_first_cluster():
     outcome = run_in(a_world(*objects, now=NIGHT), fleet=a_fleet(*clusters), federated=(fed,))
     assert {one.ref.cluster: one.why for one in outcome.desired.explanations if one.ref.kind == "Deployment"}[
         "east"
-    ] == ("it runs on north")
+    ] == ("runs on north")
 
 
 @pytest.mark.parametrize(
@@ -502,10 +502,14 @@ class TestGuards:
     @pytest.mark.parametrize(
         ("gone", "words"),
         [
-            pytest.param({"one": "abc"}, "3 of the 4 policies that own marks are gone: a, b, c", id="in one"),
-            pytest.param({"one": "abcde"}, "5 of the 6 policies that own marks are gone: a, b, c, d, e", id="five"),
-            pytest.param({"one": "abcdef"}, "6 of the 7 policies that own marks are gone: a, b, c, d, e, ...", id="6"),
-            pytest.param({"one": "ab", "two": "cd"}, "4 policies that own marks in 2 namespaces are gone: a, b, c, d"),
+            pytest.param({"one": "abc"}, "3 of 4 policies that own objects were removed: a, b, c", id="in one"),
+            pytest.param({"one": "abcde"}, "5 of 6 policies that own objects were removed: a, b, c, d, e", id="five"),
+            pytest.param(
+                {"one": "abcdef"}, "6 of 7 policies that own objects were removed: a, b, c, d, e, ...", id="6"
+            ),
+            pytest.param(
+                {"one": "ab", "two": "cd"}, "4 policies that own objects in 2 namespaces were removed: a, b, c, d"
+            ),
         ],
     )
     def test_what_is_told(self, gone, words):

@@ -63,7 +63,7 @@ class TestIdledToZero:
         world.now = MONDAY
         outcome = run_in(world)
         assert world.replicas(WEB) == expected
-        assert ("as its autoscaler allows" in outcome.desired.decisions[0].cause.why) is (expected != 5)
+        assert ("within the bounds of its autoscaler" in outcome.desired.decisions[0].cause.why) is (expected != 5)
 
 
 class TestIdledToAFloor:
@@ -196,7 +196,7 @@ class TestIdledToAFloor:
         [
             pytest.param((1, 5), "somebody changed the bounds of HorizontalPodAutoscaler/web", id="one"),
             pytest.param((3, 3), "somebody changed the bounds of HorizontalPodAutoscaler/web", id="to one number"),
-            pytest.param((2, 10), "somebody put the bounds of HorizontalPodAutoscaler/web back", id="put back"),
+            pytest.param((2, 10), "somebody restored the bounds of HorizontalPodAutoscaler/web", id="put back"),
         ],
     )
     def test_the_wake_says_what_was_done_with_the_bounds(self, changed, words):
@@ -232,7 +232,7 @@ class TestIdledToAFloor:
         world.annotate(WEB, "scale.kubernetes.io/scale-time", "2026-11-20T22:01:00Z")
         outcome = run_in(world, FLOOR)
         (release,) = (one for one in outcome.desired.decisions if one.ref == WEB)
-        end = "HorizontalPodAutoscaler/web gets its bounds back and scales it from now on, it had 5"
+        end = "HorizontalPodAutoscaler/web gets its bounds back and scales it (previous replicas 5)"
         assert release.cause.why.partition(": ")[2] == end
         assert bounds(world) == (2, 10)
 

@@ -200,7 +200,7 @@ class TestContested:
         since = datetime.fromisoformat(json.loads(world.objects[WEB].annotations["reconciler/contested"])["since"])
         assert since == world.now
         (text,) = notices_of(outcome, "contested")
-        assert "contested by argocd-controller, which undid it 2 times" in text
+        assert "contested by argocd-controller, which reverted it 2 times" in text
         assert "ignoreDifferences" in text
 
     @pytest.mark.parametrize("writes", [1, 2])

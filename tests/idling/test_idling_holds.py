@@ -65,9 +65,9 @@ def test_what_nothing_holds_is_idled():
         ),
         pytest.param({"annotations": {"reconciler/exclude": "yes"}}, 'expected "true"', id="excluded, unreadable"),
         pytest.param({"replicas": 0}, "already at or below idleReplicas", id="at the floor"),
-        pytest.param({"updated_replicas": 1}, "in the middle of a rollout", id="a rollout"),
-        pytest.param({"generation": 2}, "in the middle of a rollout", id="a change the controller has not seen"),
-        pytest.param({"updated_replicas": None}, "in the middle of a rollout", id="none updated yet"),
+        pytest.param({"updated_replicas": 1}, "rollout in progress", id="a rollout"),
+        pytest.param({"generation": 2}, "rollout in progress", id="a change the controller has not seen"),
+        pytest.param({"updated_replicas": None}, "rollout in progress", id="none updated yet"),
         pytest.param({"terminating": True}, "being deleted", id="being deleted"),
         pytest.param({"labels": {"app.kubernetes.io/name": "reconciler"}}, "does not idle itself", id="the reconciler"),
     ],
@@ -217,10 +217,10 @@ def an_autoscaler(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> 
 @pytest.mark.parametrize(
     ("autoscaler", "policy", "words"),
     [
-        (an_autoscaler(0), a_policy(), "HorizontalPodAutoscaler/web has minReplicas 0, its zeros are its own"),
+        (an_autoscaler(0), a_policy(), "HorizontalPodAutoscaler/web scales to zero itself (minReplicas 0)"),
         (an_autoscaler(), a_policy(hpa="Leave"), "controls it (autoscalers.hpa: Leave)"),
     ],
-    ids=["its zeros are its own", "left alone"],
+    ids=["scales to zero itself", "left alone"],
 )
 def test_autoscalers_that_hold(autoscaler, policy, words):
     outcome = decided(idle_state(state={"autoscalers": (autoscaler,)}), policy)

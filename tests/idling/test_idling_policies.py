@@ -302,7 +302,7 @@ class TestFederated:
         world.annotate(a_ref(cluster="west"), "reconciler/exclude", "true")
         outcome = self.run(world)
         assert self.replicas(world) == [3, 2]
-        assert "it runs on west" in {one.why for one in outcome.desired.explanations}
+        assert "runs on west" in {one.why for one in outcome.desired.explanations}
 
     def test_not_while_a_cluster_cannot_be_read(self):
         world = self.world()
@@ -456,7 +456,7 @@ class TestGuard:
         assert [world.replicas(one.ref) for one in objects] == [0] * len(objects)
         (held,) = outcome.desired.held_back
         assert held.allow == "fleet"
-        assert held.why == "3 policies that own marks in 3 namespaces are gone: a, b, c"
+        assert held.why == "3 policies that own objects in 3 namespaces were removed: a, b, c"
 
     def lost(self, world, **fields):
         return run_in(world, *self.policies(*self.names[4:]), **fields)

@@ -128,11 +128,11 @@ def test_defect_14_the_event_and_the_notice_name_the_writer_and_what_ends_the_fi
     wake = next(one for one in outcome.desired.decisions if one.ref == WEB)
     assert (wake.event, wake.replicas_after) == ("IdlingContested", 5)
     message = message_of(Action(1, wake))
-    assert f"{GIT} put the bounds of HorizontalPodAutoscaler/web back" in message
+    assert f"{GIT} restored the bounds of HorizontalPodAutoscaler/web" in message
     assert "kind: HorizontalPodAutoscaler" in message
     assert "left alone until reconciler/contested is taken off" in message
     (text,) = notices_of(outcome, "contested")
-    assert f"contested by {GIT}, which undid it 2 times" in text
+    assert f"contested by {GIT}, which reverted it 2 times" in text
 
 
 @pytest.mark.parametrize("writes", range(5))

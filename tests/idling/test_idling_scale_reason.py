@@ -57,7 +57,7 @@ class TestTakenOver:
         world = taken_over(reason)
         (release, _) = run_in(world).desired.decisions
         assert world.objects[WEB].annotations[PREVIOUS] == "3"
-        assert "it had 3" in release.cause.why
+        assert "previous replicas 3" in release.cause.why
         assert (release.replicas_before, release.event) == (None, "")
 
     def test_defect_16_it_keeps_nothing_else_behind_its_services_up(self, reason):
@@ -104,7 +104,7 @@ class TestTakenOver:
 
     def test_explain_says_so(self, reason):
         outcome = decided(taken_over(reason).state(), now=NIGHT)
-        assert why_of(outcome) == "somebody else scaled it since, as its scale-reason says"
+        assert why_of(outcome) == "scaled by another writer (scale-reason)"
         (told,) = (one for one in outcome.desired.explanations if one.ref == WEB)
         assert told.outcome == "left as it is"
 

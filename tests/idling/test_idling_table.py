@@ -112,7 +112,7 @@ def test_every_row_decides_something():
             Situation(IdleState.AWAKE, CriterionResult.IDLE, frozenset({Flag.BLOCKED}), {Flag.BLOCKED: "too young"}),
             "too young",
         ),
-        (Situation(IdleState.IDLE, CriterionResult.NOT_SELECTED), "no policy wants it idle any more"),
+        (Situation(IdleState.IDLE, CriterionResult.NOT_SELECTED), "no policy selects it"),
         (Situation(IdleState.IDLE, CriterionResult.IDLE), ""),
     ],
     ids=["the signal", "what holds it", "nobody", "the criteria themselves"],

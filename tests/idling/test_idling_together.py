@@ -102,7 +102,7 @@ HELD = [
         replace(OTHER, annotations=EXCLUDED), 'Deployment/other: reconciler/exclude: "true"', id="row 12 excluded"
     ),
     pytest.param(replace(OTHER, created_at=NIGHT), "younger than minAge", id="row 12 too young"),
-    pytest.param(replace(OTHER, updated_replicas=1), "in the middle of a rollout", id="row 12 in rollout"),
+    pytest.param(replace(OTHER, updated_replicas=1), "rollout in progress", id="row 12 in rollout"),
     pytest.param(
         replace(OTHER, annotations={"reconciler/awake-since": "2026-11-20T21:30:00Z"}),
         "less than minAwake",
@@ -116,7 +116,7 @@ HELD = [
     pytest.param(
         replace(OTHER, annotations={"idling.alpha.openshift.io/idled-at": "2026-11-20T21:30:00Z",
                                     "idling.alpha.openshift.io/previous-scale": "3"}),
-        "somebody else's marks are on it",
+        "idled by another tool or Fleet",
         id="row 12 foreign, and running",
     ),
     pytest.param(
@@ -140,7 +140,7 @@ def test_nothing_behind_a_service_goes_idle_while_one_target_stays_up(other, why
     assert why_of(outcome).startswith("Deployment/other behind Service/web stays awake: ")
     assert why in why_of(outcome)
     (told,) = notices_of(outcome, "heldTogether")
-    assert told.startswith("east/shop/Service/web: nothing behind it goes idle: Deployment/other ")
+    assert told.startswith("east/shop/Service/web: no workload behind it is idled: Deployment/other ")
     assert why in told
 
 
@@ -174,7 +174,7 @@ def test_row_12_an_autoscaler_that_scales_to_zero_itself_holds_the_others_back()
     api = HorizontalPodAutoscaler(a_ref("api", kind="HPA"), "uid-hpa", ("Deployment", "api"), maximum=9, minimum=0)
     outcome = decided(behind(SERVICE, by_labels=(WEB, API), autoscalers=(api,)))
     assert idled(outcome) == []
-    assert "Deployment/api behind Service/web stays awake: HorizontalPodAutoscaler/api has minReplicas 0" in why_of(
+    assert "Deployment/api behind Service/web stays awake: HorizontalPodAutoscaler/api scales to zero itself" in why_of(
         outcome
     )
 
@@ -233,7 +233,8 @@ class TestSharedTargets:
         flips = {one.counterfactual for one in outcome.desired.explanations}
         assert flips == {"mode: Enforce in watch"}
         assert notices_of(outcome, "heldTogether") == [
-            "east/shop/Service/one: nothing behind it goes idle: watch only observes Deployment/api through Service/two"
+            "east/shop/Service/one: no workload behind it is idled: "
+            "watch only observes Deployment/api through Service/two"
         ]
 
     def test_what_policies_that_only_observe_select_keeps_the_reason_of_its_criteria(self):
@@ -256,7 +257,7 @@ class TestSharedTargets:
         )
         outcome = decided(a_state(east, west), fleet=a_fleet("east", "west"), federated=(one,))
         assert outcome.desired.decisions == ()
-        assert why_of(outcome, "api").startswith("Deployment/web behind Service/web stays awake: it runs on west")
+        assert why_of(outcome, "api").startswith("Deployment/web behind Service/web stays awake: runs on west")
 
 
 class TestWhatIsIdleAlready:
@@ -401,7 +402,8 @@ class TestWithoutSelector:
         outcome = decided(behind(self.service, endpoint_slices=(), by_labels=()))
         (told,) = notices_of(outcome, "nothingBehind")
         assert told == (
-            "east/shop/Service/web: nothing behind it can be idled: it has no selector, and its endpoints name no pods"
+            "east/shop/Service/web: no workload behind it can be idled: "
+            "it has no selector, and its endpoints name no pods"
         )
 
     def test_row_12_one_whose_selector_matches_nothing_says_so_too(self):

@@ -303,7 +303,7 @@ class TestWithoutAPolicy:
         world = an_idle_world()
         outcome = decided(world.state(), a_policy(selector=OTHER), now=world.now)
         assert verbs(outcome) == WAKE
-        assert outcome.desired.decisions[0].cause.why == "no policy wants it idle any more"
+        assert outcome.desired.decisions[0].cause.why == "no policy selects it"
 
     def test_the_cause_still_says_where_the_policy_was(self):
         world = an_idle_world()
@@ -326,11 +326,11 @@ class TestWithoutAPolicy:
     @pytest.mark.parametrize(
         ("owner", "policies", "why"),
         [
-            ("idle-dev", (a_policy("night"),), "idle-dev does not select it any more, night wants it idle"),
+            ("idle-dev", (a_policy("night"),), "idle-dev no longer selects it, night wants it idle"),
             (
                 "idle-dev",
                 (a_policy(), a_policy("night", priority=5)),
-                "idle-dev does not decide there any more, night wants it idle",
+                "idle-dev no longer decides there, night wants it idle",
             ),
             ("", (a_policy("night"),), "its record names no policy, night wants it idle"),
         ],
@@ -508,7 +508,7 @@ class TestWakeOrder:
         up = [name for name in ("db-0", "db-1", "api-0", "api-1") if world.replicas(a_ref(name))]
         assert up == ["db-0", "db-1", "api-0"]
         assert notices_of(outcome, "perRun") == [
-            "east/shop/Deployment/api-1: perRun 3 of wake group shop: the next run wakes it"
+            "east/shop/Deployment/api-1: deferred to the next run (perRun 3 of wake group shop)"
         ]
         assert a_ref("api-1") in outcome.claims
         run_in(world, *self.policies(3))

@@ -1,4 +1,4 @@
-"""A cluster that lags keeps what it has and receives nothing from elsewhere until all of its pods run.
+"""A cluster that lags keeps what it has and lagging: receives no replicas until all of its pods run.
 
 Source: seed federated-replicasets.md: "FRSC never moves replicas to LRS that have not scheduled/running pods or that
 has pods that failed to be created."
@@ -58,7 +58,7 @@ LAGGING = [
 def test_defect_5_stuck_replicas_never_move_to_a_cluster_that_lags(lagging):
     desired = place(settled("a", 10), a_full("b", 10, 2, minutes=30), lagging, federated=a_federated(30))
     assert numbers(desired) == {"a": "scale 10 -> 18", "b": "scale 10 -> 4"}
-    assert "receives nothing from elsewhere until all of its pods run" in row(desired, "c").why
+    assert "lagging: receives no replicas until all of its pods run" in row(desired, "c").why
 
 
 @pytest.mark.parametrize("lagging", LAGGING)
@@ -100,7 +100,7 @@ def test_nothing_is_drained_to_a_cluster_that_lags():
     crashing = running("c", 0, some_pods(10, minutes=DAY, ready=False))
     desired = place(crashing, settled("d", 5), fleet=fleet, federated=a_federated(15))
     assert numbers(desired) == {}
-    assert row(desired, "d").why == "draining, keeps 5 that have no room anywhere else"
+    assert row(desired, "d").why == "draining, keeps 5 that fit nowhere else"
 
 
 def test_pods_that_were_just_made_do_not_make_a_cluster_lag():

@@ -37,7 +37,7 @@ def test_it_tells_what_is_asked_what_runs_why_and_since_when():
             "west": {
                 "asked": 3,
                 "running": 1,
-                "why": "weight 1 of 2, room for 1, 2 waiting",
+                "why": "weight 1 of 2, capacity 1, 2 waiting",
                 "since": "2026-11-20T15:41:23Z",
             },
         },
@@ -109,7 +109,7 @@ def test_explain_knows_the_steps_the_limit_and_what_would_change_it():
         "a": ("4 replicas", "share 4: weight 1 of 4", "replicas: 10"),
         "b": ("2 replicas", "share 2: weight 1 of 4, max 2", "maxReplicas above 2"),
         "c": ("0 replicas", "no weight", "a weight above 0"),
-        "d": ("4 replicas", "share 3: weight 1 of 4, room for 3, 1 waiting", "room for more than 3"),
+        "d": ("4 replicas", "share 3: weight 1 of 4, capacity 3, 1 waiting", "capacity above 3"),
         "e": ("0 replicas", "draining", "state: Active in the Fleet"),
     }
 

@@ -71,7 +71,7 @@ class TestMissing:
         spaces = tuple(a_namespace(name, cluster="west") for name in namespaces)
         desired = place(settled("east", 3), a_cluster("west", namespaces=spaces))
         assert numbers(desired) == expected
-        why = "there is no namespace shop, so nothing can be created"
+        why = "namespace shop does not exist"
         assert [one.why for one in desired.undecided] == ([why] if "east" in expected else [])
 
     def test_a_share_of_zero_gets_none(self):
@@ -88,7 +88,7 @@ class TestMissing:
         east = a_cluster("east", workloads=(a_deployment("east", 3),))
         desired = place(east, a_cluster("west"), federated=a_placed())
         assert [(one.subject, one.why) for one in desired.undecided] == [
-            ("west/shop/Deployment/web", "there is no Deployment web")
+            ("west/shop/Deployment/web", "Deployment web does not exist")
         ]
         assert numbers(desired) == {"east": "scale 3 -> 6"}
 
@@ -183,7 +183,7 @@ class TestConflict:
         owned = {"owner": OwnerReference("apps/v1", "Deployment", "web", "uid-1")}
         desired = place(settled("east", 6), settled("west", 3, **FOREIGN, **owned))
         assert about(desired, "west") == []
-        assert desired.notices[0].text == "belongs to Deployment/web, which is never touched"
+        assert desired.notices[0].text == "is controlled by Deployment/web"
 
     def test_one_of_another_fleet_is_left_alone(self):
         marks = {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}
@@ -227,7 +227,7 @@ class TestConflict:
         # defect 9: the Event says what became of the one that was there
         assert (created.event, created.cause.why) == (
             "Overwritten",
-            "replaces the one that was deleted because its selector differs; weight 1 of 2",
+            "replaces the one deleted because its selector differs; weight 1 of 2",
         )
 
     def test_what_is_overwritten_is_scaled_in_the_same_run_with_our_marks_there_already(self):
@@ -262,7 +262,7 @@ class TestStuck:
         assert numbers(desired) == {"east": "scale 5 -> 9", "west": "scale 5 -> 3"}
         (scaled,) = about(desired, "west")
         assert scaled.phase is Phase.MOVE
-        assert scaled.cause.why == "weight 1 of 2, room for 1, 2 waiting"
+        assert scaled.cause.why == "weight 1 of 2, capacity 1, 2 waiting"
         assert (row(desired, "west").desired, row(desired, "west").spec_replicas, row(desired, "west").overflow) == (
             1,
             3,
@@ -354,7 +354,7 @@ class TestLeftOut:
         assert {one.ref.cluster for one in desired.decisions} == {"west"}
         since = "2026-11-20T15:41:23Z"
         assert json.loads(memory.manifest["data"]["unreachable-since"]) == {"east": since, "north": since}
-        assert [row(desired, name).why for name in ("east", "north")] == [f"does not answer since {since}"] * 2
+        assert [row(desired, name).why for name in ("east", "north")] == [f"unreachable since {since}"] * 2
 
     def test_a_cluster_whose_workloads_cannot_be_listed_is_left_alone(self):
         west = a_cluster("west", unreadable={"replicasets": "forbidden"})
@@ -368,7 +368,7 @@ class TestLeftOut:
         desired = place(east, federated=a_federated(9))
         assert numbers(desired) == {"east": "scale 5 -> 9"}
         assert [(one.kind, one.subject, one.text) for one in desired.notices] == [
-            ("clusterLeft", "west", "left the Fleet; what it runs of shop/web stays there, 4 replicas at the last run")
+            ("clusterLeft", "west", "left the Fleet; 4 replicas of shop/web stay there, as of the last run")
         ]
 
     def test_a_rollout_is_waited_for(self):
@@ -377,7 +377,7 @@ class TestLeftOut:
         east = a_cluster("east", workloads=(a_deployment("east", 2),))
         desired = place(east, west, federated=a_placed(12))
         assert numbers(desired) == {"east": "scale 2 -> 8"}
-        assert row(desired, "west").why == "in the middle of a rollout"
+        assert row(desired, "west").why == "rollout in progress"
 
 
 class TestMoves:
@@ -386,7 +386,7 @@ class TestMoves:
         federated = a_federated(8, clusters=clusters)
         first = place(settled("east", 4), settled("west", 4), federated=federated)
         assert numbers(first) == {"west": "scale 4 -> 6"}
-        assert row(first, "east").why == "weight 1 of 4, 2 more go once as many are available elsewhere"
+        assert row(first, "east").why == "weight 1 of 4, 2 more move once as many are available elsewhere"
         starting = {"ready_replicas": 5, "available_replicas": 5}
         west = with_pods(settled("west", 6, **starting), some_pods(6))
         assert numbers(place(settled("east", 4), west, federated=federated)) == {"east": "scale 4 -> 3"}
@@ -413,8 +413,8 @@ class TestMoves:
         draining = a_fleet_with("Draining", "east", "west")
         desired = place(a_full("east", 6, 4), settled("west", 4), fleet=draining)
         assert numbers(desired) == {"west": "scale 4 -> 2"}
-        assert row(desired, "west").why == "draining, keeps 2 that have no room anywhere else"
-        assert desired.notices[0].text == "draining, but 2 replicas have no room anywhere else and stay"
+        assert row(desired, "west").why == "draining, keeps 2 that fit nowhere else"
+        assert desired.notices[0].text == "draining, but 2 replicas fit nowhere else and stay"
 
 
 class TestRest:

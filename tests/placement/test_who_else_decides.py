@@ -80,7 +80,7 @@ class TestIdling:
         west = released("west", reason)
         desired = place(settled("east", 3), west)
         assert (numbers(desired), about(desired, "west")) == ({}, [])
-        assert row(desired, "west").why == f"scaled down by {reason or 'somebody else'}, left alone"
+        assert row(desired, "west").why == f"scaled down by {reason or 'somebody else'}, left unchanged"
         assert place(a_cluster("north"), west, idle("east")).decisions[0].ref.kind == "ConfigMap"
 
     @pytest.mark.parametrize("replicas", [3, 4])
@@ -141,7 +141,7 @@ class TestIdling:
         north = a_cluster("north", config_maps=(status, memory))
         desired = place(north, lost=("west",), federated=a_federated(9))
         assert numbers(desired) == {}
-        assert row(desired, "west").why == "does not answer; idle, nights decides"
+        assert row(desired, "west").why == "unreachable; idle, nights decides"
 
     def test_defect_4_what_it_should_run_awake_goes_elsewhere_once_it_wakes_there(self):
         memory, status = a_memory(unreachable_since=LONG_AGO), a_status(IDLED_STATUS)
@@ -169,7 +169,7 @@ class TestAutoscalers:
         desired = place(east, west, federated=a_placed(10))
         assert numbers(desired) == {"east": "scale 3 -> 5"}
         assert [(one.kind, one.text) for one in desired.notices] == [
-            ("autoscaler", "HorizontalPodAutoscaler/web controls it, left alone")
+            ("autoscaler", "HorizontalPodAutoscaler/web controls it")
         ]
 
     def test_what_a_scaled_object_controls_is_left_alone(self):

@@ -102,7 +102,7 @@ def a_row(cluster: str, current: int | None, wanted: int | None, **fields) -> Pl
 
 def test_moves_are_pairs():
     rows = (a_row("eu-west", 8, 5, asked=7), a_row("us-east", 4, 7), a_row("ap-south", 0, 0))
-    less = replace(PLACE, why="weight 1 of 2, room for 5, 2 waiting")
+    less = replace(PLACE, why="weight 1 of 2, capacity 5, 2 waiting")
     plan = a_plan(
         a_scale(8, 7, cause=less),
         a_scale(4, 7, cluster="us-east", cause=replace(PLACE, why="weight 1 of 2")),
@@ -249,11 +249,11 @@ def test_held_back_says_what_is_too_much_and_how_to_let_it_through(use, expected
 
 def test_a_guard_says_its_own_words():
     plan = a_plan(
-        held_back=(HeldBackActions("fleet", "3 of the 5 policies that own marks are gone: a, b, c", (an_idle(),)),)
+        held_back=(HeldBackActions("fleet", "3 of 5 policies that own objects were removed: a, b, c", (an_idle(),)),)
     )
     assert text_of(plan).splitlines()[2:6] == [
         "Held back: 1 change",
-        "  3 of the 5 policies that own marks are gone: a, b, c",
+        "  3 of 5 policies that own objects were removed: a, b, c",
         "    dev-a 1 (-v lists them)",
         "    allow: once --allow-exceed fleet",
     ]
@@ -269,7 +269,7 @@ def test_everything_beside_the_changes_has_a_block():
         notices=(
             Notice("autoscaler", "east/a/Deployment/b", "HorizontalPodAutoscaler/b controls it", "idle-dev"),
             Notice("autoscaler", "east/a/Deployment/c", "HorizontalPodAutoscaler/c controls it", "idle-dev"),
-            Notice("foreignMark", "east/a/Service/e", "east/a/Service/e was marked idle by staging"),
+            Notice("foreignMark", "east/a/Service/e", "east/a/Service/e was idled by staging"),
             Notice("contested", "east/a/Deployment/d", "argocd scaled it back twice", "idle-dev", partial=True),
             Notice("exclusions", "", "3 Services are excluded"),
         ),
@@ -296,7 +296,7 @@ def test_everything_beside_the_changes_has_a_block():
         "  east/shop/Deployment/web  workers: 3 replicas, overridden by idle-dev (idling first)\n"
         "\n"
         "Notices:\n"
-        "  east/a/Service/e  was marked idle by staging\n"
+        "  east/a/Service/e  was idled by staging\n"
         "  3 Services are excluded\n"
         "  2 objects left to autoscalers (idle-dev); -v lists them\n"
         "\n"
@@ -359,16 +359,16 @@ def test_a_policy_with_limits_of_its_own_has_them_in_the_last_line():
         ("wake requested at 2026-11-20T15:39:00Z", "requested 2m ago"),
         ("due since 2026-11-20T12:00:00Z", "due 3h ago"),
         (
-            "does not answer since 2026-11-18T12:00:00Z, its replicas go elsewhere",
-            "does not answer for 2d, its replicas go elsewhere",
+            "unreachable since 2026-11-18T12:00:00Z, its replicas move elsewhere",
+            "unreachable for 2d, its replicas move elsewhere",
         ),
-        ("weight 1 of 3, room for 2, 2 waiting", "weight 1 of 3, capacity 2, 2 pending (waitingReplicas)"),
+        ("weight 1 of 3, capacity 2, 2 waiting", "weight 1 of 3, capacity 2, 2 pending (waitingReplicas)"),
         (
             "weight 1 of 2, refused 3 times in a row, tried again at 2026-11-20T15:51:23Z: no, by a, b",
             "weight 1 of 2, refused 3 times in a row, retried in 10m: no, by a, b",
         ),
         ("the target is 4, at most 4", "target 4, at most 4"),
-        ("its policy is gone (onDelete: orphan)", "policy removed (onDelete: orphan)"),
+        ("its policy was removed (onDelete: orphan)", "policy removed (onDelete: orphan)"),
         ("words of somebody, at 2026-11-20T15:39:00Z", "words of somebody, at 2026-11-20T15:39:00Z"),
     ],
 )
@@ -382,7 +382,7 @@ def test_reasons_for_people(stored, shown):
     [
         ("a value above 0 or from 2026-11-21T06:00:00Z", "a value above 0 or from Sat 2026-11-21 07:00 +01:00"),
         ("after 2026-11-20T18:41:23Z", "in 3h"),
-        ("taking it off", "taking it off"),
+        ("its removal", "its removal"),
     ],
 )
 def test_what_would_change_a_decision_is_told_in_the_time_of_the_calendar_that_decides(stored, shown):
@@ -484,7 +484,7 @@ DIGEST = FieldChange(("metadata", "annotations", "reconciler/policy-digest"), No
 SUSPEND = FieldChange(("spec", "suspend"), False, True)
 PAUSE = FieldChange(("metadata", "annotations", "autoscaling.keda.sh/paused-replicas"), None, "0")
 BOUNDS = (FieldChange(("spec", "minReplicas"), None, 1), FieldChange(("spec", "maxReplicas"), 10, 1))
-FULL = Cause("web", "policies/shop.yaml:9", "our marks are put right", {"capacity": 2, "overflow": 1})
+FULL = Cause("web", "policies/shop.yaml:9", "tracking annotations are updated", {"capacity": 2, "overflow": 1})
 
 
 def placed(verb, kind, name, changes=(), **fields):

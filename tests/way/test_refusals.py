@@ -1,4 +1,4 @@
-"""A cluster that refuses a local ReplicaSet three times in a row: its replicas go elsewhere, and come back (E1)."""
+"""A cluster that refuses a local ReplicaSet three times in a row: its replicas move elsewhere, and come back (E1)."""
 
 from __future__ import annotations
 

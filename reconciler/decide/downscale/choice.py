@@ -339,7 +339,7 @@ def without_domains(selection: VictimSelection, domains: Mapping[str, str], key:
     """Return why there is nothing to balance, "" where at least one candidate's node has a domain."""
     if any(pod.node in domains for pod in selection.candidates):
         return ""
-    return f"none of its nodes has the label {key}, so there is nothing to balance"
+    return f"no node has the label {key}"
 
 
 def first_of(selection: VictimSelection) -> ChosenVictims:

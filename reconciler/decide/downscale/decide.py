@@ -100,9 +100,7 @@ def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePo
     """Yield what one policy makes of one workload."""
     if policy.target is None:
         outcome = f"victims by {strategy_of(policy)}"
-        yield PolicyExplanation(
-            workload.ref, "downscale", policy.name, outcome, "the policy has no target, others decide"
-        )
+        yield PolicyExplanation(workload.ref, "downscale", policy.name, outcome, "the policy has no target")
         return
     case = WorkloadTarget(inputs, workload, target_replicas(policy, inputs.cluster.name, inputs.state, inputs.run))
     for guard in GUARDS:

@@ -151,7 +151,7 @@ def _forecast(shrinking: _Shrinking) -> Forecast:
     pods = without_cost(shrinking.observed.pods[ref], shrinking.former)
     group = pod_group(kind, pods, siblings_in(shrinking.observed, shrinking.relatives))
     if group.split:
-        return shrinking.told("several of its ReplicaSets have pods, its controller shares out what goes")
+        return shrinking.told("several of its ReplicaSets have pods; the controller chooses")
     return _of_group(shrinking, group)
 
 
@@ -199,7 +199,7 @@ def _asked(selection: VictimSelection, group: PodGroup, shrinking: _Shrinking, p
     except PickerError as error:
         return replace(_predicted(shrinking, group), certain=False, note=str(error))
     if choice is None:
-        note = "the picker has no opinion, the controller chooses"
+        note = "the picker has no preference; the controller chooses"
         return replace(_predicted(shrinking, group), certain=False, note=note)
     return replace(_chosen(selection, group, shrinking, choice, "chosen by the picker"), certain=False)
 
@@ -209,7 +209,7 @@ def _not_asked(selection: VictimSelection, shrinking: _Shrinking) -> VictimForec
     foreign, always = foreign_costs(selection, selection.candidates)[0], foreign_costs(selection, ())[1]
     if always and _heeds_costs(shrinking):
         return _postponed(shrinking, always)
-    note = f"nothing is done if it chooses any of {_costs(foreign)} with a foreign deletion cost (onForeignCost: Skip)"
+    note = f"deferred if it chooses any of {_costs(foreign)} with a foreign deletion cost (onForeignCost: Skip)"
     return VictimForecast(
         certain=False,
         strategy="PodPicker",
@@ -292,7 +292,7 @@ def _heeds_costs(shrinking: _Shrinking) -> bool:
 def _postponed(shrinking: _Shrinking, foreign: Sequence[Pod]) -> VictimForecast:
     why = f"foreign deletion costs on {_costs(foreign)}, expected none (onForeignCost: Skip)"
     return VictimForecast(
-        certain=False, strategy=shrinking.order.settings.strategy, note=f"left to a later run: {why}", postponed=True
+        certain=False, strategy=shrinking.order.settings.strategy, note=f"deferred: {why}", postponed=True
     )
 
 

@@ -100,7 +100,7 @@ def _settled(case: WorkloadTarget) -> Iterator[Result]:
 
 def _rolling(case: WorkloadTarget) -> Iterator[Result]:
     if case.desired < case.workload.spec_replicas and replaces_replica_sets(case.workload):
-        why = "it is in the middle of a rollout"
+        why = "it is rollout in progress"
         yield case.undecided(why)
         yield case.stays(why, "the end of the rollout")
 

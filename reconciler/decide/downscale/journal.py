@@ -203,7 +203,7 @@ def _changes(
         if goes_first(pod) != (uid in waiting):
             yield f"{pod.name} is {'not Ready any more' if goes_first(pod) else 'Ready now'}"
         if uid in chosen and not is_marked(pod, entry.run):
-            yield f"{pod.name} has lost its mark"
+            yield f"{pod.name} is no longer marked"
         if uid not in chosen and not goes_first(pod) and deletion_cost(pod.deletion_cost) <= int(VICTIM_COST):
             yield f"{pod.name} has a cost of {pod.deletion_cost} by now"
 
@@ -270,7 +270,7 @@ def _in_cluster(observed: ObservedCluster, namespace: str, run: Run) -> DesiredS
     )
 
 
-_STRAY = Cause("", "", "a mark without a journal entry")
+_STRAY = Cause("", "", "a victim without a journal entry")
 
 
 def _pod_name(pod: Pod) -> tuple[str, str]:
@@ -295,7 +295,7 @@ def _entries(
             entries[key] = read_entry(text, observed.name)
         except AnnotationError as error:
             subject = f"{observed.name}/{namespace}/ConfigMap/{JOURNAL}"
-            notices.append(Notice("setAside", subject, f"{key}: {error}; take it off by hand", partial=True))
+            notices.append(Notice("setAside", subject, f"{key}: {error}; remove it by hand", partial=True))
     return journal, entries, tuple(notices)
 
 
@@ -304,9 +304,9 @@ def _of_entry(left: _Left, key: str, run: Run) -> Iterator[Decision | PolicyExpl
     workload = left.workloads.get(entry.uid)
     why = _over(entry, workload, left.observed, run)
     if not why:
-        outcome = "its marks stay for now"
+        outcome = "its victims stay marked"
         yield PolicyExplanation(
-            entry.workload, "downscale", entry.policy, outcome, "its last shrink has not come to its end"
+            entry.workload, "downscale", entry.policy, outcome, "its last scale-down is in progress"
         )
         return
     cause = Cause(entry.policy, "", why, {"from": entry.before, "to": entry.after, "run": entry.run})
@@ -324,11 +324,11 @@ def _over(entry: JournalEntry, workload: Workload | None, observed: ObservedClus
         ref = entry.workload
         return "" if observed.unread(ref.group, ref.kind) else "the workload is gone"
     if workload.spec_replicas == entry.before:
-        return f"a shrink to {entry.after} was begun and not done"
+        return f"a scale-down to {entry.after} was interrupted"
     if workload.spec_replicas != entry.after:
-        return f"a shrink to {entry.after} was begun, then somebody scaled to {workload.spec_replicas}"
+        return f"a scale-down to {entry.after} was interrupted, and another writer scaled to {workload.spec_replicas}"
     if workload.status_replicas in (entry.after, None) or run.now >= entry.at + LIFE:
-        return f"the shrink to {entry.after} is done"
+        return f"the scale-down to {entry.after} is complete"
     return ""
 
 

@@ -51,7 +51,7 @@ def target_replicas(policy: DownscalePolicy, cluster: str, state: ObservedState,
     value = value_of(answer, run.now)
     if isinstance(value, str):
         return TargetReplicas(policy, None, f"its query is unknown: {value}")
-    return _within(policy, math.ceil(value), f"its query gives {value:g}", {"value": value})
+    return _within(policy, math.ceil(value), f"the query returns {value:g}", {"value": value})
 
 
 def value_of(answer: QueryAnswer | None, now: datetime) -> float | str:
@@ -60,10 +60,10 @@ def value_of(answer: QueryAnswer | None, now: datetime) -> float | str:
     if answer is None or why:
         return why
     if len(answer.samples) != 1:
-        return f"it gives {len(answer.samples) or 'no'} series, expected one"
+        return f"it returns {len(answer.samples) or 'no'} series, expected one"
     value = answer.samples[0].value
     if not math.isfinite(value) or math.ceil(value) > MOST_REPLICAS:
-        return f"it gives {value:g}, expected a number of replicas"
+        return f"it returns {value:g}, expected a number of replicas"
     return value
 
 

@@ -46,14 +46,14 @@ def _equal(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
 
 def _unread(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
     if scalable.unknown:
-        yield Reason(scalable.unknown, "being able to read it")
+        yield Reason(scalable.unknown, "permission to read it")
     for service in scalable.services:
         if service.problem:
-            yield Reason(f"the mark on Service/{service.ref.name} cannot be read", "a mark that can be read")
+            yield Reason(f"the idle record of Service/{service.ref.name} cannot be read", "a record that can be read")
         elif service.is_foreign:
-            yield Reason(f"somebody else marked Service/{service.ref.name} idle", "taking that mark off")
+            yield Reason(f"Service/{service.ref.name} is idled by another tool or Fleet", "taking its record off")
         elif service.verdicts and service.found.undecided:
-            yield Reason(f"what is behind Service/{service.ref.name} is undecided: {service.found.undecided}")
+            yield Reason(f"the targets of Service/{service.ref.name} are unknown: {service.found.undecided}")
 
 
 def _unnamed(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
@@ -91,14 +91,14 @@ def _autoscaled(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
     if scalable.scale.is_paused_kind and "keda" in leaves:
         yield Reason("autoscalers.keda: Leave", "autoscalers.keda: Pause")
     if scalable.scale.paused_by:
-        yield Reason(f"{scalable.scale.paused_by} is set by somebody else", "taking it off")
+        yield Reason(f"{scalable.scale.paused_by} is set by another writer", "taking it off")
     if scalable.autoscaler is None:
         return
     name = f"HorizontalPodAutoscaler/{scalable.autoscaler.hpa.ref.name}"
     if "hpa" in leaves:
         yield Reason(f"{name} controls it (autoscalers.hpa: Leave)", "autoscalers.hpa: Idle")
     if scalable.autoscaler.own_bounds.minimum == 0:
-        yield Reason(f"{name} has minReplicas 0, its zeros are its own", "minReplicas of at least 1")
+        yield Reason(f"{name} scales to zero itself (minReplicas 0)", "minReplicas of at least 1")
     if scalable.autoscaler.problem:
         yield Reason(f"{name}: {scalable.autoscaler.problem}")
 
@@ -133,7 +133,7 @@ def _rollout(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
     if scalable.scale.written.terminating or scalable.scale.runs.terminating:
         yield Reason("it is being deleted")
     if in_rollout(scalable.scale.runs):
-        yield Reason("in the middle of a rollout", "the end of the rollout")
+        yield Reason("rollout in progress", "the end of the rollout")
 
 
 def _unquiet(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:

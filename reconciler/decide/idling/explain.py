@@ -42,7 +42,7 @@ def explanations(transitions: Iterable[Transition], services: Iterable[ServiceSt
         yield from _considered(transition)
     for service in services:
         if service.ref not in told or service.found.undecided:
-            why = service.found.undecided or "nothing that can be scaled is behind it"
+            why = service.found.undecided or "no scalable workload is behind it"
             for name in dict.fromkeys(verdict.policy.name for verdict in service.verdicts):
                 yield PolicyExplanation(service.ref, "idling", name, "left as it is", why)
 
@@ -161,10 +161,12 @@ def query_notices(cluster: str, problems: Iterable[tuple[str, str]]) -> Iterator
 
 def _service_notices(service: ServiceState) -> Iterator[Notice]:
     if service.problem and not service.is_foreign:
-        yield Notice("setAside", str(service.ref), f"{service.ref}: {service.problem}; its marks stay as they are")
+        yield Notice(
+            "setAside", str(service.ref), f"{service.ref}: {service.problem}; its annotations are left unchanged"
+        )
     elif service.is_foreign:
         owner = service.foreign.fleet if service.foreign is not None and service.foreign.fleet else "somebody else"
-        yield Notice("foreignMark", str(service.ref), f"{service.ref} was marked idle by {owner}")
+        yield Notice("foreignMark", str(service.ref), f"{service.ref} was idled by {owner}")
     if service.exclusion is not None and service.exclusion.unreadable:
         yield Notice(
             "excludedUnreadable", str(service.ref), f"{service.ref}: {service.exclusion.why}; it counts as excluded"
@@ -174,7 +176,7 @@ def _service_notices(service: ServiceState) -> Iterator[Notice]:
 
 def _nothing_behind(service: ServiceState) -> Iterator[Notice]:
     if service.found.nothing and _would_idle(service):
-        text = f"{service.ref}: nothing behind it can be idled: {service.found.nothing}"
+        text = f"{service.ref}: no workload behind it can be idled: {service.found.nothing}"
         yield Notice("nothingBehind", str(service.ref), text, service.verdicts[0].policy.name)
 
 
@@ -199,7 +201,9 @@ def _overdue(transition: Transition, _run: Run) -> Iterator[Notice]:
 def _set_aside(transition: Transition, _run: Run) -> Iterator[Notice]:
     reading = transition.scalable.reading
     if transition.classification.state is IdleState.UNREADABLE and reading is not None:
-        yield Notice("setAside", str(transition.ref), f"{transition.ref}: {reading.problem}; its scale stays as it is")
+        yield Notice(
+            "setAside", str(transition.ref), f"{transition.ref}: {reading.problem}; its replicas are left unchanged"
+        )
 
 
 def _foreign(transition: Transition, _run: Run) -> Iterator[Notice]:
@@ -216,12 +220,12 @@ def _unproven(transition: Transition, _run: Run) -> Iterator[Notice]:
     lists = [(listing.target.replicas, listing.service.ref.name) for listing in scalable.listings]
     if transition.classification.state is IdleState.UNPROVEN and record is not None:
         names = " and ".join(f"Service/{service.ref.name}" for service in scalable.services if service.has_record)
-        why = f"{names} lists it as idle with {record.replicas} replicas, and nothing on it says that it was idled"
-        then = "it stays as it is: scale it, or reconciler restore --adopt"
+        why = f"{names} lists it as idle with {record.replicas} replicas, but it has no record of its own"
+        then = "it is left unchanged: scale it, or run reconciler restore --adopt"
         yield Notice("unproven", str(transition.ref), f"{transition.ref}: {why}; {then}")
     elif transition.was_idle and record is not None and lists and max(lists)[0] > record.replicas:
         most, name = max(lists)
-        why = f"Service/{name} lists it with {most} replicas, and nothing on it says more than {record.replicas}"
+        why = f"Service/{name} lists it with {most} replicas, but its own record says {record.replicas}"
         yield Notice("unproven", str(transition.ref), f"{transition.ref}: {why}; that is what it wakes to")
 
 
@@ -235,7 +239,7 @@ def _kept_together(transition: Transition, _run: Run) -> Iterator[Notice]:
             if transition.choice.flag is Flag.SERVICE_RUNS or verdict.policy.mode == "Enforce"
         ]
         if policies:
-            text = f"{service.ref}: nothing behind it goes idle: {transition.why}"
+            text = f"{service.ref}: no workload behind it is idled: {transition.why}"
             yield Notice("heldTogether", str(service.ref), text, policies[0].name)
 
 
@@ -249,9 +253,7 @@ def _custom_kind(transition: Transition, _run: Run) -> Iterator[Notice]:
 def _equal(transition: Transition, _run: Run) -> Iterator[Notice]:
     rivals = transition.scalable.verdict.rivals
     if rivals:
-        text = (
-            f"{transition.ref}: {' and '.join(rivals)} select it with the same priority; nothing new is decided for it"
-        )
+        text = f"{transition.ref}: {' and '.join(rivals)} select it with the same priority; it is not idled"
         yield Notice("equalPriorities", str(transition.ref), text, rivals[0], True)
 
 
@@ -276,7 +278,7 @@ def _autoscaler(transition: Transition, _run: Run) -> Iterator[Notice]:
         )
     if autoscaler is not None and autoscaler.problem:
         name = autoscaler.hpa.ref
-        yield Notice("setAside", str(name), f"{name}: {autoscaler.problem}; its bounds stay as they are", policy)
+        yield Notice("setAside", str(name), f"{name}: {autoscaler.problem}; its bounds are left unchanged", policy)
 
 
 def _by_autoscaler(transition: Transition) -> bool:
@@ -300,7 +302,7 @@ def _contested(transition: Transition, run: Run) -> Iterator[Notice]:
         undo = undo_of(transition.scalable, transition.record, run.now)
         if is_contest(undo):
             then = snippet(undo.by, transition.ref, undo.autoscaler)
-            text = f"{transition.ref} is contested by {undo.by}, which undid it {undo.count} times; {then}"
+            text = f"{transition.ref} is contested by {undo.by}, which reverted it {undo.count} times; {then}"
             yield Notice("contested", str(transition.ref), text, owner_policy(transition))
 
 

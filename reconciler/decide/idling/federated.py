@@ -77,7 +77,7 @@ def together(
         for transition in inside:
             elsewhere = min(awake - {transition.ref.cluster}, default="")
             if elsewhere:
-                result[transition.ref] = transition.with_flag(Flag.RUNS_ELSEWHERE, f"it runs on {elsewhere}")
+                result[transition.ref] = transition.with_flag(Flag.RUNS_ELSEWHERE, f"runs on {elsewhere}")
             elif members.held and not transition.was_idle:
                 result[transition.ref] = transition.with_flag(Flag.BLOCKED, members.held)
     return result

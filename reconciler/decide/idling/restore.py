@@ -157,7 +157,7 @@ def _restored(transition: Transition, restoration: Restoration, run: Run) -> Tra
         return replace(transition, choice=ChosenAction(IdleAction.CLEAR, transition.why))
     if _is_held_for_nothing(transition) and written:
         return replace(
-            transition, choice=ChosenAction(IdleAction.RELEASE, "its autoscaler is held, and nothing idle needs that")
+            transition, choice=ChosenAction(IdleAction.RELEASE, "its autoscaler is pinned, but no workload is idle")
         )
     return _left(transition)
 

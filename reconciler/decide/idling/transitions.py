@@ -40,7 +40,7 @@ class Flag(StrEnum):
     RUNS_ELSEWHERE = "elsewhere"  # its federated ReplicaSet runs on another cluster
     SERVICE_RUNS = "together"  # something else behind one of its Services stays up
     PODS_UNREAD = "unseen"  # the pods behind one of its Services were not read yet
-    GUARDED = "guarded"  # its policy is gone, and so are too many others
+    GUARDED = "guarded"  # its policy was removed, and so are too many others
     PROTECTED = "protected"  # its namespace is one that the Fleet protects
     BOUNDS = "bounds"  # another Fleet than the one that idled it holds its autoscaler at a floor
     BLOCKED = "held"  # something keeps it from being idled
@@ -129,14 +129,14 @@ ROWS: tuple[TransitionRule, ...] = (
     TransitionRule(
         frozenset({IdleState.UNPROVEN}),
         IdleAction.LEAVE,
-        reason="only a Service says that it was idled, nothing on it does",
+        reason="a Service lists it as idle, but it has no record of its own",
         counterfactual="scaling it, or reconciler restore --adopt",
     ),
     TransitionRule(_FOREIGN, IdleAction.LEAVE, needs=_one(Flag.PROTECTED), flag=Flag.PROTECTED),
     TransitionRule(_FOREIGN, IdleAction.LEAVE, needs=_one(Flag.BOUNDS), flag=Flag.BOUNDS),
     TransitionRule(_FOREIGN, IdleAction.WAKE, needs=_one(Flag.REQUESTED), flag=Flag.REQUESTED),
     TransitionRule(_FOREIGN, IdleAction.OVERDUE, needs=_one(Flag.DUE), flag=Flag.DUE, counterfactual=A_WAKE_REQUEST),
-    TransitionRule(_FOREIGN, IdleAction.LEAVE, reason="somebody else's marks are on it", counterfactual=A_WAKE_REQUEST),
+    TransitionRule(_FOREIGN, IdleAction.LEAVE, reason="idled by another tool or Fleet", counterfactual=A_WAKE_REQUEST),
     # a hand on our work is respected
     TransitionRule(frozenset({IdleState.MANUALLY_SCALED}), IdleAction.RELEASE, reason="scaled by hand"),
     # what somebody else scaled for a reason of their own, or for none, is theirs, unless it is asked for
@@ -144,13 +144,15 @@ ROWS: tuple[TransitionRule, ...] = (
     TransitionRule(
         frozenset({IdleState.TAKEN_OVER}),
         IdleAction.RELEASE,
-        reason="somebody else scaled it since, as its scale-reason says",
+        reason="scaled by another writer (scale-reason)",
         counterfactual=A_WAKE_REQUEST,
     ),
     # what is idle is woken by the first of these
-    TransitionRule(frozenset({IdleState.HPA_RESTORED}), IdleAction.WAKE, reason="its wake was begun"),
+    TransitionRule(frozenset({IdleState.HPA_RESTORED}), IdleAction.WAKE, reason="wake in progress"),
     TransitionRule(
-        frozenset({IdleState.HPA_CHANGED}), IdleAction.WAKE, reason="the bounds of its autoscaler were changed"
+        frozenset({IdleState.HPA_CHANGED}),
+        IdleAction.WAKE,
+        reason="another writer changed the bounds of its autoscaler",
     ),
     TransitionRule(_IDLE, IdleAction.WAKE, needs=_one(Flag.REQUESTED), flag=Flag.REQUESTED),
     TransitionRule(_IDLE, IdleAction.WAKE, needs=_one(Flag.EXCLUDED), flag=Flag.EXCLUDED),
@@ -164,7 +166,7 @@ ROWS: tuple[TransitionRule, ...] = (
         _IDLE,
         IdleAction.WAKE,
         result=_NOT_SELECTED,
-        reason="no policy wants it idle any more",
+        reason="no policy selects it",
         counterfactual="a policy that selects it",
     ),
     TransitionRule(_IDLE, IdleAction.KEEP),
@@ -181,14 +183,14 @@ ROWS: tuple[TransitionRule, ...] = (
     TransitionRule(
         frozenset({IdleState.IDLE_INCOMPLETE}),
         IdleAction.CLEAR,
-        reason="it was marked and not idled, and is not to be idled now",
+        reason="an earlier run recorded it as idle, but did not scale it",
     ),
     TransitionRule(
-        frozenset({IdleState.WAKE_INCOMPLETE}), IdleAction.CLEAR, reason="it is awake, its Service was not cleared"
+        frozenset({IdleState.WAKE_INCOMPLETE}),
+        IdleAction.CLEAR,
+        reason="an earlier run woke it, but did not clear its Service",
     ),
-    TransitionRule(
-        frozenset({IdleState.STALE}), IdleAction.CLEAR, reason="its record is from before it was woken last"
-    ),
+    TransitionRule(frozenset({IdleState.STALE}), IdleAction.CLEAR, reason="its record is older than its last wake"),
     TransitionRule(
         frozenset({IdleState.AWAKE}),
         IdleAction.LEAVE,
@@ -238,7 +240,7 @@ ROWS: tuple[TransitionRule, ...] = (
     TransitionRule(
         frozenset({IdleState.DOWN}),
         IdleAction.LEAVE,
-        reason="already at or below idleReplicas, without a record of ours",
+        reason="already at or below idleReplicas, without a record",
     ),
     TransitionRule(frozenset({IdleState.CONTESTED}), IdleAction.LEAVE, reason="contested", counterfactual=UNCONTESTED),
 )
@@ -431,9 +433,7 @@ def _pinned_by_others(scalable: ScalableState, classification: Classification) -
     """Yield that a wake would not last: another Fleet than the one that idled it holds its autoscaler at a floor."""
     autoscaler = _pinned_as_read(scalable, classification)
     if autoscaler is not None and autoscaler.holder and autoscaler.gets_back:
-        words = (
-            f"Fleet {autoscaler.holder} holds HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}, and did not idle it"
-        )
+        words = f"Fleet {autoscaler.holder} pins HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}, but did not idle it"
         yield Flag.BOUNDS, Reason(words, "--context in place of the Fleet")
 
 

@@ -42,7 +42,7 @@ def staggered(transitions: Mapping[ObjectRef, Transition], now: datetime) -> dic
     result = dict(transitions)
     for (_, name, limit), bound in sorted(_limited(transitions.values()).items()):
         for transition in _by_turns(bound, now)[limit:]:
-            why = f"perRun {limit} of wake group {name}: the next run wakes it"
+            why = f"deferred to the next run (perRun {limit} of wake group {name})"
             result[transition.ref] = replace(
                 transition, choice=ChosenAction(IdleAction.DEFER, why), counterfactual=f"a perRun above {limit}"
             )

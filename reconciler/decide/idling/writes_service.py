@@ -195,13 +195,11 @@ def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
 
 def _repair_words(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, str]:
     if not after:
-        return Verb.UNMARK, "nothing behind it is idle"
+        return Verb.UNMARK, "no workload behind it is idle"
     if after - listed:
-        return Verb.MARK, "what is behind it is idle"
+        return Verb.MARK, "workloads behind it are idle"
     return (
-        (Verb.UNMARK, "not all of what it lists is idle")
-        if listed - after
-        else (Verb.REPAIR, "its mark is brought up to date")
+        (Verb.UNMARK, "some workloads it lists are awake") if listed - after else (Verb.REPAIR, "its record is updated")
     )
 
 

@@ -239,7 +239,7 @@ def _wake(transition: Transition, context: WriteContext) -> Decision | None:
     counted = not scale.is_suspended_kind and not scale.is_paused_kind
     why = transition.why if undo is None else _undo_words(transition, undo)
     clamped = (
-        f", {count} of {transition.record.replicas} as its autoscaler allows"
+        f", {count} of {transition.record.replicas} within the bounds of its autoscaler"
         if count != transition.record.replicas
         else ""
     )
@@ -287,7 +287,7 @@ def _undo_words(transition: Transition, undo: Undo) -> str:
     if undo.autoscaler and autoscaler is not None:
         who, bounds = _SOMEBODY.get(undo.by, undo.by), f"the bounds of HorizontalPodAutoscaler/{undo.autoscaler}"
         return (
-            f"{who} put {bounds} back"
+            f"{who} restored {bounds}"
             if autoscaler.previous in (None, autoscaler.bounds)
             else f"{who} changed {bounds}"
         )
@@ -333,7 +333,7 @@ def _handed_over(transition: Transition, record: Record, context: WriteContext) 
     }
     reason = reason_of_others(scale.written, record)
     words = f"its scale-reason is {quoted(reason)}, not {IDLED}" if reason else "its scale-reason was cleared"
-    cause = cause_of(transition, context, f"{words}: {_then(transition)}, it had {record.replicas}")
+    cause = cause_of(transition, context, f"{words}: {_then(transition)} (previous replicas {record.replicas})")
     return replace(
         _decision(transition, context, (scale.unchanged(), *annotation_changes(annotations, wanted))), cause=cause
     )
@@ -344,7 +344,7 @@ def _then(transition: Transition) -> str:
     autoscaler = transition.autoscaler
     if autoscaler is None or not transition.gets_bounds_back:
         return "it stays as it is"
-    return f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name} gets its bounds back and scales it from now on"
+    return f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name} gets its bounds back and scales it"
 
 
 def awake_until(transition: Transition, record: Record, now: datetime) -> datetime:
@@ -417,14 +417,14 @@ def _recorded(transition: Transition) -> Record | None:
 def _repair_words(transition: Transition, record: Record, moved: bool) -> str:
     own = _recorded(transition)
     if own is None:
-        return "its record was gone, its Service remembers it"
+        return "its record is restored from its Service"
     if moved:
         return f"idleReplicas is {record.idled_to}"
     if own.policy != record.policy:
         return f"{_former_owner(transition, own)}, {record.policy} wants it idle"
     if own.orphaned_since != record.orphaned_since:
-        return "its policy is gone" if record.orphaned_since else "its policy is back"
-    return "its record is brought up to date"
+        return "its policy was removed" if record.orphaned_since else "its policy is there again"
+    return "its record is updated"
 
 
 def _former_owner(transition: Transition, own: Record) -> str:
@@ -432,8 +432,8 @@ def _former_owner(transition: Transition, own: Record) -> str:
     if not own.policy:
         return "its record names no policy"
     if any(verdict.policy.name == own.policy for verdict in transition.scalable.overridden):
-        return f"{own.policy} does not decide there any more"
-    return f"{own.policy} does not select it any more"
+        return f"{own.policy} no longer decides there"
+    return f"{own.policy} no longer selects it"
 
 
 def _with_replicas(decision: Decision, transition: Transition, record: Record) -> Decision:

@@ -104,7 +104,7 @@ def _left_idle(local: LocalWorkload) -> LocalWorkload:
     if local.part == "placed":
         return replace(local, part="held", why="idle")
     if local.part == "out" and local.idle_by:
-        return replace(local, part="held", why=f"does not answer; idle, {local.idle_by} decides")
+        return replace(local, part="held", why=f"unreachable; idle, {local.idle_by} decides")
     return local
 
 
@@ -174,7 +174,7 @@ def _notices(result: PlacementResult, findings: Sequence[LocalFinding]) -> tuple
             Notice(
                 "drainKeeps",
                 str(local.ref),
-                f"{local.limit}, but {keeping[local.cluster]} replicas have no room anywhere else and stay",
+                f"{local.limit}, but {keeping[local.cluster]} replicas fit nowhere else and stay",
                 name,
             )
             for local in result.placed
@@ -190,9 +190,7 @@ def _left_behind(
     for cluster in sorted((status.entries if status is not None else None) or {}):
         spec_replicas = None if status is None else status.spec_replicas(cluster)
         if spec_replicas and inputs.fleet.cluster(cluster) is None:
-            words = (
-                f"left the Fleet; what it runs of {federated.key} stays there, {spec_replicas} replicas at the last run"
-            )
+            words = f"left the Fleet; {spec_replicas} replicas of {federated.key} stay there, as of the last run"
             yield Notice("clusterLeft", cluster, words, federated.name)
 
 
@@ -225,7 +223,7 @@ def _cleared(result: PlacementResult, decisions: Sequence[Decision], inputs: Pla
             continue
         content = ConfigMapContent(kept.ref, data={rejection_key(local.ref): _gone(kept)})
         needs = tuple(one.key for one in decisions if one.ref == local.ref)
-        cause = Cause(result.federated.name, str(result.federated.place), f"{local.ref} is refused no more")
+        cause = Cause(result.federated.name, str(result.federated.place), f"{local.ref} is no longer refused")
         found += config_map_written(content, kept, group_of(result.federated.key), cause, needs)
     return tuple(found)
 
@@ -250,11 +248,11 @@ def _memory(policies: PolicySet, inputs: PlacementInputs) -> DesiredState:
     }
     if after != before or (kept is not None and UNREACHABLE not in kept.data):
         data[UNREACHABLE] = unreachable_text(after)
-        words.append(f"does not answer: {', '.join(sorted(after))}" if after else "all clusters answer")
+        words.append(f"unreachable: {', '.join(sorted(after))}" if after else "all clusters are reachable")
     if stale := _stale(policies, inputs, kept):
         data |= dict.fromkeys(stale)
-        words.append("what was refused is placed no more")
-    cause = Cause("", str(inputs.fleet.place), "; ".join(words) or "what is remembered moves")
+        words.append("refused writes of removed policies are forgotten")
+    cause = Cause("", str(inputs.fleet.place), "; ".join(words) or "the records move to another cluster")
     content = ConfigMapContent(inputs.home.ref(MEMORY), data=data)
     return DesiredState(decisions=inputs.home.written(content, inputs.run.now, "placement/memory", cause))
 

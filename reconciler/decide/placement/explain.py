@@ -30,7 +30,7 @@ def _grounds(local: LocalWorkload, result: PlacementResult) -> list[str]:
     cluster = local.cluster
     if local.limit in ("draining", "leaving"):
         keeps = result.shares.keeping.get(cluster, 0)
-        return [local.limit, *([f"keeps {keeps} that have no room anywhere else"] if keeps else [])]
+        return [local.limit, *([f"keeps {keeps} that fit nowhere else"] if keeps else [])]
     if local.limit in ("missing", "no namespace"):
         return [local.why]
     if cluster not in result.shares.served.names:
@@ -56,9 +56,9 @@ def _limits(local: LocalWorkload, result: PlacementResult) -> list[str]:
         return [_refused(local, local.rejection)]
     if local.cluster in result.shares.overflow:
         waiting = result.waiting(local.cluster)
-        return [f"room for {local.capacity}", *([f"{waiting} waiting"] if waiting else [])]
+        return [f"capacity {local.capacity}", *([f"{waiting} waiting"] if waiting else [])]
     if local.cluster in result.shares.lagging:
-        return ["receives nothing from elsewhere until all of its pods run"]
+        return ["lagging: receives no replicas until all of its pods run"]
     return []
 
 
@@ -78,7 +78,7 @@ def _lasting(local: LocalWorkload, result: PlacementResult) -> list[str]:
         parts.append(f"{local.crashing} placed, not available")
     over = result.next_replicas[local.cluster] - result.target[local.cluster]
     if over > 0:
-        parts.append(f"{over} more go once as many are available elsewhere")
+        parts.append(f"{over} more move once as many are available elsewhere")
     return parts
 
 
@@ -203,7 +203,7 @@ def _counterfactual(local: LocalWorkload, result: PlacementResult, found: _Count
     if local.limit in by_limit:
         return by_limit[local.limit]
     if local.cluster in result.shares.overflow:
-        return f"room for more than {local.capacity}"
+        return f"capacity above {local.capacity}"
     if local.cluster not in result.shares.served.names:
         return f'an entry for {local.cluster} or "*" in preferences.clusters'
     total = found.totals.get(local.cluster)

@@ -340,7 +340,7 @@ class Home:
     def _copies_deleted(self, name: str, group: str, cause: Cause, needs: tuple[str, ...]) -> Iterator[Decision]:
         if self.cluster != self.fleet.home:
             return
-        words = replace(cause, why="the home cluster answers again")
+        words = replace(cause, why="the home cluster is reachable again")
         for copy in self.others:
             if copy.ref.name == name and _is_written_to(self.fleet, copy.ref.cluster):
                 yield config_map_deleted(copy, group, words, needs)

@@ -235,11 +235,11 @@ def _unreachable(case: _Case) -> LocalFinding | None:
     idle_by = "" if case.status is None else case.status.idle_by(placement.name)
     since = placement.lost_since
     if since is None or placement.cluster.restriction:
-        return LocalFinding(case.held("does not answer", spec_replicas=case.asked_before, idle_by=idle_by))
-    why = f"does not answer since {format_time(since)}"
+        return LocalFinding(case.held("unreachable", spec_replicas=case.asked_before, idle_by=idle_by))
+    why = f"unreachable since {format_time(since)}"
     if case.inputs.run.now - since < case.federated.cluster_grace_period:
         return LocalFinding(case.held(why, spec_replicas=case.asked_before, idle_by=idle_by))
-    why = f"{why}, its replicas go elsewhere"
+    why = f"{why}, its replicas move elsewhere"
     return LocalFinding(case.held(why, part="out", spec_replicas=case.asked_before, idle_by=idle_by))
 
 
@@ -262,15 +262,15 @@ def _not_ours(case: _Case) -> LocalFinding | None:
     if workload is None:
         return None
     if workload.owner is not None:
-        why = f"belongs to {workload.owner.kind}/{workload.owner.name}, which is never touched"
+        why = f"is controlled by {workload.owner.kind}/{workload.owner.name}"
         return case.told(case.held(why, part="out"), "conflict")
     if federated.target is not None:
         return None
     other = names_another(workload, federated, ours)
     if other:
-        return case.told(case.held(f"is marked as {other}, left alone", part="out"), "foreignMark")
+        return case.told(case.held(f"is owned by {other}", part="out"), "foreignMark")
     if federated.on_conflict == "Abort" and not is_ours(workload, federated, ours):
-        return case.told(case.held("is not ours, left alone (onConflict: abort)", part="out"), "conflict")
+        return case.told(case.held("is not managed by this Fleet (onConflict: Abort)", part="out"), "conflict")
     return None
 
 
@@ -297,7 +297,7 @@ def _scaled_down_by_others(case: _Case) -> LocalFinding | None:
     if found is None:
         return None
     who = found.reason or "somebody else"
-    return LocalFinding(case.held(f"scaled down by {who}, left alone", spec_replicas=found.previous, idle_by=who))
+    return LocalFinding(case.held(f"scaled down by {who}, left unchanged", spec_replicas=found.previous, idle_by=who))
 
 
 def _restricted(case: _Case) -> LocalFinding | None:
@@ -307,7 +307,7 @@ def _restricted(case: _Case) -> LocalFinding | None:
 
 def _autoscaled(case: _Case) -> LocalFinding | None:
     controller = None if case.workload is None else case.placement.autoscalers.name_of(case.ref)
-    return None if controller is None else case.told(case.held(f"{controller} controls it, left alone"), "autoscaler")
+    return None if controller is None else case.told(case.held(f"{controller} controls it"), "autoscaler")
 
 
 def _moving(case: _Case) -> LocalFinding | None:
@@ -316,18 +316,18 @@ def _moving(case: _Case) -> LocalFinding | None:
         return None
     if workload.terminating:
         return LocalFinding(case.held("is being deleted"))
-    return LocalFinding(case.held("in the middle of a rollout")) if replaces_replica_sets(workload) else None
+    return LocalFinding(case.held("rollout in progress")) if replaces_replica_sets(workload) else None
 
 
 def _missing(case: _Case) -> LocalFinding | None:
     if case.workload is not None:
         return None
     if not _has_namespace(case):
-        why = f"there is no namespace {case.ref.namespace}, so nothing can be created"
+        why = f"namespace {case.ref.namespace} does not exist"
         return case.undecided(case.local(capacity=0, limit="no namespace", why=why))
     if case.federated.target is None:
         return LocalFinding(_with_room(case, PodCounts(0, 0), None))
-    why = f"there is no {case.ref.kind} {case.ref.name}"
+    why = f"{case.ref.kind} {case.ref.name} does not exist"
     return case.undecided(case.local(capacity=0, limit="missing", why=why))
 
 

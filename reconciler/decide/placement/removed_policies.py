@@ -100,7 +100,7 @@ def _decision(one: _Owned) -> Decision:
         api_version=workload.api_version,
         uid=workload.uid,
         changes=() if delete else (*marks, *([label] if FEDERATED_LABEL in workload.labels else [])),
-        cause=_cause(one.key, f"its policy is gone (onDelete: {'delete' if delete else 'orphan'})"),
+        cause=_cause(one.key, f"its policy was removed (onDelete: {'delete' if delete else 'orphan'})"),
         group=group_of(one.key),
         replicas_before=workload.spec_replicas if delete else None,
         replicas_after=0 if delete else None,
@@ -115,7 +115,7 @@ def _statuses(federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInp
             continue
         owner = placement_owner(found.annotations)
         if owner is not None and owner[0] in inputs.ours and owner[1] not in federated:
-            yield config_map_deleted(found, group_of(owner[1]), _cause(owner[1], "its policy is gone"))
+            yield config_map_deleted(found, group_of(owner[1]), _cause(owner[1], "its policy was removed"))
 
 
 def _cause(key: str, why: str) -> Cause:

@@ -146,7 +146,7 @@ def _marked(workload: Workload, form: Form) -> Workload:
 
 def _created(write: _LocalWrite, form: Form, needs: tuple[str, ...] = ()) -> Decision:
     grounds = cause(write.local, write.setting.result).why
-    replaced = f"replaces the one that was deleted because its selector differs; {grounds}"
+    replaced = f"replaces the one deleted because its selector differs; {grounds}"
     made = write.decision(Verb.CREATE, Phase.INCREASE, why=replaced if needs else "")
     note = "Kubernetes adopts pods that match the selector and belong to nobody"
     return replace(
@@ -183,7 +183,7 @@ def _scaled(
         made = write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why=_ADOPTED)
         yield replace(made, event="Adopted")
     elif marks:
-        yield write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why="our marks are put right")
+        yield write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why="tracking annotations are updated")
     elif known:
         yield write.decision(Verb.REMEMBER, Phase.RECORD, *known)
 
@@ -219,7 +219,7 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
 def _journal_closed(write: _LocalWrite) -> Iterator[Decision]:
     kept = _journal(write)
     if kept is not None:
-        words = replace(cause(write.local, write.setting.result), why="what it replaced is no longer needed")
+        words = replace(cause(write.local, write.setting.result), why="the replacement exists")
         yield config_map_deleted(kept, write.setting.group, words)
 
 
