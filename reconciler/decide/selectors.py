@@ -82,10 +82,10 @@ def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None
     """
     flag = annotations.get(EXCLUDE)
     if flag == "true":
-        return Exclusion(f'{EXCLUDE}: "true"', counterfactual=f"removal of {EXCLUDE}")
+        return Exclusion(f'{EXCLUDE}: "true"', counterfactual=f"taking {EXCLUDE} off")
     if flag not in (None, "false"):
         why = f'{EXCLUDE} is "{flag}", expected "true" or "false"'
-        return Exclusion(why, unreadable=True, counterfactual=f"removal of {EXCLUDE}")
+        return Exclusion(why, unreadable=True, counterfactual=f"taking {EXCLUDE} off")
     until = annotations.get(EXCLUDE_UNTIL)
     if until is None:
         return None

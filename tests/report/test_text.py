@@ -382,7 +382,7 @@ def test_reasons_for_people(stored, shown):
     [
         ("a value above 0 or from 2026-11-21T06:00:00Z", "a value above 0 or from Sat 2026-11-21 07:00 +01:00"),
         ("after 2026-11-20T18:41:23Z", "in 3h"),
-        ("its removal", "its removal"),
+        ("taking it off", "taking it off"),
     ],
 )
 def test_what_would_change_a_decision_is_told_in_the_time_of_the_calendar_that_decides(stored, shown):
