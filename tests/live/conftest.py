@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -56,6 +56,12 @@ def stage(empty_stage: Stage) -> Stage:
     empty_stage.write_policies(everything.policies())
     empty_stage.fill()
     return empty_stage
+
+
+@pytest.fixture(scope="session")
+def ends() -> dict[str, Any]:
+    """The ends of worlds that tests of this worker came to, see `end_state`."""
+    return {}
 
 
 @pytest.fixture

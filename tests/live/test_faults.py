@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ from tests.live.laws import (
     unplanned,
 )
 from tests.live.stage import Key, Stage
-from tests.live.test_kills import comparable, end_state, final_state, lost_scales
+from tests.live.test_kills import Ends, as_text, comparable, end_state, final_state, lost_scales
 from tests.real import faults
 from tests.real.api import Object
 from tests.real.proxy import Fault
@@ -66,18 +66,18 @@ WAYS = {"once": once, "always": always, "onwards": onwards}
 class Undisturbed:
     """A run without faults: its requests, its plan, the world right after it, and when all has come to rest.
 
-    `rests` are worlds, as text, from which the next runs are known to come to that end.
+    `known` are the ends of worlds that runs came to, see `end_state`.
     """
 
     points: list[Point]
     plan: dict[str, Any]
     after: Any
     end: Any
-    rests: set[str] = field(default_factory=set)
+    known: Ends
 
 
 @pytest.fixture(scope="session")
-def runs(empty_stage: Stage) -> Callable[[Stage, str], Undisturbed]:
+def runs(empty_stage: Stage, ends: Ends) -> Callable[[Stage, str], Undisturbed]:
     """A plan and an apply on the world of everything.py without faults; asked for once each."""
     known: dict[str, Undisturbed] = {}
 
@@ -87,8 +87,8 @@ def runs(empty_stage: Stage) -> Callable[[Stage, str], Undisturbed]:
             said = called(stage, verb)
             assert (said.code, said.err) == (0, "")
             points, after = points_of(stage), final_state(stage)
-            end = None if verb == "plan" else end_state(stage, begun)
-            known[verb] = Undisturbed(points, plan_in(check_words(said)), after, end, {as_text(after)})
+            end = None if verb == "plan" else end_state(stage, begun, ends)
+            known[verb] = Undisturbed(points, plan_in(check_words(said)), after, end, ends)
             stage.fill()
         return known[verb]
 
@@ -217,15 +217,10 @@ def check(stage: Stage, undisturbed: Undisturbed, case: tuple[str, str, str], po
 
 def check_end(stage: Stage, undisturbed: Undisturbed, before: dict[Key, Object], world: str) -> None:
     """The next runs end where an undisturbed one does; from a `world` seen before they need not be run again."""
-    if world in undisturbed.rests:
-        return
-    stage.expire_leases()
-    assert end_state(stage, before) == undisturbed.end
-    undisturbed.rests.add(world)
-
-
-def as_text(world: Any) -> str:
-    return json.dumps(sorted(world.items()))
+    if world not in undisturbed.known:
+        stage.expire_leases()
+        undisturbed.known[world] = end_state(stage, before, undisturbed.known)
+    assert undisturbed.known[world] == undisturbed.end
 
 
 def is_left_open(text: str) -> bool:

@@ -25,6 +25,10 @@ _FILLED_IN = ("uid", "resourceVersion", "creationTimestamp", "generation", "mana
 _PREVIOUS = "idling.kubernetes.io/previous-scale"
 
 
+Ends = dict[str, Any]
+"""Worlds, as text, each with the one that undisturbed runs end in from there."""
+
+
 def unseen(run: Run) -> Fault:
     """The run is gone before the server sees its write."""
     return faults.before(lambda _: run.signal(signal.SIGKILL), forward=False)
@@ -87,7 +91,7 @@ def test_an_undisturbed_run_leaves_no_mark_behind(stage, undisturbed):
 
 
 @pytest.mark.parametrize(("way", "earlier", "number"), list(numbers({"unseen": unseen, "unanswered": unanswered})))
-def test_killed_at_a_write_the_next_runs_end_as_an_undisturbed_one(stage, undisturbed, way, earlier, number):
+def test_killed_at_a_write_the_next_runs_end_as_an_undisturbed_one(stage, undisturbed, ends, way, earlier, number):
     expected = undisturbed(stage)
     begun = run_before(stage, earlier)
     run = stage.start(*stage.apply_words())
@@ -97,11 +101,11 @@ def test_killed_at_a_write_the_next_runs_end_as_an_undisturbed_one(stage, undist
     assert rule.acted
     assert lost_scales(begun, stage.objects()) == []
     stage.expire_leases()
-    assert end_state(stage, begun) == expected
+    assert end_state(stage, begun, ends) == expected
 
 
 @pytest.mark.parametrize(("way", "earlier", "number"), list(numbers({"SIGTERM": asked_to_stop})))
-def test_asked_to_stop_at_a_write_it_reports_and_gives_the_locks_back(stage, undisturbed, way, earlier, number):
+def test_asked_to_stop_at_a_write_it_reports_and_gives_the_locks_back(stage, undisturbed, ends, way, earlier, number):
     expected = undisturbed(stage)
     begun = run_before(stage, earlier)
     run = stage.start(*stage.apply_words())
@@ -112,10 +116,10 @@ def test_asked_to_stop_at_a_write_it_reports_and_gives_the_locks_back(stage, und
     assert "\nApplied: " in said.out
     assert stage.holders() == {"east": "", "west": ""}
     assert lost_scales(begun, stage.objects()) == []
-    assert end_state(stage, begun) == expected
+    assert end_state(stage, begun, ends) == expected
 
 
-def test_the_lock_of_a_dead_run_is_waited_for_and_taken_over(stage, undisturbed):
+def test_the_lock_of_a_dead_run_is_waited_for_and_taken_over(stage, undisturbed, ends):
     expected = undisturbed(stage)
     begun = stage.objects()
     run = stage.start(*stage.apply_words())
@@ -135,7 +139,7 @@ def test_the_lock_of_a_dead_run_is_waited_for_and_taken_over(stage, undisturbed)
     late = stage.apply("--lock-timeout", "60")
     assert (late.code, late.err) == (0, "")
     assert stage.holders() == {"east": "", "west": ""}
-    assert end_state(stage, begun) == expected
+    assert end_state(stage, begun, ends) == expected
 
 
 def run_before(stage: Stage, earlier: int) -> dict[Key, Object]:
@@ -148,18 +152,32 @@ def run_before(stage: Stage, earlier: int) -> dict[Key, Object]:
     return begun
 
 
-def end_state(stage: Stage, begun: dict[Key, Object]) -> Any:
-    """Run undisturbed, with controllers that act in between, until nothing is left to do; return the world then."""
+def end_state(stage: Stage, begun: dict[Key, Object], known: Ends) -> Any:
+    """Run undisturbed, with controllers that act in between, until nothing is left to do; return the world then.
+
+    From a world seen before, which is `known` with its end, the same runs need not be run again.
+    """
+    passed: list[str] = []
     for _ in range(6):
         stage.settle()
         stage.clear()
-        said = stage.apply()
-        assert (said.code, said.err) == (0, ""), said.out
         now = stage.objects()
         assert lost_scales(begun, now) == []
-        if not stage.writes():
-            return comparable(now)
+        world = comparable(now)
+        passed.append(as_text(world))
+        if passed[-1] not in known:
+            said = stage.apply()
+            assert (said.code, said.err) == (0, ""), said.out
+            if stage.writes():
+                continue
+        end = known.get(passed[-1], world)
+        known.update(dict.fromkeys(passed, end))
+        return end
     raise AssertionError(f"no rest after six runs:\n{stage.plan().out}")
+
+
+def as_text(world: Any) -> str:
+    return json.dumps(sorted(world.items()))
 
 
 def lost_scales(begun: dict[Key, Object], now: dict[Key, Object]) -> list[str]:
