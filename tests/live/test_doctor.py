@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -156,13 +157,9 @@ def test_nothing_answers(api_server: ControlPlane, tmp_path: Path) -> None:
 def test_the_holder_of_the_lock_is_told(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
     spec = {"holderIdentity": "another run", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}
     create(api_server.api, [an_object("coordination.k8s.io/v1", "Lease", "reconciler", spec=spec)], api_namespace)
-    found = findings(a_desk(tmp_path, {"east": api_server.access()}, api_namespace))
-    assert found["east", "lock"] == {
-        "check": "lock",
-        "state": "note",
-        "text": f"Lease {api_namespace}/reconciler is held by another run, renewed at 2026-01-01T00:00:00Z",
-        "todo": "",
-    }
+    found = findings(a_desk(tmp_path, {"east": api_server.access()}, api_namespace))["east", "lock"]
+    assert (found["state"], found["todo"]) == ("note", "")
+    assert re.fullmatch(rf"Lease {api_namespace}/reconciler is held by another run, renewed \d+d ago", found["text"])
 
 
 def test_metrics_that_policies_ask_for_and_nobody_gives(

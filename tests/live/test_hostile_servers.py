@@ -94,7 +94,7 @@ def _never_ends(fault: str) -> Fault:
 def test_answers_without_end_take_no_memory(stage: Stage, fault: Fault, matching: Matching) -> None:
     """The other cluster is read all the same, in a run of a process of its own: its largest size is what counts."""
     stage.proxies["east"].rule(fault, matching=matching, times=None)
-    words = ("plan", "policies", "--now", stage.now, "--timeout", "60")
+    words = ("plan", "policies", "--now", stage.now, "--timeout", "60", "--progress", "json")
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, *words],
         cwd=stage.folder.path,
