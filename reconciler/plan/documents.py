@@ -1,4 +1,4 @@
-"""A plan as a JSON document: its fields in their order, with the words that schemas/plan.schema.json says of them."""
+"""A plan as a JSON document: the only definition of its fields, from which it is written, read and described."""
 
 from __future__ import annotations
 
@@ -31,42 +31,48 @@ class ObjectDocument(Document, frozen=True):
     name: Annotated[str, Meta(description="The object's name.")]
     uid: Annotated[
         str | None,
-        Meta(description="The object's uid; another object of that name is not written to. null: does not exist yet."),
+        Meta(
+            description="The uid of the object. An object with another uid is not changed. null: it does not exist yet."
+        ),
     ]
 
 
 class CauseDocument(Document, frozen=True):
     """Why something is done."""
 
-    policy: Annotated[str, Meta(description='The policy\'s name; "" where no policy is behind it.')]
-    at: Annotated[str, Meta(description="Where the policy says so: file and line.")]
-    why: Annotated[str, Meta(description="The reason, one phrase.")]
+    policy: Annotated[str, Meta(description='The name of the policy; "" for none.')]
+    at: Annotated[str, Meta(description="The file and line of the policy.")]
+    why: Annotated[str, Meta(description="The reason, in one phrase.")]
     values: Annotated[
         dict[str, Any],
-        Meta(description='The values that decided, by name; a number JSON cannot hold is "NaN", "+Inf" or "-Inf".'),
+        Meta(
+            description="The values that the decision is based on, by name. Numbers that JSON cannot hold are "
+            '"NaN", "+Inf" and "-Inf".'
+        ),
     ]
 
 
 class ReplicasDocument(Document, frozen=True):
-    """How many replicas a change is about."""
+    """The replicas of an object before and after a change."""
 
-    before: Annotated[Number | None, Meta(description="Replicas asked for now; null: the object does not exist.")]
-    after: Annotated[Number | None, Meta(description="Replicas asked for afterwards; null: left as they are.")]
+    before: Annotated[Number | None, Meta(description="spec.replicas now; null: the object does not exist.")]
+    after: Annotated[Number | None, Meta(description="spec.replicas after the change; null: unchanged.")]
 
 
 class VictimsDocument(Document, frozen=True):
-    """The pods that go when a workload shrinks."""
+    """The pods that are deleted when a workload is scaled down."""
 
-    count: Annotated[Number, Meta(description="How many pods go in all.")]
-    pods: Annotated[list[str], Meta(description="Their names, the first to go first; empty when chosen at apply.")]
-    rules: Annotated[list[str], Meta(description="For each of the pods the rule that put it there.")]
-    certain: Annotated[
-        bool, Meta(description="The controller takes exactly these, in whatever order it looks at the pods.")
+    count: Annotated[Number, Meta(description="The number of pods that are deleted.")]
+    pods: Annotated[
+        list[str],
+        Meta(description="Their names, in the order in which they are deleted; empty if they are chosen during apply."),
     ]
-    strategy: Annotated[str, Meta(description="How the pods are chosen.")]
-    chosen_at_apply: Annotated[bool, Meta(description="A pod picker is asked right before they are marked.")]
-    requested: Annotated[Number, Meta(description="How many the pod picker is asked for.")]
-    candidates: Annotated[Number, Meta(description="Among how many pods.")]
+    rules: Annotated[list[str], Meta(description="For each of the pods, the rule that decided its place.")]
+    certain: Annotated[bool, Meta(description="The controller deletes exactly these pods.")]
+    strategy: Annotated[str, Meta(description="The strategy by which the pods are chosen.")]
+    chosen_at_apply: Annotated[bool, Meta(description="A pod picker is asked during apply.")]
+    requested: Annotated[Number, Meta(description="The number of pods that the pod picker is asked for.")]
+    candidates: Annotated[Number, Meta(description="The number of pods that it can choose from.")]
     age_ratios: Annotated[
         list[float | None],
         Meta(
@@ -74,8 +80,8 @@ class VictimsDocument(Document, frozen=True):
             "KEP-2185; null where age did not decide."
         ),
     ]
-    note: Annotated[str, Meta(description="What else a person should know about the choice.")]
-    postponed: Annotated[bool, Meta(description="An apply would leave the decrease to a later run; the note says why.")]
+    note: Annotated[str, Meta(description="Remarks about the choice, for people.")]
+    postponed: Annotated[bool, Meta(description="The scale-down is deferred to a later run; the note has the reason.")]
 
 
 class SecretKeyDocument(Document, frozen=True):
@@ -89,176 +95,191 @@ class HeaderDocument(Document, frozen=True):
     """A header of the request to a pod picker."""
 
     name: Annotated[str, Meta(description="The header's name.")]
-    value: Annotated[str | None, Meta(description="Its value as the policy states it; null: it is in `secret`.")]
-    secret: Annotated[SecretKeyDocument | None, Meta(description="Where its value comes from; null: from `value`.")]
+    value: Annotated[str | None, Meta(description="Its value; null: it comes from secret.")]
+    secret: Annotated[SecretKeyDocument | None, Meta(description="The source of its value; null: value has it.")]
 
 
 class PodPickerDocument(Document, frozen=True):
-    """Where and how a pod picker is asked."""
+    """The request to a pod picker."""
 
     host: Annotated[str, Meta(description="The picker's host.")]
     port: Annotated[Number, Meta(description="The picker's port.")]
-    scheme: Annotated[Literal["http", "https"], Meta(description="How it is asked.")]
+    scheme: Annotated[Literal["http", "https"], Meta(description="The protocol of the request.")]
     path: Annotated[str, Meta(description="The path of the request.")]
     headers: Annotated[list[HeaderDocument], Meta(description="The request's headers.")]
-    ca_bundle: Annotated[str | None, Meta(description="Certificates (PEM) that are trusted; null: the system's own.")]
-    allow_insecure_auth: Annotated[bool, Meta(description="A header from a Secret may go over plain http.")]
-    max_retries: Annotated[Number, Meta(description="How often it is asked again after a failure.")]
+    ca_bundle: Annotated[str | None, Meta(description="The PEM certificates to trust; null: those of the system.")]
+    allow_insecure_auth: Annotated[
+        bool, Meta(description="Whether a header from a Secret may be sent over plain http.")
+    ]
+    max_retries: Annotated[Number, Meta(description="How often a failed request is repeated.")]
     timeout_seconds: Annotated[float, Meta(description="The time limit of one attempt, in seconds.")]
     on_error: Annotated[
         Literal["fallback", "skip"],
-        Meta(description="Without an answer: the controller's order, or no decrease in this run."),
+        Meta(description="What happens without an answer: the default order, or no scale-down in this run."),
     ]
     on_too_few: Annotated[
-        Literal["fill", "reject"], Meta(description="With too few pods in the answer: fill up, or refuse the answer.")
+        Literal["fill", "reject"],
+        Meta(description="What happens if the answer has too few pods: others are added, or it is a failed request."),
     ]
 
 
 class DownscaleDocument(Document, frozen=True):
-    """What apply needs to shrink a workload by marking the pods that go."""
+    """What apply needs to choose the pods of a scale-down."""
 
-    policy: Annotated[str, Meta(description="The DownscalePolicy, or what else orders the pods.")]
+    policy: Annotated[str, Meta(description="The policy, or what else orders the pods.")]
     strategy: Annotated[
-        Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"], Meta(description="How pods are chosen.")
+        Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"],
+        Meta(description="The strategy by which pods are chosen."),
     ]
-    picker: Annotated[PodPickerDocument | None, Meta(description="The pod picker; null: none is asked.")]
+    picker: Annotated[PodPickerDocument | None, Meta(description="The pod picker; null: none.")]
     logarithm_base: Annotated[float, Meta(description="Ages are compared by their logarithm to this base.")]
-    topology_key: Annotated[str, Meta(description="The node label that names the zones, for zoneBalanced.")]
+    topology_key: Annotated[str, Meta(description="The node label whose values are the zones, for ZoneBalanced.")]
     on_foreign_cost: Annotated[
         Literal["Skip", "Override"],
-        Meta(description="What happens to a deletion cost that somebody else wrote on a pod."),
+        Meta(description="What happens to a deletion cost that something else set."),
     ]
-    settle_seconds: Annotated[float, Meta(description="How long to wait between marking and scaling, in seconds.")]
-    verify_seconds: Annotated[float, Meta(description="How long to watch that the right pods go, in seconds.")]
+    settle_seconds: Annotated[float, Meta(description="The time between annotating the pods and scaling, in seconds.")]
+    verify_seconds: Annotated[float, Meta(description="The time to wait until the pods are deleted, in seconds.")]
 
 
 class ChangeDocument(Document, frozen=True):
     """One change of one object."""
 
-    id: Annotated[int, Meta(ge=1, description="Counts from 1 in this list, in the order of the work.")]
-    key: Annotated[str, Meta(description="Names this change in the whole run.")]
-    job: Annotated[Job, Meta(description="Which job wants it.")]
-    verb: Annotated[Verb, Meta(description="What is done to the object.")]
-    phase: Annotated[PhaseName, Meta(description="When it is done: the phases follow each other in this order.")]
-    cluster: Annotated[str, Meta(description="The cluster the object is in.")]
+    id: Annotated[
+        int, Meta(ge=1, description="The number of the change in this list, from 1, in the order of the changes.")
+    ]
+    key: Annotated[str, Meta(description="The name of the change, unique in the run.")]
+    job: Annotated[Job, Meta(description="The job that makes the change.")]
+    verb: Annotated[Verb, Meta(description="What happens to the object.")]
+    phase: Annotated[PhaseName, Meta(description="The phase of the run. Phases follow each other in this order.")]
+    cluster: Annotated[str, Meta(description="The cluster of the object.")]
     object: Annotated[ObjectDocument, Meta(description="The object.")]
-    replicas: Annotated[ReplicasDocument | None, Meta(description="Its replicas; null: not touched.")]
-    cause: Annotated[CauseDocument, Meta(description="Why it is done.")]
+    replicas: Annotated[ReplicasDocument | None, Meta(description="Its replicas; null: unchanged.")]
+    cause: Annotated[CauseDocument, Meta(description="The reason of the change.")]
     before: Annotated[
         dict[str, Any],
-        Meta(description="The fields this rests on, by JSON pointer, as they must be found; null: absent."),
+        Meta(
+            description="The fields that the change requires, by JSON pointer, with their present values; null: absent."
+        ),
     ]
     after: Annotated[
         dict[str, Any],
-        Meta(description="The same fields afterwards; null: taken off. Equal to before: only tested, not written."),
+        Meta(
+            description="The same fields after the change; null: removed. A field that is equal in before is a "
+            "precondition only."
+        ),
     ]
-    manifest: Annotated[dict[str, Any] | None, Meta(description="The whole object, where one is created.")]
-    orphan: Annotated[bool, Meta(description="A delete leaves the pods running.")]
-    victims: Annotated[VictimsDocument | None, Meta(description="The pods that go; null: none, or not known.")]
+    manifest: Annotated[dict[str, Any] | None, Meta(description="The object that is created; null: none.")]
+    orphan: Annotated[bool, Meta(description="Whether the pods keep running when the object is deleted.")]
+    victims: Annotated[VictimsDocument | None, Meta(description="The pods that are deleted; null: none, or not known.")]
     downscale: Annotated[
-        DownscaleDocument | None, Meta(description="How the pods that go are chosen; null: as the controller does.")
+        DownscaleDocument | None, Meta(description="How the pods to delete are chosen; null: by the controller.")
     ]
-    group: Annotated[str, Meta(description="What stands or falls together: after a failure the rest is skipped.")]
-    order: Annotated[list[int], Meta(description="The place inside phase and group.")]
-    needs: Annotated[list[int], Meta(description="The ids of changes that must have been applied before.")]
-    wake_tier: Annotated[str, Meta(description='The tier of a wake that others wait for; "" for none.')]
+    group: Annotated[str, Meta(description="The group of the change. Filters and limits apply to whole groups.")]
+    order: Annotated[list[int], Meta(description="The order inside the phase and the group.")]
+    needs: Annotated[list[int], Meta(description="The ids of changes that must be applied before.")]
+    wake_tier: Annotated[str, Meta(description='The tier of a wake that other wakes wait for; "" for none.')]
     wait_ready: Annotated[
-        str, Meta(description='The wake tier whose objects should be ready first, 10 minutes at most; "" for none.')
+        str, Meta(description='The wake tier whose objects must be ready first, for at most 10 minutes; "" for none.')
     ]
-    event: Annotated[str, Meta(description='The reason of the Event written about it; "" for none.')]
-    idles: Annotated[bool, Meta(description="It counts as a newly idled workload in the limits.")]
-    has_annotations: Annotated[bool, Meta(description="The object has annotations already.")]
-    has_labels: Annotated[bool, Meta(description="The object has labels already.")]
+    event: Annotated[str, Meta(description='The reason of the Event for the change; "" for none.')]
+    idles: Annotated[bool, Meta(description="Whether limits count it as a newly idled workload.")]
+    has_annotations: Annotated[bool, Meta(description="Whether the object has annotations.")]
+    has_labels: Annotated[bool, Meta(description="Whether the object has labels.")]
 
 
 class HeldBackDocument(Document, frozen=True):
-    """Changes that are not made because a limit or a guard says so."""
+    """Changes that a limit or a guard holds back."""
 
-    allow: Annotated[str, Meta(description="The name that --allow-exceed takes to let them through once.")]
-    why: Annotated[str, Meta(description="What would have been too much.")]
+    allow: Annotated[str, Meta(description="The name for --allow-exceed, which allows them once.")]
+    why: Annotated[str, Meta(description="The limit, and what exceeds it.")]
     unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas"; "" for a guard.')]
-    used: Annotated[Number, Meta(description="How many there would have been; 0 for a guard.")]
-    allowed: Annotated[Number, Meta(description="How many are allowed; 0 for a guard.")]
-    base: Annotated[Number, Meta(description="What the share is taken of; 0 for a guard.")]
-    changes: Annotated[list[ChangeDocument], Meta(description="The changes held back.")]
+    used: Annotated[Number, Meta(description="The number that the run would change; 0 for a guard.")]
+    allowed: Annotated[Number, Meta(description="The number that is allowed; 0 for a guard.")]
+    base: Annotated[Number, Meta(description="The base of the share; 0 for a guard.")]
+    changes: Annotated[list[ChangeDocument], Meta(description="The changes that are held back.")]
 
 
 class UndecidedDocument(Document, frozen=True):
-    """Something that nothing is decided for."""
+    """An object or cluster that nothing is decided for."""
 
     subject: Annotated[str, Meta(description="The object or cluster.")]
-    job: Annotated[Job, Meta(description="Which job cannot decide.")]
+    job: Annotated[Job, Meta(description="The job that cannot decide.")]
     policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
     why: Annotated[str, Meta(description="The reason.")]
 
 
 class OverriddenDocument(Document, frozen=True):
-    """A policy's wish that lost against another policy."""
+    """A policy that another policy takes precedence over, for one workload."""
 
     cluster: Annotated[str, Meta(description="The cluster of the workload.")]
     group: Annotated[str, Meta(description='Its API group; "" for the core group.')]
     kind: Annotated[str, Meta(description="Its kind.")]
     namespace: Annotated[str, Meta(description="Its namespace.")]
     name: Annotated[str, Meta(description="Its name.")]
-    job: Annotated[Job, Meta(description="The job whose wish it was.")]
-    policy: Annotated[str, Meta(description="The policy whose wish it was.")]
-    wish: Annotated[str, Meta(description="What it wanted.")]
+    job: Annotated[Job, Meta(description="The job of the policy.")]
+    policy: Annotated[str, Meta(description="The policy that is overridden.")]
+    wish: Annotated[str, Meta(description="What the policy would do.")]
     winner: Annotated[str, Meta(description="The policy that decides instead.")]
-    why: Annotated[str, Meta(description="Why that one wins.")]
+    why: Annotated[str, Meta(description="Why that policy takes precedence.")]
 
 
 class NoticeDocument(Document, frozen=True):
-    """Something a person should read."""
+    """A message for people."""
 
     kind: Annotated[str, Meta(description='What it is about: "overdueWake", "contested", "autoscaler", ...')]
     subject: Annotated[str, Meta(description="The object or cluster.")]
-    text: Annotated[str, Meta(description="What there is to say.")]
+    text: Annotated[str, Meta(description="The message.")]
     policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
-    partial: Annotated[bool, Meta(description="It makes the run end with exit code 6.")]
+    partial: Annotated[bool, Meta(description="Whether the run ends with exit code 6.")]
 
 
 class LimitDocument(Document, frozen=True):
-    """One limit, and how much of it the plan uses."""
+    """A limit, and how much of it the plan uses."""
 
     name: Annotated[str, Meta(description='"fleet", or the policy that states the limit.')]
     unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas".')]
-    used: Annotated[Number, Meta(description="How many the decisions of this run take away.")]
-    allowed: Annotated[Number, Meta(description="How many one run may take away.")]
-    base: Annotated[Number, Meta(description="How many there are; of replicas, how many run.")]
-    cluster: Annotated[str, Meta(description='The cluster that a limit of the Fleet holds for; "": all of them.')]
-    policy: Annotated[str, Meta(description='The policy whose use is told, the highest there; "": none.')]
+    used: Annotated[Number, Meta(description="The number that this run idles or removes.")]
+    allowed: Annotated[Number, Meta(description="The number that one run may idle or remove.")]
+    base: Annotated[Number, Meta(description="The base of the share: workloads, or running replicas.")]
+    cluster: Annotated[str, Meta(description='The cluster that a limit of the Fleet applies to; "": all clusters.')]
+    policy: Annotated[str, Meta(description='The policy that uses most of the limit there; "": none.')]
 
 
 class PlacementRowDocument(Document, frozen=True):
-    """One cluster's part of a federated ReplicaSet."""
+    """The part of a cluster in a FederatedReplicaSet."""
 
     cluster: Annotated[str, Meta(description="The cluster.")]
-    desired: Annotated[Number | None, Meta(description="The replicas it should run; null: unknown.")]
+    desired: Annotated[Number | None, Meta(description="The desired replicas; null: unknown.")]
     spec_replicas: Annotated[
         Number | None, Meta(description="spec.replicas after this run, waiting replicas included; null: unknown.")
     ]
     current: Annotated[Number | None, Meta(description="spec.replicas now; null: unknown.")]
     running: Annotated[Number | None, Meta(description="The replicas available now; null: unknown.")]
-    capacity: Annotated[Number | None, Meta(description="How many fit there; null: no limit known.")]
-    overflow: Annotated[Number, Meta(description="How many more it would get if they fitted.")]
-    why: Annotated[str, Meta(description="Which step and which limit led there.")]
+    capacity: Annotated[
+        Number | None, Meta(description="The replicas that the cluster has capacity for; null: no limit is known.")
+    ]
+    overflow: Annotated[Number, Meta(description="The replicas that exceed the capacity.")]
+    why: Annotated[str, Meta(description="The step and the limit that decided.")]
 
 
 class PlacementDocument(Document, frozen=True):
-    """One federated ReplicaSet over its clusters."""
+    """A FederatedReplicaSet and its clusters."""
 
     key: Annotated[str, Meta(description="Namespace and name.")]
-    total: Annotated[Number, Meta(description="The replicas wanted in all.")]
+    total: Annotated[Number, Meta(description="The desired replicas in all clusters together.")]
     rows: Annotated[list[PlacementRowDocument], Meta(description="A row for each cluster.")]
 
 
 class CountsDocument(Document, frozen=True):
-    """The plan in numbers. They follow from the rest and are not read back."""
+    """The plan in numbers. apply does not read them."""
 
     to_idle: Annotated[Number, Meta(description="Workloads to be idled.")]
     to_wake: Annotated[Number, Meta(description="Workloads to be woken.")]
     to_scale_up: Annotated[Number, Meta(description="Workloads that get more replicas.")]
-    to_scale_down: Annotated[Number, Meta(description="Workloads that get fewer replicas, idled ones apart.")]
+    to_scale_down: Annotated[
+        Number, Meta(description="Workloads that get fewer replicas, except those that are idled.")
+    ]
     to_create: Annotated[Number, Meta(description="Objects to be created.")]
     to_overwrite: Annotated[Number, Meta(description="Objects whose pod template is replaced.")]
     to_delete: Annotated[Number, Meta(description="Objects to be deleted.")]
@@ -268,50 +289,57 @@ class CountsDocument(Document, frozen=True):
     metadata_updates: Annotated[
         Number, Meta(description="Changes of annotations, labels and ConfigMaps of the reconciler only.")
     ]
-    held_back: Annotated[Number, Meta(description="Changes held back by limits and guards.")]
-    observed: Annotated[Number, Meta(description="Changes that policies with mode observe would make.")]
+    held_back: Annotated[Number, Meta(description="Changes that limits and guards hold back.")]
+    observed: Annotated[Number, Meta(description="Changes of policies in mode Observe.")]
     undecided: Annotated[Number, Meta(description="Objects that nothing is decided for.")]
-    overridden: Annotated[Number, Meta(description="Wishes that lost against another policy.")]
+    overridden: Annotated[
+        Number, Meta(description="Policies that another policy takes precedence over, for one workload.")
+    ]
     unknown: Annotated[Number, Meta(description="Clusters, or parts of them, that could not be read.")]
     dropped: Annotated[Number, Meta(description="Changes left out by filters.")]
-    replicas_fewer: Annotated[Number, Meta(description="Replicas taken away.")]
+    replicas_fewer: Annotated[Number, Meta(description="Replicas removed.")]
     replicas_more: Annotated[Number, Meta(description="Replicas added.")]
 
 
 class DigestsDocument(Document, frozen=True):
-    """What the plan was made from. Equal digests and an equal time give an equal plan."""
+    """What the plan was made from. Plans with equal digests and times are equal."""
 
     policies: Annotated[str, Meta(description="SHA-256 over the names and bytes of the policy files.")]
     inputs: Annotated[str, Meta(description="SHA-256 over what was observed.")]
 
 
 class PlanDocument(Document, frozen=True):
-    """What a run would change, why, and what it leaves alone. All that apply needs is in it."""
+    """What a run would change, and why. It is all that apply needs."""
 
     schema_version: Annotated[Literal["reconciler/plan/v1alpha2"], VERSION]
-    kind: Annotated[Literal["Plan"], Meta(description="What this document is.")]
-    made_at: Annotated[datetime, Meta(tz=True, description="The time the plan was made at, and for.")]
+    kind: Annotated[Literal["Plan"], Meta(description="The kind of this document.")]
+    made_at: Annotated[datetime, Meta(tz=True, description="The time that the plan was made for.")]
     run: Annotated[str, Meta(description="The id of the run.")]
     fleet: Annotated[str, Meta(description="The name of the Fleet.")]
-    revision: Annotated[str, Meta(description='The source revision of the policies; "" where it was not given.')]
-    source: Annotated[str, Meta(description='What was looked at: "live" clusters or a "snapshot".')]
+    revision: Annotated[str, Meta(description='The source revision of the policies; "" if it is not known.')]
+    source: Annotated[str, Meta(description='What was observed: "live" clusters, or a "snapshot".')]
     digests: Annotated[DigestsDocument, Meta(description="What the plan was made from.")]
     clusters: Annotated[
         dict[str, str],
         Meta(description="The clusters that answered, each with its identity: the uid of its Namespace kube-system."),
     ]
     counts: Annotated[CountsDocument, Meta(description="The plan in numbers.")]
-    limits: Annotated[list[LimitDocument], Meta(description="The limits, and how much of them is used.")]
+    limits: Annotated[list[LimitDocument], Meta(description="The limits, and how much of each is used.")]
     actions: Annotated[list[ChangeDocument], Meta(description="The changes, in the order in which they are made.")]
-    held_back: Annotated[list[HeldBackDocument], Meta(description="What limits and guards keep out of the plan.")]
+    held_back: Annotated[list[HeldBackDocument], Meta(description="The changes that limits and guards hold back.")]
     observed: Annotated[
-        list[ChangeDocument], Meta(description="What policies with mode observe would do. It is never applied.")
+        list[ChangeDocument], Meta(description="The changes of policies in mode Observe. They are never applied.")
     ]
-    undecided: Annotated[list[UndecidedDocument], Meta(description="What nothing is decided for, and why.")]
-    overridden: Annotated[list[OverriddenDocument], Meta(description="Wishes that lost against another policy.")]
+    undecided: Annotated[
+        list[UndecidedDocument], Meta(description="Objects that nothing is decided for, with the reasons.")
+    ]
+    overridden: Annotated[
+        list[OverriddenDocument],
+        Meta(description="Policies that another policy takes precedence over, for one workload."),
+    ]
     unknown: Annotated[
-        dict[str, str], Meta(description="Clusters, or parts of them, that could not be read, each with the reason.")
+        dict[str, str], Meta(description="Clusters, or parts of them, that could not be read, with the reasons.")
     ]
-    notices: Annotated[list[NoticeDocument], Meta(description="What a person should read.")]
-    placements: Annotated[list[PlacementDocument], Meta(description="The federated ReplicaSets over their clusters.")]
-    dropped: Annotated[Number, Meta(description="How many changes filters left out.")]
+    notices: Annotated[list[NoticeDocument], Meta(description="Messages for people.")]
+    placements: Annotated[list[PlacementDocument], Meta(description="The FederatedReplicaSets and their clusters.")]
+    dropped: Annotated[Number, Meta(description="The number of changes that filters leave out.")]

@@ -252,6 +252,14 @@ def test_r4_what_no_run_plans_is_refused_with_its_action_and_path(quickstart, ed
     assert quickstart.objects() == before
 
 
+def test_a_plan_of_another_version_is_refused_with_its_version_and_what_to_do(quickstart):
+    """Written by a release whose plans were reconciler/v1alpha1."""
+    said = edited(quickstart, lambda made: made.update(schemaVersion="reconciler/v1alpha1"))
+    words = '$.schemaVersion is "reconciler/v1alpha1", expected "reconciler/plan/v1alpha2"; plan again'
+    assert (said.code, said.out) == (5, "")
+    assert f"plan.json: {words}" in said.err
+
+
 def moved_in(made: dict[str, Any]) -> None:
     """Let through what a limit holds back."""
     held = made["heldBack"].pop()["changes"]
