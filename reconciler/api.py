@@ -25,8 +25,8 @@ from reconciler.pipeline import plan as make_plan
 from reconciler.plan import model
 from reconciler.plan.file import plan_to_dict
 from reconciler.plan.model import Action
+from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.types import PolicySet
-from reconciler.policy.validate import check_policies, read_policies
 from reconciler.world import open_world
 
 __all__ = [

@@ -41,8 +41,8 @@ from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_templates, compared
 from reconciler.plan.model import Action, Plan
+from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
-from reconciler.policy.validate import read_fleet_for_wakes
 
 
 @verb("apply")

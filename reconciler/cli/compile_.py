@@ -6,8 +6,8 @@ import json
 
 from reconciler.cli.options import output_option, path_argument, verb
 from reconciler.cli.talk import show
+from reconciler.policy.load import read_policies
 from reconciler.policy.rules import compile_policies
-from reconciler.policy.validate import read_policies
 
 
 @verb("compile")

@@ -12,9 +12,9 @@ from click.core import ParameterSource
 from reconciler.cli.options import DEFAULT_PATH, option, policies_option, together
 from reconciler.cli.talk import say
 from reconciler.errors import UsageError
+from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.one_cluster import fleet_of_contexts
 from reconciler.policy.types import Fleet
-from reconciler.policy.validate import read_fleet_for_wakes
 
 fleet_options = together(
     policies_option(

@@ -26,9 +26,9 @@ from reconciler.pipeline import RunRequest, Watch
 from reconciler.plan.file import plan_to_json
 from reconciler.plan.filters import Filters
 from reconciler.plan.model import Plan
+from reconciler.policy.load import read_policies
 from reconciler.policy.one_cluster import read_one_cluster
 from reconciler.policy.types import Fleet, PolicySet
-from reconciler.policy.validate import read_policies
 from reconciler.report.text import Style
 from reconciler.world import RealClock, World, open_world
 from reconciler.yaml.files import write_private

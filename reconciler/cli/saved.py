@@ -15,8 +15,8 @@ from reconciler.plan.build import doable
 from reconciler.plan.file import plan_from_dict
 from reconciler.plan.model import Action, Plan
 from reconciler.plan.permitted import check_permitted, is_custom
+from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes
-from reconciler.policy.validate import read_fleet, read_policies
 from reconciler.untrusted_text import short
 from reconciler.world import World
 

@@ -1,18 +1,36 @@
-"""Policy files -> documents: every file below a directory, all problems at once."""
+"""Policy files -> validated policies: every file below a directory, with all problems at once."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from reconciler.errors import PolicyError, Problem
+from reconciler.policy.check import Built, cross_problems, cross_warnings
+from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.documents import DOCUMENTS
+from reconciler.policy.kinds.downscale_policy import DownscalePolicyDocument, downscale_policy_of
+from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
+from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
+from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocument, idling_policy_of
+from reconciler.policy.kinds.replica_set import ReplicaSetDocument, replica_set_of
+from reconciler.policy.problems import UNKNOWN
+from reconciler.policy.spelling import listed, nearest
+from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import FoundFiles, decoded, find_files, read_bytes, spelt
 from reconciler.yaml.reader import Documents, read_documents
+from reconciler.yaml.words import shown
 
+KINDS = tuple(kind for kind in DOCUMENTS if kind != "ReplicaSet")
 _ENDINGS = (".yaml", ".yml")
 _OURS = b"reconciler/v1alpha1"
 _FLEET = re.compile(rb"""\bkind["']?\s*:\s*["']?Fleet\b""")
@@ -89,3 +107,219 @@ def _read(file: str, content: bytes | Problem) -> Documents:
     if isinstance(text, Problem):
         return Documents(problems=[text], complete=False)
     return read_documents(spelt(file), text[0])
+
+
+@dataclass
+class _Found:
+    """What came of the documents so far."""
+
+    problems: list[Problem] = field(default_factory=list)
+    built: list[Built] = field(default_factory=list)
+
+
+def read_policies(path: str | Path) -> PolicySet:
+    """Return the policies below `path`.
+
+    Raises:
+        PolicyError: with all problems of all files, or `path` leaves out the policies beside it.
+    """
+    policies, problems = check_policies(path)
+    if policies is None:
+        raise PolicyError.of(problems)
+    others = left_out(path)
+    if others:
+        words = f"is one of several files with policies ({others[0]}, ...), expected the directory that holds them all"
+        raise PolicyError.of([Problem(str(path), 1, 1, "", f"{words}; what is left out would be woken")])
+    return policies
+
+
+def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, ...]]:
+    """Return the policies below `path`, or None and all problems, sorted by file, line and column.
+
+    Raises:
+        PolicyError: there is no such directory, or no policy in it.
+    """
+    return check_loaded(load(path), str(path))
+
+
+def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Problem, ...]]:
+    """Return the policies in `loaded`, or None and all problems; `path` is where they come from, for messages."""
+    found = _Found(problems=list(loaded.problems))
+    shaped = [(kind, document) for document in loaded.documents if (kind := _kind_of(document, found.problems))]
+    complete = loaded.complete and len(shaped) == len(loaded.documents)
+    _make(shaped, found, complete=complete)
+    found.problems += _fleets(shaped, path, complete=complete)
+    found.problems += cross_problems(found.built, shaped)
+    if found.problems:
+        return None, tuple(sorted(set(_once(found.problems, loaded.problems))))
+    return _policy_set(found, loaded.digest), ()
+
+
+def _once(problems: Iterable[Problem], unreadable: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield the problems, of those at a value that could not be read only that it could not."""
+    told = {_place(problem) for problem in unreadable}
+    yield from unreadable
+    yield from (problem for problem in problems if _place(problem) not in told)
+
+
+def _place(problem: Problem) -> tuple[str, int, int]:
+    return (problem.file, problem.line, problem.column)
+
+
+def read_fleet(path: str | Path) -> Fleet:
+    """Return the Fleet below `path`, also where other policies are broken.
+
+    Raises:
+        PolicyError: there is none, there are several, or it is broken itself.
+    """
+    built, problems = _read_fleet(path)
+    if built is None or problems:
+        raise PolicyError.of(problems)
+    fleet: Fleet = built.policy
+    return fleet
+
+
+def read_fleet_for_wakes(path: str | Path) -> tuple[Fleet, tuple[Problem, ...]]:
+    """Return what of the Fleet below `path` a wake needs, and all that is wrong with it.
+
+    What cannot be read is left out or at its default: limits, labels, and the clusters of which name, connection or
+    state cannot be read. A typo there must not keep the others dark, and neither must a former spelling. Where
+    protected namespaces may be lost, every namespace counts as one for what this Fleet did not idle.
+
+    Raises:
+        PolicyError: there is no Fleet, there are several, or nothing is left: no name, or no cluster.
+    """
+    built, problems = _read_fleet(path)
+    usable = () if built is None else tuple(_usable_clusters(built, problems))
+    if built is None or not built.policy.name or not usable:
+        raise PolicyError.of(problems)
+    fleet: Fleet = built.policy
+    home = fleet.home if fleet.home in {cluster.name for cluster in usable} else usable[0].name
+    unread = _protects_unread(built, problems)
+    return replace(fleet, clusters=usable, home=home, protects_unread=unread), problems
+
+
+def _protects_unread(built: Built, problems: Sequence[Problem]) -> bool:
+    """Return whether a protected namespace may be lost: by a problem there, or in a field of which nobody knows what
+    was meant."""
+    path, document = ("spec", "protectedNamespaces"), built.document.source
+    if not document.whole or any(problem.message == UNKNOWN for problem in problems):
+        return True
+    found = built.document.get(path)
+    return not document.is_judged(path) and (found is None or None in found)
+
+
+def _usable_clusters(built: Built, problems: Sequence[Problem]) -> Iterator[FleetCluster]:
+    """Yield the clusters that can be written to although there are `problems`: labels and metrics are not needed, and a
+    state in a former spelling is known."""
+    for position, cluster in enumerate(built.policy.clusters):
+        here = f"spec.clusters[{position}]"
+        harmless = [f"{here}.labels", f"{here}.prometheus"]
+        if built.document.source.is_judged(("spec", "clusters", position, "state")):
+            harmless.append(f"{here}.state")
+        inside = [one.field for one in problems if one.field == here or one.field.startswith(f"{here}.")]
+        if all(field.startswith(tuple(harmless)) for field in inside):
+            yield cluster
+
+
+def _read_fleet(path: str | Path) -> tuple[Built | None, tuple[Problem, ...]]:
+    """Return the one Fleet below `path`, None where there is not exactly one, and all that is wrong with it."""
+    loaded = load(path)
+    problems: list[Problem] = []
+    found = _Found(problems)
+    fleets = [
+        ("Fleet", document)
+        for document in loaded.documents
+        if isinstance(document.value, dict) and document.value.get("kind") == "Fleet"
+    ]
+    _make(fleets, found, complete=True)
+    problems += _fleets(fleets, str(path), complete=True)
+    if not fleets:
+        problems += loaded.problems
+    return (found.built[0] if len(fleets) == 1 else None), tuple(sorted(problems))
+
+
+def _kind_of(document: Document, problems: list[Problem]) -> str | None:
+    value = document.value
+    if not isinstance(value, dict):
+        problems.append(
+            document.problem((), f"is {shown(value)}, expected a policy with apiVersion, kind and metadata")
+        )
+        return None
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in (*KINDS, "ReplicaSet"):
+        words = (
+            f"is {shown(kind)}, expected {listed(KINDS)}"
+            if "kind" in value
+            else f"is missing, expected {listed(KINDS)}"
+        )
+        problems.append(document.problem(("kind",), f"{words}{nearest(kind, KINDS) if kind else ''}"))
+        return None
+    return kind
+
+
+def _make(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bool) -> None:
+    """Make policies of documents: calendars first, because others name them.
+
+    `complete` False: some document could not be read at all, so what seems to be missing may be there.
+    """
+    named: dict[str, Calendar | None] = {_name_of(document): None for kind, document in shaped if kind == "Calendar"}
+    for kind, source in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
+        document = PolicyDocument(source)
+        policy, spec = _made(document, document.read(kind, DOCUMENTS[kind]), Calendars(named, complete))
+        if isinstance(policy, Calendar) and not document.problems:
+            named[policy.name] = policy
+        found.built.append(Built(kind, policy, spec, document))
+        found.problems += document.problems
+
+
+def _made(document: PolicyDocument, fields: Any, calendars: Calendars) -> tuple[Any, msgspec.Struct]:
+    """Return the policy, and its spec in the form of its kind."""
+    if isinstance(fields, ReplicaSetDocument):
+        return replica_set_of(document, fields)
+    if isinstance(fields, CalendarDocument):
+        return calendar_of(document, ("spec",), fields.spec, fields.metadata.name), fields.spec
+    if isinstance(fields, IdlingPolicyDocument):
+        return idling_policy_of(document, fields, calendars), fields.spec
+    return _POLICIES[type(fields)](document, fields), fields.spec
+
+
+_POLICIES: dict[type[msgspec.Struct], Any] = {
+    FleetDocument: fleet_of,
+    FederatedReplicaSetDocument: federated_replica_set_of,
+    DownscalePolicyDocument: downscale_policy_of,
+}
+
+
+def _name_of(document: Document) -> str:
+    metadata = document.value.get("metadata")
+    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+
+
+def _fleets(shaped: Iterable[tuple[str, Document]], path: str, *, complete: bool) -> list[Problem]:
+    fleets = [document for kind, document in shaped if kind == "Fleet"]
+    if not fleets:
+        return [Problem(path, 1, 1, "", "has no Fleet, expected exactly one")] if complete else []
+    first = fleets[0]
+    return [
+        document.problem(("kind",), f"is a second Fleet, expected one; the first is at {first.file}:{first.line}")
+        for document in fleets[1:]
+    ]
+
+
+def _policy_set(found: _Found, digest: str) -> PolicySet:
+    def of(*kinds: str) -> list[Any]:
+        return [built.policy for built in found.built if built.kind in kinds]
+
+    return PolicySet(
+        fleet=of("Fleet")[0],
+        idling=tuple(sorted(of("IdlingPolicy"), key=lambda policy: policy.name)),
+        calendars=tuple(sorted(of("Calendar"), key=lambda calendar: calendar.name)),
+        federated=tuple(
+            sorted(of("FederatedReplicaSet", "ReplicaSet"), key=lambda policy: (policy.namespace, policy.name))
+        ),
+        downscale=tuple(sorted(of("DownscalePolicy"), key=lambda policy: policy.name)),
+        digest=digest,
+        warnings=tuple(sorted(set(cross_warnings(found.built)))),
+        specs={built.document.place: built.spec for built in found.built},
+    )

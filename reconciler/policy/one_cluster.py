@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reconciler.errors import PolicyError, UsageError
-from reconciler.policy.load import Loaded, load
+from reconciler.policy.load import Loaded, check_loaded, load
 from reconciler.policy.types import Fleet, PolicySet
-from reconciler.policy.validate import check_loaded
 from reconciler.yaml.reader import read_documents
 
 _WHERE = "--context"

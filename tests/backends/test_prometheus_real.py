@@ -12,7 +12,7 @@ import pytest
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.model import PrometheusConnection, Sample
 from reconciler.observe.queries import query_keys, rendered
-from reconciler.policy.validate import read_policies
+from reconciler.policy.load import read_policies
 from tests.real.prometheus import Prometheus, Series, demand_token, every
 from tests.real.proxy import Proxy
 

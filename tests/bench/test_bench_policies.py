@@ -8,8 +8,8 @@ import pytest
 import yaml
 from yaml import CSafeLoader
 
+from reconciler.policy.load import check_policies
 from reconciler.policy.schemas import validator_of
-from reconciler.policy.validate import check_policies
 from tests.bench.measure import SHARES, Work, measured
 from tests.bench.worlds import write_policies
 

@@ -20,7 +20,7 @@ from reconciler.cli.running import Call
 from reconciler.observe.clusters import ReadStep, observe
 from reconciler.observe.sources import Source
 from reconciler.pipeline import Stage
-from reconciler.policy.validate import read_policies
+from reconciler.policy.load import read_policies
 from tests.report.plans import a_plan, a_wake, an_idle
 from tests.way.calls import Folder
 

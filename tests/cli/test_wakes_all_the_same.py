@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
-from reconciler.policy.validate import read_fleet_for_wakes
 from tests.way.calls import Folder
 
 NOW = "2026-11-23T07:00:00Z"

@@ -12,7 +12,7 @@ import click
 from reconciler.cli.main import cli
 from reconciler.cli.verbs import VERBS
 from reconciler.policy.explain import Field, fields
-from reconciler.policy.validate import KINDS
+from reconciler.policy.load import KINDS
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs" / "reference"

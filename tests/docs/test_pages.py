@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.policy.validate import read_policies
+from reconciler.policy.load import read_policies
 from tests.docs import picture
 from tests.docs.pages import PAGES, ROOT, blocks, followed
 

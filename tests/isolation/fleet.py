@@ -19,8 +19,8 @@ from reconciler.errors import ExitCode
 from reconciler.model import PickerAnswer, PickerRequest
 from reconciler.observe.sources import Source
 from reconciler.pipeline import Applied, Control, RunRequest, apply
+from reconciler.policy.load import read_policies
 from reconciler.policy.types import PolicySet
-from reconciler.policy.validate import read_policies
 from reconciler.world import World, open_world
 from tests.downscale.world import a_pod_manifest, a_workload_manifest, namespace, owner_reference
 

@@ -14,7 +14,7 @@ import yaml
 
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights
 from reconciler.model import ScaleKind
-from reconciler.policy.validate import read_policies
+from reconciler.policy.load import read_policies
 from tests.live import deployed
 from tests.live.deployed import APPLY, OWN, PLAN, Grant
 from tests.real.objects import manifests

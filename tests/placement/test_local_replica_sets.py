@@ -18,7 +18,7 @@ from reconciler.decide.placement.manifests import (
 )
 from reconciler.decide.placement.memory import config_map_name
 from reconciler.model import LabelRequirement, LabelSelector
-from reconciler.policy.validate import read_policies
+from reconciler.policy.load import read_policies
 from tests.builders import a_fleet, a_workload
 
 from .placements import TEMPLATE, a_federated, a_local

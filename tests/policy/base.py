@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reconciler.errors import PolicyError
-from reconciler.policy.validate import check_policies
+from reconciler.policy.load import check_policies
 from tests.way.calls import inside
 
 FLEET = """\

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from reconciler.errors import PolicyError, Problem
-from reconciler.policy.load import load
+from reconciler.policy.load import check_policies, load, read_fleet
 from reconciler.policy.queries import query_fault, render_query
 from reconciler.policy.rules import compile_policies
 from reconciler.policy.schemas import load_schema
-from reconciler.policy.validate import check_policies, read_fleet
 from tests.policy.mutations import mutated
 
 YAML_PIECES = (

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from reconciler.policy.durations import parse_duration, parse_share, spelt_duration, spelt_share
+from reconciler.policy.load import read_policies
 from reconciler.policy.rules import compile_policies
 from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import Place
-from reconciler.policy.validate import read_policies
 from tests.policy.base import FILES
 from tests.policy.samples import SAMPLES
 

@@ -91,7 +91,7 @@ def test_criteria_are_checked_at_any_depth(inner, valid):
 
 WITHOUT_JSONSCHEMA = """
 import sys
-from reconciler.policy.validate import check_policies
+from reconciler.policy.load import check_policies
 assert check_policies(sys.argv[1])[1] == ()
 assert not {"jsonschema", "jinja2"} & sys.modules.keys()
 assert check_policies(sys.argv[2])[1] != ()

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 from reconciler.errors import UsageError
 from reconciler.model import ClusterConnection, PodPicker, PrometheusConnection
 from reconciler.policy.durations import parse_duration, parse_share
-from reconciler.policy.load import load
+from reconciler.policy.load import load, read_policies
 from reconciler.policy.schemas import load_schema, schema_folder, schema_of, validator_of
 from reconciler.policy.types import (
     AbsoluteWindow,
@@ -38,7 +38,6 @@ from reconciler.policy.types import (
     WakeOrder,
     WorkloadSelector,
 )
-from reconciler.policy.validate import read_policies
 from tests.policy.base import FILES
 
 KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.decide.schedule import is_open, open_periods
+from reconciler.policy.load import KINDS, read_fleet_for_wakes, read_policies
 from reconciler.policy.problems import RENAMED
 from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import ObjectSelector
-from reconciler.policy.validate import KINDS, read_fleet_for_wakes, read_policies
 from tests.policy.base import FILES, edited, problems_in
 
 START = datetime(2026, 11, 16, tzinfo=UTC)  # a Monday

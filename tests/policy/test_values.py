@@ -18,6 +18,7 @@ from reconciler.model import (
     PodPicker,
     PrometheusConnection,
 )
+from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
@@ -43,7 +44,6 @@ from reconciler.policy.types import (
     WeeklyWindow,
     WorkloadSelector,
 )
-from reconciler.policy.validate import check_policies, read_policies
 from tests.policy.base import FILES, edited
 from tests.policy.samples import SAMPLES
 from tests.way.calls import inside
