@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 
 from reconciler.cli.main import cli
-from reconciler.cli.verbs import VERBS
+from reconciler.cli.verbs import VERBS, example_lines
 from reconciler.policy.explain import Field, fields
 from reconciler.policy.load import KINDS
 from tests.docs.pages import ROOT
@@ -32,9 +32,9 @@ _CLI = """\
 # Command line
 
 Every option has an environment variable, `RECONCILER_` and its long name: `RECONCILER_REQUEST_TIMEOUT` for
-`--request-timeout`. The option wins. A value that a verb does not know, like `RECONCILER_OUTPUT=markdown` for
-`validate`, leaves that verb at its default; as an option it is an error. Options that may be repeated take several
-values in their variable, with spaces between them.
+`--request-timeout`; PATH has `RECONCILER_POLICIES`. The command line wins. A value that only this verb does not know,
+like `RECONCILER_OUTPUT=markdown` for `validate`, leaves it at its default; as an option it is an error. Options that
+may be repeated take several values in their variable, with spaces between them (folders with `:`).
 
 Objects are named `CLUSTER/NAMESPACE/KIND/NAME`; the case of the kind does not matter, kubectl's short names work,
 and a prefix stands for all below it. stdout is the result, stderr is progress, warnings and errors. [Exit
@@ -70,7 +70,8 @@ def cli_page() -> str:
         assert command is not None
         with click.Context(command, info_name=verb, parent=context) as inner:
             usage = " ".join(command.collect_usage_pieces(inner))
-            parts += [f"## {verb}\n", f"{words}\n", f"```text\nreconciler {verb} {usage}\n```\n"]
+            examples = "\n".join(example_lines(verb))
+            parts += [f"## {verb}\n", f"{words}\n", f"```text\nreconciler {verb} {usage}\n\n{examples}\n```\n"]
             rows = list(rows_of(command, inner))
         parts += ["| option | default | meaning |\n|---|---|---|", *rows, ""] if rows else []
     return "\n".join(parts)
