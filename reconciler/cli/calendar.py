@@ -21,7 +21,7 @@ from reconciler.report.calendar import CalendarView, render_calendar
 @now_option
 @option("--days", type=click.IntRange(1, 366), default=7, metavar="N", help="How many days to list.")
 def command(path: str, days: int, **flags: Any) -> None:
-    """List when the calendars below PATH are idle, in their own time and UTC, with changes of the clocks."""
+    """List when the calendars below PATH are idle, in their own time, with changes of the clocks."""
     call = Call.of(path, flags)
     found = calendars_of(call.policies())
     end = call.now + timedelta(days=days)

@@ -22,7 +22,6 @@ from reconciler.world import RealClock
 
 _NAME = "reconciler"
 _VERBS = ("apply", "plan")
-_SIGNS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 
 
 @verb("doctor")
@@ -69,11 +68,11 @@ def cases(policies: PolicySet, call: Call, *, applies: bool) -> list[Case]:
 
 
 def exit_of(found: Sequence[Examined]) -> ExitCode:
-    """Return the exit code: 1 where no cluster answers, 6 where anything is bad."""
+    """Return the exit code: 1 where no cluster answers, 6 where a check fails."""
     if not any(one.answers for one in found):
         return ExitCode.NOTHING_DONE
-    bad = any(finding.state == "bad" for one in found for finding in one.findings)
-    return ExitCode.PARTIAL if bad else ExitCode.DONE
+    failed = any(finding.state == "FAIL" for one in found for finding in one.findings)
+    return ExitCode.PARTIAL if failed else ExitCode.DONE
 
 
 def _lines(found: Sequence[Examined]) -> Iterator[str]:
@@ -81,7 +80,7 @@ def _lines(found: Sequence[Examined]) -> Iterator[str]:
     checks = max(len(finding.check) for one in found for finding in one.findings)
     for one in found:
         for finding in one.findings:
-            yield f"{_SIGNS[finding.state]}  {one.cluster:<{clusters}}  {finding.check:<{checks}}  {_said(finding)}"
+            yield f"{finding.state:<4}  {one.cluster:<{clusters}}  {finding.check:<{checks}}  {_said(finding)}"
     for one in found:
         yield from _roles(one)
 
@@ -102,7 +101,7 @@ def _roles(one: Examined) -> Iterator[str]:
             "metadata": metadata,
         }
         yield "---"
-        yield f"# missing in {one.cluster}; bind it to whom we are there"
+        yield f"# missing in {one.cluster}; bind it to the identity of the reconciler there"
         yield from block_text(role).rstrip().split("\n")
         yield "rules:"
         yield from (f"  - {flow_text(dict(rule))}" for rule in rules.rules)

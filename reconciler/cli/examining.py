@@ -26,7 +26,7 @@ from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.wording import age
 from reconciler.worker_pool import WorkerPool
 
-State = Literal["ok", "note", "bad"]
+State = Literal["OK", "WARN", "FAIL"]
 
 CLOCK_TOLERANCE = timedelta(seconds=5)
 SAMPLES_TOLERANCE = timedelta(minutes=5)
@@ -42,7 +42,7 @@ _CLUSTER_WIDE = frozenset({"namespaces", "nodes", "customresourcedefinitions"})
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found. "bad" needs somebody to do something, `todo`; a "note" is good to know."""
+    """One thing found. A FAIL needs the action `todo`; a WARN is good to know."""
 
     check: str
     state: State
@@ -135,8 +135,8 @@ def examined(case: Case) -> Examined:
         server = case.preflight.server()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this cluster's
         return Examined(case.name, (_no_server(case, error), *_checked("metrics", _metrics, case)), answers=False)
-    told = server.version or "of no version that it tells"
-    version = Finding("server", "ok", f"{told}, {case.preflight.connection.context}")
+    told = server.version or "unknown version"
+    version = Finding("server", "OK", f"{told}, {case.preflight.connection.context}")
     identity, uid = _identity(case)
     missing = _missing_rights(case)
     findings = (
@@ -165,73 +165,73 @@ def _checked(check: str, find: Callable[[Case], Iterable[Finding]], case: Case) 
 
 
 def _unexpected(check: str, error: Exception) -> Finding:
-    return Finding(check, "bad", reason_of(error), "please report it")
+    return Finding(check, "FAIL", reason_of(error), "please report it")
 
 
 def _no_server(case: Case, error: Exception) -> Finding:
     if not isinstance(error, ClusterError):
         return _unexpected("server", error)
     todo = f"check {case.preflight.connection.context}, and the way to its server"
-    return Finding("server", "bad", str(error).removeprefix(f"{case.name}: "), todo)
+    return Finding("server", "FAIL", str(error).removeprefix(f"{case.name}: "), todo)
 
 
 def _state(case: Case) -> Iterator[Finding]:
     """Tell what the Fleet lets be written there, where that is not everything."""
     if case.writes is Writes.NOTHING:
-        words = "ReadOnly: nothing is written there, so only the rights of a plan are asked for"
-        yield Finding("state", "note", words)
+        words = "ReadOnly: nothing is written there, so only the rights of plan are checked"
+        yield Finding("state", "WARN", words)
     elif case.writes is Writes.WAKES:
-        yield Finding("state", "note", "Frozen: only wakes and records are written there")
+        yield Finding("state", "WARN", "Frozen: only wakes and metadata are written there")
 
 
 def _objects(case: Case) -> Iterator[Finding]:
     if case.fault:
-        yield Finding("objects", "bad", f"cannot be decided: {case.fault}", "please report it")
+        yield Finding("objects", "FAIL", f"cannot be decided: {case.fault}", "please report it")
 
 
 def home_finding(cluster: str, fleet: Fleet, state: ObservedState) -> Iterator[Finding]:
     """Tell of the cluster that stands in for home that it does."""
     if cluster != fleet.home and home_of(fleet, state).cluster == cluster:
-        yield Finding("home", "note", f"records what belongs in {fleet.home}, the home cluster, which cannot be read")
+        yield Finding("home", "WARN", f"keeps the records of the home cluster {fleet.home}, which cannot be read")
 
 
 def _with_twins(one: Examined, all_of_them: Sequence[Examined]) -> Examined:
     twins = [other.cluster for other in all_of_them if other is not one and one.identity == other.identity != ""]
     if not twins:
         return one
-    twin = Finding("identity", "bad", f"the same cluster as {', '.join(twins)}", "name each cluster once in the Fleet")
+    twin = Finding("identity", "FAIL", f"the same cluster as {', '.join(twins)}", "name each cluster once in the Fleet")
     return Examined(one.cluster, (*one.findings, twin), one.missing, one.answers, one.identity)
 
 
 def _tls(case: Case) -> Iterator[Finding]:
     weakness = case.preflight.connection.weakness
     if weakness:
-        yield Finding("tls", "bad", WEAKNESSES[weakness], _SAFE[weakness])
+        yield Finding("tls", "FAIL", WEAKNESSES[weakness], _SAFE[weakness])
 
 
 def _identity(case: Case) -> tuple[Finding, str]:
     try:
         uid = case.cluster.identity()
     except ClusterError as error:
-        state: State = "note" if case.scope.alone and isinstance(error, ForbiddenError) else "bad"
+        state: State = "WARN" if case.scope.alone and isinstance(error, ForbiddenError) else "FAIL"
         return Finding("identity", state, _words(case, error), "needed for a Fleet and for apply"), ""
     except Exception as error:  # noqa: BLE001 - it alone has failed
         return _unexpected("identity", error), ""
-    return Finding("identity", "ok", uid), uid
+    return Finding("identity", "OK", uid), uid
 
 
 def clock_finding(ahead: timedelta | None) -> Finding:
     if ahead is None:
-        return Finding("clock", "note", "the server does not tell its time")
+        return Finding("clock", "WARN", "the server sends no Date header")
     seconds = abs(ahead.total_seconds())
     if abs(ahead) <= CLOCK_TOLERANCE:
-        return Finding("clock", "ok", f"as ours, within {CLOCK_TOLERANCE.total_seconds():g} s")
+        return Finding("clock", "OK", f"within {CLOCK_TOLERANCE.total_seconds():g} s of the clock of this machine")
     where = "ahead of" if ahead > timedelta() else "behind"
     return Finding(
         "clock",
-        "bad",
-        f"{seconds:.0f} s {where} ours: schedules and ages are reckoned by ours",
-        "set the time of both by NTP",
+        "FAIL",
+        f"{seconds:.0f} s {where} the clock of this machine, which decides schedules and ages",
+        "synchronize both by NTP",
     )
 
 
@@ -286,18 +286,18 @@ def _has_secrets(policies: PolicySet) -> bool:
 def _rights(case: Case, missing: list[tuple[Right, str]] | Exception) -> Finding:
     verb = "plan and apply" if case.writing else "plan"
     if isinstance(missing, ClusterError):
-        return Finding("rights", "bad", _words(case, missing), "")
+        return Finding("rights", "FAIL", _words(case, missing), "")
     if isinstance(missing, Exception):
         return _unexpected("rights", missing)
     if not missing:
-        return Finding("rights", "ok", f"all that {verb} need" + ("" if case.writing else "s"))
+        return Finding("rights", "OK", f"{verb} {'have' if case.writing else 'has'} all rights")
     named = [str(right) + (f" in {namespace}" if namespace else "") for right, namespace in missing]
     more = f" and {len(named) - 3} more" if len(named) > 3 else ""
     return Finding(
         "rights",
-        "bad",
-        f"{len(named)} are missing for {verb}: {', '.join(named[:3])}{more}",
-        "bind the rules at the end of this report",
+        "FAIL",
+        f"{len(named)} missing for {verb}: {', '.join(named[:3])}{more}",
+        "apply and bind the roles at the end of this report",
     )
 
 
@@ -315,12 +315,12 @@ def _own_namespace(case: Case) -> Iterator[Finding]:
         if not known:
             case.cluster.get(NAMESPACES, "", name)
     except NotFoundError:
-        state: State = "bad" if case.writes is not Writes.NOTHING else "note"
+        state: State = "FAIL" if case.writes is not Writes.NOTHING else "WARN"
         yield Finding("namespace", state, f"there is no namespace {name}", f"kubectl create namespace {name}")
     except ClusterError as error:
-        yield Finding("namespace", "note", _words(case, error), "")
+        yield Finding("namespace", "WARN", _words(case, error), "")
     else:
-        yield Finding("namespace", "ok", f"{name} is there")
+        yield Finding("namespace", "OK", f"{name} exists")
 
 
 def _lock(case: Case) -> Iterator[Finding]:
@@ -328,28 +328,30 @@ def _lock(case: Case) -> Iterator[Finding]:
     try:
         holder = case.preflight.lock_holder(namespace)
     except ClusterError as error:
-        yield Finding("lock", "note", _words(case, error), "")
+        yield Finding("lock", "WARN", _words(case, error), "")
         return
     if holder is None:
-        yield Finding("lock", "ok", f"nobody holds Lease {namespace}/{LEASE}")
+        yield Finding("lock", "OK", f"Lease {namespace}/{LEASE} is free")
         return
     since = "" if holder.renewed_at is None else f", renewed {age(case.now - holder.renewed_at)} ago"
-    yield Finding("lock", "note", f"Lease {namespace}/{LEASE} is held by {holder.name}{since}", "")
+    yield Finding("lock", "WARN", f"Lease {namespace}/{LEASE} is held by {holder.name}{since}", "")
 
 
 def _metrics(case: Case) -> Iterator[Finding]:
     asks = bool(query_keys(case.name, case.policies))
     source = case.backend.metrics
     if source is None:
-        words = "no Prometheus is named"
+        words = "no Prometheus is configured"
         if asks:
-            yield Finding("metrics", "bad", f"{words}, though policies ask for metrics", "set prometheus.url")
+            yield Finding("metrics", "FAIL", f"{words}, but policies have queries", "set prometheus.url")
         else:
-            yield Finding("metrics", "ok", f"{words}, and no policy asks for metrics")
+            yield Finding("metrics", "OK", f"{words}, and no policy has queries")
         return
     answer = source.query("vector(1)")
     if answer.error or not answer.samples:
-        yield Finding("metrics", "bad", answer.error or "answers nothing to vector(1)", "check prometheus of the Fleet")
+        yield Finding(
+            "metrics", "FAIL", answer.error or "no result for the query vector(1)", "check prometheus of the Fleet"
+        )
         return
     yield _freshness(source, case.now)
 
@@ -358,10 +360,10 @@ def _freshness(source: MetricsSource, now: datetime) -> Finding:
     """Judge by series `up`, which every Prometheus that scrapes anything has."""
     newest: QueryAnswer = source.query("max(timestamp(up))")
     if not newest.samples:
-        return Finding("metrics", "note", "answers, but has scraped nothing in five minutes (no series up)")
+        return Finding("metrics", "WARN", "answers, but has no series `up`: nothing was scraped in five minutes")
     age = timedelta(seconds=now.timestamp() - newest.samples[0].value)
     words = f"answers, its newest sample is {max(0.0, age.total_seconds()):.0f} s old"
-    return Finding("metrics", "ok" if age <= SAMPLES_TOLERANCE else "bad", words)
+    return Finding("metrics", "OK" if age <= SAMPLES_TOLERANCE else "FAIL", words)
 
 
 def _other_writers(case: Case) -> Iterator[Finding]:
@@ -381,16 +383,16 @@ def _other_writers(case: Case) -> Iterator[Finding]:
     parts = [
         *([f"{len(scaled)} have a HorizontalPodAutoscaler"] if scaled else []),
         *([f"{len(keda)} ScaledObjects in the cluster"] if keda else []),
-        *(f"{count} last written by {manager or 'somebody'}" for manager, count in sorted(managers.items())),
+        *(f"{count} last written by {manager or 'an unknown manager'}" for manager, count in sorted(managers.items())),
     ]
     if not parts:
-        yield Finding("writers", "ok", f"nobody else writes the replicas of the {len(selected)} selected workloads")
+        yield Finding("writers", "OK", f"no other writer of replicas among {len(selected)} selected workloads")
         return
-    yield Finding("writers", "note", f"of {len(selected)} selected workloads: {', '.join(parts)}", "")
+    yield Finding("writers", "WARN", f"of {len(selected)} selected workloads: {', '.join(parts)}", "")
 
 
 def _words(case: Case, error: ClusterError) -> str:
     """Return what an error says; what is forbidden is told among the rights, with the rules."""
     if isinstance(error, ForbiddenError):
-        return "unknown, as it may not be read"
+        return "unknown: reading it is forbidden"
     return str(error).removeprefix(f"{case.name}: ")

@@ -24,6 +24,7 @@ from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
+from reconciler.report.wording import counted
 
 
 @verb("rank")
@@ -77,8 +78,8 @@ def _lines(ranking: Ranking) -> list[str]:
     forecast = ranking.forecast
     certain = "chosen at apply" if forecast.chosen_at_apply else "certain" if forecast.certain else "not certain"
     lines = [
-        f"{ranking.workload.ref}: {len(ranking.pods)} active pods, to {ranking.to}: {forecast.count} go, "
-        f"strategy {forecast.strategy}, {certain}"
+        f"{ranking.workload.ref}: scale down to {ranking.to} deletes {forecast.count} of "
+        f"{counted(len(ranking.pods), 'active pod')} ({certain}, {forecast.strategy})"
     ]
     width = max((len(pod.name) for pod in ranking.pods), default=0)
     lines += [_line(position, pod, width) for position, pod in enumerate(ranking.pods, start=1)]
@@ -88,7 +89,7 @@ def _lines(ranking: Ranking) -> list[str]:
 
 
 def _line(position: int, pod: RankedPod, width: int) -> str:
-    return f"{position:>4}  {'goes ' if pod.goes else 'stays'}  {pod.name:<{width}}  {pod.rule}".rstrip()
+    return f"{position:>4}  {'delete' if pod.goes else 'keep  '}  {pod.name:<{width}}  {pod.rule}".rstrip()
 
 
 def _json(ranking: Ranking) -> str:

@@ -1,4 +1,4 @@
-"""The windows to come, as text: in local time and UTC, with the days on which the clocks change."""
+"""The idle periods to come, as text: in the time of the calendar, with the days on which the clocks change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from reconciler.policy.types import Calendar
-from reconciler.report.wording import DAYS, counted, weekday_and_time
+from reconciler.report.wording import DAYS, counted, edge, weekday_and_time
 from reconciler.untrusted_text import one_line
 
 _SECOND = timedelta(seconds=1)
@@ -16,7 +16,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class CalendarView:
-    """A calendar under the `name` to show it by, and its open `periods` (UTC, in order, clipped to what is shown)."""
+    """A calendar under the `name` to show it by, and its idle `periods` (UTC, in order, clipped to what is shown)."""
 
     name: str
     calendar: Calendar
@@ -33,7 +33,7 @@ class ClockChange:
 
 
 def render_calendar(views: Sequence[CalendarView], start: datetime, end: datetime) -> str:
-    """Return the windows of `views` between `start` and `end` as lines of text."""
+    """Return the idle periods of `views` between `start` and `end` as lines of text."""
     if not views:
         return "No calendars.\n"
     return "\n".join("\n".join(_calendar(view, start, end)) + "\n" for view in views)
@@ -51,18 +51,19 @@ def _calendar(view: CalendarView, start: datetime, end: datetime) -> Iterator[st
 def _stated(calendar: Calendar) -> str:
     """Return the hours as written; what is listed below them are those that are idle, whichever were stated."""
     texts = ", ".join(calendar.texts)
-    return f"uptime: {texts}; idle:" if calendar.field == "uptime" else texts
+    if not texts:
+        return ""
+    return f"idle outside {texts}" if calendar.field == "uptime" else f"idle {texts}"
 
 
 def _period(first: datetime, last: datetime, zone: tzinfo, shown: tuple[datetime, datetime]) -> str:
-    here = f"{weekday_and_time(first, zone)} -> {weekday_and_time(last, zone)}"
-    there = f"{weekday_and_time(first, UTC)} -> {weekday_and_time(last, UTC)} UTC"
+    here = f"{edge(first, zone)} -> {edge(last, zone)}"
     notes = [
-        *(["open already"] if first <= shown[0] else []),
-        *(["goes on"] if last >= shown[1] else []),
+        *(["idle already"] if first <= shown[0] else []),
+        *(["continues"] if last >= shown[1] else []),
     ]
     aside = f"  ({', '.join(notes)})" if notes else ""
-    return f"{here}  {_hours(last - first):>7}  {there}{aside}"
+    return f"{here}  {_hours(last - first):>7}{aside}"
 
 
 def _hours(length: timedelta) -> str:
@@ -80,9 +81,9 @@ def _clock_change(change: ClockChange) -> str:
 def _summary(view: CalendarView, start: datetime, end: datetime) -> str:
     if not view.periods:
         days = counted(round((end - start) / _DAY), "day")
-        return f"no window in the {days} from {weekday_and_time(start, view.calendar.zone)}"
+        return f"not idle in the {days} from {edge(start, view.calendar.zone)}"
     opened = sum((last - first for first, last in view.periods), timedelta())
-    return f"{counted(len(view.periods), 'window')}, open {_hours(opened)} of {_hours(end - start)}"
+    return f"idle {_hours(opened)} of {_hours(end - start)}, in {counted(len(view.periods), 'period')}"
 
 
 def clock_changes(zone: tzinfo, start: datetime, end: datetime) -> tuple[ClockChange, ...]:

@@ -74,14 +74,14 @@ def test_all_is_well_for_an_admin(api_server: ControlPlane, api_namespace: str, 
     assert said.code == 0, said
     version = api_server.api.get("/version")["gitVersion"]
     assert said.out.splitlines() == [
-        f'ok    east  server     {version}, context "east"',
-        f"ok    east  identity   {api_server.identity()}",
-        "ok    east  clock      as ours, within 5 s",
-        "ok    east  rights     all that plan and apply need",
-        f"ok    east  namespace  {api_namespace} is there",
-        f"ok    east  lock       nobody holds Lease {api_namespace}/reconciler",
-        "ok    east  metrics    no Prometheus is named, and no policy asks for metrics",
-        "ok    east  writers    nobody else writes the replicas of the 0 selected workloads",
+        f'OK    east  server     {version}, context "east"',
+        f"OK    east  identity   {api_server.identity()}",
+        "OK    east  clock      within 5 s of the clock of this machine",
+        "OK    east  rights     plan and apply have all rights",
+        f"OK    east  namespace  {api_namespace} exists",
+        f"OK    east  lock       Lease {api_namespace}/reconciler is free",
+        "OK    east  metrics    no Prometheus is configured, and no policy has queries",
+        "OK    east  writers    no other writer of replicas among 0 selected workloads",
     ]
 
 
@@ -102,7 +102,7 @@ def test_the_roles_it_prints_are_those_that_are_missing(
             bind(api_server, role, api_namespace)
         again = desk.call("doctor", "--for", verb)
     assert "---" not in again.out
-    assert findings(desk, "--for", verb)["east", "rights"]["state"] == "ok"
+    assert findings(desk, "--for", verb)["east", "rights"]["state"] == "OK"
     assert desk.call("plan", "--now", "2035-11-20T12:00:00Z").code == 0
 
 
@@ -133,12 +133,12 @@ def test_what_stands_in_the_way(api_server: ControlPlane, api_namespace: str, tm
     away = Access("https://127.0.0.1:1", admin.authority, admin.user)
     desk = a_desk(tmp_path, {"east": admin, "again": insecure, "away": away}, f"{api_namespace}-none")
     found = findings(desk)
-    assert found["away", "server"]["state"] == "bad"
-    assert found["again", "tls"]["state"] == "bad"
+    assert found["away", "server"]["state"] == "FAIL"
+    assert found["again", "tls"]["state"] == "FAIL"
     assert found["east", "identity"]["text"] == "the same cluster as again"
     assert found["east", "namespace"] == {
         "check": "namespace",
-        "state": "bad",
+        "state": "FAIL",
         "text": f"there is no namespace {api_namespace}-none",
         "todo": f"kubectl create namespace {api_namespace}-none",
     }
@@ -151,14 +151,14 @@ def test_nothing_answers(api_server: ControlPlane, tmp_path: Path) -> None:
     away = Access("https://127.0.0.1:1", api_server.ca_file, {"token": "any"})
     said = a_desk(tmp_path, {"east": away}, "reconciler").call("doctor", *SOON)
     assert said.code == 1
-    assert said.out.startswith("BAD   east  server ")
+    assert said.out.startswith("FAIL  east  server ")
 
 
 def test_the_holder_of_the_lock_is_told(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
     spec = {"holderIdentity": "another run", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}
     create(api_server.api, [an_object("coordination.k8s.io/v1", "Lease", "reconciler", spec=spec)], api_namespace)
     found = findings(a_desk(tmp_path, {"east": api_server.access()}, api_namespace))["east", "lock"]
-    assert (found["state"], found["todo"]) == ("note", "")
+    assert (found["state"], found["todo"]) == ("WARN", "")
     assert re.fullmatch(rf"Lease {api_namespace}/reconciler is held by another run, renewed \d+d ago", found["text"])
 
 
@@ -172,15 +172,17 @@ def test_metrics_that_policies_ask_for_and_nobody_gives(
     assert findings(desk)["east", "metrics"]["todo"] == "set prometheus.url"
     broken = text.replace("{name: east}", '{name: east, prometheus: {url: "http://127.0.0.1:1"}}')
     desk.write("policies/all.yaml", broken)
-    assert findings(desk)["east", "metrics"]["state"] == "bad"
+    assert findings(desk)["east", "metrics"]["state"] == "FAIL"
 
 
 @pytest.mark.parametrize(
     ("age", "state", "words"),
     [
-        pytest.param(20, "ok", "answers, its newest sample is ", id="fresh"),
-        pytest.param(950, "bad", "answers, its newest sample is 9", id="stale"),
-        pytest.param(None, "note", "answers, but has scraped nothing in five minutes (no series up)", id="no series"),
+        pytest.param(20, "OK", "answers, its newest sample is ", id="fresh"),
+        pytest.param(950, "FAIL", "answers, its newest sample is 9", id="stale"),
+        pytest.param(
+            None, "WARN", "answers, but has no series `up`: nothing was scraped in five minutes", id="no series"
+        ),
     ],
 )
 def test_the_age_of_metrics(
@@ -212,10 +214,10 @@ def test_the_age_of_metrics(
 @pytest.mark.parametrize(
     ("ahead", "state", "words"),
     [
-        pytest.param(None, "note", "the server does not tell its time", id="no Date"),
-        pytest.param(timedelta(seconds=4), "ok", "as ours, within 5 s", id="near"),
-        pytest.param(timedelta(seconds=61), "bad", "61 s ahead of ours", id="ahead"),
-        pytest.param(timedelta(seconds=-61), "bad", "61 s behind ours", id="behind"),
+        pytest.param(None, "WARN", "the server sends no Date header", id="no Date"),
+        pytest.param(timedelta(seconds=4), "OK", "within 5 s of the clock of this machine", id="near"),
+        pytest.param(timedelta(seconds=61), "FAIL", "61 s ahead of the clock of this machine", id="ahead"),
+        pytest.param(timedelta(seconds=-61), "FAIL", "61 s behind the clock of this machine", id="behind"),
     ],
 )
 def test_clocks(ahead: timedelta | None, state: str, words: str) -> None:
@@ -282,11 +284,11 @@ def test_an_unexpected_error_of_one_cluster_is_its_own(
     found = pair(6)
     named = {"server": "server", "missing": "rights", "lock_holder": "lock"}[check]
     told = found["west", named]
-    assert told["state"] == "bad"
+    assert told["state"] == "FAIL"
     assert "unexpected KeyError ('nobody foresaw this') at " in told["text"]
     assert told["todo"] == "please report it"
-    assert found["east", named]["state"] == "ok"
-    assert found["east", "writers"]["state"] == "ok"
+    assert found["east", named]["state"] == "OK"
+    assert found["east", "writers"]["state"] == "OK"
 
 
 def test_objects_of_one_cluster_that_cannot_be_decided_are_told_of_it(
@@ -301,17 +303,17 @@ def test_objects_of_one_cluster_that_cannot_be_decided_are_told_of_it(
 
     monkeypatch.setattr(examining, "decide", fails)
     found = pair(6)
-    assert found["west", "objects"]["state"] == "bad"
+    assert found["west", "objects"]["state"] == "FAIL"
     assert "unexpected OverflowError (date value out of range) at " in found["west", "objects"]["text"]
     assert ("east", "objects") not in found
-    assert found["east", "writers"]["state"] == "ok"
+    assert found["east", "writers"]["state"] == "OK"
 
 
 @pytest.mark.parametrize(
     ("state", "words", "writes"),
     [
-        ("ReadOnly", "ReadOnly: nothing is written there, so only the rights of a plan are asked for", False),
-        ("Frozen", "Frozen: only wakes and records are written there", True),
+        ("ReadOnly", "ReadOnly: nothing is written there, so only the rights of plan are checked", False),
+        ("Frozen", "Frozen: only wakes and metadata are written there", True),
     ],
 )
 def test_the_state_of_a_cluster_is_told_and_counts(
@@ -324,6 +326,6 @@ def test_the_state_of_a_cluster_is_told_and_counts(
     said = desk.call("doctor", "-o", "json")
     assert said.code == 6, said
     (east,) = json.loads(said.out)["clusters"]
-    assert {"check": "state", "state": "note", "text": words, "todo": ""} in east["findings"]
+    assert {"check": "state", "state": "WARN", "text": words, "todo": ""} in east["findings"]
     verbs = {verb for part in east["missing"] for rule in part["rules"] for verb in rule["verbs"]}
     assert ("patch" in verbs) is writes
