@@ -1,0 +1,53 @@
+"""Commands that pages only name have verbs and options that there are; those in consoles are run by test_pages."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from reconciler.cli.main import cli
+from tests.docs.pages import PAGES, ROOT
+
+_CALL = re.compile(r"(?:^ *(?:\$ |- run: )?|`)(reconciler [a-z][^`\n|>#]*)", re.M)
+NAMED = [
+    *PAGES,
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "deploy").rglob("*.yaml")),
+    *sorted((ROOT / "policies").rglob("*.md")),
+]
+
+
+def calls_in(text: str) -> Iterator[list[str]]:
+    """Yield the arguments of each call of `reconciler` that a page names; a usage line is no call."""
+    for found in _CALL.finditer(text):
+        words = shlex.split(found[1])[1:]
+        if cli.get_command(click.Context(cli), words[0]) is not None and not {"...", "[OPTIONS]"} & set(words):
+            yield words
+
+
+@pytest.mark.parametrize("page", NAMED, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_command_that_is_named_can_be_called(page: Path) -> None:
+    wrong = []
+    for verb, *arguments in calls_in(page.read_text()):
+        if not arguments:
+            continue
+        command = cli.get_command(click.Context(cli), verb)
+        assert command is not None
+        try:
+            command.make_context(verb, arguments)
+        except click.UsageError as error:
+            wrong.append((verb, arguments, error.format_message()))
+        except click.exceptions.Exit:  # --help
+            pass
+    assert wrong == []
+
+
+def test_commands_are_found() -> None:
+    calls = [call for page in NAMED for call in calls_in(page.read_text())]
+    assert len(calls) > 60
+    assert {"plan", "apply", "wake", "restore", "snapshot", "doctor"} <= {call[0] for call in calls}
