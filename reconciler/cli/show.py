@@ -17,7 +17,7 @@ from reconciler.cli.rendering import rendered
 from reconciler.cli.saved import read_json
 from reconciler.cli.talk import show
 from reconciler.plan.permitted import check_permitted
-from reconciler.report.saved import plan_and_outcomes
+from reconciler.report.json import plan_and_outcomes
 from reconciler.report.text import Style
 
 

@@ -10,8 +10,19 @@ from reconciler.decide.decisions import Decision
 from reconciler.model import ObjectRef, QueryKey
 from reconciler.plan.model import Action, Plan
 from reconciler.report.groups import Group, Line, grouped
-from reconciler.report.markdown import folded, groups_of, held_back_of, origin_of, summary_of, told_in
-from reconciler.report.markdown_text import code, details, fence, joined, table
+from reconciler.report.markdown import (
+    code,
+    details,
+    fence,
+    folded,
+    groups_of,
+    held_back_of,
+    joined,
+    origin_of,
+    summary_of,
+    table,
+    told_in,
+)
 from reconciler.report.wording import counted, name_of, weekday_and_time, what_of
 from reconciler.untrusted_text import escaped
 

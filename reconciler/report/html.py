@@ -8,11 +8,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.plan.model import Plan, counts_of, effect_of
+from reconciler.decide.decisions import Decision, PlacementView
+from reconciler.plan.model import Plan, added, counts_of, effect_of
 from reconciler.report.diff import fields_of
-from reconciler.report.distribution import distributions_of
 from reconciler.report.groups import Group, Line, grouped, updates_of
-from reconciler.report.outcome_words import went_well, words_of
 from reconciler.report.summary import (
     Held,
     apply_summary,
@@ -21,13 +20,73 @@ from reconciler.report.summary import (
     held_of,
     held_title,
     plan_summary,
+    totals_of,
+    went_well,
+    words_of,
 )
-from reconciler.report.totals import totals_of
 from reconciler.report.wording import counted, edge
 from reconciler.untrusted_text import one_line
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One cluster; None: unknown. `capacity` None: no limit known."""
+
+    cluster: str
+    before: int | None
+    after: int | None
+    capacity: int | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A row of bars under a title; all bars have the same scale, `top` is its end."""
+
+    title: str
+    bars: tuple[Bar, ...]
+
+    @property
+    def top(self) -> int:
+        numbers = (number for bar in self.bars for number in (bar.before, bar.after, bar.capacity))
+        return max((number for number in numbers if number is not None), default=0)
+
+    @property
+    def changes(self) -> bool:
+        """Whether any cluster has another number afterwards."""
+        return any(bar.before != bar.after for bar in self.bars)
+
+    def percent(self, number: int | None) -> float:
+        """Return how long the bar of `number` is, in percent of the whole width."""
+        return round(100 * (number or 0) / max(1, self.top), 2)
+
+
+def distributions_of(plan: Plan) -> tuple[Distribution, ...]:
+    """Return all workloads that the plan changes taken together, then each federated ReplicaSet over its clusters."""
+    changed = _changed([action.decision for action in plan.actions])
+    return (*([changed] if changed.bars else []), *map(_placement, plan.placements))
+
+
+def _changed(decisions: Iterable[Decision]) -> Distribution:
+    before: dict[str, int] = {}
+    after: dict[str, int] = {}
+    for decision in decisions:
+        if decision.removed or added(decision):
+            cluster = decision.ref.cluster
+            before[cluster] = before.get(cluster, 0) + (decision.replicas_before or 0)
+            after[cluster] = after.get(cluster, 0) + (decision.replicas_after or 0)
+    return Distribution(
+        "All workloads this plan changes",
+        tuple(Bar(cluster, before[cluster], after[cluster]) for cluster in sorted(before)),
+    )
+
+
+def _placement(view: PlacementView) -> Distribution:
+    bars = (Bar(row.cluster, row.current, row.spec_replicas, row.capacity, row.why) for row in view.rows)
+    return Distribution(f"{view.key}, {view.total} replicas desired", tuple(bars))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,74 @@
-"""The report of an apply as JSON."""
+"""The report of an apply as a JSON document: its fields, written and read back, and the schemas of plan and report."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 import msgspec
+from msgspec import Meta
 
-from reconciler.apply.outcomes import Outcome
-from reconciler.plan.file import json_text, plan_document, plan_to_json
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.errors import PlanFileError
+from reconciler.plan.documents import VERSION, Document, Number, PlanDocument
+from reconciler.plan.file import check_version, json_text, plan_document, plan_from_dict, plan_of, plan_to_json
 from reconciler.plan.model import Plan
-from reconciler.report.documents import REPORT_VERSION, OutcomeCountsDocument, OutcomeDocument, ReportDocument
-from reconciler.report.totals import totals_of
+from reconciler.policy.kinds.json_schema import json_schema
+from reconciler.report.summary import totals_of
+from reconciler.untrusted_text import one_line
+
+REPORT_VERSION: Final = "reconciler/report/v1alpha2"
+
+
+class OutcomeDocument(Document, frozen=True):
+    """The outcome of a change of the plan."""
+
+    action: Annotated[int, Meta(ge=1, description="The id of the change in $.plan.actions.")]
+    status: Annotated[
+        OutcomeStatus,
+        Meta(
+            description="applied: done. stale: the object changed since the plan. failed: the API server or the pod "
+            "picker refused it. skipped: not attempted. postponed: undone, and left to the next run."
+        ),
+    ]
+    message: Annotated[
+        str, Meta(description='Why, for anything but applied; or what else there is to say; "" for none.')
+    ]
+    hit: Annotated[Number, Meta(description="The number of pods that were planned to be deleted and were.")]
+    missed: Annotated[Number, Meta(description="The number of pods that were planned to be deleted and were not.")]
+    substituted: Annotated[Number, Meta(description="The number of other pods that were deleted.")]
+    locked: Annotated[bool, Meta(description="Whether it was skipped because another run holds the lock of a cluster.")]
+    picker_failed: Annotated[
+        bool, Meta(description="Whether the request to the pod picker failed; the message has the reason.")
+    ]
+
+
+class OutcomeCountsDocument(Document, frozen=True):
+    """The outcomes in numbers."""
+
+    applied: Annotated[Number, Meta(description="Changes that were applied.")]
+    stale: Annotated[
+        Number, Meta(description="Changes that were not applied because the object changed since the plan.")
+    ]
+    failed: Annotated[Number, Meta(description="Changes that the API server or the pod picker refused.")]
+    skipped: Annotated[Number, Meta(description="Changes that were not attempted.")]
+    postponed: Annotated[Number, Meta(description="Decreases that undid themselves, left to the next run.")]
+    not_chosen: Annotated[Number, Meta(description="Changes of the plan that were not approved.")]
+    replicas_fewer: Annotated[Number, Meta(description="Replicas that the changes removed.")]
+    replicas_more: Annotated[Number, Meta(description="Replicas that the changes added.")]
+
+
+class ReportDocument(Document, frozen=True):
+    """The report of an apply: its plan, and the outcome of each change."""
+
+    schema_version: Annotated[Literal["reconciler/report/v1alpha2"], VERSION]
+    kind: Annotated[Literal["Report"], Meta(description="The kind of this document.")]
+    counts: Annotated[OutcomeCountsDocument, Meta(description="The outcomes in numbers.")]
+    outcomes: Annotated[
+        list[OutcomeDocument], Meta(description="The outcome of each change, in the order of the plan.")
+    ]
+    plan: Annotated[PlanDocument, Meta(description="The plan that was applied.")]
 
 
 def render_json(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
@@ -34,3 +91,50 @@ def _document(plan: Plan, outcomes: Sequence[Outcome]) -> ReportDocument:
         outcomes=msgspec.convert(outcomes, list[OutcomeDocument], from_attributes=True),
         plan=plan_document(plan),
     )
+
+
+def plan_and_outcomes(value: Any, *, where: str) -> tuple[Plan, tuple[Outcome, ...] | None]:
+    """Return the plan that the JSON values in `value` describe, and the outcomes where it is a report; None: a plan.
+
+    Raises:
+        PlanFileError: it is neither, or of another schema version.
+    """
+    if not isinstance(value, dict) or value.get("kind") != "Report":
+        return plan_from_dict(value, where=where), None
+    check_version(value, where, "Report", REPORT_VERSION)
+    try:
+        document = msgspec.convert(value, ReportDocument)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise PlanFileError(
+            f"{where}: is no report ({one_line(str(error))}), expected one as `apply -o json` prints it"
+        ) from error
+    plan = plan_of(document.plan, where)
+    return plan, _outcomes(document, plan, where)
+
+
+def _outcomes(document: ReportDocument, plan: Plan, where: str) -> tuple[Outcome, ...]:
+    known = {action.id for action in plan.actions}
+    for n, one in enumerate(document.outcomes):
+        if one.action not in known:
+            raise PlanFileError(f"{where}: $.outcomes[{n}].action is {one.action}, expected the id of a planned change")
+    return tuple(Outcome(**{name: getattr(one, name) for name in one.__struct_fields__}) for one in document.outcomes)
+
+
+def plan_schema() -> dict[str, Any]:
+    """Return the schema of a plan (draft 2020-12), closed, every field described."""
+    return _titled("Plan", PlanDocument)
+
+
+def report_schema() -> dict[str, Any]:
+    """Return the schema of the report of an apply (draft 2020-12), closed, every field described."""
+    return _titled("Report", ReportDocument)
+
+
+def schema_text(schema: dict[str, Any]) -> str:
+    """Return `schema` as the text of its file."""
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _titled(title: str, document: type[msgspec.Struct]) -> dict[str, Any]:
+    schema = json_schema(document)
+    return {"$schema": schema.pop("$schema"), "title": title, **schema}

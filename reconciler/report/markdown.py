@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import PlacementView
 from reconciler.plan.model import Plan
 from reconciler.report.groups import Group, clock_of, grouped, updates_of
-from reconciler.report.markdown_text import code, code_element, details, fence, joined, prose
-from reconciler.report.outcome_words import went_well
 from reconciler.report.summary import (
     Held,
     apply_summary,
@@ -18,10 +18,132 @@ from reconciler.report.summary import (
     held_of,
     held_title,
     plan_summary,
+    went_well,
 )
 from reconciler.report.text import Style, entries_of, lines_of
 from reconciler.report.wording import counted, edge
-from reconciler.untrusted_text import one_line
+from reconciler.untrusted_text import one_line, short
+
+_NOTHING_WIDE = "\u200b"  # zero width space: ends a mention or reference before it starts
+_NOTHING_WRITTEN = "&#8203;"  # the same, as what can be seen in the text
+_MARKUP = {ord(character): f"&#{ord(character)};" for character in "\\`*_[]<>|~&"}
+_UNSAFE_IN_BACKTICKS = frozenset("`|\\")
+_MENTION = re.compile(r"@(?=\w)")
+_REFERENCE = re.compile(r"#(?=\d)")
+_BACKTICKS = re.compile(r"`+")
+_WWW = re.compile(r"\bwww\.", re.IGNORECASE)
+ROWS = 100
+"""How many rows of a table or list are shown, where there is room for them."""
+
+LONGEST_TEXT = 60_000
+"""Characters; a comment on a pull request holds 65,536."""
+
+_FEWER_ROWS = (ROWS, 50, 25, 10, 5, 2, 1)
+
+
+def prose(text: str) -> str:
+    """Return `text` as Markdown that reads as exactly this text, on one line; one that is too long is cut."""
+    line = _REFERENCE.sub(f"#{_NOTHING_WIDE}", _MENTION.sub(f"@{_NOTHING_WIDE}", short(text)))
+    quiet = line.translate(_MARKUP).replace("://", "&#58;//").replace(_NOTHING_WIDE, _NOTHING_WRITTEN)
+    return _WWW.sub(lambda found: found.group()[:3] + "&#46;", quiet)
+
+
+def code(text: str) -> str:
+    """Return `text` as Markdown code, also inside a table; "" stays empty."""
+    line = short(text)
+    if not line.strip():
+        return ""
+    if _UNSAFE_IN_BACKTICKS.isdisjoint(line):
+        return f"`{line}`"
+    return code_element(text)
+
+
+def code_element(text: str) -> str:
+    """Return `text` as a code element, for places inside HTML where backticks are not read."""
+    return f"<code>{prose(text)}</code>"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table over cells that are Markdown already."""
+    return [_row(head), _row(["---"] * len(head)), *map(_row, rows)]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def details(summary: str, lines: Iterable[str]) -> list[str]:
+    """Return `lines` folded away under `summary`, which is Markdown without blocks."""
+    return ["<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>"]
+
+
+def fence(lines: Iterable[str]) -> list[str]:
+    """Return printable `lines` as a block of code: no name is broken, nothing is markup; a line too long is cut."""
+    found = [short(line) for line in lines]
+    longest = max((len(run) for line in found for run in _BACKTICKS.findall(line)), default=0)
+    marks = "`" * max(3, longest + 1)
+    return [f"{marks}text", *found, marks]
+
+
+def joined(blocks: Iterable[Sequence[str]]) -> str:
+    """Return `blocks` of lines as one text of at most LONGEST_TEXT characters, an empty line between them.
+
+    Where that is too little, tables and lists end earlier, their worst rows being first, then the last blocks are left
+    out; what is left out is counted.
+    """
+    found = [block for block in blocks if block]
+    for rows in _FEWER_ROWS:
+        text = _text([list(_cut(block, rows)) for block in found])
+        if len(text) <= LONGEST_TEXT:
+            return text
+    return _text(_first_blocks([list(_cut(block, 1)) for block in found]))
+
+
+def _text(blocks: Iterable[Sequence[str]]) -> str:
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _cut(block: Sequence[str], rows: int) -> Iterator[str]:
+    """Yield the lines of `block` with at most so many rows of each table and block of code."""
+    shown = rows + 2  # a table has two lines above its rows, a block of code one above and one below
+    for sign, run in groupby(_signed(block), key=lambda pair: pair[0]):
+        lines = [line for _, line in run]
+        if not sign or len(lines) <= shown:
+            yield from lines
+            continue
+        end = [] if sign == "|" else [lines[-1]]
+        yield from (*lines[: shown - len(end)], *end, "", f"and {len(lines) - shown} more; the JSON form has them all.")
+
+
+def _signed(block: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each line with what it is part of: "|" a table, "`" and a number a block of code, "" neither."""
+    end, blocks = "", 0
+    for line in block:
+        if not end and line.startswith("```"):
+            end, blocks = line.removesuffix("text"), blocks + 1
+            yield f"`{blocks}", line
+        elif end:
+            yield f"`{blocks}", line
+            end = "" if line == end else end
+        else:
+            yield "|" if line.startswith("| ") else "", line
+
+
+def _first_blocks(blocks: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """Return as many of `blocks` as there is room for, and how many are left out."""
+    room = LONGEST_TEXT - len(_left_out(len(blocks))) - 2
+    shown: list[Sequence[str]] = []
+    for block in blocks:
+        room -= len("\n".join(block)) + 2
+        if room < 0:
+            break
+        shown.append(block)
+    return [*shown, [_left_out(len(blocks) - len(shown))]]
+
+
+def _left_out(blocks: int) -> str:
+    return f"and {blocks} more parts; the JSON form has them all."
+
 
 _PLACEMENTS = 10
 _PLAIN = Style()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
@@ -11,11 +11,72 @@ from reconciler.decide.decisions import Notice
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.limits import FLEET
-from reconciler.plan.model import HeldBackActions, LimitUse, Plan, added
+from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, added, fewer, more
 from reconciler.report.groups import Group, Line, clock_of, grouped, updates_of
-from reconciler.report.totals import totals_of
 from reconciler.report.wording import KINDS, Clock, counted, edge
 from reconciler.untrusted_text import one_line
+
+NOT_APPROVED = "not approved"
+
+
+def went_well(action: Action, outcomes: Mapping[int, Outcome] | None) -> bool:
+    """Return whether there is nothing to say of `action`: it was applied as planned, or not tried yet (None)."""
+    if outcomes is None:
+        return True
+    found = outcomes.get(action.id)
+    as_planned = found is not None and not (found.message or found.missed or found.substituted)
+    return as_planned and found is not None and found.status is OutcomeStatus.APPLIED
+
+
+def status_of(outcome: Outcome | None) -> str:
+    """Return the word for what became of a change; None: it was planned, but not chosen."""
+    if outcome is None:
+        return NOT_APPROVED
+    return "deferred" if outcome.status is OutcomeStatus.POSTPONED else str(outcome.status)
+
+
+def words_of(outcome: Outcome | None) -> Iterator[str]:
+    """Yield what became of a change and why, and how many of the chosen pods were deleted."""
+    message = one_line(outcome.message) if outcome is not None else ""
+    yield f"{status_of(outcome)}: {message}" if message else status_of(outcome)
+    chosen = 0 if outcome is None else outcome.hit + outcome.missed
+    if outcome is not None and chosen:
+        words = [f"deleted {outcome.hit} of {counted(chosen, 'chosen pod')}"]
+        words += [f"{outcome.missed} still there"] if outcome.missed else []
+        words += [f"{counted(outcome.substituted, 'other pod')} deleted instead"] if outcome.substituted else []
+        yield ", ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many changes ended how, and the replicas that the applied ones took and gave."""
+
+    applied: int = 0
+    stale: int = 0
+    failed: int = 0
+    skipped: int = 0
+    postponed: int = 0
+    not_chosen: int = 0
+    replicas_fewer: int = 0
+    replicas_more: int = 0
+
+
+def totals_of(plan: Plan, outcomes: Sequence[Outcome]) -> Totals:
+    """Return the totals of `outcomes`; an action of `plan` without an outcome was not chosen."""
+    by_status = Counter(outcome.status for outcome in outcomes)
+    applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
+    done = [action.decision for action in plan.actions if action.id in applied]
+    return Totals(
+        applied=by_status[OutcomeStatus.APPLIED],
+        stale=by_status[OutcomeStatus.STALE],
+        failed=by_status[OutcomeStatus.FAILED],
+        skipped=by_status[OutcomeStatus.SKIPPED],
+        postponed=by_status[OutcomeStatus.POSTPONED],
+        not_chosen=len({action.id for action in plan.actions} - {outcome.action for outcome in outcomes}),
+        replicas_fewer=fewer(done),
+        replicas_more=more(done),
+    )
+
 
 _AUTOSCALER = "autoscaler"
 _VERBS = ("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release")

@@ -11,7 +11,6 @@ from reconciler.decide.annotations import CAUSE
 from reconciler.plan.model import Action, Effect, Plan, effect_of, pointer
 from reconciler.report.diff import fields_of
 from reconciler.report.groups import Group, Line, grouped, updates_of
-from reconciler.report.outcome_words import went_well, words_of
 from reconciler.report.summary import (
     Block,
     apply_summary,
@@ -20,6 +19,8 @@ from reconciler.report.summary import (
     held_of,
     held_title,
     plan_summary,
+    went_well,
+    words_of,
 )
 from reconciler.report.wording import counted, is_metadata, what_of
 from reconciler.untrusted_text import one_line

@@ -12,8 +12,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, Undecided
 from reconciler.plan.file import plan_from_dict, plan_to_dict
 from reconciler.plan.model import HeldBackActions
-from reconciler.report.distribution import distributions_of
-from reconciler.report.html import render_html
+from reconciler.report.html import distributions_of, render_html
 from reconciler.report.text import render_text
 from reconciler.report.wording import name_of, what_of
 from tests.builders import a_ref

@@ -15,8 +15,7 @@ from reconciler.decide.decisions import Cause, Notice, PlacementRow, PlacementVi
 from reconciler.model import QueryKey
 from reconciler.plan.model import HeldBackActions
 from reconciler.report.comparison import PolicyChange, render_markdown_comparison
-from reconciler.report.markdown import render_markdown
-from reconciler.report.markdown_text import LONGEST_TEXT, ROWS, code, fence, prose, table
+from reconciler.report.markdown import LONGEST_TEXT, ROWS, code, fence, prose, render_markdown, table
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
 from tests.builders import a_ref
 from tests.report.plans import a_mark, a_plan, a_scale, a_wake, an_idle

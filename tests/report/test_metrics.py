@@ -15,8 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as older_fam
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.decide.decisions import Notice, PlacementRow, PlacementView, PolicyExplanation, VictimForecast
-from reconciler.report.metrics import Measured, last_success_in, render_metrics
-from reconciler.report.open_metrics import Gauge, open_metrics_text
+from reconciler.report.metrics import Gauge, Measured, last_success_in, open_metrics_text, render_metrics
 from tests.builders import NOW, a_ref
 from tests.report.plans import a_plan, a_scale, a_wake, an_idle
 from tests.report.strategies import outcomes_of, plans

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
 from reconciler.plan.file import plan_to_dict
-from reconciler.report.json import render_json, report_to_dict
-from reconciler.report.saved import plan_and_outcomes
-from reconciler.report.schemas import plan_schema, report_schema
+from reconciler.report.json import plan_and_outcomes, plan_schema, render_json, report_schema, report_to_dict
 from tests.report.plans import a_create, a_plan, a_scale, an_idle
 from tests.report.strategies import outcomes_of, plans
 from tests.report.validators import schema_file, validator_of

@@ -16,7 +16,7 @@ from reconciler.errors import ExitCode, PlanFileError
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.plan.file import plan_from_dict, plan_to_dict, plan_to_json
 from reconciler.plan.json_values import json_value
-from reconciler.report.schemas import plan_schema
+from reconciler.report.json import plan_schema
 from tests.report.plans import PLACE_WEB, a_create, a_mark, a_plan, a_scale, an_idle
 from tests.report.strategies import json_values, plans
 from tests.report.validators import schema_file, validator_of

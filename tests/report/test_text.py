@@ -26,7 +26,7 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.plan.model import HeldBackActions, LimitUse
-from reconciler.report.outcome_words import status_of
+from reconciler.report.summary import status_of
 from reconciler.report.text import Style, fitted, render_text
 from reconciler.report.wording import Clock, is_metadata, name_of, what_of
 from tests.builders import NOW, a_ref

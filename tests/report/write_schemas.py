@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.policy.kinds.documents import DOCUMENTS, policy_schema
-from reconciler.report.schemas import plan_schema, report_schema, schema_text
+from reconciler.report.json import plan_schema, report_schema, schema_text
 from tests.report.validators import SCHEMAS
 
 if __name__ == "__main__":
