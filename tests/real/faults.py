@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import struct
 import zlib
 from collections.abc import Callable, Mapping
+from functools import cache, reduce
 
 from tests.real.proxy import Exchange, Fault, Request
 
@@ -83,9 +85,25 @@ def drip_headers() -> Fault:
 
 def bomb(unpacked: int) -> Fault:
     """Answer with so many bytes, compressed to about a thousandth; the real server never sees the request."""
-    packer = zlib.compressobj(9, wbits=31)
-    body = b"".join(packer.compress(bytes(1 << 20)) for _ in range(unpacked >> 20)) + packer.flush()
-    return answer(200, body, headers={"Content-Encoding": "gzip"})
+
+    def fault(exchange: Exchange) -> None:
+        exchange.answer(200, gzipped_zeros(unpacked), {"Content-Encoding": "gzip"})
+
+    return fault
+
+
+@cache
+def gzipped_zeros(count: int) -> bytes:
+    """So many zeros, whole MiB of them, in gzip's form; made of one packed MiB, which takes neither time nor memory.
+
+    Source: RFC 1952; zlib, deflate(Z_FULL_FLUSH): what follows rests on nothing before.
+    """
+    pieces, piece = count >> 20, bytes(1 << 20)
+    packer = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+    block = packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)
+    checksum = reduce(lambda value, _: zlib.crc32(piece, value), range(pieces), 0)
+    head, end = b"\x1f\x8b\x08\0\0\0\0\0\0\xff", b"\x03\x00"
+    return head + block * pieces + end + struct.pack("<LL", checksum, count % 2**32)
 
 
 def flood(length: int) -> Fault:
