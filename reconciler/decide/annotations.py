@@ -84,7 +84,7 @@ def fleet_names(fleet: Fleet) -> frozenset[str]:
 
 
 def idling_owner_text(fleet: str, policy: str) -> str:
-    """Return what an owner annotation says."""
+    """Return the text of the owner annotation of an IdlingPolicy."""
     return f"{fleet}/{OWNING_KIND}/{policy}"
 
 
@@ -168,7 +168,7 @@ def parse_time(text: str) -> datetime | None:
     A time without a zone is none, nor is one so far away that nothing could be added to it.
     """
     try:
-        at = datetime.fromisoformat(text.strip())
+        at = datetime.fromisoformat(text.strip())  # takes dates and times without a zone too, which RFC 3339 does not
         if at.tzinfo is None:
             return None
         at = at.astimezone(UTC)
@@ -188,7 +188,7 @@ def format_time(at: datetime) -> str:
 
 
 def placement_owner_text(fleet: Fleet, key: str) -> str:
-    """Return what the owner annotation says for the federated ReplicaSet `key` ("namespace/name")."""
+    """Return the text of the owner annotation of the federated ReplicaSet `key` ("namespace/name")."""
     return f"{fleet.name}/{PLACING_KIND}/{key}"
 
 
@@ -223,7 +223,7 @@ class ObservedCapacity:
 
 
 def read_capacity(annotations: Mapping[str, str]) -> ObservedCapacity | None:
-    """Return what is remembered on a workload, None where nothing is or it cannot be read."""
+    """Return the observed capacity recorded on a workload, None where there is none or it cannot be read."""
     parts = read_json(annotations.get(OBSERVED_CAPACITY))
     replicas, at = parts.get("replicas"), read_time(parts.get("at"))
     if type(replicas) is not int or not 0 <= replicas <= MOST_REPLICAS or at is None:

@@ -18,13 +18,14 @@ from reconciler.policy.types import PolicySet
 
 
 def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactuals: bool = False) -> DesiredState:
-    """Return what should be. Where `questions` are left, it is final only once they are answered in `state`.
+    """Return the desired state. While it has `questions`, it is final only once they are answered in `state`.
 
     `counterfactuals`: also what would give a cluster another number, which costs several allocations for each.
     """
     idling = decide_idling(policies, state, run)
     after, asleep = _after_idling(state, idling)
     placement = decide_placement(policies, after, run, asleep, counterfactuals=counterfactuals)
+    # Idling wins: of two decisions on one object the second would find replicas that it does not expect.
     written = {decision.ref for decision in idling.desired.decisions}
     placement = replace(placement, decisions=tuple(one for one in placement.decisions if one.ref not in written))
     claims = {**placed_workloads(policies), **idling.claims}

@@ -25,8 +25,8 @@ class Verb(StrEnum):
     CREATE = "create"
     OVERWRITE = "overwrite"  # the template of a local ReplicaSet is replaced
     DELETE = "delete"
-    REPAIR = "repair"  # our annotations are put right, replicas stay as they are (or a half step is finished)
-    RELEASE = "release"  # our marks go, the object stays as it is
+    REPAIR = "repair"  # our annotations are repaired, replicas stay as they are (or a half step is finished)
+    RELEASE = "release"  # our annotations go, the object stays as it is
     REMEMBER = "remember"  # memory and status, ours alone
 
 
@@ -111,7 +111,7 @@ class VictimForecast:
 
 
 Strategy = Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]
-"""How the victims of a shrink are chosen: by the policy's `strategy`, or by its pod picker."""
+"""How the victims of a scale-down are chosen: by the policy's `strategy`, or by its pod picker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True)
 class Overridden:
-    """A wish that lost: `policy` wanted `wish` for `ref`, but `winner` decides there."""
+    """A policy that was overridden: `policy` wanted `wish` for `ref`, but `winner` decides there."""
 
     ref: ObjectRef
     job: Job

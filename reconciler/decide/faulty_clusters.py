@@ -15,7 +15,7 @@ Names = frozenset[str]
 
 
 def without_faulty(state: ObservedState, decide: Callable[[ObservedState], T]) -> tuple[ObservedState, T]:
-    """Return what `decide` makes of `state`, and the state it made it of.
+    """Return the result of `decide`, and the state it is of.
 
     Where it fails unexpectedly, the clusters that make it fail are unknown in the returned state, with the reason;
     they are among its `wakes_only` where that much can be decided. Clusters are added half by half to those that are

@@ -102,7 +102,7 @@ def _guard_in(namespace: str, inside: set[str], elsewhere: Mapping[str, str], th
 
 
 def _is_too_many(gone: int, owners: int) -> bool:
-    return gone > max(1, math.floor(owners / 4))
+    return gone > max(1, math.floor(owners / 4))  # one policy may always be removed, however few there are
 
 
 def _first(names: Iterable[str]) -> str:

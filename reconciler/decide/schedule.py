@@ -30,6 +30,7 @@ def is_open(calendar: Calendar, at: datetime) -> bool:
     return bool(open_periods(calendar, at, at + _INSTANT))
 
 
+# Cached: many workloads of a policy ask the same calendar about the same instant.
 @lru_cache(maxsize=1024)
 def open_until(calendar: Calendar, at: datetime) -> datetime | None:
     """Return when the open period around `at` ends, adjacent windows joined and exceptions cut out.

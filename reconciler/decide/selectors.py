@@ -34,7 +34,7 @@ def selects_workload(selector: WorkloadSelector, workload: Workload) -> bool:
 
     Custom kinds are selected by name only: what a scale means there, Prometheus shards for instance, nobody knows.
     """
-    if workload.owner is not None:
+    if workload.owner is not None:  # the ReplicaSet of a Deployment has its labels, and is not to be scaled beside it
         return False
     ref = workload.ref
     named = names_kind(selector, ref.kind) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS

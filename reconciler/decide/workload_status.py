@@ -31,6 +31,7 @@ def replaces_replica_sets(workload: Workload) -> bool:
 
 def _updated(workload: Workload) -> int:
     """Return how many pods are of the newest template; a kind that does not say has no others."""
+    # Absent means 0 for a Deployment (omitempty), and "does not say" for kinds without the field.
     if workload.updated_replicas is None and workload.ref.kind not in THROUGH_REPLICA_SETS:
         return workload.status_replicas or 0
     return workload.updated_replicas or 0

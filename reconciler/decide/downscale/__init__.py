@@ -1,1 +1,1 @@
-"""Downscale: what workloads a DownscalePolicy shrinks, which of their pods go, and what a crash left marked."""
+"""Downscale: what workloads a DownscalePolicy is scaled down, which of their pods go, and what a crash left marked."""

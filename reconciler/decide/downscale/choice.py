@@ -101,7 +101,7 @@ def victim_strategies(policies: PolicySet, state: ObservedState, cluster: str) -
 
 
 def settings_of(policy: DownscalePolicy) -> DownscaleSettings:
-    """Return what apply needs of `policy`."""
+    """Return the settings that apply needs to choose victims by `policy`."""
     return DownscaleSettings(
         policy=policy.name,
         strategy=strategy_of(policy),
@@ -174,7 +174,7 @@ OWN_PODS = ("ReplicaSet", "ReplicationController", "CloneSet")
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """The pods of the one ReplicaSet (or the like) that shrinks; `siblings` as in `rank_victims`.
+    """The pods of the one ReplicaSet (or the like) that is scaled down; `siblings` as in `rank_victims`.
 
     `split`: several ReplicaSets have pods, so there is no such one.
     """
@@ -236,7 +236,7 @@ _CHOSEN, _TIED, _OTHER = 0, 1, 3  # ranks, source: seed downscale-pod-picker.md,
 
 @dataclass(frozen=True, slots=True)
 class VictimSelection:
-    """How a group shrinks: `count` pods go, before all others those of `first` that are not Running and Ready.
+    """How a group is scaled down: `count` pods go, before all others those of `first` that are not Running and Ready.
 
     `candidates` are the others, in the controller's order. `requested` of them are ours to choose where it is `open`;
     elsewhere there is no choice: those of `first` suffice, or everything goes.
@@ -275,7 +275,7 @@ def rules_of(settings: DownscaleSettings) -> RankingRules:
 
 
 def picker_request(selection: VictimSelection, picker: PodPicker, namespace: str) -> PickerRequest:
-    """Return what the picker is asked."""
+    """Return the request to the pod picker."""
     return PickerRequest(
         picker, namespace, selection.requested, tuple(sorted(pod.name for pod in selection.candidates))
     )

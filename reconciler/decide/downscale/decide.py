@@ -32,7 +32,7 @@ T = TypeVar("T")
 def decide_downscale(
     policies: PolicySet, state: ObservedState, run: Run, claims: Mapping[ObjectRef, str]
 ) -> DesiredState:
-    """Return what DownscalePolicies with a target change; `claims` are the workloads that others decide, by policy.
+    """Return the decisions of DownscalePolicies with a target; `claims` are the workloads of other policies, by policy.
 
     A policy that only observes does not compete: what it would change beside the others is told, never applied.
     """

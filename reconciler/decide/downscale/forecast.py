@@ -158,7 +158,7 @@ def _forecast(shrinking: _Shrinking) -> Forecast:
 def picker_requests(
     decisions: Sequence[Decision], policies: PolicySet, state: ObservedState, run: Run
 ) -> dict[ObjectRef, PickerRequest]:
-    """Return what the pickers of `decisions` (as `with_victims` returned them) would be asked, by workload."""
+    """Return the requests to the pod pickers of `decisions` (as `with_victims` returned them), by workload."""
     found: dict[ObjectRef, PickerRequest] = {}
     for decision in decisions:
         settings, forecast = decision.downscale, decision.victims

@@ -118,7 +118,7 @@ def read_entry(text: str, cluster: str) -> JournalEntry:
 
 
 def is_of_another(text: str) -> bool:
-    """Return whether `text` is a record in the same place that tells of something else than a shrink."""
+    """Return whether `text` is a record in the same place that tells of something else than a scale-down."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -155,7 +155,7 @@ def is_marked(pod: Pod, run: str) -> bool:
 
 
 def mark_changes(pod: Pod, cost: str, run: str) -> tuple[FieldChange, ...]:
-    """Return what puts `cost` and our label on `pod`, with a test of what it has now."""
+    """Return the changes that mark `pod` with `cost` and our label, with tests of its present values."""
     return (
         FieldChange(_COST_PATH, pod.deletion_cost, cost),
         FieldChange(_LABEL_PATH, pod.labels.get(VICTIM_LABEL), run),
@@ -163,7 +163,7 @@ def mark_changes(pod: Pod, cost: str, run: str) -> tuple[FieldChange, ...]:
 
 
 def unmark_changes(pod: Pod, former: str | None) -> tuple[FieldChange, ...]:
-    """Return what takes our mark off `pod` and gives it the cost `former`; a cost that is not ours stays."""
+    """Return the changes that unmark `pod` and restore the cost `former`; a cost that is not ours stays."""
     cost: tuple[FieldChange, ...] = ()
     label: tuple[FieldChange, ...] = ()
     if pod.deletion_cost in (VICTIM_COST, SPARED_COST) and pod.deletion_cost != former:
@@ -179,7 +179,7 @@ def unmark_changes(pod: Pod, former: str | None) -> tuple[FieldChange, ...]:
 def why_unsettled(
     workload: Workload, group: PodGroup, selection: VictimSelection, victims: Iterable[Pod], entry: JournalEntry
 ) -> str:
-    """Return what has changed since `selection` was made and its `victims` were marked as `entry` says, "" for nothing.
+    """Return the first change since `selection` was made and its `victims` were marked as `entry` says, "" for none.
 
     `workload` and `group` are as they are now.
     """
@@ -211,7 +211,7 @@ def _changes(
 # What a crash left behind: marks that are removed, and journal entries that are closed.
 
 LIFE = timedelta(hours=1)
-"""After that a shrink that was begun is not waited for any more."""
+"""After that a scale-down that was begun is not waited for any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class _Left:
 
 
 def decide_recovery(fleet: Fleet, state: ObservedState, run: Run) -> DesiredState:
-    """Return what puts right what a run left that did not come to its end.
+    """Return the repairs after a run that was interrupted during a scale-down.
 
     Replicas still where they were: the marks go, the downscale is decided afresh. Replicas where they should be: the
     marks go once the status says so too. Neither: somebody else scaled, the marks go. Marks without an entry go.

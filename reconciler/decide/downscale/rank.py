@@ -38,7 +38,7 @@ def rank_questions(workload: Workload, state: ObservedState) -> list[PodsQuestio
 
 
 def ranking_of(workload: Workload, policies: PolicySet, state: ObservedState, run: Run, to: int | None) -> Ranking:
-    """Return who goes when `workload` shrinks to `to` replicas; None: to one fewer than there are active pods."""
+    """Return the victims when `workload` is scaled down to `to` replicas; None: to one less than its active pods."""
     observed = state.clusters[workload.ref.cluster]
     pods = observed.pods.get(workload.ref, ())
     active = [pod for pod in pods if is_active(pod)]

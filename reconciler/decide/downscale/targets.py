@@ -42,7 +42,7 @@ class TargetReplicas:
 
 
 def target_replicas(policy: DownscalePolicy, cluster: str, state: ObservedState, run: Run) -> TargetReplicas:
-    """Return what the target of `policy` wants in `cluster`, within its minimum and maximum."""
+    """Return the replicas that the target of `policy` wants in `cluster`, within its minimum and maximum."""
     target = policy.target or DownscaleTarget()
     if target.query is None:
         wanted = target.replicas or 0

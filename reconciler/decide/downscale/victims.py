@@ -27,7 +27,7 @@ Bucket = tuple[bool, int, bool, int, int, int]
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _NEVER = -(1 << 100)  # before every time and every age
-_COST = re.compile(r"-[0-9]+|0|[1-9][0-9]*")
+_COST = re.compile(r"-[0-9]+|0|[1-9][0-9]*")  # the controller refuses "+5" and "05", but not "-05"
 
 
 class Rule(StrEnum):
@@ -341,7 +341,7 @@ def _by_uid(left: Pod, right: Pod) -> Comparison:
 
 
 def _scale_at(now_ns: int, rules: RankingRules) -> Callable[[int | None], int]:
-    """Return what times are compared by: lower goes first, a missing time before all."""
+    """Return the scale by which times are compared: lower goes first, a missing time before all."""
     if not rules.logarithmic:
         return lambda at: _NEVER if at is None else -at
     if rules.base == 2:

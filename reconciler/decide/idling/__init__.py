@@ -1,1 +1,1 @@
-"""What is idled, what is woken, and what is put right on the way."""
+"""What is idled, what is woken, and what is repaired on the way."""

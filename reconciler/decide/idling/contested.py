@@ -130,7 +130,7 @@ def fingerprint(policy: IdlingPolicy) -> str:
 
 
 def _said(criterion: Criterion) -> Any:
-    """Return what `criterion` says, without the place of its calendar; a zone counts by its name."""
+    """Return `criterion` as comparable values, without the place of its calendar; a zone counts by its name."""
     if isinstance(criterion, ScheduleCriterion):
         calendar = criterion.calendar
         awake = [(one.start, one.end) for one in (*calendar.exceptions, *calendar.awake)]
@@ -141,13 +141,13 @@ def _said(criterion: Criterion) -> Any:
 
 
 def snippet_in(annotation: str, ref: ObjectRef) -> str:
-    """Return what ends the fight about `ref` that `annotation`, a value of CONTESTED, tells of."""
+    """Return advice that ends the contest about `ref`; `annotation` is the value of CONTESTED."""
     contest = _contest_in({CONTESTED: annotation})
     return snippet(contest.by, ref, contest.autoscaler)
 
 
 def snippet(by: str, ref: ObjectRef, autoscaler: str = "") -> str:
-    """Return what ends the fight with the writer `by` about the scale of `ref`, or the bounds of its `autoscaler`."""
+    """Return advice that ends the contest with `by` about the scale of `ref`, or the bounds of its `autoscaler`."""
     text = next((text for name, text in _SNIPPETS if by.startswith(name)), _ANY)
     group, kind, pointers = ref.group, ref.kind, _POINTERS.get(ref.kind, "/spec/replicas")
     if autoscaler:

@@ -96,7 +96,7 @@ def _evaluator(criterion: Criterion, answers: Answers) -> Evaluator:
 
 
 def calendar_name(calendar: Calendar) -> str:
-    """Return what a person calls the schedule: by the hours that it states, or its name."""
+    """Return the name of the schedule as people use it: its own, or the hours that it states."""
     stated = "uptime" if calendar.field == "uptime" else "schedule"
     texts = ", ".join(f'"{text}"' for text in calendar.texts)
     return f"{stated} {calendar.name or texts}"
@@ -164,11 +164,12 @@ def _metric_evaluator(criterion: MetricCriterion, answers: Answers) -> Evaluator
 
 
 def _absent(series: Series, answers: Answers) -> float | str:
-    """Return what a Service without a series has where that may count as zero.
+    """Return the value of a Service without a series under `noSeries: Zero`, or why it is unknown.
 
     Where there are series, and none of them names a selected Service, their labels are not what we look for
     (`exported_namespace`), and the traffic of every Service would be taken for zero.
     """
+    # An empty answer is zero traffic; series of other names only are a query with the wrong labels.
     if not series.values or any(answers.selects(*named) for named in series.values):
         return 0.0
     return "none of its series names a selected Service by the labels namespace and service"

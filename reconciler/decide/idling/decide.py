@@ -38,7 +38,7 @@ _DONE_BLIND = frozenset({IdleAction.WAKE, IdleAction.RELEASE, IdleAction.OVERDUE
 @dataclass(frozen=True, slots=True)
 class IdlingOutcome:
     """`claims` gives the policy's name for every workload that is idle because of us after this run, or that this run
-    idles, wakes or puts right: placement and downscale leave those alone.
+    idles, wakes or repairs: placement and downscale leave those alone.
     """
 
     desired: DesiredState
@@ -46,7 +46,7 @@ class IdlingOutcome:
 
 
 def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> IdlingOutcome:
-    """Return what is idled, woken and put right, and which workloads that concerns."""
+    """Return the idles, wakes and repairs of this run, and the workloads that idling decides."""
     clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
     scalables = [scalable for cluster in clusters for scalable in cluster.scalables]
     unguarded = transitions_of(scalables, FleetGuards(), run.now)
@@ -69,9 +69,9 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
 
 
 def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredState:
-    """Return what is woken where the policies cannot be used: what is due by its own mark, or was asked for.
+    """Return the wakes where the policies cannot be used: those that are due by their record, or requested.
 
-    What was scaled by hand is released; nothing else is put right. Clusters of `wakes_only` are like any other here.
+    What was scaled by hand is released; nothing else is repaired. Clusters of `wakes_only` are like any other here.
     """
     every = replace(state, clusters={**state.clusters, **state.wakes_only})
     clusters = idling_clusters(IdlingInputs(fleet, every, run, without_policies=True))
@@ -159,7 +159,7 @@ class _Writes:
         return decisions_of(transitions, self.services, self.context, self.together)
 
     def observed(self, transitions: Mapping[ObjectRef, Transition]) -> tuple[Decision, ...]:
-        """Return what would be done to idle what only an observing policy wants idle."""
+        """Return the idles that policies with `mode: Observe` would make."""
         found = self._if_done(transitions, IdleAction.OBSERVE, IdleAction.IDLE)
         return tuple(
             replace(

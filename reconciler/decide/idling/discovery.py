@@ -38,7 +38,7 @@ Kind = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceTargetsFound:
+class Discovery:
     """The top objects behind a Service, sorted by name, as far as they are known.
 
     `undecided` says why they are not all known; `question` asks for the pods that would tell. `by_labels`: labels tell
@@ -112,24 +112,24 @@ def _by_service(slices: Iterable[EndpointSlice]) -> dict[tuple[str, str], tuple[
 
 
 _OWNERS = ("deployments", "statefulsets", "replicasets", "replicationcontrollers")
-"""What can be behind any Service. Only together do the targets of a Service sleep."""
+"""What can be behind any Service. Only together do the targets of a Service are idle."""
 
 
 class _UnknownTargetError(Exception):
     """What is behind the Service cannot be read, or has an owner that is no known scalable."""
 
 
-def scalables_behind(service: Service, inventory: Inventory) -> ServiceTargetsFound:
-    """Return what is behind `service`: what its selector matches in the template labels, and what owns the pods that
+def scalables_behind(service: Service, inventory: Inventory) -> Discovery:
+    """Return the targets of `service`: the workloads whose template labels it selects, and the owners of the pods that
     its endpoints name.
 
     A pod may carry labels that the template of its owner does not have, so that labels alone do not tell of all.
     """
     if service.type == "ExternalName":
-        return ServiceTargetsFound(by_labels=True)
+        return Discovery(by_labels=True)
     unread = [plural for plural in _OWNERS if plural in inventory.cluster.unreadable]
     if unread:
-        return ServiceTargetsFound(undecided=f"{unread[0]} cannot be read, and some may be behind it", by_labels=True)
+        return Discovery(undecided=f"{unread[0]} cannot be read, and some may be behind it", by_labels=True)
     matching = _matching(service, inventory)
     tops: tuple[Workload, ...] = ()
     try:
@@ -137,11 +137,11 @@ def scalables_behind(service: Service, inventory: Inventory) -> ServiceTargetsFo
         named = _named_pods(service, inventory)
         pods = _pods(service, named, inventory)
         if pods is None:
-            return ServiceTargetsFound(tops, question=PodsQuestion(service.ref), by_labels=bool(matching))
+            return Discovery(tops, question=PodsQuestion(service.ref), by_labels=bool(matching))
         tops = _tops((*matching, *_owners_of_pods(named, pods, inventory)), inventory)
     except _UnknownTargetError as unknown:
-        return ServiceTargetsFound(tops, undecided=str(unknown), by_labels=bool(matching))
-    return ServiceTargetsFound(tops, by_labels=bool(matching), nothing="" if tops else _nothing(service))
+        return Discovery(tops, undecided=str(unknown), by_labels=bool(matching))
+    return Discovery(tops, by_labels=bool(matching), nothing="" if tops else _nothing(service))
 
 
 def _nothing(service: Service) -> str:
@@ -239,6 +239,7 @@ def _owners_of_pods(named: Mapping[str, str], pods: Iterable[Pod], inventory: In
         pod = by_uid.get(uid) or by_name.get(named[uid])
         if pod is None:
             raise _UnknownTargetError(f"Pod/{named[uid]}, which its endpoints name, is not there")
+        # A pod that is going may have outlived its owner; one that stays must have a known one.
         if not pod.terminating or inventory.owners.of_pod(pod) is not None:
             yield _owner_of_pod(pod, inventory)
 

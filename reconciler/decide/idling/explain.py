@@ -1,4 +1,4 @@
-"""What people are told about the transitions: notices, wishes that lost, and the reason for every number."""
+"""What people are told about the transitions: notices, overridden verdicts, and the reason for every number."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OUTCOMES = {
 def explanations(transitions: Iterable[Transition], services: Iterable[ServiceState]) -> Iterator[PolicyExplanation]:
     """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why.
 
-    A selected Service is told of by itself only where no scalable is behind it, or not all are known.
+    A selected Service is explained by itself only where no scalable is behind it, or not all are known.
     """
     told: set[ObjectRef] = set()
     for transition in transitions:
@@ -138,7 +138,7 @@ def _would_idle(service: ServiceState) -> bool:
 
 
 def notices(transitions: Iterable[Transition], services: Iterable[ServiceState], run: Run) -> tuple[Notice, ...]:
-    """Return what a person should read, each once, sorted.
+    """Return the notices, each once, sorted.
 
     What is wrong with an object of a tenant makes no run partial: it is told and counted, or one broken annotation
     would fail the runs of a whole platform.

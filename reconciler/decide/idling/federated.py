@@ -72,6 +72,7 @@ def together(
     """Return the transitions where no member of a federated ReplicaSet is idle while another one runs."""
     result = dict(transitions)
     for members in federated.values():
+        # Who is awake is settled before any flag is set: a member that others keep up must not keep them up in turn.
         inside = [result[ref] for ref in members.refs]
         awake = {*members.running, *(transition.ref.cluster for transition in inside if _runs(transition))}
         for transition in inside:

@@ -26,7 +26,7 @@ class IdleWorkload:
 def idle_workloads(
     fleet: Fleet, state: ObservedState, run: Run, named: Callable[[ObjectRef], bool]
 ) -> tuple[IdleWorkload, ...]:
-    """Return what has to be asked so that everything idle that `named` accepts wakes, each once, sorted by name.
+    """Return the objects that get a wake request, so that all idle workloads that `named` accepts wake; sorted by name.
 
     A Service (or its Endpoints) is asked for all that is behind it, in whatever way that was idled. Also what only
     looks idle, by a mark on it, is asked: a run that died may have left it half way.

@@ -145,6 +145,7 @@ class _Observer:
             tops = [workload.ref for workload in service.found.workloads]
             for ref in tops:
                 result.setdefault(ref, []).append((service, True))
+            # A list alone proves nothing: whoever may annotate a Service could have any workload scaled by it.
             trusted = not service.found.by_labels or bool(service.found.undecided)
             for ref in _listed(service):
                 if ref not in tops and not self._runs_behind(ref, tops):

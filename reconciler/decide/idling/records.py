@@ -74,7 +74,7 @@ class RecordReading:
 
 
 def read_record(workload: Workload, fleets: frozenset[str]) -> RecordReading | None:
-    """Return what the marks on `workload` say, None where there are none. `fleets` are the names that are ours."""
+    """Return the idle record on `workload`, None without one. `fleets` are the names whose records are ours."""
     annotations = workload.annotations
     if not annotations:
         return None
@@ -122,7 +122,7 @@ def _previous(workload: Workload) -> int:
 
 
 def salvaged(workload: Workload, now: datetime) -> Record | None:
-    """Return what can still be read of a broken record, None where the number it had is among what cannot."""
+    """Return the readable part of a broken record, None where its replicas cannot be read."""
     try:
         return Record(now, _previous(workload))
     except AnnotationError:
@@ -162,6 +162,7 @@ def cleared_annotations(annotations: Mapping[str, str], foreign: bool = False) -
 
     What placement wrote as owner stays, and the reason and time of a scale that somebody else gave a reason for.
     """
+    # The owner that placement wrote must stay: without it the local ReplicaSet would count as somebody else's.
     owner = [OWNER] if idling_owner({OWNER: annotations.get(OWNER, "")}) else []
     scale = () if annotations.get(SCALE_REASON, IDLED) not in ("", IDLED) else (SCALE_REASON, SCALE_TIME)
     return dict.fromkeys([*_OF_RECORD, *scale, *owner, *(_OPENSHIFT if foreign else ())])
@@ -194,7 +195,7 @@ class ScaledDownByOthers:
 
 
 def scaled_down_by_others(workload: Workload) -> ScaledDownByOthers | None:
-    """Return what keeps `workload` down though nothing of ours does, None where nothing does (any more).
+    """Return by whom `workload` was scaled down while it was idle, None once they scaled it up again.
 
     It lasts until its writer scales it up again: where they gave no reason, to any number of replicas.
     """
@@ -264,7 +265,7 @@ class ServiceRecordReading:
 def read_service_record(
     annotations: Mapping[str, str], fleets: frozenset[str], groups: Mapping[str, str]
 ) -> ServiceRecordReading | None:
-    """Return what the mark in `annotations` says, None where there is none.
+    """Return the idle record in the `annotations` of a Service or Endpoints, None without one.
 
     `groups` gives the API group of a kind, for entries that name none.
     """
@@ -403,7 +404,7 @@ class EvidenceIndex:
         self._copied: Mapping[OwnerKey, int] = _most_by_owner(workloads, fleets)
 
     def on(self, workload: Workload) -> Evidence:
-        """Return what is proved of `workload`."""
+        """Return the evidence on `workload` and on what it owns."""
         writer = workload.replicas_writer
         told = _recorded_replicas(workload, self._fleets)
         return Evidence(

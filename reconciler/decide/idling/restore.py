@@ -45,7 +45,7 @@ class Restoration:
 
 
 def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> DesiredState:
-    """Return the wakes that give everything in `restoration` its replicas back; nothing else is put right.
+    """Return the wakes that give everything in `restoration` its replicas back; nothing else is repaired.
 
     The run is partial where the record of something cannot be read, and where only another Fleet's is found.
     """
@@ -75,7 +75,7 @@ class Origin:
 
 
 def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> frozenset[Origin]:
-    """Return what idled the objects that `restoration` names, whichever policy or run that was."""
+    """Return the policies and runs that idled the objects which `restoration` names."""
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
     clusters = idling_clusters(IdlingInputs(fleet, state, run, without_policies=True, named=restoration.objects))
     transitions = transitions_of(

@@ -9,7 +9,7 @@ from datetime import datetime
 from reconciler.decide.annotations import PAUSED, PAUSED_REPLICAS, WAKE_REQUESTED_AT, format_time, optional_instant
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.decisions import FieldChange, replicas_change
-from reconciler.decide.idling.discovery import ServiceTargetsFound
+from reconciler.decide.idling.discovery import Discovery
 from reconciler.decide.idling.records import (
     Evidence,
     Record,
@@ -143,14 +143,14 @@ def latest_of(*signals: WakeRequest | None) -> WakeRequest | None:
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """A Service that a policy selects, that carries marks, that opts out, or that somebody asks to wake.
+    """A Service that a policy selects, that carries marks, that opts out, or with a wake request.
 
     `overridden` are the verdicts of policies that others win over. `record` is ours, from the Service or else from its
     Endpoints; `foreign` somebody else's; `problem` says why one of them cannot be read.
     """
 
     service: Service
-    found: ServiceTargetsFound = ServiceTargetsFound()
+    found: Discovery = Discovery()
     verdicts: tuple[PolicyVerdict, ...] = ()
     overridden: tuple[PolicyVerdict, ...] = ()
     on_service: ServiceRecordReading | None = None
@@ -240,7 +240,7 @@ class ScalableState:
 
     @property
     def listings(self) -> tuple[Listing, ...]:
-        """What our marks on its Services say of it."""
+        """What our annotations on its Services say of it."""
         return tuple(
             Listing(service, service.record, target, service.ref not in self.listed_only)
             for service in self.services

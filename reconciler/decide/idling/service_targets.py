@@ -67,7 +67,7 @@ def _spread(
 
 
 def _running(service: ServiceBackends, transitions: Mapping[ObjectRef, Transition]) -> Reason | None:
-    """Return what keeps everything behind `service` up: the first scalable that stays up, None where none does."""
+    """Return why nothing behind `service` may go idle: its first target that stays up, None where none does."""
     up = next((transitions[ref] for ref in service.refs if _stays_up(transitions[ref])), None)
     if up is None:
         return None

@@ -1,4 +1,4 @@
-"""What state a scalable is in, judged by its replicas, its record and the marks of its Services."""
+"""What state a scalable is in, judged by its replicas, its record and the records of its Services."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _listed(scalable: ScalableState, newest: Record) -> Classification:
 
 
 def _proved(listed: Record, scalable: ScalableState) -> Record | None:
-    """Return what counts of `listed`, None where nothing on the scalable says that we idled it.
+    """Return the part of `listed` that the scalable confirms, None where nothing on it says that we idled it.
 
     A record of ours that cannot be read says so, and not how many there were: who broke it may scale it anyway, so the
     list counts as it stands.
@@ -112,7 +112,9 @@ def is_foreign(scalable: ScalableState) -> bool:
 
 
 def _live_listings(scalable: ScalableState) -> list[Listing]:
-    """Return our marks that list it; an entry that it was woken after, or that is of an object before it, is done."""
+    """Return our annotations that list it; an entry that it was woken after, or that is of an object before it, is
+    done.
+    """
     ends = [at for at in (scalable.awake_since, scalable.scale.written.created_at) if at is not None]
     return [listing for listing in scalable.listings if all(at < listing.record.idled_at for at in ends)]
 

@@ -34,8 +34,8 @@ class Flag(StrEnum):
     REQUESTED = "signal"  # somebody asked for it since it was idled
     EXCLUDED = "excluded"  # it, its Service, its namespace or its cluster opts out, or it is contested
     DUE = "due"  # its wake-due has passed
-    BUSY = "busy"  # a policy that wakes by itself calls it busy
-    WAKE_WHEN = "wakeWhen"  # a wakeWhen of a policy that wakes by itself holds
+    BUSY = "busy"  # a policy that wakes automatically calls it busy
+    WAKE_WHEN = "wakeWhen"  # a wakeWhen of a policy that wakes automatically holds
     FLOOR = "floor"  # the floor is at or above what it had
     RUNS_ELSEWHERE = "elsewhere"  # its federated ReplicaSet runs on another cluster
     SERVICE_RUNS = "together"  # something else behind one of its Services stays up
@@ -52,9 +52,9 @@ class IdleAction(StrEnum):
     LEAVE = "leave"  # nothing of ours is there, nothing is done
     IDLE = "idle"
     OBSERVE = "observe"  # idle, but only in the report
-    KEEP = "keep"  # it stays idle; what is not as it should be is put right
+    KEEP = "keep"  # it stays idle; what is not as it should be is repaired
     WAKE = "wake"
-    RELEASE = "release"  # by hand: our marks go, and it stays up for a while
+    RELEASE = "release"  # by hand: our annotations go, and it stays up for a while
     CLEAR = "clear"  # leftovers go
     HOLD_BACK = "put off"  # the wake waits for a person
     OVERDUE = "overdue"  # the wake cannot be done
@@ -118,6 +118,8 @@ _KEEPS_UP = frozenset(
     }
 )
 
+# The first row that holds decides, so the order is the rule: requests before exclusions before what criteria say, and
+# what cannot be read or is not ours before everything.
 ROWS: tuple[TransitionRule, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit signal only
     TransitionRule(
@@ -270,7 +272,7 @@ class ChosenAction:
 
 
 def choose(situation: Situation) -> ChosenAction:
-    """Return what the first row that holds says; on a read-only cluster wakes are overdue and writes left out."""
+    """Return the action of the first row that holds; on a read-only cluster wakes are overdue and writes left out."""
     row = next(row for row in ROWS if row.holds(situation))
     why = row.reason if row.flag is None else situation.words.get(row.flag, row.flag.value)
     if Flag.READ_ONLY in situation.flags and row.action in _ON_READ_ONLY:
@@ -361,7 +363,7 @@ class Transition:
 
 
 def transition_of(scalable: ScalableState, guards: FleetGuards, now: datetime) -> Transition:
-    """Return what is done with `scalable`, looked at alone."""
+    """Return the transition of `scalable` by itself, without its neighbours behind a Service or on other clusters."""
     classification = classify(scalable)
     reasons = dict(_flags(scalable, classification, guards, now))
     words = {flag: reason.words for flag, reason in reasons.items()}
@@ -375,7 +377,7 @@ def transition_of(scalable: ScalableState, guards: FleetGuards, now: datetime) -
 def _counterfactual(
     verdict: CombinedVerdict, situation: Situation, choice: ChosenAction, reasons: Mapping[Flag, Reason]
 ) -> str:
-    """Return what would alter `choice`: of what gives its reason, not of anything else that bears on it."""
+    """Return the smallest change of the cause of `choice` that would alter it."""
     if choice.counterfactual:
         return choice.counterfactual
     if choice.flag is not None:

@@ -55,7 +55,7 @@ def deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, 
 
 @dataclass(frozen=True, slots=True)
 class CombinedVerdict:
-    """All verdicts for one scalable. Without any, nobody wants it idle."""
+    """All verdicts for one scalable. Without any, no policy selects it."""
 
     verdicts: tuple[PolicyVerdict, ...] = ()
     without_policies: bool = False  # the policies are not known: nothing can be said of what they want
@@ -119,7 +119,7 @@ class CombinedVerdict:
 
     @property
     def busy(self) -> PolicyVerdict | None:
-        """The first verdict of a policy that wakes by itself and calls it busy, None where none does."""
+        """The first verdict of a policy that wakes automatically and calls it busy, None where none does."""
         return next(
             (
                 verdict
@@ -131,7 +131,7 @@ class CombinedVerdict:
 
     @property
     def wake_when(self) -> PolicyVerdict | None:
-        """The first verdict of a policy that wakes by itself and whose `wakeWhen` holds, None for none."""
+        """The first verdict of a policy that wakes automatically and whose `wakeWhen` holds, None for none."""
         return next(
             (
                 verdict

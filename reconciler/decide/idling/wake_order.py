@@ -50,7 +50,7 @@ def staggered(transitions: Mapping[ObjectRef, Transition], now: datetime) -> dic
 
 
 def _limited(transitions: Iterable[Transition]) -> dict[tuple[str, str, int], list[Transition]]:
-    """Return what a `perRun` binds, by (cluster, wake group, perRun): no cluster waits for another one."""
+    """Return the transitions bound by a `perRun`, by (cluster, wake group, perRun); clusters never wait for others."""
     found: dict[tuple[str, str, int], list[Transition]] = {}
     for transition in transitions:
         policy = transition.scalable.verdict.policy
@@ -89,12 +89,12 @@ def _last_turns(bound: Iterable[Transition], now: datetime) -> dict[str, datetim
 
 
 def _lot(namespace: str, now: datetime) -> str:
-    """Return what orders namespaces whose last turn is the same, another order in each run: no name is better."""
+    """Return the sort key of namespaces whose last turn is the same; it differs in each run, so no name is better."""
     return hashlib.sha256(f"{now.isoformat()} {namespace}".encode()).hexdigest()
 
 
 def _urgency(transition: Transition) -> tuple[bool, int, bool, ObjectRef]:
-    """Return what orders the wakes of one namespace."""
+    """Return the sort key of the wakes of one namespace."""
     begun = transition.classification.state is IdleState.HPA_RESTORED
     return (not begun, tier(transition), Flag.REQUESTED not in transition.situation.flags, transition.ref)
 

@@ -39,7 +39,7 @@ _UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
 
 
 def autoscaler_decisions(transition: Transition, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
-    """Return what is done with the autoscaler of a scalable; `own` is what is done with the scalable itself."""
+    """Return the decisions on the autoscaler of a scalable; `own` is the decision on the scalable itself."""
     autoscaler, state = transition.autoscaler, transition.classification.state
     if autoscaler is None or autoscaler.problem or transition.action in _UNTOUCHED or state is IdleState.UNREADABLE:
         return ()
@@ -58,6 +58,7 @@ def autoscaler_decisions(transition: Transition, own: Decision | None, context: 
 
 def _woken(transition: Transition, autoscaler: PinnedAutoscaler, context: WriteContext) -> Iterator[Decision]:
     """Yield (a) the bounds are given back, (c) what they were is forgotten; between them the scalable is woken."""
+    # Bounds first: at its floor the autoscaler would undo the wake. The annotations go last: they are the way back.
     back, gone = restore_changes(autoscaler, context.run.now), clear_changes(autoscaler, context.run.now)
     if back:
         base = _decision(transition, autoscaler, Verb.UNMARK, context, BOUNDS_BACK)

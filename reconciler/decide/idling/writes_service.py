@@ -66,7 +66,7 @@ class ServiceTargets:
 
     @property
     def up(self) -> tuple[Transition, ...]:
-        """Those that are listed and get up in this run."""
+        """Those that are listed and wake in this run."""
         listed = {target.ref(self.service.ref) for target in self.listed}
         return tuple(
             transition for transition in self.transitions if transition.action in _UP_NOW and transition.ref in listed
@@ -104,7 +104,7 @@ class _ServiceWrite:
 def service_decisions(
     service: ServiceState, transitions: Sequence[Transition], inventory: Inventory, context: WriteContext
 ) -> tuple[Decision, ...]:
-    """Return what is done with the marks on `service`, given the transitions on everything behind it."""
+    """Return the decisions on the records of `service` and its Endpoints, given the transitions of its targets."""
     if service.record is None and service.is_foreign:
         return tuple(_foreign_decisions(service, transitions, inventory, context))
     if service.problem:
@@ -180,7 +180,7 @@ def _shortened(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
 
 
 def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
-    """Return what brings a mark to what it should be where nothing behind the Service is idled or gets up."""
+    """Return the repair of a Service's record in a run that neither idles nor wakes its targets."""
     after = _record_after(behind, behind.targets, context)
     verb, why = _repair_words(set(behind.listed), set(after.targets) if after is not None else set())
     first = tuple(

@@ -64,7 +64,7 @@ def decision_key(verb: Verb, ref: ObjectRef, part: str = "") -> str:
 
 
 def owner_policy(transition: Transition) -> str:
-    """Return the name of the policy that answers for what is done: the owner of the marks, else who wants it."""
+    """Return the name of the policy that answers for what is done: the owner of the marks, else which selects it."""
     ours = transition.action is not IdleAction.IDLE and transition.classification.state not in NOT_OURS
     if transition.record is not None and transition.record.policy and ours:
         return transition.record.policy
@@ -156,7 +156,7 @@ _TESTED = (EXCLUDE, EXCLUDE_UNTIL, AWAKE_SINCE, AWAKE_UNTIL, WAKE_REQUESTED_AT)
 
 
 def scalable_decision(transition: Transition, context: WriteContext) -> Decision | None:
-    """Return what is done with the scalable itself, None for nothing."""
+    """Return the decision on the scalable itself, None without one."""
     make = _WRITES.get(transition.action)
     return None if make is None else make(transition, context)
 
@@ -197,6 +197,8 @@ def _idle(transition: Transition, context: WriteContext) -> Decision | None:
         CAUSE: cause_text(cause_of(transition, context), context.run),
         CONTESTED: None,
     }
+    # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to. The
+    # tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
     changes = (
         scale.change_to(record.idled_to),
         *annotation_changes(annotations, wanted),
@@ -228,6 +230,7 @@ def _wake(transition: Transition, context: WriteContext) -> Decision | None:
     scale, annotations = transition.scalable.scale, transition.scalable.scale.written.annotations
     count = wake_count(transition, transition.record)
     undo = _undo_in(transition, transition.record, context)
+    # Unlike an idle, a wake tests nothing but what it changes: no annotation of others may keep a workload down.
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations, foreign=transition.classification.state in NOT_OURS),
         **_scale_of_ours(context.run.now),
@@ -255,7 +258,7 @@ def _wake(transition: Transition, context: WriteContext) -> Decision | None:
 
 
 def _scale_of_ours(now: datetime) -> dict[str, str | None]:
-    """Return what tells of a wake, which is a scale without a reason.
+    """Return the scale annotations of a wake, which is a scale without a reason.
 
     Source: seed idling-and-unidling.md: a scale that does not set the reason clears it; the time is of the last scale.
     """
@@ -340,7 +343,7 @@ def _handed_over(transition: Transition, record: Record, context: WriteContext) 
 
 
 def _then(transition: Transition) -> str:
-    """Return what becomes of what is handed over."""
+    """Return what happens to the replicas after the hand-over, in words."""
     autoscaler = transition.autoscaler
     if autoscaler is None or not transition.gets_bounds_back:
         return "it stays as it is"
@@ -371,7 +374,7 @@ def _clear(transition: Transition, context: WriteContext) -> Decision | None:
 
 
 def _repair(transition: Transition, context: WriteContext) -> Decision | None:
-    """Return what brings the record of an idle scalable, and its floor, to what they should be."""
+    """Return the repair of the record and floor of an idle scalable, None where both are right."""
     record = record_after(transition, context)
     if record is None or not context.repairs:
         return None

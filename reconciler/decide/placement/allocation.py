@@ -192,7 +192,7 @@ def _fair(
 
 
 def _sticky(served: Candidates, demand: Demand, minimum: list[int], ceilings: Sequence[int]) -> list[int]:
-    """Return what each cluster keeps beyond its minimum, if there are enough replicas."""
+    """Return the replicas that each cluster keeps beyond its minimum, if there are enough."""
     if demand.rebalance or not demand.kept:
         return [0] * len(minimum)
     kept = [demand.kept.get(name, 0) for name in served.names]

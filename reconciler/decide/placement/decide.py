@@ -46,7 +46,7 @@ def decide_placement(
     *,
     counterfactuals: bool = False,
 ) -> DesiredState:
-    """Return what placement does in this run.
+    """Return the decisions and statuses of all federated ReplicaSets.
 
     `claims` are the workloads that idling decides or keeps idle, with its policy's name: they are left alone. A
     federated ReplicaSet whose pods must be read first has its questions in `questions`, and nothing decided.
@@ -59,7 +59,7 @@ def decide_placement(
 
 
 def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> DesiredState:
-    """Return what is done about one federated ReplicaSet."""
+    """Return the decisions and the status of one federated ReplicaSet."""
     if federated.namespace in inputs.fleet.protected:
         why = f"namespace {federated.namespace} is protected"
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, why),))
@@ -132,7 +132,7 @@ def _paused(
 def _overridden(
     result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
 ) -> tuple[Overridden, ...]:
-    """Return what placement would have asked of workloads that are idle, where that is another number."""
+    """Return the replicas that placement would give to idle workloads, where they differ."""
     idle = {local.cluster for local in result.locals if local.idle_by}
     if not idle:
         return ()
@@ -160,7 +160,7 @@ def _as_awake(local: LocalWorkload) -> LocalWorkload:
 
 
 def _notices(result: PlacementResult, findings: Sequence[LocalFinding]) -> tuple[Notice, ...]:
-    """Return what a person should read: what is left alone, what does not come up, what keeps a drain waiting."""
+    """Return the notices: workloads left alone, replicas that are not available, drains that wait."""
     name = result.federated.name
     crashing = [local for local in result.placed if local.crashing]
     keeping = result.shares.keeping
@@ -229,7 +229,7 @@ def _cleared(result: PlacementResult, decisions: Sequence[Decision], inputs: Pla
 
 
 def _gone(kept: ConfigMap) -> str | None:
-    """Return what takes a key off: a ConfigMap without any data has no map to add to, so the last one stays, empty."""
+    """Return the value that removes a key: the last key stays, empty, as there is no patch that adds to absent data."""
     return None if UNREACHABLE in kept.data else "{}"
 
 

@@ -139,7 +139,7 @@ def _exact(weights: Sequence[int]) -> int:
 
 
 def kept_seats(kept: Sequence[int], shares: Sequence[int], total: int) -> list[int]:
-    """Return what is left of `kept` when only `total` stay: each replica goes where most is kept beyond the share.
+    """Return `kept` cut down to `total`: each replica is taken where most is kept beyond the share.
 
     Of equals the last in order loses first. Nothing is taken below its share. The sum of `kept` is at least `total`,
     that of `shares` at most.

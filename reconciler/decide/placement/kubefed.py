@@ -44,6 +44,7 @@ class Rounds:
         used: dict[int, int] = {}
         taken = False
         for at in playing:
+            # Of what there was when the round began, rounded up, as long as any is left: not of what is left by now.
             due = min(-(-dealt * weights[at] // total), left)
             if banked[at] and due:
                 used[at] = min(due, banked[at])

@@ -29,7 +29,7 @@ _QUANTITY_FIELDS = frozenset({"limits", "requests", "overhead"})
 
 
 def is_ours(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> bool:
-    """Return whether `workload` carries our marks for `federated`; `fleets` are the Fleet names that are ours."""
+    """Return whether `workload` carries our annotations for `federated`; `fleets` are the Fleet names that are ours."""
     owner = placement_owner(workload.annotations)
     if owner is not None:
         return owner[0] in fleets and owner[1] == federated.key
@@ -54,7 +54,7 @@ class Form:
     selector: tuple[Any, ...]
 
     def manifest(self, replicas: int) -> dict[str, Any]:
-        """Return a whole local ReplicaSet, with our marks."""
+        """Return a whole local ReplicaSet, with our annotations."""
         return {
             "apiVersion": "apps/v1",
             "kind": "ReplicaSet",
@@ -74,7 +74,7 @@ class Form:
 
 
 def form_of(federated: FederatedReplicaSet, fleet: Fleet) -> Form | None:
-    """Return what the local ReplicaSets of `federated` are like, None where it only places what others make."""
+    """Return the form of the local ReplicaSets of `federated`, None where it only scales what others create."""
     if federated.selector is None or federated.template is None:
         return None
     annotations = {
@@ -88,8 +88,8 @@ def form_of(federated: FederatedReplicaSet, fleet: Fleet) -> Form | None:
 
 
 def mark_changes(workload: Workload, form: Form) -> tuple[FieldChange, ...]:
-    """Return the changes that bring a local ReplicaSet to its form, replicas and template aside: our marks, what is
-    carried over of the policy's labels and annotations, and minReadySeconds.
+    """Return the changes that bring a local ReplicaSet to its form, replicas and template aside: our annotations, what
+    is carried over of the policy's labels and annotations, and minReadySeconds.
     """
     known, wanted = workload.min_ready_seconds, form.federated.min_ready_seconds
     labels = [
@@ -102,7 +102,7 @@ def mark_changes(workload: Workload, form: Form) -> tuple[FieldChange, ...]:
 
 
 def found_manifest(workload: Workload) -> dict[str, Any]:
-    """Return what is known of a local ReplicaSet, so that it can be made again by hand."""
+    """Return the manifest of a local ReplicaSet as observed, so that it can be created again by hand."""
     selector = workload.selector or LabelSelector()
     expressions = [
         {"key": one.key, "operator": one.operator, "values": list(one.values)} for one in selector.match_expressions

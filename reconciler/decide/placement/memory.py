@@ -89,7 +89,7 @@ def rejection_after_failure(memory_text: str | None, ref: ObjectRef, why: str, n
 
 
 def read_rejection(memory_text: str | None) -> Rejection | None:
-    """Return what is kept about an object's refusals, None where nothing is or it cannot be read."""
+    """Return the refusals recorded for an object, None where there are none or they cannot be read."""
     parts = read_json(memory_text)
     count, at = parts.get("count"), read_time(parts.get("at"))
     if type(count) is not int or at is None:
@@ -104,7 +104,7 @@ def read_unreachable(data: Mapping[str, str]) -> dict[str, datetime]:
 
 
 def unreachable_text(since: Mapping[str, datetime]) -> str:
-    """Return what is kept about clusters that do not answer."""
+    """Return the text that records the unreachable clusters."""
     return compact({cluster: format_time(at) for cluster, at in since.items()})
 
 
@@ -166,12 +166,12 @@ class PlacementStatus:
     entries: Mapping[str, Mapping[str, Any]] | None = None
 
     def spec_replicas(self, cluster: str) -> int | None:
-        """Return what `cluster` was asked for, None where that is unknown."""
+        """Return spec.replicas of `cluster` when this was written, None where it is unknown."""
         spec_replicas = (self.entries or {}).get(cluster, {}).get("asked")
         return spec_replicas if type(spec_replicas) is int and spec_replicas >= 0 else None
 
     def idle_by(self, cluster: str) -> str:
-        """Return what kept `cluster` idle when this was written, "" for nothing."""
+        """Return the IdlingPolicy that kept `cluster` idle when this was written, "" for none."""
         idle = (self.entries or {}).get(cluster, {}).get("idle")
         return idle if isinstance(idle, str) else ""
 
@@ -351,7 +351,7 @@ class Home:
 
 
 def home_of(fleet: Fleet, state: ObservedState) -> Home:
-    """Return what is recorded about the Fleet, and where it is written in this run."""
+    """Return the ConfigMaps of the Fleet, and the cluster where they are written in this run."""
     readable = {
         name: {found.ref.name: found for found in observed.config_maps if _is_recorded(found, fleet)}
         for name, observed in state.clusters.items()

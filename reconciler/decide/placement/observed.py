@@ -84,7 +84,7 @@ class PlacementInputs:
     counterfactuals: bool = False  # whether it is asked what would give a cluster another number
 
     def rejection(self, ref: ObjectRef) -> Rejection | None:
-        """Return what is remembered about refused writes of `ref`, None for nothing."""
+        """Return the recorded refusals of writes to `ref`, None without any."""
         kept = self.home.newest.get(MEMORY)
         if kept is None or len(kept.data) <= (UNREACHABLE in kept.data):
             return None
@@ -218,7 +218,7 @@ class _Case:
 def local_finding(
     federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, status: PlacementStatus | None
 ) -> LocalFinding:
-    """Return what is known of `federated` on one cluster: the first rule that fits says how it takes part."""
+    """Return how one cluster takes part in `federated`: as the first rule that fits says."""
     ref = local_ref(federated, placement.name)
     case = _Case(federated, placement, inputs, status, ref, placement.workloads.get(ref))
     for rule in _RULES:
@@ -232,6 +232,7 @@ def _unreachable(case: _Case) -> LocalFinding | None:
     placement = case.placement
     if placement.observed is not None:
         return None
+    # Unknown is not empty: until the grace period is over its replicas count as running there.
     idle_by = "" if case.status is None else case.status.idle_by(placement.name)
     since = placement.lost_since
     if since is None or placement.cluster.restriction:

@@ -51,7 +51,7 @@ def available_replicas(workload: Workload, ready: int | None = None) -> int:
     An absent status field is 0 for built-in kinds; other kinds may have none, and their ready replicas count, or the
     pods counted as `ready`.
     """
-    found = workload.available_replicas
+    found = workload.available_replicas  # the API server leaves a 0 out
     if found is None and workload.ref.group not in _BUILT_IN_GROUPS:
         found = workload.ready_replicas if workload.ready_replicas is not None else ready
     return min(found or 0, workload.spec_replicas)

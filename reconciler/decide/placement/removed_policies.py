@@ -37,14 +37,14 @@ _MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY)
 
 @dataclass(frozen=True, slots=True)
 class _Owned:
-    """A workload with marks of ours. `key` is "namespace/name" of the federated ReplicaSet they name."""
+    """A workload with annotations of ours. `key` is "namespace/name" of the federated ReplicaSet they name."""
 
     key: str
     workload: Workload
 
 
 def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInputs) -> DesiredState:
-    """Return what is done about marks whose federated ReplicaSet is not there any more.
+    """Return the releases and deletes of local workloads whose federated ReplicaSet was removed.
 
     When more than a quarter of those that own marks are gone at once (and more than one), nothing is: a repository that
     lost a folder must not delete anything.
@@ -61,7 +61,9 @@ def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: Place
 
 
 def _owned(inputs: PlacementInputs) -> Iterator[_Owned]:
-    """Yield every workload with our marks that may be written to. What is copied to an owned object does not count."""
+    """Yield every workload with our annotations that may be written to. What is copied to an owned object does not
+    count.
+    """
     protected = inputs.fleet.protected
     for placement in inputs.placements:
         if placement.observed is None or placement.cluster.restriction:
@@ -71,6 +73,7 @@ def _owned(inputs: PlacementInputs) -> Iterator[_Owned]:
             if not annotations or (OWNER not in annotations and OBSERVED_CAPACITY not in annotations):
                 continue
             owner = placement_owner(annotations) or capacity_owner(annotations)
+            # Annotations of a Deployment are copied to its ReplicaSets, which are not ours to release or delete.
             untouched = workload.owner is not None or workload.terminating or workload.ref in inputs.claims
             if owner is None or owner[0] not in inputs.ours or untouched or workload.ref.namespace in protected:
                 continue

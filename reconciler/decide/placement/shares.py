@@ -80,7 +80,7 @@ class Shares:
 
 
 def shares(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], before: EarlierRuns) -> Shares:
-    """Return what each placed cluster of `locals_` should run."""
+    """Return the replicas that each placed cluster of `locals_` should run."""
     placed = [local for local in locals_ if local.part == "placed"]
     taken_off, moving = _taken_off(federated, locals_, before)
     demand = Demand(
@@ -112,7 +112,7 @@ def shares(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], bef
 
 
 def _capacities(placed: Iterable[LocalWorkload], *, lags: bool = True) -> dict[str, int]:
-    """Return what clusters can hold, where that is known; with `lags` those that lag hold no more than they have."""
+    """Return the known capacities; with `lags` clusters that lag have no capacity beyond what they run."""
     found = {local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None}
     if lags:
         found |= {one.cluster: min(one.kept, found.get(one.cluster, one.kept)) for one in placed if one.late}
@@ -175,7 +175,7 @@ def _placeable(served: Candidates, demand: Demand, given: int) -> int:
 def _keeping(
     served: Candidates, demand: Demand, allocation: Allocation, placed: Sequence[LocalWorkload]
 ) -> dict[str, int]:
-    """Return what draining clusters keep: of the replicas without room, what they would be given if they just stayed
+    """Return the replicas that draining clusters keep: of those that fit nowhere, what they would get if they stayed
     as full as they are.
     """
     leaving = {local.cluster: local.current for local in placed if local.limit in ("draining", "leaving")}
@@ -218,7 +218,7 @@ def _taken_off(
 
 
 def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], total: int) -> int:
-    """Return what the preferences give to the clusters of which nothing is known: they may have it already."""
+    """Return the replicas that preferences give to the clusters that are unknown: they may run them already."""
     unknown = [local.cluster for local in locals_ if local.part == "held" and local.spec_replicas is None]
     placed = [local for local in locals_ if local.part == "placed"]
     names = [*unknown, *(local.cluster for local in placed)]
@@ -230,7 +230,7 @@ def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[LocalWor
 
 
 def _asked(local: LocalWorkload, status: PlacementStatus) -> int:
-    """Return what a cluster was asked for when the status was written; one that is not in it, what it asks for now."""
+    """Return spec.replicas of a cluster when the status was written, or now where it is not in the status."""
     spec_replicas = status.spec_replicas(local.cluster)
     return (local.spec_replicas or 0) if spec_replicas is None else spec_replicas
 
@@ -281,7 +281,7 @@ def placement_result(
     status: PlacementStatus | None,
     inputs: PlacementInputs,
 ) -> PlacementResult:
-    """Return what `federated` should look like, and the step this run makes towards it."""
+    """Return the desired replicas of `federated`, and spec.replicas after this run."""
     given = shares(federated, locals_, EarlierRuns(status, inputs.home.is_whole))
     placed = [local for local in locals_ if local.part == "placed"]
     settled = all(given.replicas[local.cluster] <= local.current for local in placed)
@@ -317,7 +317,7 @@ def _waits(federated: FederatedReplicaSet, memory: ObservedCapacity | None, now:
 def _capacity_after(
     local: LocalWorkload, given: Shares, settled: bool, federated: FederatedReplicaSet, inputs: PlacementInputs
 ) -> ObservedCapacity | None:
-    """Return what is known of the room of a cluster after this run, None where it is forgotten or never was known.
+    """Return the observed capacity of a cluster after this run, None where it is forgotten or never was known.
 
     It is forgotten when it does not bind and everything is settled, and kept while writes are refused there.
     """
@@ -345,7 +345,7 @@ def _capacity_after(
 def next_step(
     placed: Sequence[LocalWorkload], targets: Mapping[str, int], available: int, wanted: int
 ) -> dict[str, int]:
-    """Return what each placed cluster asks for after this run.
+    """Return spec.replicas of each placed cluster after this run.
 
     Increases are made at once. A decrease costs the available replicas it takes; together they cost no more than
     `available` has above `wanted` (all clusters together), largest first, the rest waits for a later run. Replicas that

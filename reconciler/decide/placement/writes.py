@@ -126,7 +126,7 @@ def _of_one(write: _LocalWrite) -> Iterator[Decision]:
         words = f"template differs at {', '.join(different)}; its {write.local.current} pods keep the old one"
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)
         yield replace(write.decision(Verb.OVERWRITE, Phase.REPAIR, template, *marks, why=words), event="Overwritten")
-        # What follows finds our marks there already, and no request adds a map that is there.
+        # What follows finds our annotations there already, and no request adds a map that is there.
         workload, marks = _marked(workload, form), ()
         write = replace(write, local=replace(write.local, workload=workload))
     yield from _scaled(write, workload, marks, adopts=adopts)
@@ -134,7 +134,7 @@ def _of_one(write: _LocalWrite) -> Iterator[Decision]:
 
 
 def _marked(workload: Workload, form: Form) -> Workload:
-    """Return a local ReplicaSet as it is once our marks are on it."""
+    """Return a local ReplicaSet as it is once our annotations are on it."""
     return replace(
         workload,
         labels={**workload.labels, **form.labels},
