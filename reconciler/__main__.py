@@ -14,7 +14,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments in ([], ["-h"], ["--help"]) and "_RECONCILER_COMPLETE" not in os.environ:
         sys.exit(_help(asked=bool(arguments)))
-    from reconciler.cli.main import run
+    from reconciler.cli.app import run
 
     sys.exit(run(arguments))
 

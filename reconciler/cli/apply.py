@@ -9,8 +9,6 @@ from typing import Any
 import click
 
 from reconciler.cli.approval import Approval, Differences
-from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
-from reconciler.cli.failure import failure_lines
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     DEFAULT_PATH,
@@ -31,12 +29,10 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.progress import progress_option
-from reconciler.cli.running import Call
-from reconciler.cli.saved import check_saved, check_world, policies_at_hand, read_saved, still_allowed
-from reconciler.cli.stopping import stopping
-from reconciler.cli.talk import say
-from reconciler.cli.watching import Watched, watched
+from reconciler.cli.output import failure_lines, say
+from reconciler.cli.plan_file import check_saved, check_world, policies_at_hand, read_saved, still_allowed
+from reconciler.cli.progress import Watched, progress_option, watched
+from reconciler.cli.run import Call, exit_of_apply, exit_of_saved, stopping
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_templates, compared

@@ -6,10 +6,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from reconciler.cli.rendering import rendered
-from reconciler.cli.running import Call
-from reconciler.cli.stopping import interruptible
-from reconciler.cli.talk import say, say_text, show
+from reconciler.cli.output import rendered, say, say_text, show
+from reconciler.cli.run import Call, interruptible
 from reconciler.decide.decisions import Phase
 from reconciler.errors import PlanFileError, ReconcilerError
 from reconciler.pipeline import Applied

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from reconciler.cli.options import now_option, option, path_argument, verb
-from reconciler.cli.running import Call
-from reconciler.cli.talk import show
+from reconciler.cli.output import show
+from reconciler.cli.run import Call
 from reconciler.decide.idling.criteria import schedules_of
 from reconciler.decide.schedule import open_periods
 from reconciler.policy.types import Calendar, PolicySet

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import get_completion_class, shell_complete
 
 from reconciler.cli.options import verb
-from reconciler.cli.talk import show
+from reconciler.cli.output import show
 
 COMPLETE = "_RECONCILER_COMPLETE"
 """The variable in which a shell's script asks for completions."""

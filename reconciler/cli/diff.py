@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     color_option,
@@ -18,10 +17,9 @@ from reconciler.cli.options import (
     verb,
     world_options,
 )
-from reconciler.cli.progress import progress_option
-from reconciler.cli.running import Call
-from reconciler.cli.talk import show
-from reconciler.cli.watching import Watched, planned_run
+from reconciler.cli.output import show
+from reconciler.cli.progress import Watched, planned_run, progress_option
+from reconciler.cli.run import Call, exit_of_plan
 from reconciler.errors import ExitCode
 from reconciler.pipeline import plan
 

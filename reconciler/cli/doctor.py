@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from reconciler.backends.backend import LiveSettings, open_live
-from reconciler.cli.examining import Case, Examined, Finding, examined_clusters
 from reconciler.cli.options import context_option, option, output_option, path_argument, verb, world_options
-from reconciler.cli.running import Call
-from reconciler.cli.talk import show, show_lines
+from reconciler.cli.output import show, show_lines
+from reconciler.cli.preflight import Case, Examined, Finding, examined_clusters
+from reconciler.cli.run import Call
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source

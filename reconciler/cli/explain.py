@@ -9,8 +9,8 @@ import click
 
 from reconciler.cli.object_names import ObjectName, check_there, known_cluster, object_name
 from reconciler.cli.options import context_option, now_option, option, policies_option, text_width, verb, world_options
-from reconciler.cli.running import Call
-from reconciler.cli.talk import show, show_lines
+from reconciler.cli.output import show, show_lines
+from reconciler.cli.run import Call
 from reconciler.decide.closest_selector import closest_selector
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState

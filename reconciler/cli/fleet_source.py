@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from reconciler.cli.options import DEFAULT_PATH, option, policies_option, together
-from reconciler.cli.talk import say
+from reconciler.cli.output import say
 from reconciler.errors import UsageError
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.one_cluster import fleet_of_contexts

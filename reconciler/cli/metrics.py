@@ -14,7 +14,7 @@ from typing import Any
 from reconciler.apply.outcomes import Outcome
 from reconciler.backends.stop import Stop
 from reconciler.cli.options import option, together
-from reconciler.cli.talk import say
+from reconciler.cli.output import say
 from reconciler.errors import ExitCode, UsageError
 from reconciler.pipeline import Stage
 from reconciler.plan.model import Plan

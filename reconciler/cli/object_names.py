@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.cli.failure import nearest
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState
+from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Fleet, FleetCluster, Writes
 
 _SHORT = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
-from reconciler.cli.comparing import compared
-from reconciler.cli.exit_codes import exit_of_plan
+from reconciler.cli.calendar import calendars_of
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     color_option,
@@ -25,14 +26,66 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.progress import progress_option
-from reconciler.cli.rendering import rendered_plan
-from reconciler.cli.running import Call, check_out, save
-from reconciler.cli.talk import say, show
-from reconciler.cli.watching import Watched, planned_run
+from reconciler.cli.output import rendered, say, show
+from reconciler.cli.progress import Watched, planned_run, progress_option
+from reconciler.cli.run import Call, check_out, exit_of_plan, save
+from reconciler.decide.decisions import Job
+from reconciler.decide.schedule import open_periods
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code
+from reconciler.model import ObjectRef
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
+from reconciler.policy.types import Fleet, PolicySet
+
+_AHEAD = timedelta(days=7)
+_FLEET_FIELDS = {
+    "clusters": "spec.clusters",
+    "home": "spec.home",
+    "namespace": "spec.namespace",
+    "former_names": "spec.formerNames",
+    "limits": "spec.limits",
+    "protected_namespaces": "spec.protectedNamespaces",
+    "allowed_picker_hosts": "spec.podPickers.allowedHosts",
+}
+
+Periods = tuple[tuple[datetime, datetime], ...]
+
+
+def compared(base_policies: PolicySet, head_policies: PolicySet, head: Plan, call: Call) -> str:
+    """Return, as Markdown for a pull request, what the policies of `head` do that those of the base do not.
+
+    `head_policies` are as they were read; `head` may have been made with the Fleet of the base.
+    """
+    from reconciler.report.comparison import PolicyChange, render_markdown_comparison
+
+    unlifted = replace(call.request(), filters=call.words.filters(), run_id="")
+    before = plan(base_policies, call.world(base_policies.fleet), unlifted)
+    selected_before, selected_after = _selected(before), _selected(head)
+    change = PolicyChange(
+        newly_selected=tuple(sorted({ref for _, ref in selected_after - selected_before})),
+        no_longer_selected=tuple(sorted({ref for _, ref in selected_before - selected_after})),
+        windows_before=_windows(base_policies, call.now),
+        windows_after=_windows(head_policies, call.now),
+        unanswered=head.unanswered,
+        fleet_changes=fleet_changes(base_policies.fleet, head_policies.fleet),
+        fleet_from_base=call.fleet_from == "base",
+    )
+    return render_markdown_comparison(before, head, change)
+
+
+def fleet_changes(base: Fleet, head: Fleet) -> tuple[str, ...]:
+    """Return which fields of a Fleet differ between two, as they are called in its file, sorted."""
+    names = {"name": "metadata.name", **_FLEET_FIELDS}
+    return tuple(sorted(words for name, words in names.items() if getattr(base, name) != getattr(head, name)))
+
+
+def _selected(made: Plan) -> set[tuple[Job, ObjectRef]]:
+    """Return the workloads that some policy selects, by job; what only carries marks of one is selected no longer."""
+    return {(one.job, one.ref) for one in made.explanations if one.selected and one.ref.kind != "Service"}
+
+
+def _windows(policies: PolicySet, now: datetime) -> Mapping[str, Periods]:
+    return {name: open_periods(calendar, now, now + _AHEAD) for name, calendar in calendars_of(policies)}
 
 
 @verb("plan")
@@ -82,7 +135,7 @@ def _planned(run: Watched, output: str, base: str | None, flags: dict[str, Any])
     world = run.measuring.opened(call.world(with_fleet.fleet))
     made = plan(with_fleet, world, call.request())
     run.measuring.decided(made)
-    text = rendered_plan(made, output, call) if before is None else compared(before, policies, made, call)
+    text = rendered(made, None, output, call.style) if before is None else compared(before, policies, made, call)
     run.progress.close()
     saved = _saved(made, flags["out"])
     show(text, output, color=call.color)

@@ -9,17 +9,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.apply.outcomes import Outcome
+from reconciler.cli.metrics import Measuring, measuring
 from reconciler.cli.options import option
-from reconciler.cli.running import Call
-from reconciler.cli.talk import say, say_json
+from reconciler.cli.output import say, say_json
+from reconciler.cli.run import Call, exit_words, stopping
+from reconciler.errors import ExitCode
 from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import Stage, Watch
 from reconciler.plan.model import Action, Plan
+from reconciler.untrusted_text import one_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Drawing
+
 
 _EVERY = 10.0
 """Seconds between two lines of plain progress."""
@@ -202,12 +209,101 @@ def _chosen(form: str) -> Progress:
     if form == "json":
         return JsonLines()
     if form == "auto" and sys.stderr.isatty() and _may_draw():
-        from reconciler.cli.progress_bar import Bar
-
-        return Bar()
+        return ProgressBar()
     return PlainLines()
 
 
 def _may_draw() -> bool:
     """Return whether a terminal takes more than lines of text."""
     return os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR") and not os.environ.get("CI")
+
+
+class ProgressBar(Progress):
+    """Draws on stderr while something is read or written, and wipes it off again.
+
+    rich is slow to load, so that it is imported only where something is drawn.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawing: Drawing | None = None
+
+    def show_stage(self, stage: Stage) -> None:
+        if stage is not Stage.OBSERVE:
+            self.hide()
+
+    def show_reading(self, read: Sequence[ReadSoFar]) -> None:
+        if self._drawing is None:
+            self._draw()
+        self._update(reading_words(read))
+
+    def show_writing(self, action: Action, outcome: Outcome) -> None:
+        if self._drawing is None:
+            self._draw()
+        self._update(f"{action.verb} {action.ref} {outcome.status}")
+
+    def close(self) -> None:
+        with self._lock:
+            self.hide()
+
+    def _draw(self) -> None:
+        """Draw a bar where the number of changes is known, else a spinner."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Drawing
+        from rich.table import Column
+
+        first = (BarColumn(bar_width=24), MofNCompleteColumn()) if self._chosen else (SpinnerColumn(),)
+        one_line_wide = Column(no_wrap=True, overflow="ellipsis")
+        words = TextColumn("{task.description}", markup=False, table_column=one_line_wide)
+        columns = (*first, words, TimeElapsedColumn())
+        self._drawing = Drawing(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+        self._drawing.start()
+        self._drawing.add_task("", total=self._chosen or None)
+
+    def _update(self, words: str) -> None:
+        if self._drawing is not None:
+            self._drawing.update(self._drawing.task_ids[0], description=one_line(words), completed=self._written)
+
+    def hide(self) -> None:
+        if self._drawing is not None:
+            self._drawing.stop()
+        self._drawing = None
+
+
+@dataclass(frozen=True)
+class Watched:
+    """`call` with somebody looking on."""
+
+    call: Call
+    measuring: Measuring
+    progress: Progress
+
+    def ended(self, code: ExitCode) -> ExitCode:
+        """Return what the run ends with; what that means is said on stderr, unless all is well."""
+        code = self.call.stop.ended(code)
+        self.measuring.ended(code)
+        made = self.measuring.measured()
+        words = exit_words(code, made.plan, made.outcomes)
+        if words and not self.call.quiet:
+            say(f"exit code {int(code)}: {words}")
+        return code
+
+
+@contextmanager
+def watched(verb: str, call: Call, flags: Mapping[str, Any]) -> Iterator[Watched]:
+    """Yield `call` as a run that is measured and shown, as the flags say.
+
+    Raises:
+        UsageError: a flag cannot be meant.
+    """
+    with measuring(verb, flags, call.stop) as run, run_progress(call, flags, run.stage) as (shown_call, shown):
+        yield Watched(shown_call, run, shown)
+
+
+def planned_run(verb: str, call: Call, flags: Mapping[str, Any], shown: Callable[[Watched], ExitCode]) -> ExitCode:
+    """Run `shown`, which makes a plan and shows it; return what the call ends with."""
+    with stopping(None, call.stop) as stop:
+        with watched(verb, call, flags) as run:
+            code = run.ended(shown(run))
+        return stop.ended(code)  # it may be asked to stop while it pushes its metrics, too

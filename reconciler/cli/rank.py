@@ -17,8 +17,8 @@ from reconciler.cli.options import (
     verb,
     world_options,
 )
-from reconciler.cli.running import Call
-from reconciler.cli.talk import show, show_lines
+from reconciler.cli.output import show, show_lines
+from reconciler.cli.run import Call
 from reconciler.decide.downscale.rank import RankedPod, Ranking, rank_questions, ranking_of
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, ObservedState, Run, Workload

@@ -9,8 +9,6 @@ from typing import Any
 import click
 
 from reconciler.cli.approval import Approval
-from reconciler.cli.exit_codes import exit_of_apply
-from reconciler.cli.failure import nearest
 from reconciler.cli.fleet_source import FleetSource, fleet_options
 from reconciler.cli.object_names import check_cluster, check_there, object_name
 from reconciler.cli.options import (
@@ -26,13 +24,13 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.progress import progress_option, run_progress
-from reconciler.cli.running import Call
-from reconciler.cli.stopping import stopping
+from reconciler.cli.run import Call, exit_of_apply, stopping
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore, origins
 from reconciler.errors import UsageError
 from reconciler.model import ObservedState, Run
 from reconciler.pipeline import Control, apply
+from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Fleet, PolicySet
 
 _LISTED = 10

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from reconciler.cli.compile_ import as_text
 from reconciler.cli.options import output_option, verb
-from reconciler.cli.talk import show
+from reconciler.cli.output import as_text, show
 from reconciler.policy.schemas import schema_of
 
 

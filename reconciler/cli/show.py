@@ -13,9 +13,8 @@ from reconciler.cli.options import (
     verb,
     verbose_option,
 )
-from reconciler.cli.rendering import rendered
-from reconciler.cli.saved import read_json
-from reconciler.cli.talk import show
+from reconciler.cli.output import rendered, show
+from reconciler.cli.plan_file import read_json
 from reconciler.plan.permitted import check_permitted
 from reconciler.report.json import plan_and_outcomes
 from reconciler.report.text import Style

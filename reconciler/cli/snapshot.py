@@ -24,8 +24,8 @@ from reconciler.cli.options import (
     verb,
     world_options,
 )
-from reconciler.cli.running import Call
-from reconciler.cli.talk import say, show_lines
+from reconciler.cli.output import say, show_lines
+from reconciler.cli.run import Call
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import placed_names

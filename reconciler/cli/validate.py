@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from reconciler.cli.options import output_option, path_argument, verb
-from reconciler.cli.talk import say, show, show_command, show_lines
+from reconciler.cli.output import say, show, show_command, show_lines
 from reconciler.errors import ExitCode, PolicyError
 from reconciler.policy.load import check_policies
 from reconciler.policy.types import PolicySet

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import click
 
 from reconciler.cli.approval import Approval
-from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.fleet_source import FleetSource, fleet_options
 from reconciler.cli.object_names import ObjectName, check_cluster, object_name
 from reconciler.cli.options import (
@@ -25,10 +24,9 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
+from reconciler.cli.output import say
 from reconciler.cli.progress import progress_option, run_progress
-from reconciler.cli.running import Call
-from reconciler.cli.stopping import stopping
-from reconciler.cli.talk import say
+from reconciler.cli.run import Call, exit_of_apply, stopping
 from reconciler.decide.annotations import EXCLUDE_UNTIL, format_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due

@@ -70,7 +70,7 @@ def test_r8_a_plan_is_saved_to_a_regular_file_only_and_waits_for_no_reader_of_a_
 def test_a_plan_that_turns_out_not_to_be_saved_is_printed_all_the_same(quickstart, form, repository):
     """The system allows us files of 100 bytes."""
     limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
-    code = limited + "from reconciler.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    code = limited + "from reconciler.cli.app import run; sys.exit(run(sys.argv[1:]))"
     call = ["plan", "policies", "--snapshot", "snapshot", "--now", NOW, "-o", form, "--out", "plan.json"]
     where = {**os.environ, "PYTHONPATH": str(repository)}
     done = subprocess.run(

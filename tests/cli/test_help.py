@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from reconciler.cli.main import cli
+from reconciler.cli.app import cli
 from reconciler.cli.verbs import EXAMPLES, VERBS
 from tests.way.calls import Folder
 

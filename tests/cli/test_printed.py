@@ -206,4 +206,4 @@ def test_r6_nothing_prints_but_one_module(repository):
                 found.add(file.relative_to(repository).as_posix())
             if called.endswith((".write", ".writelines")) and ("sys.stdout" in called or "sys.stderr" in called):
                 found.add(file.relative_to(repository).as_posix())
-    assert found == {"reconciler/__main__.py", "reconciler/cli/talk.py"}
+    assert found == {"reconciler/__main__.py", "reconciler/cli/output.py"}

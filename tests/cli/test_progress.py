@@ -16,7 +16,7 @@ import pytest
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.backend import open_snapshot
 from reconciler.cli.progress import JsonLines, PlainLines, Progress, run_progress
-from reconciler.cli.running import Call
+from reconciler.cli.run import Call
 from reconciler.observe.clusters import ReadStep, observe
 from reconciler.observe.sources import Source
 from reconciler.pipeline import Stage
@@ -194,7 +194,7 @@ def on_a_terminal(repository: Path, **variables: str) -> tuple[list[str], str]:
 
 def test_a_bar_on_a_terminal_that_is_wiped_off_again(repository: Path) -> None:
     said, seen = on_a_terminal(repository)
-    assert said == ["Bar", "rich"]
+    assert said == ["ProgressBar", "rich"]
     assert "1 clusters read, 7 objects in 2 lists; unknown: west" in seen
     assert "2/2" in seen
     assert "idle eu-west/dev-a/Deployment/b stale" in seen

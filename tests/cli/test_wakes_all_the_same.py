@@ -73,7 +73,7 @@ def test_h10_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder
 @pytest.mark.parametrize(
     "part",
     [
-        pytest.param("reconciler.cli.running.read_policies", id="H10 while they are read"),
+        pytest.param("reconciler.cli.run.read_policies", id="H10 while they are read"),
         pytest.param("reconciler.decide.decide.decide_placement", id="H10 while they decide"),
         pytest.param("reconciler.plan.build.hold_back", id="H10 while limits are counted"),
     ],

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
-from reconciler.cli.main import run
+from reconciler.cli.app import run
 from tests.way.calls import Folder, inside
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import click
 
-from reconciler.cli.main import cli
+from reconciler.cli.app import cli
 from reconciler.cli.verbs import VERBS, example_lines
 from reconciler.policy.explain import Field, fields
 from reconciler.policy.load import KINDS

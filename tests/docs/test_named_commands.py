@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from reconciler.cli.main import cli
+from reconciler.cli.app import cli
 from tests.docs.pages import PAGES, ROOT
 
 _CALL = re.compile(r"(?:^ *(?:\$ |- run: )?|`)(reconciler [a-z][^`\n|>#]*)", re.M)

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from reconciler.apply.outcomes import Access
-from reconciler.cli.exit_codes import exit_of_apply
+from reconciler.cli.run import exit_of_apply
 from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode
 from reconciler.model import PickerAnswer, PickerRequest

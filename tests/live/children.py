@@ -16,7 +16,7 @@ import kubernetes.config
 import reconciler.cli.apply
 import reconciler.cli.plan
 import reconciler.report.text
-from reconciler.cli.main import run
+from reconciler.cli.app import run
 
 __all__ = ["called", "kubernetes", "reconciler"]
 

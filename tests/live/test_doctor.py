@@ -17,7 +17,7 @@ from werkzeug import Request, Response
 
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.cli import examining
-from reconciler.cli.examining import clock_finding
+from reconciler.cli.preflight import clock_finding
 from tests.live.one_cluster import RBAC, Desk
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import Access, write_kubeconfig

@@ -32,7 +32,7 @@ def is_list(request: Request) -> bool:
 MEASURED = """
 import re, sys
 from pathlib import Path
-from reconciler.cli.main import run
+from reconciler.cli.app import run
 
 code = run(sys.argv[1:])
 Path("peak").write_text(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.cli.examining import home_finding
+from reconciler.cli.preflight import home_finding
 from reconciler.decide.decisions import Verb
 from reconciler.decide.placement.memory import home_of, keeper_of
 from tests.builders import NOW, a_cluster, a_fleet, a_state

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from reconciler.cli.main import run
+from reconciler.cli.app import run
 
 
 @dataclass(frozen=True)

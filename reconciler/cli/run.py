@@ -1,37 +1,92 @@
-"""One call of a verb that looks at clusters: its flags as a value, and what they open."""
+"""One run of a verb that reads clusters: its options as a value, what stops it, and what it ends with."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
 
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.backend import finish_changes
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.stop import Stop
-from reconciler.cli.failure import nearest
 from reconciler.cli.options import DEFAULT_PATH, FilterWords, colored, moment, run_id_of, text_width
-from reconciler.cli.stopping import Stopping
-from reconciler.cli.talk import say
-from reconciler.errors import ReconcilerError, UsageError
+from reconciler.cli.output import say
+from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code
 from reconciler.model import CredentialSources
 from reconciler.observe.clusters import EVERYTHING, Scope
-from reconciler.pipeline import RunRequest, Watch
+from reconciler.pipeline import Applied, RunRequest, Watch
 from reconciler.plan.file import plan_to_json
 from reconciler.plan.filters import Filters
 from reconciler.plan.model import Plan
 from reconciler.policy.load import read_policies
 from reconciler.policy.one_cluster import read_one_cluster
+from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.text import Style
+from reconciler.report.wording import counted
 from reconciler.world import RealClock, World, open_world
 from reconciler.yaml.files import write_private
+
+_SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
+
+
+@dataclass
+class Stopping(Stop):
+    """A stop with the exit code it leads to; None while nobody asked, and for --timeout (what was left counts then)."""
+
+    exit_code: ExitCode | None = None
+
+    def ended(self, code: ExitCode) -> ExitCode:
+        """Return with what a call ends that came to `code`."""
+        return code if self.exit_code is None else first_exit_code([code, self.exit_code])
+
+
+@contextmanager
+def stopping(timeout_seconds: float | None, stop: Stopping) -> Iterator[Stopping]:
+    """Yield `stop`, which requests and actions look at; signals and the timeout set it. Ctrl-C twice means at once."""
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        if stop.exit_code is ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
+        stop.exit_code = _SIGNALS[signal.Signals(number)]
+        stop.ask(f"stopped by {signal.Signals(number).name}")
+
+    timer = None
+    if timeout_seconds is not None:
+        timer = threading.Timer(timeout_seconds, stop.ask, [f"--timeout of {timeout_seconds:g} s reached"])
+        timer.daemon = True
+        stop.until = time.monotonic() + timeout_seconds
+        timer.start()
+    former = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+        if timer is not None:
+            timer.cancel()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """While somebody is asked, Ctrl-C is an answer."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 @dataclass(frozen=True)
@@ -232,3 +287,89 @@ def check_out(file: str) -> None:
         raise UsageError(f"--out: {path.parent} is no folder, expected one that is there")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"--out: {file} may not be written, expected a file that can be")
+
+
+_MEANINGS = {
+    ExitCode.MALFORMED: "the policies cannot be used; only wakes that are due or requested were done",
+    ExitCode.PLAN_REFUSED: "nothing of the saved plan fits the clusters any more; plan again",
+    ExitCode.LOCKED: "other runs hold the locks of all clusters; nothing was written",
+    ExitCode.INTERRUPTED: "interrupted (SIGINT); what was not done is left to the next run",
+    ExitCode.TERMINATED: "terminated (SIGTERM); what was not done is left to the next run",
+}
+
+
+def exit_of_plan(plan: Plan, *, detailed: bool = False) -> ExitCode:
+    """Return the exit code of `plan` alone; with `detailed`, 2 tells that changes are pending."""
+    return first_exit_code(_of_plan(plan, detailed))
+
+
+def exit_of_apply(applied: Applied) -> ExitCode:
+    """Return the exit code of an apply, its plan included."""
+    if applied.declined:
+        return ExitCode.NOTHING_DONE
+    return first_exit_code([*_of_plan(applied.plan, False), *_of_outcomes(applied)])
+
+
+def exit_of_saved(applied: Applied) -> ExitCode:
+    """Return the exit code of a saved plan: refused as a whole when nothing of it fitted any more."""
+    outcomes = applied.outcomes
+    stale = any(outcome.status is OutcomeStatus.STALE for outcome in outcomes)
+    if stale and all(outcome.status in (OutcomeStatus.STALE, OutcomeStatus.SKIPPED) for outcome in outcomes):
+        return ExitCode.PLAN_REFUSED
+    return first_exit_code(_of_outcomes(applied))
+
+
+def exit_words(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = ()) -> str:
+    """Return what `code` means after a run that made `plan` and did `outcomes`, on one line; "" where all is well."""
+    fixed = _MEANINGS.get(code)
+    if fixed is not None or plan is None:
+        return fixed or ""
+    if code == ExitCode.CHANGES_PENDING:
+        return f"{counted(len(plan.actions), 'change')} pending, metadata updates included"
+    if code == ExitCode.HELD_BACK:
+        held = sum(len(one.decisions) for one in plan.held_back)
+        return f"limits hold back {counted(held, 'change')}, metadata updates included"
+    if code == ExitCode.NOTHING_DONE:
+        return "no cluster can be read" if not plan.clusters else "nothing was done"
+    return f"partly done: {', '.join(_odd(plan, outcomes))}" if code == ExitCode.PARTIAL else ""
+
+
+def _odd(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield what makes a run partial."""
+    warnings = sum(notice.partial for notice in plan.notices)
+    undone = sum(outcome.status is not OutcomeStatus.APPLIED for outcome in outcomes)
+    if plan.unknown:
+        yield f"{counted(len(plan.unknown), 'cluster, list or query', 'clusters, lists or queries')} unknown"
+    if warnings:
+        yield counted(warnings, "warning")
+    if undone or not (plan.unknown or warnings):
+        yield f"{counted(undone, 'change')} not applied" if undone else "not everything was done"
+
+
+def _of_plan(plan: Plan, detailed: bool) -> Iterator[ExitCode]:
+    if plan.unknown and not plan.clusters:
+        yield ExitCode.NOTHING_DONE
+    if plan.unknown or any(notice.partial for notice in plan.notices):
+        yield ExitCode.PARTIAL
+    if plan.held_back:
+        yield ExitCode.HELD_BACK
+    if detailed and plan.actions:
+        yield ExitCode.CHANGES_PENDING
+
+
+def _of_outcomes(applied: Applied) -> Iterator[ExitCode]:
+    written = any(outcome.status is OutcomeStatus.APPLIED for outcome in applied.outcomes)
+    if _locked_out(applied.outcomes) and not written:
+        yield ExitCode.LOCKED
+    if applied.outcomes and not written and all(_left_undone(outcome) for outcome in applied.outcomes):
+        yield ExitCode.NOTHING_DONE
+    if applied.dropped or any(outcome.status is not OutcomeStatus.APPLIED for outcome in applied.outcomes):
+        yield ExitCode.PARTIAL
+
+
+def _left_undone(outcome: Outcome) -> bool:
+    return outcome.status is OutcomeStatus.SKIPPED and not outcome.locked
+
+
+def _locked_out(outcomes: Sequence[Outcome]) -> bool:
+    return bool(outcomes) and all(outcome.status is OutcomeStatus.SKIPPED and outcome.locked for outcome in outcomes)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from reconciler.cli.options import output_option, path_argument, verb
-from reconciler.cli.talk import show
+from reconciler.cli.output import as_text, show
 from reconciler.policy.load import read_policies
 from reconciler.policy.rules import compile_policies
 
@@ -17,12 +15,3 @@ def command(path: str, output: str) -> None:
     """Print the policies below PATH with all defaults filled in. No cluster is read."""
     rules = compile_policies(read_policies(path))
     show(as_text(rules, output), output)
-
-
-def as_text(value: object, output: str) -> str:
-    """Return JSON values as JSON or YAML text."""
-    if output == "json":
-        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    from reconciler.cli.yaml_text import yaml_text
-
-    return yaml_text(value)

@@ -10,13 +10,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from reconciler.cli.completion import COMPLETE, complete
-from reconciler.cli.failure import report_failure
+from reconciler.cli.output import report_failure, say, say_text
 from reconciler.cli.streams import flush_streams, mend_streams
-from reconciler.cli.talk import say, say_text
 from reconciler.cli.verbs import VERBS, help_text
 from reconciler.errors import ExitCode
-
-_MODULES = {"compile": "compile_"}
 
 
 class _Verbs(click.Group):
@@ -28,7 +25,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"reconciler.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        module = importlib.import_module(f"reconciler.cli.{cmd_name}")
         command: click.Command = module.command
         return command
 
@@ -38,7 +35,7 @@ class _Verbs(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from reconciler.cli.failure import nearest
+            from reconciler.policy.spelling import nearest
 
             raise click.UsageError(f"{error.message.rstrip('.')}{nearest(args[0], VERBS)}", ctx) from None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.cli.options import DEFAULT_PATH, duration_of
-from reconciler.cli.running import Call
+from reconciler.cli.run import Call
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError, PolicyError
 from reconciler.plan.build import doable

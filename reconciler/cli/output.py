@@ -1,0 +1,221 @@
+"""Everything that is printed: the artefact on stdout, what is said beside it on stderr. Nothing else prints.
+
+Names and texts in it come from clusters, policies, files and the command line. A control character among them would
+move a terminal's cursor or hide a line, and a line that begins with `::` is a command to GitHub's runners.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import traceback
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import click
+import yaml
+
+from reconciler.apply.outcomes import Outcome
+from reconciler.errors import ExitCode, ReconcilerError
+from reconciler.plan.file import plan_to_dict, plan_to_json
+from reconciler.plan.model import Plan
+from reconciler.report.text import Style, render_text
+from reconciler.untrusted_text import escaped, one_line
+
+_COLOR = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36|1;33)m)")
+_VALUES = ("json", "yaml")
+_COMMAND = re.compile(r"^(\s*):(?=:)")
+_OLD_COMMAND = "##["
+"""Runners of GitHub read a command of the older form anywhere in a line."""
+
+
+def show(text: str, output: str = "text", *, color: bool = False) -> None:
+    """Print the artefact in the form `output` on stdout; with `color` its colours are ours."""
+    click.echo(_values(text) if output in _VALUES else _text(text, color=color), nl=False, color=color)
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    """Print each of `lines` on stdout, as one line whatever it holds."""
+    show("".join(f"{escaped(line)}\n" for line in lines))
+
+
+def show_command(command: str, properties: dict[str, object], message: str) -> None:
+    """Print a command to GitHub's runners, which puts `message` beside a line of a file.
+
+    Source: actions/toolkit packages/core/src/command.ts, escapeData, escapeProperty.
+    """
+    named = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
+    click.echo(_bare(f"::{command} {named}::{escaped(_data(message))}"))
+
+
+def say(text: str, *, nl: bool = True) -> None:
+    """Say `text` on stderr, on one line. Nobody may be listening any more; that is no reason to stop half-way."""
+    _say(_text(one_line(text)), nl=nl)
+
+
+def say_json(value: object) -> None:
+    """Say `value` on stderr as one line of JSON."""
+    _say(_values(json.dumps(value, ensure_ascii=False)), nl=True)
+
+
+def say_text(text: str, *, color: bool = False) -> None:
+    """Say the lines of `text` on stderr, each as it is."""
+    _say(_text(text, color=color), nl=False, color=color)
+
+
+def _say(text: str, *, nl: bool, color: bool = False) -> None:
+    with suppress(OSError):
+        click.echo(text, err=True, nl=nl, color=color)
+
+
+def _text(text: str, *, color: bool = False) -> str:
+    return "\n".join(_line(line, color=color) for line in text.split("\n"))
+
+
+def _line(line: str, *, color: bool = False) -> str:
+    parts = _COLOR.split(line) if color else [line]
+    safe = "".join(part if color and _COLOR.fullmatch(part) else escaped(part) for part in parts)
+    return _bare(_COMMAND.sub(r"\1\\x3a", safe))
+
+
+def _bare(line: str) -> str:
+    return line.replace(_OLD_COMMAND, "#\\x23[")
+
+
+def _values(text: str) -> str:
+    """Return JSON or YAML; what is not printable stands inside strings only, and there an escape means the same."""
+    text = text.replace(_OLD_COMMAND, "#\\u0023[")
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(part if part.isprintable() or part == "\n" else json.dumps(part)[1:-1] for part in text)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return escaped(_data(text).replace(":", "%3A").replace(",", "%2C"))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes a string that holds anything but printable characters in double quotes, where escapes are read."""
+
+
+def yaml_text(value: object) -> str:
+    """Return `value` as YAML. A line is never folded: what a name holds could stand at the beginning of one."""
+    text = _dumped(value, unicode=True)
+    return text if text.replace("\n", "").isprintable() else _dumped(value, unicode=False)
+
+
+def _dumped(value: object, *, unicode: bool) -> str:
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=unicode, width=float("inf"))
+    return text
+
+
+def _string(dumper: Any, text: str) -> Any:
+    quoted = not text.isprintable() or "##[" in text
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if quoted else None)
+
+
+_Dumper.add_representer(str, _string)
+
+
+def as_text(value: object, output: str) -> str:
+    """Return JSON values as JSON or YAML text."""
+    if output == "json":
+        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return yaml_text(value)
+
+
+def rendered(made: Plan, outcomes: Sequence[Outcome] | None, output: str, style: Style) -> str:
+    """Return a plan, or with `outcomes` the report of its apply, in the form `output`; `style` is that of text."""
+    if output == "text":
+        return render_text(made, outcomes, style)
+    if output == "markdown":
+        from reconciler.report.markdown import render_markdown
+
+        return render_markdown(made, outcomes)
+    if output == "html":
+        from reconciler.report.html import render_html
+
+        return render_html(made, outcomes)
+    return _as_values(made, outcomes, output)
+
+
+def _as_values(made: Plan, outcomes: Sequence[Outcome] | None, output: str) -> str:
+    if outcomes is None:
+        return plan_to_json(made) if output == "json" else as_text(plan_to_dict(made), "yaml")
+    from reconciler.report.json import report_to_dict
+
+    return as_text(report_to_dict(made, outcomes), output)
+
+
+def report_failure(error: Exception, arguments: Sequence[str]) -> int:
+    """Print `error` and return the exit code that belongs to it."""
+    code = exit_code_of(error)
+    lines = failure_lines(error)
+    if wants_json(arguments):
+        with suppress(OSError):  # nobody may be listening any more; the code says it all the same
+            show(json.dumps(_document(error, lines, code), indent=2, ensure_ascii=False) + "\n", "json")
+    for line in lines:
+        say(f"error: {line}")
+    return code
+
+
+def exit_code_of(error: Exception) -> int:
+    """Return 64 for what is wrong with the call, an error's own code, and 1 for a bug."""
+    if isinstance(error, click.UsageError | click.BadParameter):
+        return ExitCode.USAGE
+    if isinstance(error, ReconcilerError):
+        return error.exit_code
+    return ExitCode.NOTHING_DONE
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Return whether the call asked for JSON, as far as can be told when it could not even be read."""
+    pairs = pairwise([*arguments, ""])
+    asked = any(
+        argument in ("-ojson", "--output=json") or (argument in ("-o", "--output") and following == "json")
+        for argument, following in pairs
+    )
+    return asked or os.environ.get("RECONCILER_OUTPUT") == "json"
+
+
+def failure_lines(error: Exception) -> list[str]:
+    """Return what follows "error: ", a line for each thing that is wrong; of a bug, how to report it."""
+    if isinstance(error, click.ClickException):
+        return [error.format_message()]
+    if isinstance(error, ReconcilerError):
+        return [str(problem) for problem in error.problems] or [str(error) or type(error).__name__]
+    if isinstance(error, OSError):
+        return [f"{error.filename or 'operating system'}: {error.strerror or error}"]
+    if os.environ.get("RECONCILER_TRACEBACK"):
+        say_text("".join(traceback.format_exception(error)))
+    return [
+        f"a bug: {type(error).__name__}: {' '.join(str(error).split())}; "
+        "please report it, with what RECONCILER_TRACEBACK=1 prints"
+    ]
+
+
+def _document(error: Exception, lines: Sequence[str], code: int) -> dict[str, Any]:
+    problems = error.problems if isinstance(error, ReconcilerError) else ()
+    return {
+        "schemaVersion": "reconciler/v1alpha1",
+        "kind": "Error",
+        "exitCode": int(code),
+        "errors": list(lines),
+        "problems": [
+            {
+                "file": problem.file,
+                "line": problem.line,
+                "column": problem.column,
+                "field": problem.field,
+                "message": problem.message,
+            }
+            for problem in problems
+        ],
+    }
