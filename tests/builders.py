@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from reconciler.model import (
@@ -17,7 +19,19 @@ from reconciler.model import (
     Service,
     Workload,
 )
-from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
+from reconciler.policy.load import Loaded, check_loaded
+from reconciler.policy.types import (
+    DownscalePolicy,
+    FederatedReplicaSet,
+    Fleet,
+    FleetCluster,
+    IdlingPolicy,
+    Place,
+    PolicySet,
+    TargetRef,
+    WakeOrder,
+)
+from reconciler.yaml.reader import read_documents
 
 NOW = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)  # a Friday
 NOW_NS = int(NOW.timestamp()) * 10**9
@@ -93,6 +107,64 @@ def a_state(*clusters: ObservedCluster, **fields: Any) -> ObservedState:
     return ObservedState(clusters={cluster.name: cluster for cluster in clusters}, **fields)
 
 
+LEAST = """\
+---
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: production}
+spec: {home: east, clusters: [{name: east}]}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: idle-dev}
+spec: {selector: {services: {}}, idleWhen: [{schedule: {timeZone: UTC, downtime: ["20:00-07:00"]}}]}
+---
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web, namespace: shop}
+spec: {replicas: 6, targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+---
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: shrink}
+spec: {selector: {workloads: {}}}
+"""
+
+
+@lru_cache(maxsize=1)
+def least_policies() -> PolicySet:
+    """One policy of each kind that states no more than it must: all else is at the default of its kind."""
+    read = read_documents("least.yaml", LEAST)
+    policies, problems = check_loaded(Loaded(tuple(read.found), tuple(read.problems), True, ""), "least.yaml")
+    assert policies is not None, problems
+    return policies
+
+
+def an_idling_policy(name: str, **fields: Any) -> IdlingPolicy:
+    """An IdlingPolicy with the defaults of its kind, in a group without a name."""
+    place = Place(f"policies/{name}.yaml", 4)
+    defaults: dict[str, Any] = {"name": name, "place": place, "wake_order": WakeOrder("")}
+    return replace(least_policies().idling[0], **(defaults | fields))
+
+
+def a_federated_replica_set(name: str = "web", namespace: str = "shop", **fields: Any) -> FederatedReplicaSet:
+    """A FederatedReplicaSet of Deployments called like it, with the defaults of its kind."""
+    defaults: dict[str, Any] = {
+        "name": name,
+        "namespace": namespace,
+        "place": Place(f"policies/{name}.yaml", 4),
+        "target": TargetRef("apps/v1", "Deployment", name),
+        "digest": "",
+    }
+    return replace(least_policies().federated[0], **(defaults | fields))
+
+
+def a_downscale_policy(name: str, **fields: Any) -> DownscalePolicy:
+    """A DownscalePolicy with the defaults of its kind."""
+    place = Place(f"policies/{name}.yaml", 4)
+    return replace(least_policies().downscale[0], **({"name": name, "place": place} | fields))
+
+
 def a_fleet(*names: str, **fields: Any) -> Fleet:
     """A Fleet over `names` ("east" alone when none are given); the first is home."""
     clusters = tuple(FleetCluster(name, {}, ClusterConnection(name)) for name in names or ("east",))
@@ -102,7 +174,7 @@ def a_fleet(*names: str, **fields: Any) -> Fleet:
         "clusters": clusters,
         "home": clusters[0].name,
     }
-    return Fleet(**(defaults | fields))
+    return replace(least_policies().fleet, **(defaults | fields))
 
 
 def a_policy_set(fleet: Fleet | None = None, **fields: Any) -> PolicySet:

@@ -1,4 +1,4 @@
-"""Validated policies, as values. Everything here has its defaults filled in.
+"""Validated policies, as values. Defaults are filled in when a policy is read: `reconciler.policy.kinds` has them.
 
 Durations are `timedelta`. `place` is where the document starts; `at` renders it as "policies/dev.yaml:4".
 """
@@ -31,8 +31,8 @@ class Place:
 class Limit:
     """Allowed is max(floor(share * base), at_least); `share` is a fraction, 0.25 for 25%."""
 
-    share: float = 0.25
-    at_least: int = 10
+    share: float
+    at_least: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +80,18 @@ class FleetCluster:
         return _RESTRICTED.get(self.state, (Writes.EVERYTHING, ""))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     name: str
     place: Place
     clusters: tuple[FleetCluster, ...]
     home: str  # name of one of `clusters`
-    namespace: str = "reconciler"
+    namespace: str
     former_names: tuple[str, ...] = ()
-    limits: Limits = Limits(Limit(), Limit())
+    limits: Limits
     protected_namespaces: tuple[str, ...] = ()  # as written; `protected` has all of them
     protects_unread: bool = False  # which namespaces it protects could not be read, or not all of them
-    allowed_picker_hosts: tuple[str, ...] = ("*.svc.cluster.local", "*.svc")
+    allowed_picker_hosts: tuple[str, ...]
 
     @property
     def protected(self) -> frozenset[str]:
@@ -197,16 +197,16 @@ class Calendar:
     place: Place = Place("")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricCriterion:
     """Idle while the query's value for a Service is at or below `at_most`. Reasons call it `name`, if it has one."""
 
     query: str  # a Jinja2 template
-    at_most: float = 0
-    window: str = "30m"  # as written; rendered into the query
+    at_most: float
+    window: str  # as written; rendered into the query
     coverage: str | None = None  # a Jinja2 template
     coverage_at_least: float | None = None
-    no_series: Literal["Unknown", "Zero"] = "Unknown"
+    no_series: Literal["Unknown", "Zero"]
     name: str = ""
 
 
@@ -235,8 +235,8 @@ class WakeMetric:
     """Wake while the query's value is above `above`."""
 
     query: str  # a Jinja2 template
-    above: float = 0
-    window: str = "5m"
+    above: float
+    window: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,23 +248,23 @@ class WakeOrder:
     per_run: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdlingPolicy:
     name: str
     place: Place
     selector: Selector
     idle_when: AllOf
-    mode: Literal["Enforce", "Observe"] = "Enforce"
-    priority: int = 0
-    min_age: timedelta = timedelta(hours=1)
-    min_awake: timedelta = timedelta(hours=2)
-    idle_replicas: int = 0
+    mode: Literal["Enforce", "Observe"]
+    priority: int
+    min_age: timedelta
+    min_awake: timedelta
+    idle_replicas: int
     wake_when: tuple[WakeMetric, ...] = ()
-    wake: Literal["Automatic", "OnSignal"] = "Automatic"
-    wake_order: WakeOrder = WakeOrder("")
-    hpa: Literal["Idle", "Leave"] = "Idle"
-    keda: Literal["Pause", "Leave"] = "Pause"
-    mark_endpoints: bool = False
+    wake: Literal["Automatic", "OnSignal"]
+    wake_order: WakeOrder
+    hpa: Literal["Idle", "Leave"]
+    keda: Literal["Pause", "Leave"]
+    mark_endpoints: bool
     limits: Limits = Limits()
 
 
@@ -282,7 +282,7 @@ class TargetRef:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FederatedReplicaSet:
     """`selector` and `template` are raw manifests parts, both None when `target` is set."""
 
@@ -290,16 +290,16 @@ class FederatedReplicaSet:
     namespace: str
     place: Place
     replicas: int
-    rebalance: bool = False
-    clusters: Mapping[str, ClusterPreference] = NOTHING  # never empty after validation; "*" is the default entry
-    rounding: Literal["Fair", "KubeFed"] = "Fair"
-    paused: bool = False
-    unschedulable_after: timedelta = timedelta(minutes=5)
-    waiting_replicas: int = 2
-    cluster_grace_period: timedelta = timedelta(minutes=10)
-    progress_deadline: timedelta = timedelta(minutes=10)
-    on_conflict: Literal["Overwrite", "Abort"] = "Overwrite"
-    on_delete: Literal["Orphan", "Delete"] = "Orphan"
+    rebalance: bool
+    clusters: Mapping[str, ClusterPreference]  # never empty after validation; "*" is the default entry
+    rounding: Literal["Fair", "KubeFed"]
+    paused: bool
+    unschedulable_after: timedelta
+    waiting_replicas: int
+    cluster_grace_period: timedelta
+    progress_deadline: timedelta
+    on_conflict: Literal["Overwrite", "Abort"]
+    on_delete: Literal["Orphan", "Delete"]
     selector: Mapping[str, Any] | None = None
     template: Mapping[str, Any] | None = None
     target: TargetRef | None = None
@@ -329,21 +329,21 @@ class DownscaleTarget:
     direction: Literal["Down", "Both"] = "Down"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DownscalePolicy:
     name: str
     place: Place
     selector: Selector
-    mode: Literal["Enforce", "Observe"] = "Enforce"
-    priority: int = 0
+    mode: Literal["Enforce", "Observe"]
+    priority: int
     target: DownscaleTarget | None = None
     pod_picker: PodPicker | None = None  # wins over `strategy`
-    strategy: Literal["Logarithmic", "NewestFirst", "ZoneBalanced"] = "Logarithmic"
-    logarithm_base: float = 2
-    topology_key: str = "topology.kubernetes.io/zone"
-    on_foreign_cost: Literal["Skip", "Override"] = "Skip"
-    settle_seconds: float = 2
-    verify_seconds: float = 30
+    strategy: Literal["Logarithmic", "NewestFirst", "ZoneBalanced"]
+    logarithm_base: float
+    topology_key: str
+    on_foreign_cost: Literal["Skip", "Override"]
+    settle_seconds: float
+    verify_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,19 @@ from reconciler.model import (
     PodsQuestion,
     Workload,
 )
-from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, Place, TargetRef
-from tests.builders import NOW, NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
+from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet
+from tests.builders import (
+    NOW,
+    NOW_NS,
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_pod,
+    a_policy_set,
+    a_run,
+    a_state,
+    a_workload,
+)
 from tests.downscale.world import a_downscale_policy
 
 DAY = 86_400 * 10**9
@@ -384,8 +395,7 @@ def test_no_marks_where_they_do_nothing(kind: str, to: int) -> None:
 
 
 def a_federated(**fields: Any) -> FederatedReplicaSet:
-    defaults = {"target": TargetRef("apps/v1", "Deployment", "web"), "pod_picker": PICKER}
-    return FederatedReplicaSet("web", "shop", Place("policies/web.yaml"), 4, **(defaults | fields))
+    return a_federated_replica_set(**({"replicas": 4, "clusters": {}, "pod_picker": PICKER} | fields))
 
 
 def settings(*policies: DownscalePolicy, **options: Any) -> DownscaleSettings | None:

@@ -32,12 +32,12 @@ from reconciler.policy.types import (
     DownscalePolicy,
     DownscaleTarget,
     ObjectSelector,
-    Place,
     PolicySet,
     Selector,
     WorkloadSelector,
 )
 from tests.builders import NOW, NOW_NS, a_fleet, a_run
+from tests.builders import a_downscale_policy as downscale_policy
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 LABEL = "reconciler/victim"
@@ -216,15 +216,13 @@ def controllers_order(pods: Sequence[Pod], count: int, of_deployment: bool) -> S
 
 def a_downscale_policy(kind: str = "Deployment", *, to: int = 3, **fields: Any) -> DownscalePolicy:
     defaults: dict[str, Any] = {
-        "name": "shrink",
-        "place": Place("policies/shrink.yaml", 4),
         "selector": Selector(namespaces=ObjectSelector(include=("shop",)), workloads=WorkloadSelector(kinds=(kind,))),
         "target": DownscaleTarget(replicas=to),
         "strategy": "ZoneBalanced",
     }
     if "pod_picker" in fields:
         defaults["strategy"] = "Logarithmic"
-    return DownscalePolicy(**(defaults | fields))
+    return downscale_policy(**({"name": "shrink"} | defaults | fields))
 
 
 def a_world(

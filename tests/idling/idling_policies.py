@@ -18,13 +18,12 @@ from reconciler.policy.types import (
     IdlingPolicy,
     MetricCriterion,
     ObjectSelector,
-    Place,
     ScheduleCriterion,
     Selector,
     WeeklyWindow,
     WorkloadSelector,
 )
-from tests.builders import a_fleet, a_policy_set, a_run
+from tests.builders import a_fleet, a_policy_set, a_run, an_idling_policy
 from tests.idling.world import World
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -45,7 +44,8 @@ def a_schedule() -> ScheduleCriterion:
 
 
 def a_metric(**fields: Any) -> MetricCriterion:
-    return MetricCriterion(**({"query": REQUESTS} | fields))
+    defaults: dict[str, Any] = {"query": REQUESTS, "at_most": 0, "window": "30m", "no_series": "Unknown"}
+    return MetricCriterion(**(defaults | fields))
 
 
 def services_selector(**fields: Any) -> Selector:
@@ -64,13 +64,12 @@ def workloads_selector(*kinds: str) -> Selector:
 def a_policy(name: str = "idle-dev", *criteria: Criterion, **fields: Any) -> IdlingPolicy:
     """A policy over all Services, idle by schedule unless criteria are given, without ages."""
     defaults: dict[str, Any] = {
-        "place": Place(f"policies/{name}.yaml", 4),
         "selector": services_selector(),
         "idle_when": AllOf(criteria or (a_schedule(),)),
         "min_age": timedelta(0),
         "min_awake": timedelta(hours=2),
     }
-    return IdlingPolicy(name=name, **(defaults | fields))
+    return an_idling_policy(name, **(defaults | fields))
 
 
 def answers(

@@ -24,15 +24,11 @@ from reconciler.policy.types import (
     AllOf,
     AnyOf,
     Calendar,
-    ClusterPreference,
-    FederatedReplicaSet,
     IdlingPolicy,
-    Place,
     ScheduleCriterion,
-    TargetRef,
     WakeOrder,
 )
-from tests.builders import a_cluster, a_fleet, a_ref, a_service, a_state, a_workload
+from tests.builders import a_cluster, a_federated_replica_set, a_fleet, a_ref, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -455,10 +451,7 @@ def test_what_runs_elsewhere_is_named_by_the_first_cluster():
             a_workload(cluster=cluster, annotations=EXCLUDED[cluster]),
         )
     ]
-    fed = FederatedReplicaSet(
-        "web", "shop", Place("web.yaml"), 9, target=TargetRef("apps/v1", "Deployment", "web"),
-        clusters={"*": ClusterPreference(weight=1)},
-    )  # fmt: skip
+    fed = a_federated_replica_set(replicas=9)
     outcome = run_in(a_world(*objects, now=NIGHT), fleet=a_fleet(*clusters), federated=(fed,))
     assert {one.ref.cluster: one.why for one in outcome.desired.explanations if one.ref.kind == "Deployment"}[
         "east"

@@ -51,12 +51,11 @@ from reconciler.policy.types import (
     ObjectSelector,
     Place,
     Selector,
-    TargetRef,
     WakeMetric,
     WakeOrder,
     WorkloadSelector,
 )
-from tests.builders import a_fleet, a_policy_set, a_ref, a_service, a_workload
+from tests.builders import a_federated_replica_set, a_fleet, a_policy_set, a_ref, a_service, a_workload
 from tests.idling.idling_policies import REQUESTS, a_metric, a_policy, a_schedule, office_hours_off
 from tests.idling.world import World
 
@@ -352,9 +351,7 @@ class Idling(RuleBasedStateMachine):
 
     @rule(paused=st.booleans(), federate=st.booleans())
     def federation(self, paused: bool, federate: bool) -> None:
-        one = FederatedReplicaSet(
-            "fed", "shop", Place("fed.yaml"), 7, paused=paused, target=TargetRef("apps/v1", "Deployment", "fed")
-        )
+        one = a_federated_replica_set("fed", replicas=7, paused=paused, clusters={})
         self.federated = (one,) if federate else ()
 
     # the laws

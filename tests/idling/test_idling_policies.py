@@ -17,10 +17,18 @@ from reconciler.policy.types import (
     Limit,
     Limits,
     ObjectSelector,
-    Place,
-    TargetRef,
 )
-from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_service, a_state, a_workload
+from tests.builders import (
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_policy_set,
+    a_ref,
+    a_run,
+    a_service,
+    a_state,
+    a_workload,
+)
 from tests.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -263,11 +271,7 @@ def test_a_workload_selected_directly_without_a_service_has_no_metric():
 
 
 def fed(**fields) -> FederatedReplicaSet:
-    target = TargetRef("apps/v1", "Deployment", "web")
-    everywhere = {"*": ClusterPreference(weight=1)}
-    return FederatedReplicaSet(
-        "web", "shop", Place("web.yaml"), 6, target=target, **({"clusters": everywhere} | fields)
-    )
+    return a_federated_replica_set(**fields)
 
 
 class TestFederated:

@@ -24,15 +24,12 @@ from reconciler.model import (
     Workload,
 )
 from reconciler.policy.types import (
-    FederatedReplicaSet,
     IdlingPolicy,
     ObjectSelector,
-    Place,
     Selector,
-    TargetRef,
     WorkloadSelector,
 )
-from tests.builders import a_cluster, a_fleet, a_pod, a_ref, a_service, a_state, a_workload
+from tests.builders import a_cluster, a_federated_replica_set, a_fleet, a_pod, a_ref, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     NIGHT,
     NOON,
@@ -245,7 +242,7 @@ class TestSharedTargets:
 
     def test_row_12_a_federated_sibling_holds_the_clusters_together(self):
         """web on west cannot sleep, so web on east does not, nor what shares its Service there."""
-        one = FederatedReplicaSet("web", "shop", Place("f.yaml"), 7, target=TargetRef("apps/v1", "Deployment", "web"))
+        one = a_federated_replica_set(replicas=7, clusters={})
         east = a_cluster(services=(SERVICE,), workloads=(WEB, API))
         west = a_cluster(
             "west",

@@ -12,8 +12,18 @@ from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.manifests import form_of
 from reconciler.decide.placement.memory import status_name
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Workload
-from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, Place, TargetRef
-from tests.builders import NOW, NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_workload
+from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, TargetRef
+from tests.builders import (
+    NOW,
+    NOW_NS,
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_pod,
+    a_policy_set,
+    a_run,
+    a_workload,
+)
 
 MINUTE_NS = 60 * 10**9
 EVENLY = {"*": ClusterPreference(weight=1)}
@@ -26,15 +36,13 @@ TEMPLATE = {
 def a_federated(replicas: int = 6, **fields: Any) -> FederatedReplicaSet:
     """shop/web, spread evenly, moved freely."""
     defaults: dict[str, Any] = {
-        "name": "web",
-        "namespace": "shop",
-        "place": Place("policies/web.yaml", 4),
+        "target": None,
         "rebalance": True,
         "clusters": EVENLY,
         "selector": {"matchLabels": {"app": "web"}},
         "template": TEMPLATE,
     }
-    return FederatedReplicaSet(replicas=replicas, **(defaults | fields))
+    return a_federated_replica_set(**({"replicas": replicas} | defaults | fields))
 
 
 def a_placed(replicas: int = 6, **fields: Any) -> FederatedReplicaSet:

@@ -34,8 +34,8 @@ from reconciler.model import (
     Run,
     Workload,
 )
-from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, Place, PolicySet
-from tests.builders import NOW
+from reconciler.policy.types import FederatedReplicaSet, FleetCluster, PolicySet
+from tests.builders import NOW, a_fleet
 
 OUR_NAMESPACE = "reconciler"
 SELECTOR = {"matchLabels": {"app": "web"}}
@@ -174,9 +174,7 @@ class World:
         return max(0, self.federated.replicas - known)
 
     def policies(self) -> PolicySet:
-        fleet = Fleet(
-            name="production",
-            place=Place("policies/fleet.yaml"),
+        fleet = a_fleet(
             clusters=tuple(
                 FleetCluster(one.name, {}, ClusterConnection(one.name), state=one.state)  # type: ignore[arg-type]
                 for one in self.clusters

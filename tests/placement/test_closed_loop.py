@@ -14,7 +14,8 @@ from datetime import timedelta
 import pytest
 
 from reconciler.decide.placement.allocation import allocate_replicas
-from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Place
+from reconciler.policy.types import ClusterPreference
+from tests.builders import a_federated_replica_set
 
 from .simulation import SELECTOR, TEMPLATE, SimCluster, SimPod, World
 
@@ -40,10 +41,8 @@ def some_preferences(rng, names):
 
 def a_world(rng, rounding, rebalance):
     names = NAMES[: rng.randint(2, 6)]
-    federated = FederatedReplicaSet(
-        name="web",
-        namespace="shop",
-        place=Place("policies/web.yaml"),
+    federated = a_federated_replica_set(
+        target=None,
         replicas=rng.randint(0, 30),
         rebalance=rebalance,
         clusters=some_preferences(rng, names),

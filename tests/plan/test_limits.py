@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from reconciler.decide.decisions import DesiredState, Phase, PolicyExplanation, Verb
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.limits import Base, Bases, allowed, hold_back
-from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Place, Selector
-from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
+from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Selector
+from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload, an_idling_policy
 from tests.plan.decisions import a_decision
 
 NONE = Limits()
@@ -20,7 +20,7 @@ TIGHT = Limits(Limit(0.0, 2), Limit(0.0, 100))
 
 
 def a_policy(name: str, limits: Limits = NONE) -> IdlingPolicy:
-    return IdlingPolicy(name, Place(f"policies/{name}.yaml"), Selector(), AllOf(()), limits=limits)
+    return an_idling_policy(name, selector=Selector(), idle_when=AllOf(()), limits=limits)
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,8 @@ from reconciler.policy.types import (
     AllOf,
     AnyOf,
     ClusterPreference,
-    DownscalePolicy,
     DownscaleTarget,
-    FederatedReplicaSet,
-    Fleet,
     FleetCluster,
-    IdlingPolicy,
     Limit,
     Limits,
     MetricCriterion,
@@ -79,36 +75,21 @@ def samples(tmp_path_factory) -> PolicySet:
     return read(tmp_path_factory.mktemp("policies"), SAMPLES)
 
 
-def test_the_least_of_each_kind_has_the_defaults_of_its_type(least):
-    assert least.fleet == Fleet(
-        name="least",
-        place=Place("Fleet.yaml"),
-        clusters=(FleetCluster("east", {}, ClusterConnection("east", context="east")),),
-        home="east",
+def test_the_least_of_each_kind_holds_what_it_states(least):
+    fleet, (policy,), (federated,), (downscale,) = least.fleet, least.idling, least.federated, least.downscale
+    assert (fleet.name, fleet.place, fleet.home) == ("least", Place("Fleet.yaml"), "east")
+    assert fleet.clusters == (FleetCluster("east", {}, ClusterConnection("east", context="east")),)
+    assert (policy.name, policy.place) == ("least", Place("IdlingPolicy.yaml"))
+    assert policy.selector == Selector(workloads=WorkloadSelector())
+    assert policy.idle_when == AllOf((ScheduleCriterion(least.calendars[0]),))
+    assert (federated.key, federated.place, federated.replicas) == (
+        "default/least",
+        Place("FederatedReplicaSet.yaml"),
+        3,
     )
-    assert least.idling == (
-        IdlingPolicy(
-            name="least",
-            place=Place("IdlingPolicy.yaml"),
-            selector=Selector(workloads=WorkloadSelector()),
-            idle_when=AllOf((ScheduleCriterion(least.calendars[0]),)),
-            wake_order=WakeOrder("least"),
-        ),
-    )
-    federated = least.federated[0]
-    assert federated == FederatedReplicaSet(
-        name="least",
-        namespace="default",
-        place=Place("FederatedReplicaSet.yaml"),
-        replicas=3,
-        clusters={"*": ClusterPreference(weight=1)},
-        selector={"matchLabels": {"app": "web"}},
-        template=TEMPLATE,
-        digest=federated.digest,
-    )
-    assert least.downscale == (
-        DownscalePolicy("least", Place("DownscalePolicy.yaml"), Selector(workloads=WorkloadSelector())),
-    )
+    assert (federated.selector, federated.template) == ({"matchLabels": {"app": "web"}}, TEMPLATE)
+    assert (downscale.name, downscale.place) == ("least", Place("DownscalePolicy.yaml"))
+    assert downscale.selector == Selector(workloads=WorkloadSelector())
     assert least.warnings == ()
 
 
@@ -121,7 +102,17 @@ def test_defaults_are_those_of_the_documentation(least):
     assert (federated.unschedulable_after, federated.waiting_replicas) == (timedelta(minutes=5), 2)
     assert (federated.cluster_grace_period, federated.progress_deadline) == (timedelta(minutes=10),) * 2
     assert (federated.rounding, federated.on_conflict, federated.on_delete) == ("Fair", "Overwrite", "Orphan")
+    assert (federated.rebalance, federated.paused, federated.min_ready_seconds) == (False, False, 0)
+    assert federated.clusters == {"*": ClusterPreference(weight=1)}
+    assert policy.wake_order == WakeOrder("least", 10, None)
+    downscale = least.downscale[0]
+    assert (downscale.mode, downscale.priority, downscale.strategy) == ("Enforce", 0, "Logarithmic")
+    assert (downscale.logarithm_base, downscale.topology_key) == (2, "topology.kubernetes.io/zone")
+    assert (downscale.on_foreign_cost, downscale.settle_seconds, downscale.verify_seconds) == ("Skip", 2, 30)
+    assert (downscale.target, downscale.pod_picker) == (None, None)
     assert least.fleet.limits == Limits(Limit(0.25, 10), Limit(0.25, 10))
+    assert (least.fleet.namespace, least.fleet.former_names) == ("reconciler", ())
+    assert least.fleet.allowed_picker_hosts == ("*.svc.cluster.local", "*.svc")
     assert least.fleet.protected == {"kube-system", "kube-public", "kube-node-lease", "reconciler"}
 
 
@@ -150,12 +141,15 @@ def test_the_documentation_as_values(samples):
     )
     metric, schedule = policy.idle_when.criteria
     assert metric == MetricCriterion(
-        "sum by (namespace, service) (increase(nginx_ingress_controller_requests[{{ window }}]))",
+        query="sum by (namespace, service) (increase(nginx_ingress_controller_requests[{{ window }}]))",
+        at_most=0,
+        window="30m",
+        no_series="Unknown",
         coverage="min by (namespace, service) (count_over_time(up[{{ window }}]))",
         coverage_at_least=50,
     )
     assert schedule == ScheduleCriterion(samples.calendars[0])
-    assert policy.wake_when == (WakeMetric("..."),)
+    assert policy.wake_when == (WakeMetric("...", 0, "5m"),)
     assert (policy.wake_order, policy.limits) == (WakeOrder("shop"), Limits(Limit(0.5, 5)))
     assert policy.place == Place("idling.yaml", 1)
 

@@ -33,13 +33,11 @@ from reconciler.policy.types import (
     DownscalePolicy,
     DownscaleTarget,
     FederatedReplicaSet,
-    Place,
     PolicySet,
     Selector,
-    TargetRef,
     WorkloadSelector,
 )
-from tests.builders import a_fleet, a_pod, a_policy_set, a_ref, a_service
+from tests.builders import a_downscale_policy, a_federated_replica_set, a_fleet, a_pod, a_policy_set, a_ref, a_service
 from tests.idling.idling_policies import a_policy
 from tests.idling.test_idling_laws import CALENDAR, Idling
 from tests.placement.placements import a_federated
@@ -77,10 +75,8 @@ def federations(draw: st.DrawFn) -> FederatedReplicaSet:
 def downscales(draw: st.DrawFn) -> DownscalePolicy:
     kinds = draw(st.sampled_from([("Deployment",), ("Deployment", "ReplicaSet"), ("ReplicaSet",)]))
     target = DownscaleTarget(replicas=draw(st.integers(0, 3)), direction=draw(st.sampled_from(["Down", "Both"])))
-    return DownscalePolicy(
-        "shrink", Place("shrink.yaml", 4), Selector(workloads=WorkloadSelector(kinds)), target=target,
-        mode=draw(st.sampled_from(["enforce", "enforce", "observe"])),
-    )  # fmt: skip
+    mode = draw(st.sampled_from(["Enforce", "Enforce", "Observe"]))
+    return a_downscale_policy("shrink", selector=Selector(workloads=WorkloadSelector(kinds)), target=target, mode=mode)
 
 
 class ThreeJobs(Idling):
@@ -296,9 +292,7 @@ class ThreeJobs(Idling):
 
     @rule(paused=st.booleans(), federate=st.booleans())
     def federation(self, paused: bool, federate: bool) -> None:
-        target = TargetRef("apps/v1", "Deployment", "fed")
-        place = Place("fed.yaml")
-        one = FederatedReplicaSet("fed", "shop", place, 7, paused=paused, target=target, clusters=EVERYWHERE)
+        one = a_federated_replica_set("fed", replicas=7, paused=paused, clusters=EVERYWHERE)
         self.federated = (one,) if federate else ()
 
     @rule(policies=st.lists(downscales(), max_size=1))

@@ -328,7 +328,15 @@ class _Criteria:
         if coverage is not None:
             self._document.check_query((*path, "coverage"), coverage)
         self._document.check_duration((*path, "window"), fields.window)
-        return MetricCriterion(fields.query, fields.at_most, fields.window, coverage, least, fields.no_series, name)
+        return MetricCriterion(
+            query=fields.query,
+            at_most=fields.at_most,
+            window=fields.window,
+            coverage=coverage,
+            coverage_at_least=least,
+            no_series=fields.no_series,
+            name=name,
+        )
 
     def _schedule(self, path: Path, fields: ScheduleFields) -> ScheduleCriterion | None:
         name, named = given(fields.calendar), self._calendars.named
