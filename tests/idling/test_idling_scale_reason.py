@@ -157,8 +157,9 @@ def test_defect_16_an_autoscaler_that_is_held_is_let_go():
     assert run_in(world, a_policy(idle_replicas=1)).desired.decisions == ()
 
 
-def test_what_its_autoscaler_is_about_to_raise_keeps_the_service_awake_in_the_next_run_too():
-    """Found by the laws: released below its autoscaler's minimum, it counted as down in the next run."""
+@pytest.mark.parametrize("floor", [1, 2], ids=["below its minimum", "at its minimum"])
+def test_what_is_released_to_its_autoscaler_counts_the_same_in_the_next_run(floor):
+    """Found by the laws: it counted as up in the run that released it, and as down in the next one."""
     hpa = HorizontalPodAutoscaler(
         ObjectRef("east", "shop", "HorizontalPodAutoscaler", "api", "autoscaling"),
         "uid-hpa",
@@ -167,7 +168,7 @@ def test_what_its_autoscaler_is_about_to_raise_keeps_the_service_awake_in_the_ne
         2,
     )
     api = a_workload("api", replicas=4, template_labels={"app": "web", "part": "api"})
-    policy = a_policy(idle_replicas=1)
+    policy = a_policy(idle_replicas=floor)
     world = a_world(a_service(), a_workload(), api, hpa, now=NIGHT)
     run_in(world, policy)
     world.objects[SERVICE] = replace(world.objects[SERVICE], annotations={})

@@ -340,14 +340,17 @@ class Transition:
     def stays_up(self) -> bool:
         """Whether it runs after this run, above the floor of what wants it idle."""
         if self.classification.state in MAYBE_DOWN and self.action is not IdleAction.WAKE:
-            freed = self.action is IdleAction.RELEASE and self.gets_bounds_back
             replicas = self.scalable.scale.replicas
-            return freed or self._is_raised_from(replicas) or replicas > self.scalable.verdict.idle_replicas
+            return self._is_raised_from(replicas) or replicas > self.scalable.verdict.idle_replicas
         return self.action is not IdleAction.IDLE and not self.stays_idle
 
     def _is_raised_from(self, replicas: int) -> bool:
-        """Return whether its autoscaler raises it from there: to its minimum, and nothing from zero."""
-        return self.autoscaler is not None and 0 < replicas < self.autoscaler.bounds.least
+        """Return whether its autoscaler raises it from there: to the minimum it has after this run, never from zero."""
+        autoscaler = self.autoscaler
+        if autoscaler is None:
+            return False
+        released = self.action is IdleAction.RELEASE and self.gets_bounds_back
+        return 0 < replicas < (autoscaler.own_bounds if released else autoscaler.bounds).least
 
     def with_flag(self, flag: Flag, words: str, counterfactual: str = "") -> Transition:
         """Return the transition where `flag` holds too, and `counterfactual` would end that."""
