@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.decide import annotations
 from reconciler.errors import ExitCode
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, blocks
 from tests.docs.reference import FOLDER, PAGES
 
 DOCS = ROOT / "docs"
@@ -58,3 +58,20 @@ def test_every_message_of_the_page_on_troubleshooting_is_one_of_the_code() -> No
         if len(piece.strip(' "()')) > 3 and piece.strip(' "()') not in known
     ]
     assert missing == []
+
+
+def test_the_findings_of_doctor_on_its_page_are_worded_as_in_the_code() -> None:
+    (shown,) = [
+        block.text
+        for block in blocks((DOCS / "how-to" / "connect-clusters.md").read_text())
+        if "doctor\n" in block.text
+    ]
+    pieces = {piece.strip() for text in texts() for piece in text.split("\0")}
+    known = [piece for piece in pieces if len(piece) > 8 and " " in piece]
+    lines = [re.fullmatch(r"(\w+) +\S+ +(\w+) +(.+)", line) for line in shown.splitlines()[1:]]
+    assert len(lines) > 8
+    for line in lines:
+        assert line is not None
+        sign, check, words = line.groups()
+        assert {sign, check} <= pieces
+        assert check in {"identity", "server"} or any(piece in words for piece in known), words
