@@ -10,7 +10,7 @@ from reconciler.backends.decode.objects import NEED_PODS, is_listed, noun_of, se
 from reconciler.backends.decode.shapes import SecretManifest
 from reconciler.backends.decode.wire import Object, Wire
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, one, resource_name
-from reconciler.backends.kubernetes.discovery import Discovery, discover
+from reconciler.backends.kubernetes.discovery import ServedKinds, discover
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, decoded, listed
 from reconciler.backends.kubernetes.writes import ObjectWriter
@@ -49,7 +49,7 @@ class KubernetesCluster:
         self._recorder = recorder
         self._budget = budget or ReadBudget()
         self._guard = threading.Lock()
-        self._discovery: Discovery | None = None
+        self._discovery: ServedKinds | None = None
 
     @property
     def name(self) -> str:
@@ -101,7 +101,7 @@ class KubernetesCluster:
         plural = _PLURALS.get(key) or (scale.plural if scale is not None else self._plural(*key))
         ObjectWriter(self._requests, plural, scale).write(write)
 
-    def _discovered(self) -> Discovery:
+    def _discovered(self) -> ServedKinds:
         with self._guard:
             if self._discovery is None:
                 self._discovery = discover(self._requests, self._name, self._budget)

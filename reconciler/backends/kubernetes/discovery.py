@@ -110,7 +110,7 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Discovery:
+class ServedKinds:
     """`served` by (group, version, plural); `scale_kinds` are the built-in and the custom ones with a scale.
 
     `unreadable` are those of which it is not known where their replicas are, by group and plural, and why. `silent` are
@@ -146,7 +146,7 @@ class Discovery:
         return found is None or found.namespaced
 
 
-def discover(requests: ApiClient, cluster: str, budget: ReadBudget) -> Discovery:
+def discover(requests: ApiClient, cluster: str, budget: ReadBudget) -> ServedKinds:
     """Return what the cluster serves, with the paths of replicas from the CustomResourceDefinitions.
 
     Raises:
@@ -171,7 +171,7 @@ def discover(requests: ApiClient, cluster: str, budget: ReadBudget) -> Discovery
     for group in silent.keys() - _NO_SCALE_OF_OURS:
         unreadable[group, EVERY_KIND] = silent[group]
         kinds[group, EVERY_KIND] = ScaleKind(group, EVERY_KIND, EVERY_KIND, EVERY_KIND)
-    return Discovery(cluster, served, (*BUILT_IN_SCALES, *(kinds[key] for key in sorted(kinds))), unreadable, silent)
+    return ServedKinds(cluster, served, (*BUILT_IN_SCALES, *(kinds[key] for key in sorted(kinds))), unreadable, silent)
 
 
 def _too_many(cluster: str, custom: Sequence[tuple[str, str]]) -> dict[str, ClusterError]:
