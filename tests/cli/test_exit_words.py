@@ -41,7 +41,6 @@ def test_all_is_well(quickstart, verb):
         (limited, ("apply", "policies", "--auto-approve"), 4, "limits hold back 4 changes, metadata updates included"),
         (None, ("apply", "policies", "--auto-approve", "--timeout", "0"), 1, "nothing was done"),
     ],
-    ids=str,
 )
 def test_a_code_says_what_it_means(quickstart, before, arguments, code, words):
     if before is not None:
