@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from reconciler.cli.approval import Approval, Differences
+from reconciler.cli.approval import Approval, SavedPlanDifferences
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     DEFAULT_PATH,
-    FilterWords,
+    FilterOptions,
     color_option,
     filter_options,
     now_option,
@@ -31,8 +31,8 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import failure_lines, say
 from reconciler.cli.plan_file import check_saved, check_world, policies_at_hand, read_saved, still_allowed
-from reconciler.cli.progress import Watched, progress_option, watched
-from reconciler.cli.run import Call, exit_of_apply, exit_of_saved, stopping
+from reconciler.cli.progress import TrackedRun, progress_option, tracked_run
+from reconciler.cli.run import RunOptions, exit_of_apply, exit_of_saved, stop_on_signals
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_templates, compared
@@ -72,14 +72,14 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
     On a terminal the plan is shown and asked about. The plan that is made again under the locks of the clusters is
     applied as far as it was approved.
     """
-    call = Call.of(path, flags)
+    options = RunOptions.of(path, flags)
     saved = is_saved_plan(path)
     terminal_or(auto_approve or saved, "apply")
-    if saved and call.words != FilterWords():
+    if saved and options.words != FilterOptions():
         raise UsageError(f"{path}: is a saved plan, expected no filters; plan again with them")
-    approval = Approval(output, call, ask=not auto_approve and not saved)
-    with stopping(flags["timeout"], call.stop) as stop:
-        with watched("apply", call, flags) as run:
+    approval = Approval(output, options, ask=not auto_approve and not saved)
+    with stop_on_signals(flags["timeout"], options.stop) as stop:
+        with tracked_run("apply", options, flags) as run:
             control = Control(
                 choose=run.progress.counted(approval.choose),
                 approve=approval.approve,
@@ -108,12 +108,12 @@ def is_saved_plan(path: str) -> bool:
         return stream.read(64).lstrip().startswith(b"{")
 
 
-def _fresh(run: Watched, control: Control, approval: Approval) -> ExitCode:
-    call = run.call
+def _fresh(run: TrackedRun, control: Control, approval: Approval) -> ExitCode:
+    options = run.options
     try:
-        policies = call.policies()
+        policies = options.policies()
         applied = apply(
-            policies, run.measuring.opened(call.world(policies.fleet, writes=True)), call.request(), control
+            policies, run.metrics.opened(options.world(policies.fleet, writes=True)), options.request(), control
         )
     except (click.ClickException, click.Abort, OSError):
         raise
@@ -125,38 +125,38 @@ def _fresh(run: Watched, control: Control, approval: Approval) -> ExitCode:
     return exit_of_apply(applied)
 
 
-def _due_only(run: Watched, control: Control, approval: Approval, problem: Exception) -> ExitCode:
+def _due_only(run: TrackedRun, control: Control, approval: Approval, problem: Exception) -> ExitCode:
     """Wake what is due by its own mark although the policies cannot be used, whatever is wrong with them.
 
     A bug that some policy brings about must not keep a morning dark either. Only what a wake needs of the Fleet has to
     be there.
     """
-    call = run.call
+    options = run.options
     try:
-        fleet, _ = read_fleet_for_wakes(call.path)
+        fleet, _ = read_fleet_for_wakes(options.path)
     except PolicyError:
         raise problem from None
     for line in failure_lines(problem):
         say(f"error: {line}")
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")
-    applied = apply_wakes_due(fleet, run.measuring.opened(call.world(fleet, writes=True)), call.request(), control)
+    applied = apply_wakes_due(fleet, run.metrics.opened(options.world(fleet, writes=True)), options.request(), control)
     _report(applied, approval, run)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
 
-def _saved(run: Watched, control: Control, approval: Approval, flags: dict[str, Any]) -> ExitCode:
-    call, file = run.call, run.call.path
-    made = read_saved(file, call, flags["max_plan_age"])
+def _saved(run: TrackedRun, control: Control, approval: Approval, flags: dict[str, Any]) -> ExitCode:
+    options, file = run.options, run.options.path
+    made = read_saved(file, options, flags["max_plan_age"])
     policies, fleet = policies_at_hand(flags["policies"])
     check_saved(made, fleet, file)
-    then = replace(call, now=made.made_at, run_id=made.run, revision=made.revision)
-    world = run.measuring.opened(then.world(fleet, writes=True))
+    then = replace(options, now=made.made_at, run_id=made.run, revision=made.revision)
+    world = run.metrics.opened(then.world(fleet, writes=True))
     unchecked = check_world(made, world, file, live=flags["live"])
 
     def compare() -> Compared:
         return compared(made, None if policies is None else plan(policies, world, then.request()))
 
-    differences = Differences(made, file, everything=flags["approve_differences"])
+    differences = SavedPlanDifferences(made, file, everything=flags["approve_differences"])
     differences.ask(compare, ask=flags["ask"], known=policies is not None)
     check_templates(made, policies or PolicySet(fleet), file)
 
@@ -169,16 +169,16 @@ def _saved(run: Watched, control: Control, approval: Approval, flags: dict[str, 
         return replace(found, differing={**found.differing, **unchecked})
 
     applied = apply_saved(
-        made, fleet, world, replace(control, choose=run.progress.counted(allowed), compare=left), call.watch
+        made, fleet, world, replace(control, choose=run.progress.counted(allowed), compare=left), options.watch
     )
     _report(applied, approval, run)
     return exit_of_saved(applied)
 
 
-def _report(applied: Applied, approval: Approval, run: Watched) -> None:
-    run.measuring.decided(applied.plan, applied.outcomes)
+def _report(applied: Applied, approval: Approval, run: TrackedRun) -> None:
+    run.metrics.decided(applied.plan, applied.outcomes)
     run.progress.close()
     for outcome in applied.outcomes:
-        if outcome.picker_failed and not run.call.quiet:
+        if outcome.picker_failed and not run.options.quiet:
             say(f"warning: {outcome.message}")
     approval.report(applied)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from reconciler.cli.output import rendered, say, say_text, show
-from reconciler.cli.run import Call, interruptible
+from reconciler.cli.run import RunOptions, interruptible
 from reconciler.decide.decisions import Phase
 from reconciler.errors import PlanFileError, ReconcilerError
 from reconciler.pipeline import Applied
@@ -25,10 +25,10 @@ class Approval:
     is asked while stdout goes elsewhere, it goes to stderr.
     """
 
-    def __init__(self, output: str, call: Call, *, ask: bool) -> None:
+    def __init__(self, output: str, options: RunOptions, *, ask: bool) -> None:
         self.ask = ask
         self._output = output
-        self._call = call
+        self._call = options
         self._approved: Plan | None = None
         self._shown = False
 
@@ -84,7 +84,7 @@ class Approval:
 
 
 @dataclass
-class Differences:
+class SavedPlanDifferences:
     """What of the saved plan `made` in `file` a fresh plan would not do, and who said yes to it: `everything`, or at
     the prompt.
     """

@@ -9,7 +9,7 @@ import click
 
 from reconciler.cli.options import now_option, option, path_argument, verb
 from reconciler.cli.output import show
-from reconciler.cli.run import Call
+from reconciler.cli.run import RunOptions
 from reconciler.decide.idling.criteria import schedules_of
 from reconciler.decide.schedule import open_periods
 from reconciler.policy.types import Calendar, PolicySet
@@ -22,11 +22,11 @@ from reconciler.report.calendar import CalendarView, render_calendar
 @option("--days", type=click.IntRange(1, 366), default=7, metavar="N", help="How many days to list.")
 def command(path: str, days: int, **flags: Any) -> None:
     """List when the calendars below PATH are idle, in their own time, with changes of the clocks."""
-    call = Call.of(path, flags)
-    found = calendars_of(call.policies())
-    end = call.now + timedelta(days=days)
-    views = [CalendarView(name, one, open_periods(one, call.now, end)) for name, one in found]
-    show(render_calendar(views, call.now, end))
+    options = RunOptions.of(path, flags)
+    found = calendars_of(options.policies())
+    end = options.now + timedelta(days=days)
+    views = [CalendarView(name, one, open_periods(one, options.now, end)) for name, one in found]
+    show(render_calendar(views, options.now, end))
 
 
 def calendars_of(policies: PolicySet) -> list[tuple[str, Calendar]]:

@@ -18,8 +18,8 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.output import show
-from reconciler.cli.progress import Watched, planned_run, progress_option
-from reconciler.cli.run import Call, exit_of_plan
+from reconciler.cli.progress import TrackedRun, planned_run, progress_option
+from reconciler.cli.run import RunOptions, exit_of_plan
 from reconciler.errors import ExitCode
 from reconciler.pipeline import plan
 
@@ -43,15 +43,15 @@ def command(path: str, detailed_exitcode: bool, **flags: Any) -> int:
     whole. Values of environment variables are masked. Exit codes are those of plan.
     """
 
-    def shown(run: Watched) -> ExitCode:
+    def shown(run: TrackedRun) -> ExitCode:
         from reconciler.report.diff import render_diff
 
-        call = run.call
-        policies = call.policies()
-        made = plan(policies, run.measuring.opened(call.world(policies.fleet)), call.request())
-        run.measuring.decided(made)
+        options = run.options
+        policies = options.policies()
+        made = plan(policies, run.metrics.opened(options.world(policies.fleet)), options.request())
+        run.metrics.decided(made)
         run.progress.close()
-        show(render_diff(made, color=call.color), color=call.color)
+        show(render_diff(made, color=options.color), color=options.color)
         return exit_of_plan(made, detailed=detailed_exitcode)
 
-    return planned_run("diff", Call.of(path, flags), flags, shown)
+    return planned_run("diff", RunOptions.of(path, flags), flags, shown)

@@ -11,8 +11,8 @@ import click
 from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.cli.options import context_option, option, output_option, path_argument, verb, world_options
 from reconciler.cli.output import show, show_lines
-from reconciler.cli.preflight import Case, Examined, Finding, examined_clusters
-from reconciler.cli.run import Call
+from reconciler.cli.preflight import ClusterCheck, ClusterFindings, Finding, checked_clusters
+from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
@@ -43,12 +43,12 @@ def command(path: str, output: str, verb: str, namespace: str | None, **flags: A
 
     Nothing is written. Missing roles are printed as manifests that can be applied.
     """
-    call = Call.of(path, {**flags, "namespace": () if namespace is None else (namespace,)})
-    if call.snapshot is not None:
-        raise UsageError(f"--snapshot: {call.snapshot} has no server, expected live clusters")
-    if namespace is not None and call.context is None:
+    options = RunOptions.of(path, {**flags, "namespace": () if namespace is None else (namespace,)})
+    if options.snapshot is not None:
+        raise UsageError(f"--snapshot: {options.snapshot} has no server, expected live clusters")
+    if namespace is not None and options.context is None:
         raise UsageError("--namespace: a Fleet needs rights in all namespaces, expected it beside --context")
-    found = examined_clusters(cases(call.policies(), call, applies=verb == "apply"))
+    found = checked_clusters(cases(options.policies(), options, applies=verb == "apply"))
     if output == "json":
         show(_json(found), output)
     else:
@@ -56,18 +56,19 @@ def command(path: str, output: str, verb: str, namespace: str | None, **flags: A
     return exit_of(found)
 
 
-def cases(policies: PolicySet, call: Call, *, applies: bool) -> list[Case]:
+def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[ClusterCheck]:
     """Open the clusters of the Fleet and look at them as a plan does; return what there is to examine."""
-    live = LiveSettings(call.now, policies.fleet.namespace, call.settings, RealClock())
-    opened = open_live((cluster.connection for cluster in call.bounded(policies.fleet).clusters), live)
+    live = LiveSettings(options.now, policies.fleet.namespace, options.settings, RealClock())
+    opened = open_live((cluster.connection for cluster in options.bounded(policies.fleet).clusters), live)
     sources = {name: Source(found.cluster, None, found.error) for name, found in opened.backends.items()}
-    state = observe(policies, sources, scope=call.scope)
+    state = observe(policies, sources, scope=options.scope)
     return [
-        Case(name, backend, policies, state, call.scope, call.now, applies) for name, backend in opened.backends.items()
+        ClusterCheck(name, backend, policies, state, options.scope, options.now, applies)
+        for name, backend in opened.backends.items()
     ]
 
 
-def exit_of(found: Sequence[Examined]) -> ExitCode:
+def exit_of(found: Sequence[ClusterFindings]) -> ExitCode:
     """Return the exit code: 1 where no cluster answers, 6 where a check fails."""
     if not any(one.answers for one in found):
         return ExitCode.NOTHING_DONE
@@ -75,7 +76,7 @@ def exit_of(found: Sequence[Examined]) -> ExitCode:
     return ExitCode.PARTIAL if failed else ExitCode.DONE
 
 
-def _lines(found: Sequence[Examined]) -> Iterator[str]:
+def _lines(found: Sequence[ClusterFindings]) -> Iterator[str]:
     clusters = max(len(one.cluster) for one in found)
     checks = max(len(finding.check) for one in found for finding in one.findings)
     for one in found:
@@ -89,7 +90,7 @@ def _said(finding: Finding) -> str:
     return f"{finding.text}; {finding.todo}" if finding.todo else finding.text
 
 
-def _roles(one: Examined) -> Iterator[str]:
+def _roles(one: ClusterFindings) -> Iterator[str]:
     """Yield the roles that are missing as manifests, a comment saying where they go."""
     from reconciler.yaml.writer import block_text, flow_text
 
@@ -107,7 +108,7 @@ def _roles(one: Examined) -> Iterator[str]:
         yield from (f"  - {flow_text(dict(rule))}" for rule in rules.rules)
 
 
-def _json(found: Sequence[Examined]) -> str:
+def _json(found: Sequence[ClusterFindings]) -> str:
     value = {
         "schemaVersion": "reconciler/v1alpha1",
         "kind": "Examination",
@@ -116,7 +117,7 @@ def _json(found: Sequence[Examined]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _document(one: Examined) -> Mapping[str, Any]:
+def _document(one: ClusterFindings) -> Mapping[str, Any]:
     return {
         "name": one.cluster,
         "identity": one.identity,

@@ -10,7 +10,7 @@ import click
 from reconciler.cli.object_names import ObjectName, check_there, known_cluster, object_name
 from reconciler.cli.options import context_option, now_option, option, policies_option, text_width, verb, world_options
 from reconciler.cli.output import show, show_lines
-from reconciler.cli.run import Call
+from reconciler.cli.run import RunOptions
 from reconciler.decide.closest_selector import closest_selector
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
@@ -46,8 +46,8 @@ def command(subject: str, policies: str, recursive: bool, **flags: Any) -> None:
         return
     if recursive:
         raise UsageError(f"--recursive: {subject} is an object, expected a KIND or KIND.field")
-    call = Call.of(policies, flags)
-    show_lines(fitted(_explained(call, call.policies(), subject), text_width()))
+    options = RunOptions.of(policies, flags)
+    show_lines(fitted(_explained(options, options.policies(), subject), text_width()))
 
 
 def _recursive(subject: str) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _recursive(subject: str) -> Iterator[str]:
         yield from wrap(field.description + values, width, initial_indent=indent, subsequent_indent=indent)
 
 
-def _explained(call: Call, policies: PolicySet, subject: str) -> Iterator[str]:
+def _explained(options: RunOptions, policies: PolicySet, subject: str) -> Iterator[str]:
     name = object_name(subject)
     known_cluster(policies.fleet, name, subject)
     seen: list[ObservedState] = []
@@ -82,7 +82,7 @@ def _explained(call: Call, policies: PolicySet, subject: str) -> Iterator[str]:
         seen.append(state)
         return decide(policies, state, run, counterfactuals=True)
 
-    made = plan(policies, call.world(policies.fleet), call.request(), decided)
+    made = plan(policies, options.world(policies.fleet), options.request(), decided)
     state = seen[-1]
     found = list(_named(made, state, policies, name))
     if not found:

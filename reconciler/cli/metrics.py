@@ -36,7 +36,7 @@ metrics_options = together(
 )
 
 
-class Measuring:
+class RunMetrics:
     """Keeps what a run tells of itself until its end."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Measuring:
 
 
 @contextmanager
-def measuring(verb: str, flags: Mapping[str, Any], stop: Stop) -> Iterator[Measuring]:
+def run_metrics(verb: str, flags: Mapping[str, Any], stop: Stop) -> Iterator[RunMetrics]:
     """Yield what measures one run of `verb`; at its end, however it ends, the metrics go where the flags say.
 
     What cannot be written or pushed is a warning: it says nothing about the run. `stop` cuts a push short.
@@ -91,7 +91,7 @@ def measuring(verb: str, flags: Mapping[str, Any], stop: Stop) -> Iterator[Measu
     file, gateway = flags["metrics_file"], flags["push_gateway"]
     if gateway is not None and not is_address(gateway):
         raise UsageError("--push-gateway: is no address, expected one like http://push.monitoring:9091")
-    run = Measuring()
+    run = RunMetrics()
     try:
         yield run
     finally:

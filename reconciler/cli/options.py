@@ -336,7 +336,7 @@ def text_width() -> int:
 
 
 @dataclass(frozen=True)
-class FilterWords:
+class FilterOptions:
     """The filters as given."""
 
     policy: tuple[str, ...] = ()

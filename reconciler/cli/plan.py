@@ -27,8 +27,8 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.output import rendered, say, show
-from reconciler.cli.progress import Watched, planned_run, progress_option
-from reconciler.cli.run import Call, check_out, exit_of_plan, save
+from reconciler.cli.progress import TrackedRun, planned_run, progress_option
+from reconciler.cli.run import RunOptions, check_out, exit_of_plan, save
 from reconciler.decide.decisions import Job
 from reconciler.decide.schedule import open_periods
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code
@@ -51,24 +51,24 @@ _FLEET_FIELDS = {
 Periods = tuple[tuple[datetime, datetime], ...]
 
 
-def compared(base_policies: PolicySet, head_policies: PolicySet, head: Plan, call: Call) -> str:
+def compared(base_policies: PolicySet, head_policies: PolicySet, head: Plan, options: RunOptions) -> str:
     """Return, as Markdown for a pull request, what the policies of `head` do that those of the base do not.
 
     `head_policies` are as they were read; `head` may have been made with the Fleet of the base.
     """
     from reconciler.report.comparison import PolicyChange, render_markdown_comparison
 
-    unlifted = replace(call.request(), filters=call.words.filters(), run_id="")
-    before = plan(base_policies, call.world(base_policies.fleet), unlifted)
+    unlifted = replace(options.request(), filters=options.words.filters(), run_id="")
+    before = plan(base_policies, options.world(base_policies.fleet), unlifted)
     selected_before, selected_after = _selected(before), _selected(head)
     change = PolicyChange(
         newly_selected=tuple(sorted({ref for _, ref in selected_after - selected_before})),
         no_longer_selected=tuple(sorted({ref for _, ref in selected_before - selected_after})),
-        windows_before=_windows(base_policies, call.now),
-        windows_after=_windows(head_policies, call.now),
+        windows_before=_windows(base_policies, options.now),
+        windows_after=_windows(head_policies, options.now),
         unanswered=head.unanswered,
         fleet_changes=fleet_changes(base_policies.fleet, head_policies.fleet),
-        fleet_from_base=call.fleet_from == "base",
+        fleet_from_base=options.fleet_from == "base",
     )
     return render_markdown_comparison(before, head, change)
 
@@ -117,28 +117,28 @@ def command(path: str, output: str, base: str | None, **flags: Any) -> int:
 
     Nothing is written, and no lock is taken.
     """
-    call = Call.of(path, flags)
+    options = RunOptions.of(path, flags)
     if base is not None and output != "markdown":
         raise UsageError("--base: compares as Markdown only, expected -o markdown")
-    if base is None and call.fleet_from == "base":
+    if base is None and options.fleet_from == "base":
         raise UsageError("--fleet-from: there is no base to take the Fleet from, expected it beside --base")
     if flags["out"] is not None:
         check_out(flags["out"])
-    return planned_run("plan", call, flags, lambda run: _planned(run, output, base, flags))
+    return planned_run("plan", options, flags, lambda run: _planned(run, output, base, flags))
 
 
-def _planned(run: Watched, output: str, base: str | None, flags: dict[str, Any]) -> ExitCode:
-    call = run.call
-    policies = call.policies()
-    before = None if base is None else call.read(base)
-    with_fleet = policies if before is None or call.fleet_from == "head" else replace(policies, fleet=before.fleet)
-    world = run.measuring.opened(call.world(with_fleet.fleet))
-    made = plan(with_fleet, world, call.request())
-    run.measuring.decided(made)
-    text = rendered(made, None, output, call.style) if before is None else compared(before, policies, made, call)
+def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, Any]) -> ExitCode:
+    options = run.options
+    policies = options.policies()
+    before = None if base is None else options.read(base)
+    with_fleet = policies if before is None or options.fleet_from == "head" else replace(policies, fleet=before.fleet)
+    world = run.metrics.opened(options.world(with_fleet.fleet))
+    made = plan(with_fleet, world, options.request())
+    run.metrics.decided(made)
+    text = rendered(made, None, output, options.style) if before is None else compared(before, policies, made, options)
     run.progress.close()
     saved = _saved(made, flags["out"])
-    show(text, output, color=call.color)
+    show(text, output, color=options.color)
     return first_exit_code([saved, exit_of_plan(made, detailed=flags["detailed_exitcode"])])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.cli.options import DEFAULT_PATH, duration_of
-from reconciler.cli.run import Call
+from reconciler.cli.run import RunOptions
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError, PolicyError
 from reconciler.plan.build import doable
@@ -35,7 +35,7 @@ def read_json(file: str) -> Any:
         raise PlanFileError(f"{file}: is no JSON ({error}), expected a saved plan") from error
 
 
-def read_saved(file: str, call: Call, max_age: str) -> Plan:
+def read_saved(file: str, options: RunOptions, max_age: str) -> Plan:
     """Return the saved plan in `file`, when it is one that a run of ours may have made not long ago.
 
     Raises:
@@ -43,7 +43,7 @@ def read_saved(file: str, call: Call, max_age: str) -> Plan:
     """
     made = plan_from_dict(read_json(file), where=file)
     check_permitted(made, file)
-    _check_age(made, file, call, max_age)
+    _check_age(made, file, options, max_age)
     return made
 
 
@@ -137,13 +137,13 @@ def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:
     return doable([one for one in allowed if one.decision.group in whole or one.decision.phase is Phase.WAKE])
 
 
-def _check_age(made: Plan, file: str, call: Call, max_age: str) -> None:
+def _check_age(made: Plan, file: str, options: RunOptions, max_age: str) -> None:
     allowed = duration_of("--max-plan-age", max_age)
-    age = call.now - made.made_at
+    age = options.now - made.made_at
     if not timedelta(0) <= age <= allowed:
         raise PlanFileError(
             f"{file}: was made at {made.made_at.isoformat()}, expected at most {max_age} before "
-            f"{call.now.isoformat()}; plan again"
+            f"{options.now.isoformat()}; plan again"
         )
 
 

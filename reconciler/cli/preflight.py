@@ -59,7 +59,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ClusterFindings:
     """All that was found of one cluster; `answers`: it said something at all."""
 
     cluster: str
@@ -70,7 +70,7 @@ class Examined:
 
 
 @dataclass(frozen=True)
-class Case:
+class ClusterCheck:
     """What the findings of one cluster rest on."""
 
     name: str
@@ -108,7 +108,7 @@ class Case:
         return self.state.clusters.get(self.name)
 
 
-def with_selected(cases: Sequence[Case]) -> list[Case]:
+def with_selected(cases: Sequence[ClusterCheck]) -> list[ClusterCheck]:
     """Return `cases` with what policies select, and why the objects of a cluster cannot be decided.
 
     Raises:
@@ -121,20 +121,22 @@ def with_selected(cases: Sequence[Case]) -> list[Case]:
     return [replace(case, selected=selected, fault=faults.get(case.name, "")) for case in cases]
 
 
-def examined_clusters(cases: Sequence[Case]) -> list[Examined]:
+def checked_clusters(cases: Sequence[ClusterCheck]) -> list[ClusterFindings]:
     """Return what is found of each cluster, examined side by side; what fails on one is told of that one."""
     pool = WorkerPool()
     chosen = with_selected(cases)
-    found = [one.result() for one in [pool.submit(case.name, partial(examined, case)) for case in chosen]]
+    found = [one.result() for one in [pool.submit(case.name, partial(checked_cluster, case)) for case in chosen]]
     return [_with_twins(one, found) for one in found]
 
 
-def examined(case: Case) -> Examined:
+def checked_cluster(case: ClusterCheck) -> ClusterFindings:
     """Return what is found of one cluster; where nothing answers only its metrics source is asked too."""
     try:
         server = case.preflight.server()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this cluster's
-        return Examined(case.name, (_no_server(case, error), *_checked("metrics", _metrics, case)), answers=False)
+        return ClusterFindings(
+            case.name, (_no_server(case, error), *_checked("metrics", _metrics, case)), answers=False
+        )
     told = server.version or "unknown version"
     version = Finding("server", "OK", f"{told}, {case.preflight.connection.context}")
     identity, uid = _identity(case)
@@ -153,10 +155,10 @@ def examined(case: Case) -> Examined:
         *_objects(case),
         *_checked("writers", _other_writers, case),
     )
-    return Examined(case.name, findings, _rules(missing) if isinstance(missing, list) else (), identity=uid)
+    return ClusterFindings(case.name, findings, _rules(missing) if isinstance(missing, list) else (), identity=uid)
 
 
-def _checked(check: str, find: Callable[[Case], Iterable[Finding]], case: Case) -> Iterator[Finding]:
+def _checked(check: str, find: Callable[[ClusterCheck], Iterable[Finding]], case: ClusterCheck) -> Iterator[Finding]:
     """Yield what one check finds; what fails unexpectedly in it is a finding, and the other checks go on."""
     try:
         yield from list(find(case))
@@ -168,14 +170,14 @@ def _unexpected(check: str, error: Exception) -> Finding:
     return Finding(check, "FAIL", reason_of(error), "please report it")
 
 
-def _no_server(case: Case, error: Exception) -> Finding:
+def _no_server(case: ClusterCheck, error: Exception) -> Finding:
     if not isinstance(error, ClusterError):
         return _unexpected("server", error)
     todo = f"check {case.preflight.connection.context}, and the way to its server"
     return Finding("server", "FAIL", str(error).removeprefix(f"{case.name}: "), todo)
 
 
-def _state(case: Case) -> Iterator[Finding]:
+def _state(case: ClusterCheck) -> Iterator[Finding]:
     """Tell what the Fleet lets be written there, where that is not everything."""
     if case.writes is Writes.NOTHING:
         words = "ReadOnly: nothing is written there, so only the rights of plan are checked"
@@ -184,7 +186,7 @@ def _state(case: Case) -> Iterator[Finding]:
         yield Finding("state", "WARN", "Frozen: only wakes and metadata are written there")
 
 
-def _objects(case: Case) -> Iterator[Finding]:
+def _objects(case: ClusterCheck) -> Iterator[Finding]:
     if case.fault:
         yield Finding("objects", "FAIL", f"cannot be decided: {case.fault}", "please report it")
 
@@ -195,21 +197,21 @@ def home_finding(cluster: str, fleet: Fleet, state: ObservedState) -> Iterator[F
         yield Finding("home", "WARN", f"keeps the records of the home cluster {fleet.home}, which cannot be read")
 
 
-def _with_twins(one: Examined, all_of_them: Sequence[Examined]) -> Examined:
+def _with_twins(one: ClusterFindings, all_of_them: Sequence[ClusterFindings]) -> ClusterFindings:
     twins = [other.cluster for other in all_of_them if other is not one and one.identity == other.identity != ""]
     if not twins:
         return one
     twin = Finding("identity", "FAIL", f"the same cluster as {', '.join(twins)}", "name each cluster once in the Fleet")
-    return Examined(one.cluster, (*one.findings, twin), one.missing, one.answers, one.identity)
+    return ClusterFindings(one.cluster, (*one.findings, twin), one.missing, one.answers, one.identity)
 
 
-def _tls(case: Case) -> Iterator[Finding]:
+def _tls(case: ClusterCheck) -> Iterator[Finding]:
     weakness = case.preflight.connection.weakness
     if weakness:
         yield Finding("tls", "FAIL", WEAKNESSES[weakness], _SAFE[weakness])
 
 
-def _identity(case: Case) -> tuple[Finding, str]:
+def _identity(case: ClusterCheck) -> tuple[Finding, str]:
     try:
         uid = case.cluster.identity()
     except ClusterError as error:
@@ -235,14 +237,14 @@ def clock_finding(ahead: timedelta | None) -> Finding:
     )
 
 
-def _missing_rights(case: Case) -> list[tuple[Right, str]] | Exception:
+def _missing_rights(case: ClusterCheck) -> list[tuple[Right, str]] | Exception:
     try:
         return case.preflight.missing(list(wanted_rights(case)))
     except Exception as error:  # noqa: BLE001 - told among the findings
         return error
 
 
-def wanted_rights(case: Case) -> Iterator[tuple[Right, str]]:
+def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
     """Yield the rights that plan, and apply where asked for, need with these policies, each with its namespace.
 
     Raises:
@@ -269,7 +271,7 @@ def _scoped(right: Right, namespace: str) -> Right:
     return Right("", "namespaces", "get", name=namespace)
 
 
-def _namespace_of(right: Right, case: Case) -> str:
+def _namespace_of(right: Right, case: ClusterCheck) -> str:
     if right.own:
         return case.policies.fleet.namespace
     if (right.resource, right.verb) == ("namespaces", "list"):
@@ -283,7 +285,7 @@ def _has_secrets(policies: PolicySet) -> bool:
     return any(header.secret is not None for picker in pickers if picker is not None for header in picker.headers)
 
 
-def _rights(case: Case, missing: list[tuple[Right, str]] | Exception) -> Finding:
+def _rights(case: ClusterCheck, missing: list[tuple[Right, str]] | Exception) -> Finding:
     verb = "plan and apply" if case.writing else "plan"
     if isinstance(missing, ClusterError):
         return Finding("rights", "FAIL", _words(case, missing), "")
@@ -308,7 +310,7 @@ def _rules(missing: Iterable[tuple[Right, str]]) -> tuple[Rules, ...]:
     return tuple(Rules(namespace, tuple(rules_of(by_namespace[namespace]))) for namespace in sorted(by_namespace))
 
 
-def _own_namespace(case: Case) -> Iterator[Finding]:
+def _own_namespace(case: ClusterCheck) -> Iterator[Finding]:
     name = case.policies.fleet.namespace
     try:
         known = case.observed is not None and any(space.ref.name == name for space in case.observed.namespaces)
@@ -323,7 +325,7 @@ def _own_namespace(case: Case) -> Iterator[Finding]:
         yield Finding("namespace", "OK", f"{name} exists")
 
 
-def _lock(case: Case) -> Iterator[Finding]:
+def _lock(case: ClusterCheck) -> Iterator[Finding]:
     namespace = case.policies.fleet.namespace
     try:
         holder = case.preflight.lock_holder(namespace)
@@ -337,7 +339,7 @@ def _lock(case: Case) -> Iterator[Finding]:
     yield Finding("lock", "WARN", f"Lease {namespace}/{LEASE} is held by {holder.name}{since}", "")
 
 
-def _metrics(case: Case) -> Iterator[Finding]:
+def _metrics(case: ClusterCheck) -> Iterator[Finding]:
     asks = bool(query_keys(case.name, case.policies))
     source = case.backend.metrics
     if source is None:
@@ -366,7 +368,7 @@ def _freshness(source: MetricsSource, now: datetime) -> Finding:
     return Finding("metrics", "OK" if age <= SAMPLES_TOLERANCE else "FAIL", words)
 
 
-def _other_writers(case: Case) -> Iterator[Finding]:
+def _other_writers(case: ClusterCheck) -> Iterator[Finding]:
     """Tell who else writes replicas of what policies select."""
     observed = case.observed
     if observed is None or case.fault:
@@ -391,7 +393,7 @@ def _other_writers(case: Case) -> Iterator[Finding]:
     yield Finding("writers", "WARN", f"of {len(selected)} selected workloads: {', '.join(parts)}", "")
 
 
-def _words(case: Case, error: ClusterError) -> str:
+def _words(case: ClusterCheck, error: ClusterError) -> str:
     """Return what an error says; what is forbidden is told among the rights, with the rules."""
     if isinstance(error, ForbiddenError):
         return "unknown: reading it is forbidden"

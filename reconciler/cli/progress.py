@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.cli.metrics import Measuring, measuring
+from reconciler.cli.metrics import RunMetrics, run_metrics
 from reconciler.cli.options import option
 from reconciler.cli.output import say, say_json
-from reconciler.cli.run import Call, exit_words, stopping
+from reconciler.cli.run import RunOptions, exit_words, stop_on_signals
 from reconciler.errors import ExitCode
 from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import Stage, Watch
@@ -44,7 +44,7 @@ Choose = Callable[[Plan], tuple[Action, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadSoFar:
+class ClusterRead:
     """What was read of one cluster. `over`: no more comes; `error` then says why it is unknown."""
 
     cluster: str
@@ -61,7 +61,7 @@ class Progress:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since = 0.0
-        self._read: dict[str, ReadSoFar] = {}
+        self._read: dict[str, ClusterRead] = {}
         self._written = 0
         self._chosen = 0
         self._stage: Stage | None = None
@@ -77,7 +77,7 @@ class Progress:
     def reading(self, step: ReadStep) -> None:
         """Note one step of the reading."""
         with self._lock:
-            found = self._read.pop(step.cluster, ReadSoFar(step.cluster))
+            found = self._read.pop(step.cluster, ClusterRead(step.cluster))
             found = replace(found, seconds=time.monotonic() - self._since, over=not step.what, error=step.error)
             if step.what:
                 found = replace(found, lists=found.lists + 1, objects=found.objects + step.objects)
@@ -106,7 +106,7 @@ class Progress:
     def show_stage(self, stage: Stage) -> None:
         """Show that a stage begins."""
 
-    def show_reading(self, read: Sequence[ReadSoFar]) -> None:
+    def show_reading(self, read: Sequence[ClusterRead]) -> None:
         """Show what was read of each cluster; the last is the one that was just told of."""
 
     def show_writing(self, action: Action, outcome: Outcome) -> None:
@@ -133,7 +133,7 @@ class Progress:
 class JsonLines(Progress):
     """One line for each cluster that was read, one for each action."""
 
-    def show_reading(self, read: Sequence[ReadSoFar]) -> None:
+    def show_reading(self, read: Sequence[ClusterRead]) -> None:
         found = read[-1]
         if not found.over:
             return
@@ -170,7 +170,7 @@ class PlainLines(Progress):
             self._over.set()
 
 
-def reading_words(read: Sequence[ReadSoFar]) -> str:
+def reading_words(read: Sequence[ClusterRead]) -> str:
     """Return what was read so far of all clusters, on one line."""
     going = [one.cluster for one in read if not one.over]
     lost = [one.cluster for one in read if one.error]
@@ -184,21 +184,21 @@ def reading_words(read: Sequence[ReadSoFar]) -> str:
 
 @contextmanager
 def run_progress(
-    call: Call, flags: Mapping[str, Any], stage: Callable[[Stage], None] = lambda _: None
-) -> Iterator[tuple[Call, Progress]]:
-    """Yield `call` with its progress shown as --progress says, and what shows it; `stage` hears of each stage, too.
+    options: RunOptions, flags: Mapping[str, Any], stage: Callable[[Stage], None] = lambda _: None
+) -> Iterator[tuple[RunOptions, Progress]]:
+    """Yield `options` with its progress shown as --progress says, and what shows it; `stage` hears of each stage, too.
 
     The reading of a snapshot is not shown: it takes no time.
     """
-    shown = _chosen("none" if call.quiet else flags["progress"])
+    shown = _chosen("none" if options.quiet else flags["progress"])
 
     def begins(one: Stage) -> None:
         stage(one)
         shown.stage(one)
 
-    watch = Watch(begins, shown.reading if call.snapshot is None else no_progress)
+    watch = Watch(begins, shown.reading if options.snapshot is None else no_progress)
     try:
-        yield replace(call, watch=watch), shown
+        yield replace(options, watch=watch), shown
     finally:
         shown.close()
 
@@ -232,7 +232,7 @@ class ProgressBar(Progress):
         if stage is not Stage.OBSERVE:
             self.hide()
 
-    def show_reading(self, read: Sequence[ReadSoFar]) -> None:
+    def show_reading(self, read: Sequence[ClusterRead]) -> None:
         if self._drawing is None:
             self._draw()
         self._update(reading_words(read))
@@ -272,38 +272,40 @@ class ProgressBar(Progress):
 
 
 @dataclass(frozen=True)
-class Watched:
-    """`call` with somebody looking on."""
+class TrackedRun:
+    """`options` with somebody looking on."""
 
-    call: Call
-    measuring: Measuring
+    options: RunOptions
+    metrics: RunMetrics
     progress: Progress
 
     def ended(self, code: ExitCode) -> ExitCode:
         """Return what the run ends with; what that means is said on stderr, unless all is well."""
-        code = self.call.stop.ended(code)
-        self.measuring.ended(code)
-        made = self.measuring.measured()
+        code = self.options.stop.ended(code)
+        self.metrics.ended(code)
+        made = self.metrics.measured()
         words = exit_words(code, made.plan, made.outcomes)
-        if words and not self.call.quiet:
+        if words and not self.options.quiet:
             say(f"exit code {int(code)}: {words}")
         return code
 
 
 @contextmanager
-def watched(verb: str, call: Call, flags: Mapping[str, Any]) -> Iterator[Watched]:
-    """Yield `call` as a run that is measured and shown, as the flags say.
+def tracked_run(verb: str, options: RunOptions, flags: Mapping[str, Any]) -> Iterator[TrackedRun]:
+    """Yield `options` as a run that is measured and shown, as the flags say.
 
     Raises:
         UsageError: a flag cannot be meant.
     """
-    with measuring(verb, flags, call.stop) as run, run_progress(call, flags, run.stage) as (shown_call, shown):
-        yield Watched(shown_call, run, shown)
+    with run_metrics(verb, flags, options.stop) as run, run_progress(options, flags, run.stage) as (shown_call, shown):
+        yield TrackedRun(shown_call, run, shown)
 
 
-def planned_run(verb: str, call: Call, flags: Mapping[str, Any], shown: Callable[[Watched], ExitCode]) -> ExitCode:
-    """Run `shown`, which makes a plan and shows it; return what the call ends with."""
-    with stopping(None, call.stop) as stop:
-        with watched(verb, call, flags) as run:
+def planned_run(
+    verb: str, options: RunOptions, flags: Mapping[str, Any], shown: Callable[[TrackedRun], ExitCode]
+) -> ExitCode:
+    """Run `shown`, which makes a plan and shows it; return what the run ends with."""
+    with stop_on_signals(None, options.stop) as stop:
+        with tracked_run(verb, options, flags) as run:
             code = run.ended(shown(run))
         return stop.ended(code)  # it may be asked to stop while it pushes its metrics, too

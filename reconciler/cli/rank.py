@@ -18,7 +18,7 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.output import show, show_lines
-from reconciler.cli.run import Call
+from reconciler.cli.run import RunOptions
 from reconciler.decide.downscale.rank import RankedPod, Ranking, rank_questions, ranking_of
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
@@ -44,13 +44,13 @@ from reconciler.report.wording import counted
 @output_option("text", "json")
 def command(subject: str, to: int | None, policies: str, output: str, **flags: Any) -> None:
     """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them."""
-    call = Call.of(policies, flags)
-    found = call.policies()
-    world = call.world(found.fleet)
-    state = observe(found, world.sources, scope=call.scope, readers=world.readers)
+    options = RunOptions.of(policies, flags)
+    found = options.policies()
+    world = options.world(found.fleet)
+    state = observe(found, world.sources, scope=options.scope, readers=world.readers)
     workload = workload_named(state, object_name(subject), subject)
     state = answer(state, rank_questions(workload, state), world.sources)
-    ranking = ranking_of(workload, found, state, Run(call.now), to)
+    ranking = ranking_of(workload, found, state, Run(options.now), to)
     if output == "json":
         show(_json(ranking), output)
     else:

@@ -24,7 +24,7 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.progress import progress_option, run_progress
-from reconciler.cli.run import Call, exit_of_apply, stopping
+from reconciler.cli.run import RunOptions, exit_of_apply, stop_on_signals
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore, origins
 from reconciler.errors import UsageError
@@ -63,10 +63,10 @@ def command(subject: str | None, everything: bool, output: str, **flags: Any) ->
     terminal_or(flags["auto_approve"], "restore")
     source = FleetSource.of(flags)
     found = source.read()
-    call = Call.of(source.path, {**flags, "policy": (), "context": None})
+    options = RunOptions.of(source.path, {**flags, "policy": (), "context": None})
     if subject is not None:
         check_cluster(found, object_name(subject), subject)
-    restoration = restoration_of(subject, call, {**flags, "context": source.contexts})
+    restoration = restoration_of(subject, options, {**flags, "context": source.contexts})
     unmatched = Unmatched(restoration, subject)
 
     def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
@@ -75,18 +75,18 @@ def command(subject: str | None, everything: bool, output: str, **flags: Any) ->
         unmatched.check(policies.fleet, state, run)
         return decide_restore(policies.fleet, state, run, restoration)
 
-    approval = Approval(output, call, ask=not flags["auto_approve"])
-    with run_progress(call, flags) as (watched, shown), stopping(flags["timeout"], call.stop) as stop:
+    approval = Approval(output, options, ask=not flags["auto_approve"])
+    with run_progress(options, flags) as (tracked_run, shown), stop_on_signals(flags["timeout"], options.stop) as stop:
         choose = shown.counted(approval.choose)
         control = Control(choose, shown.writing, approval.approve, stop, wakes_early=not approval.ask)
-        applied = apply(PolicySet(found), call.world(found, writes=True), watched.request(), control, decide)
+        applied = apply(PolicySet(found), options.world(found, writes=True), tracked_run.request(), control, decide)
     approval.report(applied)
     return stop.ended(exit_of_apply(applied))
 
 
-def restoration_of(subject: str | None, call: Call, flags: dict[str, Any]) -> Restoration:
+def restoration_of(subject: str | None, options: RunOptions, flags: dict[str, Any]) -> Restoration:
     """Return what is to be given back."""
-    hold = None if flags["hold"] is None else call.now + duration_of("--hold", flags["hold"])
+    hold = None if flags["hold"] is None else options.now + duration_of("--hold", flags["hold"])
     narrowing = {} if subject is None else {"objects": object_name(subject).matches}
     return Restoration(
         **narrowing,

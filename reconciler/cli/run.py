@@ -21,7 +21,7 @@ from reconciler.backends.backend import finish_changes
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.stop import Stop
-from reconciler.cli.options import DEFAULT_PATH, FilterWords, colored, moment, run_id_of, text_width
+from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment, run_id_of, text_width
 from reconciler.cli.output import say
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code
 from reconciler.model import CredentialSources
@@ -43,18 +43,18 @@ _SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRU
 
 
 @dataclass
-class Stopping(Stop):
+class SignalStop(Stop):
     """A stop with the exit code it leads to; None while nobody asked, and for --timeout (what was left counts then)."""
 
     exit_code: ExitCode | None = None
 
     def ended(self, code: ExitCode) -> ExitCode:
-        """Return with what a call ends that came to `code`."""
+        """Return with what a run ends that came to `code`."""
         return code if self.exit_code is None else first_exit_code([code, self.exit_code])
 
 
 @contextmanager
-def stopping(timeout_seconds: float | None, stop: Stopping) -> Iterator[Stopping]:
+def stop_on_signals(timeout_seconds: float | None, stop: SignalStop) -> Iterator[SignalStop]:
     """Yield `stop`, which requests and actions look at; signals and the timeout set it. Ctrl-C twice means at once."""
 
     def on_signal(number: int, _: FrameType | None) -> None:
@@ -90,13 +90,13 @@ def interruptible() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Call:
-    """The flags of one call, read."""
+class RunOptions:
+    """The options of one run of a verb, read."""
 
     path: str
     now: datetime
     snapshot: str | None = None
-    words: FilterWords = FilterWords()
+    words: FilterOptions = FilterOptions()
     allow_exceed: tuple[str, ...] = ()
     run_id: str = ""
     revision: str = ""
@@ -106,21 +106,21 @@ class Call:
     quiet: bool = False
     call_pickers: bool = False
     settings: RequestSettings = DEFAULTS
-    stop: Stopping = field(default_factory=Stopping)
+    stop: SignalStop = field(default_factory=SignalStop)
     watch: Watch = Watch()
     context: str | None = None  # of a kubeconfig, in place of a Fleet
     sources: CredentialSources = CredentialSources(DEFAULT_FOLDERS)
     fleet_from: str = "head"  # or "base"
 
     @classmethod
-    def of(cls, path: str, flags: Mapping[str, Any]) -> Call:
-        """Return the call that the flags of a verb describe; a flag the verb does not have is at its default."""
-        stop = Stopping()
+    def of(cls, path: str, flags: Mapping[str, Any]) -> RunOptions:
+        """Return the options that the flags of a verb describe; one that the verb does not have is at its default."""
+        stop = SignalStop()
         return cls(
             path=path,
             now=moment(flags.get("now")),
             snapshot=flags.get("snapshot"),
-            words=FilterWords(
+            words=FilterOptions(
                 flags.get("policy", ()), flags.get("cluster", ()), flags.get("namespace", ()), flags.get("selector")
             ),
             allow_exceed=flags.get("allow_exceed", ()),
@@ -180,7 +180,7 @@ class Call:
     def world(self, fleet: Fleet | None = None, *, writes: bool = False) -> World:
         """Open the clusters of the Fleet: the snapshot where one was given, else the live ones.
 
-        Who `writes` first finishes what a crash interrupted in the snapshot. At the end of the call a person is told
+        Who `writes` first finishes what a crash interrupted in the snapshot. At the end of the run a person is told
         what there is to know of the clusters.
         """
         if writes and self.snapshot is not None:

@@ -25,7 +25,7 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.output import say, show_lines
-from reconciler.cli.run import Call
+from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import placed_names
@@ -50,43 +50,45 @@ def command(directory: str, policies: str, overwrite: bool, **flags: Any) -> int
 
     With the same --now, a plan from the snapshot is the plan from the clusters.
     """
-    call = Call.of(policies, flags)
-    _check(call)
+    options = RunOptions.of(policies, flags)
+    _check(options)
     target = Path(directory)
     check_target(target, overwrite)
-    recorders, made = recorded(call)
-    if not (call.quiet and made.clusters):
+    recorders, made = recorded(options)
+    if not (options.quiet and made.clusters):
         for what in sorted(made.unknown):
             say(f"warning: {what}: {made.unknown[what]}")
     if not made.clusters:
         say(f"error: {directory}: nothing was written, expected a cluster that answers")
         return ExitCode.NOTHING_DONE
-    at = format_time(call.now)
+    at = format_time(options.now)
     write_snapshot(target, {name: recorder.files(at) for name, recorder in recorders.items()})
-    if not call.quiet:
+    if not options.quiet:
         show_lines(_told(target, recorders, at))
     return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
 
 
-def _check(call: Call) -> None:
-    if call.snapshot is not None:
-        raise UsageError(f"--snapshot: {call.snapshot} is a snapshot already, expected live clusters; copy the folder")
-    if call.words.namespace and call.context is None:
+def _check(options: RunOptions) -> None:
+    if options.snapshot is not None:
+        raise UsageError(
+            f"--snapshot: {options.snapshot} is a snapshot already, expected live clusters; copy the folder"
+        )
+    if options.words.namespace and options.context is None:
         raise UsageError("--namespace: narrows nothing that is read of a Fleet, expected it beside --context")
 
 
-def recorded(call: Call) -> tuple[Mapping[str, Recorder], Plan]:
+def recorded(options: RunOptions) -> tuple[Mapping[str, Recorder], Plan]:
     """Make a plan of live clusters as `plan` does; return what was read for it, by cluster, and the plan."""
-    policies = call.policies()
+    policies = options.policies()
     placed = placed_names(policies)
     recorders = {cluster.name: Recorder(cluster.name, placed) for cluster in policies.fleet.clusters}
 
     def record(cluster: str, resource: Resource[Any], read: Sequence[Wire]) -> None:
         recorders[cluster].objects(resource, read)
 
-    world = open_world(call.bounded(policies.fleet), None, call.now, call.settings, record)
+    world = open_world(options.bounded(policies.fleet), None, options.now, options.settings, record)
     sources = {name: _noted(source, recorders[name]) for name, source in world.sources.items()}
-    return recorders, plan(policies, replace(world, sources=sources), call.request())
+    return recorders, plan(policies, replace(world, sources=sources), options.request())
 
 
 def _noted(source: Source, recorder: Recorder) -> Source:

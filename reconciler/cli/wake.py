@@ -26,7 +26,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import say
 from reconciler.cli.progress import progress_option, run_progress
-from reconciler.cli.run import Call, exit_of_apply, stopping
+from reconciler.cli.run import RunOptions, exit_of_apply, stop_on_signals
 from reconciler.decide.annotations import EXCLUDE_UNTIL, format_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due
@@ -74,29 +74,29 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     terminal_or(not asks, "wake")
     source = FleetSource.of(flags)
     found = source.read()
-    call = Call.of(source.path, {**flags, "context": None})
+    options = RunOptions.of(source.path, {**flags, "context": None})
     check_cluster(found, name, subject)
-    world = call.world(found, writes=True)
-    until = None if awake_for is None else call.now + duration_of("--for", awake_for)
+    world = options.world(found, writes=True)
+    until = None if awake_for is None else options.now + duration_of("--for", awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
     any_fleet = bool(source.contexts)
-    asleep = idle_workloads(of_every_fleet(found, state) if any_fleet else found, state, Run(call.now), name.matches)
+    asleep = idle_workloads(of_every_fleet(found, state) if any_fleet else found, state, Run(options.now), name.matches)
     check_looked(asleep, state, name, subject)
-    waking = _Waking(name, asleep, requests(call.now, until), any_fleet)
-    approval = Approval(output, call, ask=asks)
+    waking = _RequestedWake(name, asleep, requests(options.now, until), any_fleet)
+    approval = Approval(output, options, ask=asks)
     world = world.without(state.unreachable)
     if asks:
-        approve(waking, found, world, call, approval)
+        approve(waking, found, world, options, approval)
     failed = requested(waking, world)
-    with run_progress(call, flags) as (watched, shown), stopping(flags["timeout"], call.stop) as stop:
+    with run_progress(options, flags) as (tracked_run, shown), stop_on_signals(flags["timeout"], options.stop) as stop:
         control = Control(shown.counted(approval.choose_all), shown.writing, stop=stop)
-        applied = apply(PolicySet(found), world, watched.request(), control, waking.decide)
+        applied = apply(PolicySet(found), world, tracked_run.request(), control, waking.decide)
     approval.report(applied)
     return stop.ended(first_exit_code([exit_of_apply(applied), *failed]))
 
 
 @dataclass(frozen=True)
-class _Waking:
+class _RequestedWake:
     """What `name` names, `found` asleep there, and the annotations that ask each of it to wake.
 
     `any_fleet`: every Fleet's marks count as its own.
@@ -132,13 +132,13 @@ def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], wanted: Mappin
     )
 
 
-def approve(waking: _Waking, fleet: Fleet, world: World, call: Call, approval: Approval) -> None:
+def approve(waking: _RequestedWake, fleet: Fleet, world: World, options: RunOptions, approval: Approval) -> None:
     """Show what would wake, and ask.
 
     Raises:
         ReconcilerError: somebody said no.
     """
-    if not approval.approve(plan(PolicySet(fleet), world, call.request(), waking.decide_once_asked)):
+    if not approval.approve(plan(PolicySet(fleet), world, options.request(), waking.decide_once_asked)):
         raise ReconcilerError("declined at the prompt; nothing was done")
 
 
@@ -165,7 +165,7 @@ def requests(now: datetime, until: datetime | None) -> dict[str, str]:
     return {WAKE_REQUESTED: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
 
 
-def requested(waking: _Waking, world: World) -> list[ExitCode]:
+def requested(waking: _RequestedWake, world: World) -> list[ExitCode]:
     """Write the requests and tell what could not be; return the exit codes that this leads to."""
     failures = request_wakes(waking, world)
     for failure in failures:
@@ -173,7 +173,7 @@ def requested(waking: _Waking, world: World) -> list[ExitCode]:
     return [ExitCode.PARTIAL] if failures else []
 
 
-def request_wakes(waking: _Waking, world: World) -> tuple[str, ...]:
+def request_wakes(waking: _RequestedWake, world: World) -> tuple[str, ...]:
     """Write the request on everything found, without a lock; return what could not be written, or is in vain."""
     failures = [f"{one.asked.ref}: {one.problem}" for one in waking.found if one.problem]
     for one in waking.found:

@@ -10,7 +10,7 @@ from reconciler.decide.closest_selector import SelectorMatch
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.model import ObjectRef, Workload
 from reconciler.plan.model import Plan
-from reconciler.report.groups import clock_of
+from reconciler.report.groups import reasons_in
 from reconciler.report.wording import KINDS, field_of, is_metadata, metadata_words, name_of, verb_of, victims_of
 from reconciler.untrusted_text import one_line
 
@@ -74,7 +74,7 @@ def explanation_lines(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
         yield from _policy(plan, found)
     for lost in plan.overridden:
         if lost.ref == one.ref:
-            why = clock_of(plan).reason(lost.why)
+            why = reasons_in(plan).reason(lost.why)
             yield f"  {lost.policy}: {lost.wish}, overridden by {lost.winner} ({why})"
     if one.closest is not None:
         yield ""
@@ -112,7 +112,7 @@ def _decided(plan: Plan, refs: Collection[ObjectRef]) -> tuple[Decision | None, 
 
 
 def _policy(plan: Plan, found: PolicyExplanation) -> Iterator[str]:
-    clock = clock_of(plan)
+    clock = reasons_in(plan)
     name = f"{found.ref.namespace}/{found.policy}" if found.job == "placement" else found.policy
     title = f"{KINDS[found.job]} {name}" if found.policy else "No policy"
     place = plan.places.get(title, "")

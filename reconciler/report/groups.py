@@ -10,7 +10,7 @@ from reconciler.decide.decisions import Decision, PlacementView
 from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.report.wording import (
     KINDS,
-    Clock,
+    ReasonWords,
     counted,
     field_of,
     is_measured,
@@ -87,9 +87,9 @@ def updates_of(number: int) -> str:
     return counted(number, "metadata update")
 
 
-def clock_of(plan: Plan) -> Clock:
+def reasons_in(plan: Plan) -> ReasonWords:
     """Return by which reasons of `plan` are told."""
-    return Clock(plan.made_at, plan.zones)
+    return ReasonWords(plan.made_at, plan.zones)
 
 
 def grouped(
@@ -104,7 +104,7 @@ def grouped(
     views = {(KINDS["placement"], one_line(view.key)): view for view in plan.placements}
     owners = sorted(members, key=lambda owner: (_badness(members[owner], urgent), owner))
     ordered = {owner: sorted(members[owner], key=lambda one: _position(one, urgent)) for owner in owners}
-    clock = clock_of(plan)
+    clock = reasons_in(plan)
     return tuple(_group(owner, ordered[owner], views.get(owner), clock, urgent) for owner in owners)
 
 
@@ -133,7 +133,7 @@ def _group(
     owner: tuple[str, str],
     actions: Sequence[Action],
     view: PlacementView | None,
-    clock: Clock,
+    clock: ReasonWords,
     urgent: Callable[[Action], bool],
 ) -> Group:
     shown = [action for action in actions if urgent(action) or not is_metadata(action.decision)]

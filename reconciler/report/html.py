@@ -43,7 +43,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
+class ReplicaDistribution:
     """A row of bars under a title; all bars have the same scale, `top` is its end."""
 
     title: str
@@ -64,13 +64,13 @@ class Distribution:
         return round(100 * (number or 0) / max(1, self.top), 2)
 
 
-def distributions_of(plan: Plan) -> tuple[Distribution, ...]:
+def distributions_of(plan: Plan) -> tuple[ReplicaDistribution, ...]:
     """Return all workloads that the plan changes taken together, then each federated ReplicaSet over its clusters."""
     changed = _changed([action.decision for action in plan.actions])
     return (*([changed] if changed.bars else []), *map(_placement, plan.placements))
 
 
-def _changed(decisions: Iterable[Decision]) -> Distribution:
+def _changed(decisions: Iterable[Decision]) -> ReplicaDistribution:
     before: dict[str, int] = {}
     after: dict[str, int] = {}
     for decision in decisions:
@@ -78,15 +78,15 @@ def _changed(decisions: Iterable[Decision]) -> Distribution:
             cluster = decision.ref.cluster
             before[cluster] = before.get(cluster, 0) + (decision.replicas_before or 0)
             after[cluster] = after.get(cluster, 0) + (decision.replicas_after or 0)
-    return Distribution(
+    return ReplicaDistribution(
         "All workloads this plan changes",
         tuple(Bar(cluster, before[cluster], after[cluster]) for cluster in sorted(before)),
     )
 
 
-def _placement(view: PlacementView) -> Distribution:
+def _placement(view: PlacementView) -> ReplicaDistribution:
     bars = (Bar(row.cluster, row.current, row.spec_replicas, row.capacity, row.why) for row in view.rows)
-    return Distribution(f"{view.key}, {view.total} replicas desired", tuple(bars))
+    return ReplicaDistribution(f"{view.key}, {view.total} replicas desired", tuple(bars))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from itertools import groupby
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import PlacementView
 from reconciler.plan.model import Plan
-from reconciler.report.groups import Group, clock_of, grouped, updates_of
+from reconciler.report.groups import Group, grouped, reasons_in, updates_of
 from reconciler.report.summary import (
     Held,
     apply_summary,
@@ -229,7 +229,7 @@ def _placements(plan: Plan) -> list[list[str]]:
 
 def _placement(view: PlacementView, plan: Plan) -> list[str]:
     head = ("cluster", "current", "desired", "available", "capacity", "reason")
-    clock = clock_of(plan)
+    clock = reasons_in(plan)
     rows = [
         (
             one_line(row.cluster),

@@ -12,8 +12,8 @@ from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.limits import FLEET
 from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, added, fewer, more
-from reconciler.report.groups import Group, Line, clock_of, grouped, updates_of
-from reconciler.report.wording import KINDS, Clock, counted, edge
+from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
+from reconciler.report.wording import KINDS, ReasonWords, counted, edge
 from reconciler.untrusted_text import one_line
 
 NOT_APPROVED = "not approved"
@@ -172,7 +172,7 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
         _undecided(plan),
         _observed(plan),
         _unknown(plan),
-        Block(f"Warnings: {len(warnings)}", tuple(_notice(one, clock_of(plan)) for one in warnings)),
+        Block(f"Warnings: {len(warnings)}", tuple(_notice(one, reasons_in(plan)) for one in warnings)),
         _overridden(plan),
         _notices(plan, everything),
     )
@@ -180,7 +180,7 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
 
 
 def _undecided(plan: Plan) -> Block:
-    clock = clock_of(plan)
+    clock = reasons_in(plan)
     entries = []
     for one in plan.undecided:
         place = plan.places.get(f"{KINDS[one.job]} {one.policy}", one.policy)
@@ -193,7 +193,7 @@ def _unknown(plan: Plan) -> Block:
     parts = [counted(clusters, "cluster")] if clusters else []
     if len(plan.unknown) > clusters:
         parts.append(counted(len(plan.unknown) - clusters, "list or query", "lists or queries"))
-    entries = tuple((f"? {one_line(name)}", clock_of(plan).text(one_line(why))) for name, why in plan.unknown.items())
+    entries = tuple((f"? {one_line(name)}", reasons_in(plan).text(one_line(why))) for name, why in plan.unknown.items())
     return Block(f"Unknown: {', '.join(parts)}, unchanged", entries)
 
 
@@ -212,11 +212,11 @@ def _notices(plan: Plan, everything: bool) -> Block:
         ("", one_line(f"{counted(count, 'object')} left to autoscalers{_bracketed(policy)}; -v lists them"))
         for policy, count in left.items()
     ]
-    notices = (_notice(one, clock_of(plan)) for one in found)
+    notices = (_notice(one, reasons_in(plan)) for one in found)
     return Block("Notices:", (*notices, *([] if everything else words)))
 
 
-def _notice(notice: Notice, clock: Clock) -> tuple[str, str]:
+def _notice(notice: Notice, clock: ReasonWords) -> tuple[str, str]:
     text = clock.text(notice.text.removeprefix(notice.subject).lstrip(": "))
     return one_line(notice.subject), one_line(text + (f" ({notice.policy})" if notice.policy else ""))
 

@@ -98,7 +98,7 @@ def age(length: timedelta) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ReasonWords:
     """`now` of the plan, and the `zones` of the calendars by the words that reasons name them with."""
 
     now: datetime

@@ -16,7 +16,7 @@ import pytest
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.backend import open_snapshot
 from reconciler.cli.progress import JsonLines, PlainLines, Progress, run_progress
-from reconciler.cli.run import Call
+from reconciler.cli.run import RunOptions
 from reconciler.observe.clusters import ReadStep, observe
 from reconciler.observe.sources import Source
 from reconciler.pipeline import Stage
@@ -123,8 +123,8 @@ def test_a_second_reading_counts_from_nothing(capsys: pytest.CaptureFixture[str]
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     for call, flags in (
-        (Call("", NOW_TIME, quiet=True), {"progress": "json"}),
-        (Call("", NOW_TIME), {"progress": "none"}),
+        (RunOptions("", NOW_TIME, quiet=True), {"progress": "json"}),
+        (RunOptions("", NOW_TIME), {"progress": "none"}),
     ):
         with run_progress(call, flags) as (_, shown):
             read_two_clusters(shown)
@@ -163,8 +163,8 @@ def test_json_is_there_where_it_is_asked_for(quickstart: Folder) -> None:
 TALK = """
 import sys
 from reconciler.cli.progress import run_progress
-from tests.cli.test_progress import NOW_TIME, Call, read_two_clusters, write_two_objects
-with run_progress(Call("", NOW_TIME), {"progress": "auto"}) as (_, shown):
+from tests.cli.test_progress import NOW_TIME, RunOptions, read_two_clusters, write_two_objects
+with run_progress(RunOptions("", NOW_TIME), {"progress": "auto"}) as (_, shown):
     print(type(shown).__name__)
     read_two_clusters(shown)
     write_two_objects(shown)

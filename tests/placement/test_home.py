@@ -44,7 +44,7 @@ def test_who_records_what_belongs_in_home(fleet, answering, expected):
 def test_doctor_says_who_records_what_belongs_in_home():
     state = a_state(a_cluster("north"), a_cluster("west"))
     told = {name: [found.text for found in home_finding(name, FLEET, state)] for name in ("north", "west")}
-    assert told == {"north": ["records what belongs in east, the home cluster, which cannot be read"], "west": []}
+    assert told == {"north": ["keeps the records of the home cluster east, which cannot be read"], "west": []}
     assert list(home_finding("east", FLEET, a_state(a_cluster("east"), a_cluster("north")))) == []
 
 

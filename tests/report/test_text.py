@@ -28,7 +28,7 @@ from reconciler.decide.decisions import (
 from reconciler.plan.model import HeldBackActions, LimitUse
 from reconciler.report.summary import status_of
 from reconciler.report.text import Style, fitted, render_text
-from reconciler.report.wording import Clock, is_metadata, name_of, what_of
+from reconciler.report.wording import ReasonWords, is_metadata, name_of, what_of
 from tests.builders import NOW, a_ref
 from tests.report.plans import IDLE_DEV, a_create, a_decision, a_mark, a_plan, a_scale, a_wake, an_idle
 from tests.report.strategies import outcomes_of, plans
@@ -374,7 +374,7 @@ def test_a_policy_with_limits_of_its_own_has_them_in_the_last_line():
 )
 def test_reasons_for_people(stored, shown):
     zones = {"schedule nights": ZoneInfo("Europe/Berlin"), "uptime office": ZoneInfo("Europe/London")}
-    assert Clock(datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC), zones).reason(stored) == shown
+    assert ReasonWords(datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC), zones).reason(stored) == shown
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_reasons_for_people(stored, shown):
     ],
 )
 def test_what_would_change_a_decision_is_told_in_the_time_of_the_calendar_that_decides(stored, shown):
-    clock = Clock(datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC), {"schedule nights": ZoneInfo("Europe/Berlin")})
+    clock = ReasonWords(datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC), {"schedule nights": ZoneInfo("Europe/Berlin")})
     assert clock.flip(stored, "0 at most 0 in 30m, schedule nights until 2026-11-21T06:00:00Z") == shown
 
 
@@ -436,7 +436,7 @@ def test_wrapping_loses_no_word(lines, width):
 
 @given(st.text(st.characters(categories=["L", "N", "P", "Zs"]), max_size=40))
 def test_a_reason_of_another_form_loses_nothing(why):
-    shown = Clock(NOW).reason(why)
+    shown = ReasonWords(NOW).reason(why)
     if not any(word in why for word in ("wake", "until", "unknown", "target", "room", "at most", "above", "since")):
         assert [c for c in shown if c.isalnum()] == [c for c in why if c.isalnum()]
 
