@@ -20,9 +20,8 @@ Period = tuple[datetime, datetime]
 
 _INSTANT = timedelta(microseconds=1)
 _WEEK = timedelta(days=7)
-_YEAR = timedelta(days=366)
-_REACHES = (timedelta(days=8), timedelta(days=60), _YEAR)
-_CLOCK_JUMP = timedelta(days=2)  # more than any clock was ever set forward or back, a skipped day included
+_REACHES = (timedelta(days=8), timedelta(days=60), timedelta(days=366))
+_SET_BACK = timedelta(days=1)  # no clock was ever set back by more: in 1867 Alaska had one Friday twice
 
 
 def is_open(calendar: Calendar, at: datetime) -> bool:
@@ -79,9 +78,9 @@ def _windows(calendar: Calendar, start: datetime, end: datetime) -> Iterator[Per
 
 def _days(window: WeeklyWindow, first: date, last: date) -> Iterator[date]:
     """Yield every day on which `window` starts and from which it could reach into the days `first` to `last`."""
-    earliest = first - timedelta(days=window.days + 1) - _CLOCK_JUMP
+    earliest = first - timedelta(days=window.days)
     day = earliest + timedelta(days=(window.start_day - earliest.weekday()) % 7)
-    while day <= last + _CLOCK_JUMP:
+    while day <= last + _SET_BACK:
         yield day
         day += _WEEK
 
@@ -147,14 +146,10 @@ def _joined(periods: Iterable[Period]) -> list[Period]:
 
 
 def _without(windows: Iterable[Period], holes: list[Period]) -> Iterator[Period]:
-    """Yield what `holes` leave of `windows`; both are in order and joined."""
+    """Yield what `holes` leave of `windows`, and some that end before they start; both are in order and joined."""
     for start, end in windows:
         left = start
         for hole_start, hole_end in holes:
-            if hole_end <= left or hole_start >= end:
-                continue
-            if left < hole_start:
-                yield (left, hole_start)
-            left = hole_end
-        if left < end:
-            yield (left, end)
+            yield (left, min(hole_start, end))
+            left = max(left, hole_end)
+        yield (left, end)

@@ -21,17 +21,11 @@ def in_rollout(workload: Workload) -> bool:
     progressing = workload.condition("Progressing")
     if progressing is not None and progressing.status == "False":
         return False
-    return _updated(workload) < (workload.status_replicas or 0)
+    if workload.updated_replicas is None and workload.ref.kind not in THROUGH_REPLICA_SETS:
+        return False  # absent means 0 where it is omitted when empty, and "does not say" for other kinds
+    return (workload.updated_replicas or 0) < (workload.status_replicas or 0)
 
 
 def replaces_replica_sets(workload: Workload) -> bool:
     """Return whether a rollout moves the pods of `workload` from one ReplicaSet to another now."""
     return workload.ref.kind in THROUGH_REPLICA_SETS and in_rollout(workload)
-
-
-def _updated(workload: Workload) -> int:
-    """Return how many pods are of the newest template; a kind that does not say has no others."""
-    # Absent means 0 for a Deployment (omitempty), and "does not say" for kinds without the field.
-    if workload.updated_replicas is None and workload.ref.kind not in THROUGH_REPLICA_SETS:
-        return workload.status_replicas or 0
-    return workload.updated_replicas or 0

@@ -508,6 +508,27 @@ class TestGuards:
     def test_what_is_told(self, gone, words):
         assert self.guards(1, **gone).words == words
 
+    def test_what_is_allowed_to_exceed_counts_and_holds_nothing(self):
+        owned = [("one", name) for name in "abc"]
+        assert fleet_guards(owned, frozenset(), frozenset()).tripped
+        allowed = fleet_guards(owned, frozenset(), frozenset({"fleet"}))
+        assert (allowed.tripped, allowed.of("one").gone) == ((), frozenset("abc"))
+
+    @pytest.mark.parametrize(
+        ("policy", "hours", "expected"),
+        [
+            pytest.param("a", None, True, id="gone just now"),
+            pytest.param("a", 23, True, id="gone for less than a day"),
+            pytest.param("a", 24, False, id="gone for a day"),
+            pytest.param("there-0", None, False, id="a policy that is there"),
+        ],
+    )
+    def test_a_wake_waits_for_a_day_at_most(self, policy, hours, expected):
+        orphaned = None if hours is None else NIGHT - hours * HOUR
+        assert self.guards(1, one="abc").of("one").holds(policy, orphaned, NIGHT) is expected
+        assert not self.guards(1, one="a").of("one").holds(policy, orphaned, NIGHT)
+        assert not self.guards(1, one="abc").of("two").holds(policy, orphaned, NIGHT)
+
 
 def test_what_several_verdicts_found_is_told_together():
     first, second = (

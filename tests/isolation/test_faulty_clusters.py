@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,12 +70,81 @@ def test_the_number_of_decisions_grows_with_the_faults_and_little_with_the_clust
     assert len(counted) == 1
 
 
-def test_without_a_cluster_to_blame_the_error_is_the_policies() -> None:
+def failing_with(*faulty: frozenset[str], wakes: str = ""):
+    """Return a decision that fails where all of one of `faulty` are there, or one of `wakes` by its wakes."""
+
+    def decided(state: ObservedState) -> frozenset[str]:
+        if any(together <= set(state.clusters) for together in faulty) or set(wakes) & set(state.wakes_only):
+            raise OverflowError("made by a test")
+        return frozenset(state.clusters)
+
+    return decided
+
+
+@pytest.mark.parametrize(
+    ("decided", "left_out", "wakes"),
+    [
+        pytest.param(failing_with(), "", "", id="none"),
+        pytest.param(failing_with(frozenset("a")), "a", "a", id="the first"),
+        pytest.param(failing_with(frozenset("e")), "e", "e", id="the last"),
+        pytest.param(failing_with(*map(frozenset, "ace")), "ace", "ace", id="several"),
+        pytest.param(failing_with(*map(frozenset, "abcde")), "abcde", "abcde", id="each"),
+        pytest.param(failing_with(frozenset("bd")), "d", "d", id="two that fail together: the later one"),
+        pytest.param(failing_with(frozenset("b"), frozenset("d"), wakes="d"), "bd", "b", id="one by its wakes too"),
+    ],
+)
+def test_only_what_fails_is_left_out_and_its_wakes_are_decided_where_they_can_be(decided, left_out, wakes) -> None:
+    found, kept = without_faulty(a_state(tuple("abcde")), decided)
+    assert "".join(sorted(kept)) == "".join(sorted(found.clusters)) == "".join(sorted(set("abcde") - set(left_out)))
+    assert ("".join(sorted(found.unreachable)), "".join(sorted(found.wakes_only))) == (left_out, wakes)
+    assert {key.cluster for key in found.answers} == kept
+    assert all(why.startswith("unexpected OverflowError (made by a test)") for why in found.unreachable.values())
+
+
+def test_what_was_unknown_before_keeps_its_reason_and_its_wakes() -> None:
+    before = replace(
+        a_state(("a", "b")),
+        wakes_only={name: ObservedCluster(name, f"identity-{name}") for name in "cd"},
+        unreachable={"c": "refused", "d": "timed out", "e": "refused too"},
+    )
+    found, _ = without_faulty(before, failing_with(frozenset("b"), wakes="d"))
+    assert (sorted(found.clusters), sorted(found.wakes_only)) == (["a"], ["b", "c"])
+    assert {name: found.unreachable[name] for name in "cde"} == before.unreachable
+    assert found.unreachable["b"].startswith("unexpected OverflowError")
+
+
+def test_what_is_raised_on_purpose_is_about_the_whole_run() -> None:
     def decided(_: ObservedState) -> None:
+        raise PolicyError("web.yaml:1: replicas are -1")
+
+    with pytest.raises(PolicyError):
+        without_faulty(a_state(), decided)
+
+
+def test_without_a_cluster_to_blame_the_error_is_the_policies() -> None:
+    counted: list[int] = []
+
+    def decided(state: ObservedState) -> None:
+        counted.append(len(state.clusters))
         raise KeyError("web")
 
     with pytest.raises(KeyError):
         without_faulty(a_state(), decided)
+    assert counted == [len(NAMES), 0]  # one decision without any cluster tells; none is looked for
+
+
+def test_where_only_wakes_could_be_decided_those_that_fail_are_left_out() -> None:
+    counted: list[frozenset[str]] = []
+
+    def decided(state: ObservedState) -> None:
+        counted.append(frozenset(state.wakes_only))
+        if "b" in state.wakes_only:
+            raise ValueError
+
+    wakes_only = {name: ObservedCluster(name, f"identity-{name}") for name in "ab"}
+    found, _ = without_faulty(ObservedState({}, wakes_only=wakes_only), decided)
+    assert (set(found.wakes_only), set(found.unreachable)) == ({"a"}, {"a", "b"})
+    assert counted == [frozenset(names) for names in ("ab", "", "ab", "a", "ab", "a")]
 
 
 def failing_on(cluster: str, *, wakes: bool = False):

@@ -21,6 +21,7 @@ from tests.mutation.runner import ROOT, WHICH, Fate, Runner, sampled
 ALLOWED = 0.05
 ACCEPTED = Path(__file__).with_name("accepted.yaml")
 TESTS = (
+    "tests/decide",
     "tests/idling",
     "tests/placement",
     "tests/downscale",

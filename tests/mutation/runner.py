@@ -154,9 +154,6 @@ class Runner:
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
-        seconds = 10 + 5 * sum(test.seconds for test in tests)
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # of this process; its signal ends it
-        signal.setitimer(signal.ITIMER_REAL, 20 * seconds)  # for what waits, on a busy machine
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         try:
             install(mutant)
@@ -164,9 +161,16 @@ class Runner:
             os._exit(2)
         self._watch.ends = True
         items = [self._items[test.item] for test in tests]
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for test, item, following in zip(tests, items, [*items[1:], None], strict=True):
+            _limit(2 + 5 * test.seconds)
             self._run(item, following)
         os._exit(1 if self._watch.failed else 0)
+
+
+def _limit(seconds: float) -> None:
+    """End this process where its next test takes longer than that: a loop may have lost its end."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # of its own; the signal ends it
+    signal.setitimer(signal.ITIMER_REAL, 20 * seconds)  # for what waits, on a busy machine
 
 
 def _tests_of(mutant: Mutant, covered: Sequence[Covered]) -> list[Covered]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.decide.schedule import is_open, open_periods, open_until, opens_next
+from reconciler.decide.schedule import exception_at, is_open, open_periods, open_until, opens_next
 from tests.schedule.calendars import a_calendar
 
 
@@ -29,6 +29,7 @@ def written(periods: tuple[tuple[datetime, datetime], ...]) -> list[str]:
         pytest.param("Europe/Paris", "Sat 20:00-07:00", "2026-03-28", "03-28T19:00/03-29T05:00", id="a short night"),
         pytest.param("Europe/Paris", "Sat 20:00-07:00", "2026-10-24", "10-24T18:00/10-25T06:00", id="a long night"),
         pytest.param("Europe/Paris", "Sun 02:30-05:00", "2026-03-29", "03-29T01:00/03-29T03:00", id="start in the gap"),
+        pytest.param("Europe/Paris", "Sun 02:22-05:00", "2026-03-29", "03-29T01:00/03-29T03:00", id="at any minute"),
         pytest.param("Europe/Paris", "Sat 22:00-02:30", "2026-03-28", "03-28T21:00/03-29T01:00", id="end in the gap"),
         pytest.param("Europe/Paris", "Sun 02:15-02:45", "2026-03-29", "", id="wholly in the gap"),
         pytest.param("Europe/Paris", "Sun 02:30-05:00", "2026-10-25", "10-25T00:30/10-25T04:00", id="start twice"),
@@ -55,6 +56,9 @@ def written(periods: tuple[tuple[datetime, datetime], ...]) -> list[str]:
         pytest.param(
             "America/Santiago", "Sat 20:00-23:30", "2026-04-04", "04-04T23:00/04-05T02:30", id="to 23:30 once"
         ),
+        # Pacific/Apia: 2011-12-30 was skipped (10:00 UTC); America/Juneau: 1867-10-18 came twice (10-19 00:33 UTC)
+        pytest.param("Pacific/Apia", "Fri 20:00-07:00", "2011-12-30", "12-30T10:00/12-30T17:00", id="a day skipped"),
+        pytest.param("Pacific/Apia", "Fri 08:00-24:00", "2011-12-30", "", id="wholly on it"),
         pytest.param("Africa/Cairo", "Fri 00:00-06:00", "2026-04-24", "04-23T22:00/04-24T03:00", id="Cairo midnight"),
         pytest.param(
             "America/St_Johns", "Sun 00:00-06:00", "2010-11-07", "11-07T02:30/11-07T09:30", id="midnight twice"
@@ -65,6 +69,7 @@ def test_the_wall_clock_is_followed_over_daylight_saving_changes(zone, window, d
     start = utc(f"{day}T12:00") - timedelta(days=1, hours=18)
     found = open_periods(a_calendar(zone, window), start, start + timedelta(days=4))
     assert "".join(written(found)) == expected
+    assert all(at.second == 0 for period in found for at in period)
 
 
 OFFICE = a_calendar(
@@ -77,6 +82,7 @@ OFFICE = a_calendar(
     [
         pytest.param("2026-11-20T15:41", False, None, "2026-11-20T19:00", id="Friday afternoon"),
         pytest.param("2026-11-20T18:59", False, None, "2026-11-20T19:00", id="a minute before"),
+        pytest.param("2026-11-20T18:59:59.999999", False, None, "2026-11-20T19:00", id="as late as can be before"),
         pytest.param("2026-11-20T19:00", True, "2026-11-23T06:00", "2026-11-23T19:00", id="the start belongs to it"),
         pytest.param(
             "2026-11-22T12:00", True, "2026-11-23T06:00", "2026-11-23T19:00", id="Sunday, over the week's end"
@@ -112,6 +118,11 @@ def test_office_hours(at, opened, until, following):
             ["11-21T08:00/11-22T10:00"],
             id="absolute and weekly windows meet",
         ),
+        pytest.param(
+            ("Sat 08:00-09:00", "Sun 08:00-10:00", "Sun 10:00-12:00", "Sun 10:30-11:00"),
+            ["11-21T08:00/11-21T09:00", "11-22T08:00/11-22T12:00"],
+            id="one alone, then three that are one",
+        ),
         pytest.param(("2026-01-01T00:00/2027-01-01T00:00",), ["11-20T12:00/11-25T00:00"], id="clipped at both ends"),
         pytest.param((), [], id="no windows"),
     ],
@@ -138,11 +149,47 @@ def test_windows_are_joined_and_clipped(windows, expected):
             ["11-21T08:00/11-21T10:00", "11-21T13:00/11-21T20:00"],
             id="overlapping exceptions",
         ),
+        pytest.param(("2026-11-21T05:00/2026-11-21T06:00",), ["11-21T08:00/11-21T20:00"], id="before it"),
+        pytest.param(("2026-11-21T22:00/2026-11-21T23:00",), ["11-21T08:00/11-21T20:00"], id="after it"),
+        pytest.param(
+            ("2026-11-21T05:00/2026-11-21T09:00", "2026-11-21T19:00/2026-11-21T23:00"),
+            ["11-21T09:00/11-21T19:00"],
+            id="both ends",
+        ),
     ],
 )
 def test_exceptions_cut_holes(exceptions, expected):
     calendar = a_calendar("UTC", "Sat 08:00-20:00", exceptions=exceptions)
     assert written(open_periods(calendar, utc("2026-11-20T00:00"), utc("2026-11-25T00:00"))) == expected
+
+
+def test_an_exception_that_the_clock_skips_cuts_nothing():
+    calendar = a_calendar("Europe/Paris", "Sat 20:00-07:00", exceptions=("2026-03-29T02:15/2026-03-29T02:45",))
+    assert written(open_periods(calendar, utc("2026-03-28T12:00"), utc("2026-03-29T12:00"))) == [
+        "03-28T19:00/03-29T05:00"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        pytest.param("2026-12-24T16:59:59", None, id="before"),
+        pytest.param("2026-12-24T17:00", 0, id="its start belongs to it, by the clock of its zone"),
+        pytest.param("2026-12-26T22:59:59", 0, id="to its end"),
+        pytest.param("2026-12-26T23:00", None, id="its end does not"),
+        pytest.param("2027-01-01T12:00", 1, id="the second"),
+        pytest.param("2027-01-01T16:00", 1, id="the first of two that overlap"),
+        pytest.param("2027-01-01T17:30", 2, id="the last"),
+    ],
+)
+def test_the_exception_at_a_time(at, expected):
+    exceptions = (
+        "2026-12-24T18:00/2026-12-27T00:00",
+        "2027-01-01T00:00/2027-01-01T18:00",
+        "2027-01-01T16:00/2027-01-01T20:00",
+    )
+    calendar = a_calendar("Europe/Paris", *every_night("00:00-24:00"), exceptions=exceptions)
+    assert exception_at(calendar, utc(at)) == (None if expected is None else calendar.exceptions[expected])
 
 
 def test_an_exception_that_ends_at_a_repeated_time_lasts_to_the_second():
@@ -160,6 +207,14 @@ def test_an_exception_that_ends_at_a_repeated_time_lasts_to_the_second():
             a_calendar("UTC", "2026-11-01T00:00/2027-10-01T00:00"), "2027-10-01T00:00", None, id="ends within the year"
         ),
         pytest.param(a_calendar("UTC", "2026-11-01T00:00/2028-01-01T00:00"), None, None, id="ends later than that"),
+        pytest.param(
+            a_calendar("UTC", "2026-11-01T00:00/2027-11-21T15:40"), "2027-11-21T15:40", None, id="ends in 366 days"
+        ),
+        pytest.param(a_calendar("UTC", "2026-11-01T00:00/2027-11-21T15:41"), None, None, id="ends a minute later"),
+        pytest.param(
+            a_calendar("UTC", "2027-11-21T15:40/2028-06-02T00:00"), None, "2027-11-21T15:40", id="opens in 366 days"
+        ),
+        pytest.param(a_calendar("UTC", "2027-11-21T15:41/2028-06-02T00:00"), None, None, id="opens a minute later"),
         pytest.param(
             a_calendar("UTC", "2027-06-01T00:00/2027-06-02T00:00"), None, "2027-06-01T00:00", id="opens within the year"
         ),
@@ -188,3 +243,8 @@ def test_times_in_other_zones_are_read_and_answered_in_utc():
 def test_a_window_that_opened_stays_open_when_the_clock_goes_back_to_the_day_before():
     calendar = a_calendar("America/St_Johns", "Sun 00:00-06:00")  # 00:01 -> 23:01 on 2010-11-07 at 02:31 UTC
     assert is_open(calendar, utc("2010-11-07T02:45"))
+
+
+def test_nor_is_it_closed_by_a_day_that_comes_twice():
+    calendar = a_calendar("America/Juneau", "Sat 10:00-20:00")  # Sat 15:33 -> Fri 15:33 on 1867-10-19 at 00:33 UTC
+    assert is_open(calendar, utc("1867-10-19T02:00"))

@@ -1,0 +1,228 @@
+"""Which autoscaler controls a workload, and which bounds a pinned HorizontalPodAutoscaler gets back."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from reconciler.decide.autoscalers import (
+    Bounds,
+    PinnedAutoscaler,
+    autoscalers_of,
+    pinned_autoscaler,
+    shrunk_by,
+)
+from reconciler.model import FieldWriter, HorizontalPodAutoscaler
+from tests.builders import NOW, a_cluster, a_ref, a_workload
+
+PREVIOUS, FLOOR, BEGUN = "reconciler/previous-bounds", "reconciler/idled-to", "reconciler/wake-begun-at"
+OWNER = "reconciler/owner"
+WEB = a_ref("web")
+
+
+def an_hpa(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> HorizontalPodAutoscaler:
+    ref = a_ref("web", kind="HorizontalPodAutoscaler")
+    return HorizontalPodAutoscaler(ref, "uid", ("Deployment", "web"), maximum, minimum, **fields)
+
+
+def pinned(minimum: int | None, maximum: int, previous: Bounds | None, floor: int | None, **fields: Any):
+    return PinnedAutoscaler(an_hpa(minimum, maximum), previous, floor, **fields)
+
+
+class TestWhichControls:
+    scaled_object = a_workload("so", kind="ScaledObject", scale_target=("Deployment", "web"))
+
+    def test_nothing(self):
+        found = autoscalers_of(a_cluster(workloads=(a_workload(),)))
+        assert (found.name_of(WEB), shrunk_by(found, WEB)) == (None, None)
+
+    def test_a_horizontal_one(self):
+        found = autoscalers_of(a_cluster(autoscalers=(an_hpa(),)))
+        assert found.name_of(WEB) == shrunk_by(found, WEB) == "HorizontalPodAutoscaler/web"
+        assert found.name_of(a_ref("web", kind="StatefulSet")) is None
+        assert found.name_of(a_ref("web", namespace="bank")) is None
+
+    def test_one_whose_way_down_is_disabled_shrinks_nothing(self):
+        found = autoscalers_of(a_cluster(autoscalers=(an_hpa(scale_down_disabled=True),)))
+        assert found.name_of(WEB) == "HorizontalPodAutoscaler/web"
+        assert shrunk_by(found, WEB) is None
+
+    def test_keda_before_the_horizontal_one_it_made(self):
+        found = autoscalers_of(a_cluster(autoscalers=(an_hpa(),), workloads=(self.scaled_object,)))
+        assert found.name_of(WEB) == shrunk_by(found, WEB) == "ScaledObject/so"
+
+    def test_only_a_scaled_object_with_a_target_counts(self):
+        others = (
+            a_workload("so", kind="ScaledObject"),
+            a_workload("other", kind="Deployment", scale_target=("Deployment", "web")),
+        )
+        assert autoscalers_of(a_cluster(workloads=others)).name_of(WEB) is None
+
+
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("bounds", "count", "expected"),
+        [
+            pytest.param(Bounds(2, 10), 5, 5, id="within"),
+            pytest.param(Bounds(2, 10), 1, 2, id="below"),
+            pytest.param(Bounds(2, 10), 11, 10, id="above"),
+            pytest.param(Bounds(None, 10), 0, 1, id="an absent minimum is 1"),
+            pytest.param(Bounds(0, 10), 0, 0, id="a minimum of 0, as with HPAScaleToZero"),
+        ],
+    )
+    def test_clamp(self, bounds, count, expected):
+        assert bounds.clamp(count) == expected
+
+
+class TestPinned:
+    """Pinned: both bounds are the floor, and were not before."""
+
+    @pytest.mark.parametrize(
+        ("bounds", "previous", "floor", "expected"),
+        [
+            pytest.param((1, 1), Bounds(2, 10), 1, True, id="pinned"),
+            pytest.param((2, 10), None, None, False, id="never was"),
+            pytest.param((2, 10), Bounds(2, 10), 1, False, id="given back"),
+            pytest.param((1, 5), Bounds(2, 10), 1, False, id="its maximum was changed"),
+            pytest.param((0, 1), Bounds(2, 10), 1, False, id="its minimum was changed"),
+            pytest.param((1, 1), Bounds(1, 1), 1, False, id="was there before"),
+            pytest.param((1, 1), Bounds(2, 10), None, False, id="no floor is known"),
+            pytest.param((1, 1), None, 1, False, id="no bounds are known"),
+        ],
+    )
+    def test_is_pinned(self, bounds, previous, floor, expected):
+        assert pinned(*bounds, previous, floor).is_pinned is expected
+
+    def test_by_us_at_this_floor_or_at_another_one_of_ours(self):
+        held = pinned(1, 1, Bounds(2, 10), 1)
+        assert held.is_pinned_by_us(1)
+        assert held.is_pinned_by_us(2)
+        moved = pinned(2, 2, Bounds(2, 10), 1)  # by a crash between the bounds and the floor's annotation
+        assert moved.is_pinned_by_us(2)
+        assert not moved.is_pinned_by_us(1)
+
+    @pytest.mark.parametrize(
+        ("bounds", "previous", "floor", "begun", "expected"),
+        [
+            pytest.param((2, 10), None, None, False, Bounds(2, 10), id="not held"),
+            pytest.param((1, 1), Bounds(2, 10), 1, False, Bounds(2, 10), id="held"),
+            pytest.param((1, 1), Bounds(None, 10), 1, False, Bounds(None, 10), id="held, without a minimum before"),
+            pytest.param((3, 12), Bounds(2, 10), 1, False, Bounds(3, 12), id="both were changed"),
+            pytest.param((1, 5), Bounds(2, 10), 1, False, Bounds(2, 5), id="the maximum was changed"),
+            pytest.param((1, 2), Bounds(2, 10), 1, False, Bounds(2, 2), id="to the minimum before"),
+            pytest.param((3, 4), Bounds(5, 10), 3, False, Bounds(4, 4), id="to less than the minimum before"),
+            pytest.param((2, 5), Bounds(2, 10), 5, False, Bounds(2, 10), id="the minimum was changed"),
+            pytest.param((0, 12), Bounds(2, 10), 12, False, Bounds(0, 10), id="the minimum, below a high floor"),
+            pytest.param((11, 12), Bounds(2, 10), 12, False, Bounds(11, 11), id="to more than the maximum before"),
+            pytest.param((None, 1), Bounds(2, 10), 1, False, Bounds(2, 10), id="an absent minimum is a floor of 1"),
+            pytest.param((1, 5), Bounds(2, 10), 1, True, Bounds(1, 5), id="the wake began: what is there is theirs"),
+            pytest.param((1, 1), Bounds(2, 10), 1, True, Bounds(2, 10), id="the wake began, and nothing came of it"),
+            pytest.param((1, 5), Bounds(2, 10), None, False, Bounds(1, 5), id="no floor is known"),
+        ],
+    )
+    def test_the_bounds_it_gets_back(self, bounds, previous, floor, begun, expected):
+        found = pinned(*bounds, previous, floor, wake_begun=begun)
+        assert found.own_bounds == expected
+        assert found.gets_back is (expected != Bounds(*bounds))
+
+
+class TestPutBack:
+    """Somebody else gave the bounds back, after we idled to a floor of 1 or more."""
+
+    since = NOW - timedelta(hours=1)
+
+    def hpa(self, manager: str = "kubectl", minutes: float | None = 0) -> HorizontalPodAutoscaler:
+        at = None if minutes is None else self.since + timedelta(minutes=minutes)
+        return an_hpa(bounds_writer=FieldWriter(manager, at))
+
+    @pytest.mark.parametrize(
+        ("found", "floor", "expected"),
+        [
+            pytest.param(pinned(2, 10, Bounds(2, 10), 1), 1, True, id="ours, and given back"),
+            pytest.param(pinned(1, 1, Bounds(2, 10), 1), 1, False, id="still held"),
+            pytest.param(pinned(2, 10, Bounds(2, 10), 1, wake_begun=True), 1, False, id="by the wake"),
+            pytest.param(pinned(2, 10, Bounds(2, 10), 1), 0, False, id="a floor of 0 holds none"),
+            pytest.param(pinned(2, 10, Bounds(2, 10), 1, problem="unreadable"), 1, False, id="what cannot be read"),
+            pytest.param(PinnedAutoscaler(an_hpa()), 1, False, id="nobody is recorded"),
+        ],
+    )
+    def test_by_our_annotations(self, found, floor, expected):
+        assert found.is_put_back(floor, self.since) is expected
+
+    @pytest.mark.parametrize(
+        ("manager", "minutes", "expected"),
+        [
+            pytest.param("kubectl", 5, True, id="after the idle"),
+            pytest.param("kubectl", -1, True, id="within what clocks differ"),
+            pytest.param("kubectl", -1.1, False, id="before"),
+            pytest.param("kubectl", None, False, id="at no known time"),
+            pytest.param("reconciler", 5, False, id="by us"),
+            pytest.param("", 5, False, id="by nobody named"),
+        ],
+    )
+    def test_by_who_wrote_it_last(self, manager, minutes, expected):
+        assert PinnedAutoscaler(self.hpa(manager, minutes)).is_put_back(1, self.since) is expected
+
+
+class TestRead:
+    def read(self, previous: Any = None, minimum: int | None = 1, maximum: int = 1, **annotations: str):
+        text = json.dumps({"minReplicas": 2, "maxReplicas": 10} if previous is None else previous)
+        given = {key.replace("_", "-"): value for key, value in annotations.items()}
+        written = {PREVIOUS: text} | {f"reconciler/{key}": value for key, value in given.items()}
+        return pinned_autoscaler(an_hpa(minimum, maximum, annotations=written), frozenset({"production"}))
+
+    def test_without_our_annotation_it_is_not_held(self):
+        hpa = an_hpa(annotations={FLOOR: "1", OWNER: "staging/IdlingPolicy/a"})
+        assert pinned_autoscaler(hpa, frozenset()) == PinnedAutoscaler(hpa)
+
+    def test_held(self):
+        found = self.read(idled_to="1")
+        assert (found.previous, found.floor, found.wake_begun, found.problem) == (Bounds(2, 10), 1, False, "")
+        assert self.read(wake_begun_at="2026-11-20T15:41:23Z").wake_begun
+
+    @pytest.mark.parametrize(
+        ("minimum", "maximum", "expected"), [(3, 3, 3), (1, 3, None), (None, 1, None)], ids=["one", "two", "absent"]
+    )
+    def test_a_floor_that_is_not_written_is_told_by_bounds_of_one_number(self, minimum, maximum, expected):
+        assert self.read(minimum=minimum, maximum=maximum).floor == expected
+
+    @pytest.mark.parametrize(
+        ("previous", "expected"),
+        [
+            pytest.param({"minReplicas": None, "maxReplicas": 10}, Bounds(None, 10), id="no minimum"),
+            pytest.param({"maxReplicas": 1}, Bounds(None, 1), id="it is absent"),
+            pytest.param({"minReplicas": 0, "maxReplicas": 1}, Bounds(0, 1), id="scale to zero"),
+            pytest.param({"minReplicas": 1, "maxReplicas": 0}, None, id="a maximum of 0"),
+            pytest.param({"minReplicas": -1, "maxReplicas": 3}, None, id="below zero"),
+            pytest.param({"minReplicas": True, "maxReplicas": 3}, None, id="no number"),
+            pytest.param({"minReplicas": 1, "maxReplicas": True}, None, id="no number at the end"),
+            pytest.param({"minReplicas": "1", "maxReplicas": 3}, None, id="a text"),
+            pytest.param({"minReplicas": 1}, None, id="no maximum"),
+            pytest.param([2, 10], None, id="no object"),
+        ],
+    )
+    def test_bounds(self, previous, expected):
+        found = self.read(previous)
+        assert found.previous == expected
+        assert bool(found.problem) is (expected is None)
+        if expected is None:
+            text = json.dumps(previous, sort_keys=True, separators=(",", ":"))
+            assert found.problem == f"{PREVIOUS} is {text}, expected minReplicas and maxReplicas"
+
+    def test_a_floor_that_cannot_be_read(self):
+        found = self.read(idled_to="x")
+        assert (found.previous, found.floor) == (None, None)
+        assert FLOOR in found.problem
+
+    def test_what_another_fleet_holds(self):
+        ours, theirs = (self.read(owner=f"{fleet}/IdlingPolicy/a") for fleet in ("production", "staging"))
+        assert (ours.problem, ours.holder) == ("", "")
+        assert (theirs.problem, theirs.holder) == (f"{PREVIOUS} belongs to staging", "staging")
+        assert theirs.previous == Bounds(2, 10)
+        assert theirs.read_by("staging").problem == ""
+        assert theirs.read_by("staging").holder == ""
+        assert theirs.read_by("other") is theirs
+        assert ours.read_by("") is ours

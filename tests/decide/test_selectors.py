@@ -1,0 +1,137 @@
+"""Which workloads a policy selects, what opts out, and which local workloads a federated ReplicaSet names."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from reconciler.decide.selectors import (
+    Exclusion,
+    exclusion,
+    key_of,
+    local_key,
+    local_ref,
+    names_kind,
+    of_highest_priority,
+    selects_workload,
+)
+from reconciler.model import LabelSelector, OwnerReference
+from reconciler.policy.types import FederatedReplicaSet, ObjectSelector, TargetRef, WorkloadSelector
+from tests.builders import NOW, a_federated_replica_set, a_ref, a_workload
+from tests.idling.idling_policies import a_policy
+
+OWNED = {"owner": OwnerReference("apps/v1", "Deployment", "web", "1")}
+BACK = WorkloadSelector(objects=ObjectSelector(labels=LabelSelector((("tier", "back"),))))
+
+
+@pytest.mark.parametrize(
+    ("selector", "workload", "expected"),
+    [
+        pytest.param(WorkloadSelector(), a_workload(), True, id="a kind of Kubernetes"),
+        pytest.param(WorkloadSelector(), a_workload(kind="ScaledObject"), True, id="a kind of KEDA"),
+        pytest.param(WorkloadSelector(), a_workload(kind="Prometheus"), False, id="no custom kind unless it is named"),
+        pytest.param(WorkloadSelector(("Prometheus",)), a_workload(kind="Prometheus"), True, id="a custom kind"),
+        pytest.param(WorkloadSelector(("deployment",)), a_workload(), True, id="in any case of letters"),
+        pytest.param(WorkloadSelector(("StatefulSet",)), a_workload(), False, id="another kind"),
+        pytest.param(WorkloadSelector(), a_workload(kind="ReplicaSet", **OWNED), False, id="owned by another one"),
+        pytest.param(WorkloadSelector(("Deployment",)), a_workload(**OWNED), False, id="owned, and its kind is named"),
+        pytest.param(WorkloadSelector(objects=ObjectSelector(("api",))), a_workload(), False, id="another name"),
+        pytest.param(BACK, a_workload(labels={"tier": "back"}), True, id="by label"),
+        pytest.param(BACK, a_workload(template_labels={"tier": "back"}), False, id="not by the labels of its pods"),
+    ],
+)
+def test_what_is_selected(selector, workload, expected):
+    assert selects_workload(selector, workload) is expected
+
+
+def test_no_selector_names_no_kind():
+    assert names_kind(WorkloadSelector(("CronJob",)), "cronjob")
+    assert not names_kind(None, "CronJob")
+    assert not names_kind(WorkloadSelector(), "CronJob")
+
+
+@pytest.mark.parametrize(
+    ("priorities", "expected"),
+    [
+        pytest.param((), [], id="none"),
+        pytest.param((3,), ["p0"], id="one"),
+        pytest.param((1, 2, 2, 0), ["p1", "p2"], id="several of the highest"),
+        pytest.param((-5, -3), ["p1"], id="below zero"),
+    ],
+)
+def test_the_highest_priority(priorities, expected):
+    policies = [a_policy(f"p{at}", priority=priority) for at, priority in enumerate(priorities)]
+    assert [policy.name for policy in of_highest_priority(policies)] == expected
+
+
+FLAG, TIME = "reconciler/exclude", "reconciler/exclude-until"
+AT = "2026-11-20T15:41:23Z"  # NOW
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        pytest.param({}, None, id="nothing"),
+        pytest.param({FLAG: "true"}, Exclusion(f'{FLAG}: "true"', counterfactual=f"taking {FLAG} off"), id="for good"),
+        pytest.param({FLAG: "false"}, None, id="not"),
+        pytest.param(
+            {FLAG: "True"},
+            Exclusion(f'{FLAG} is "True", expected "true" or "false"', None, True, f"taking {FLAG} off"),
+            id="a value that cannot be read",
+        ),
+        pytest.param(
+            {FLAG: ""},
+            Exclusion(f'{FLAG} is "", expected "true" or "false"', None, True, f"taking {FLAG} off"),
+            id="an empty value",
+        ),
+        pytest.param(
+            {TIME: "2026-11-20T16:41:24+01:00"},
+            Exclusion(
+                f"{TIME}: 2026-11-20T16:41:24+01:00", NOW + timedelta(seconds=1), False, "after 2026-11-20T15:41:24Z"
+            ),
+            id="until a second from now",
+        ),
+        pytest.param({TIME: AT}, None, id="until now"),
+        pytest.param(
+            {TIME: "tomorrow"},
+            Exclusion(f'{TIME} is "tomorrow", expected a time as in RFC 3339', None, True, "a time that can be read"),
+            id="until a time that cannot be read",
+        ),
+        pytest.param(
+            {FLAG: "false", TIME: "2026-11-20T15:41:24Z"},
+            Exclusion(f"{TIME}: 2026-11-20T15:41:24Z", NOW + timedelta(seconds=1), False, "after 2026-11-20T15:41:24Z"),
+            id="false does not end a time",
+        ),
+        pytest.param(
+            {FLAG: "true", TIME: AT}, Exclusion(f'{FLAG}: "true"', counterfactual=f"taking {FLAG} off"), id="both"
+        ),
+    ],
+)
+def test_an_opt_out(annotations, expected):
+    assert exclusion(annotations, NOW) == expected
+
+
+def federated(target: TargetRef | None = None) -> FederatedReplicaSet:
+    return a_federated_replica_set("front", target=target)
+
+
+@pytest.mark.parametrize(
+    ("one", "kind", "name", "group"),
+    [
+        pytest.param(federated(), "ReplicaSet", "front", "apps", id="its own ReplicaSets"),
+        pytest.param(federated(TargetRef("apps/v1", "Deployment", "web")), "Deployment", "web", "apps", id="a target"),
+        pytest.param(
+            federated(TargetRef("v1", "ReplicationController", "web")), "ReplicationController", "web", "", id="core"
+        ),
+    ],
+)
+def test_local_workloads(one, kind, name, group):
+    assert local_key(one) == ("shop", kind, name)
+    ref = local_ref(one, "west")
+    assert (ref.cluster, ref.namespace, ref.kind, ref.name, ref.group) == ("west", "shop", kind, name, group)
+    assert key_of(ref) == local_key(one)
+
+
+def test_the_key_of_an_object_is_the_same_in_every_cluster():
+    assert key_of(a_ref(cluster="east")) == key_of(a_ref(cluster="west")) == ("shop", "Deployment", "web")
