@@ -38,7 +38,7 @@ Kind = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
+class DiscoveredTargets:
     """The top objects behind a Service, sorted by name, as far as they are known.
 
     `undecided` says why they are not all known; `question` asks for the pods that would tell. `by_labels`: labels tell
@@ -119,17 +119,17 @@ class _UnknownTargetError(Exception):
     """What is behind the Service cannot be read, or has an owner that is no known scalable."""
 
 
-def scalables_behind(service: Service, inventory: Inventory) -> Discovery:
+def scalables_behind(service: Service, inventory: Inventory) -> DiscoveredTargets:
     """Return the targets of `service`: the workloads whose template labels it selects, and the owners of the pods that
     its endpoints name.
 
     A pod may carry labels that the template of its owner does not have, so that labels alone do not tell of all.
     """
     if service.type == "ExternalName":
-        return Discovery(by_labels=True)
+        return DiscoveredTargets(by_labels=True)
     unread = [plural for plural in _OWNERS if plural in inventory.cluster.unreadable]
     if unread:
-        return Discovery(undecided=f"{unread[0]} cannot be read, and some may be behind it", by_labels=True)
+        return DiscoveredTargets(undecided=f"{unread[0]} cannot be read, and some may be behind it", by_labels=True)
     matching = _matching(service, inventory)
     tops: tuple[Workload, ...] = ()
     try:
@@ -137,11 +137,11 @@ def scalables_behind(service: Service, inventory: Inventory) -> Discovery:
         named = _named_pods(service, inventory)
         pods = _pods(service, named, inventory)
         if pods is None:
-            return Discovery(tops, question=PodsQuestion(service.ref), by_labels=bool(matching))
+            return DiscoveredTargets(tops, question=PodsQuestion(service.ref), by_labels=bool(matching))
         tops = _tops((*matching, *_owners_of_pods(named, pods, inventory)), inventory)
     except _UnknownTargetError as unknown:
-        return Discovery(tops, undecided=str(unknown), by_labels=bool(matching))
-    return Discovery(tops, by_labels=bool(matching), nothing="" if tops else _nothing(service))
+        return DiscoveredTargets(tops, undecided=str(unknown), by_labels=bool(matching))
+    return DiscoveredTargets(tops, by_labels=bool(matching), nothing="" if tops else _nothing(service))
 
 
 def _nothing(service: Service) -> str:

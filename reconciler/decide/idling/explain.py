@@ -77,9 +77,9 @@ def _selected_by(scalable: ScalableState, policy: str) -> tuple[str, ...]:
 
 
 def _outcome(transition: Transition) -> str:
-    if transition.action is not IdleAction.LEAVE and (transition.classification.state, transition.action) != _TAKEN:
+    if transition.action is not IdleAction.LEAVE and (transition.state, transition.action) != _TAKEN:
         return _OUTCOMES[transition.action]
-    return "left as it is" if transition.classification.state in _LEFT else "stays awake"
+    return "left as it is" if transition.state in _LEFT else "stays awake"
 
 
 def overridden(transitions: Iterable[Transition]) -> Iterator[Overridden]:
@@ -188,7 +188,7 @@ def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Itera
 
 def _overdue(transition: Transition, _run: Run) -> Iterator[Notice]:
     if transition.action is IdleAction.OVERDUE:
-        ours = transition.classification.state not in NOT_OURS
+        ours = transition.state not in NOT_OURS
         kind, held = (
             ("overdueWake", transition.scalable.cluster.restriction) if ours else ("foreignOverdue", "somebody else's")
         )
@@ -200,14 +200,14 @@ def _overdue(transition: Transition, _run: Run) -> Iterator[Notice]:
 
 def _set_aside(transition: Transition, _run: Run) -> Iterator[Notice]:
     reading = transition.scalable.reading
-    if transition.classification.state is IdleState.UNREADABLE and reading is not None:
+    if transition.state is IdleState.UNREADABLE and reading is not None:
         yield Notice(
             "setAside", str(transition.ref), f"{transition.ref}: {reading.problem}; its replicas are left unchanged"
         )
 
 
 def _foreign(transition: Transition, _run: Run) -> Iterator[Notice]:
-    if transition.classification.state is IdleState.FOREIGN:
+    if transition.state is IdleState.FOREIGN:
         fleet = (
             transition.record.fleet if transition.record is not None and transition.record.fleet else "somebody else"
         )
@@ -218,7 +218,7 @@ def _unproven(transition: Transition, _run: Run) -> Iterator[Notice]:
     """A list on a Service that says more than the scalable bears out."""
     record, scalable = transition.record, transition.scalable
     lists = [(listing.target.replicas, listing.service.ref.name) for listing in scalable.listings]
-    if transition.classification.state is IdleState.UNPROVEN and record is not None:
+    if transition.state is IdleState.UNPROVEN and record is not None:
         names = " and ".join(f"Service/{service.ref.name}" for service in scalable.services if service.has_record)
         why = f"{names} lists it as idle with {record.replicas} replicas, but it has no record of its own"
         then = "it is left unchanged: scale it, or run reconciler restore --adopt"
@@ -291,13 +291,13 @@ def _by_autoscaler(transition: Transition) -> bool:
 
 def _contested(transition: Transition, run: Run) -> Iterator[Notice]:
     written = transition.scalable.scale.written
-    if transition.classification.state is IdleState.CONTESTED:
+    if transition.state is IdleState.CONTESTED:
         contest = contest_of(written, transition.scalable.verdict.policy)
         if contest is not None:
             then = snippet(contest.by, transition.ref, contest.autoscaler)
             text = f"{transition.ref} is contested by {contest.by} since {contest.since}; {then}"
             yield Notice("contested", str(transition.ref), text, owner_policy(transition))
-    undone = transition.classification.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
+    undone = transition.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
     if undone and transition.action in (IdleAction.RELEASE, IdleAction.WAKE) and transition.record is not None:
         undo = undo_of(transition.scalable, transition.record, run.now)
         if is_contest(undo):
@@ -316,11 +316,7 @@ def _missed_run(transition: Transition, _run: Run) -> Iterator[Notice]:
 def _writer(transition: Transition, _run: Run) -> Iterator[Notice]:
     """A change of field manager alone is only told."""
     writer = transition.scalable.scale.written.replicas_writer
-    if (
-        transition.classification.state is IdleState.IDLE
-        and writer is not None
-        and writer.manager not in ("", FIELD_MANAGER)
-    ):
+    if transition.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
         when = "" if writer.at is None else f" at {format_time(writer.at)}"
         text = f"{transition.ref} is idle, and {writer.manager} wrote its replicas last{when}"
         yield Notice("fieldManager", str(transition.ref), text, owner_policy(transition))
@@ -366,7 +362,7 @@ def claims(
 
 
 def _is_claimed(transition: Transition) -> bool:
-    if transition.classification.state is IdleState.UNREADABLE:
+    if transition.state is IdleState.UNREADABLE:
         return True
     changed = (IdleAction.IDLE, IdleAction.WAKE, IdleAction.RELEASE, IdleAction.CLEAR)
     return transition.action in changed or transition.was_idle

@@ -88,6 +88,6 @@ def _runs(transition: Transition) -> bool:
     """Return whether something runs there after this run."""
     if transition.action is IdleAction.OBSERVE:
         return False
-    if transition.classification.state in MAYBE_DOWN:
+    if transition.state in MAYBE_DOWN:
         return transition.scalable.scale.replicas > 0 or transition.action is IdleAction.WAKE
     return not transition.stays_idle

@@ -57,7 +57,7 @@ def idle_workloads(
 
 def _asked(transition: Transition, named: Callable[[ObjectRef], bool]) -> Iterator[Service | Workload]:
     """Yield what is asked for the sake of one scalable: itself where it is named, and its Services that are."""
-    if not (transition.was_idle or transition.classification.state in (*NOT_OURS, IdleState.UNREADABLE)):
+    if not (transition.was_idle or transition.state in (*NOT_OURS, IdleState.UNREADABLE)):
         return
     scale = transition.scalable.scale
     itself = named(scale.written.ref) or named(scale.runs.ref)
@@ -71,11 +71,11 @@ def _asked(transition: Transition, named: Callable[[ObjectRef], bool]) -> Iterat
 
 def _problem(transition: Transition, asked: Service | Workload) -> str:
     reading = transition.scalable.reading
-    if transition.classification.state is IdleState.UNPROVEN:
+    if transition.state is IdleState.UNPROVEN:
         return f"{transition.why}; `restore --adopt` takes its word"
-    if transition.classification.state is IdleState.FOREIGN and transition.scalable.protected:
+    if transition.state is IdleState.FOREIGN and transition.scalable.protected:
         return f"{transition.why}, and this Fleet did not idle it; scale it"
-    if transition.classification.state is IdleState.FOREIGN and Flag.BOUNDS in transition.situation.flags:
+    if transition.state is IdleState.FOREIGN and Flag.BOUNDS in transition.situation.flags:
         return f"{transition.situation.words[Flag.BOUNDS]}; `wake --context` gives its bounds back"
-    is_broken = transition.classification.state is IdleState.UNREADABLE and asked is transition.scalable.scale.written
+    is_broken = transition.state is IdleState.UNREADABLE and asked is transition.scalable.scale.written
     return f"{reading.problem}; `restore` gives back what can be read" if is_broken and reading is not None else ""

@@ -101,7 +101,7 @@ def _marking(state: ObservedState) -> Iterator[str]:
 
 def _not_adopted(chosen: Sequence[Transition], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:
     """Tell how much of what was asked for is left, because this Fleet did not idle it."""
-    foreign = [one for one in chosen if one.classification.state in NOT_OURS and _stands_idle(one)]
+    foreign = [one for one in chosen if one.state in NOT_OURS and _stands_idle(one)]
     left = [one for one in foreign if not _is_adopted(one, restoration)]
     if not left:
         return
@@ -111,10 +111,8 @@ def _not_adopted(chosen: Sequence[Transition], fleet: Fleet, restoration: Restor
     how_many, them = ("1 idle object stays", "it") if len(left) == 1 else (f"{len(left)} idle objects stay", "them")
     whys = dict.fromkeys(_why_left(one) for one in left)
     then = " or ".join(whys) if restoration.adopt else f"add --adopt to restore {them} too"
-    others = any(
-        one.classification.state is IdleState.FOREIGN and one.record is not None and one.record.fleet for one in left
-    )
-    nothing_of_ours = all(one.record is None or one.classification.state in NOT_OURS for one in chosen)
+    others = any(one.state is IdleState.FOREIGN and one.record is not None and one.record.fleet for one in left)
+    nothing_of_ours = all(one.record is None or one.state in NOT_OURS for one in chosen)
     text = f"{how_many} idle, as {who} {them} ({listed}); {then}"
     yield Notice("notAdopted", fleet.name, text, partial=others and nothing_of_ours)
 
@@ -128,7 +126,7 @@ def _why_left(transition: Transition) -> str:
 
 
 def _idler(transition: Transition) -> str:
-    if transition.classification.state is IdleState.UNPROVEN:
+    if transition.state is IdleState.UNPROVEN:
         return "only listed on a Service"
     return (
         f"by Fleet {transition.record.fleet}"
@@ -139,7 +137,7 @@ def _idler(transition: Transition) -> str:
 
 def _is_put_right(transition: Transition) -> bool:
     """Return whether what could not be read of it does not matter any more."""
-    return transition.classification.state is IdleState.UNREADABLE and transition.action is IdleAction.WAKE
+    return transition.state is IdleState.UNREADABLE and transition.action is IdleAction.WAKE
 
 
 def _restored(transition: Transition, restoration: Restoration, run: Run) -> Transition:
@@ -149,11 +147,11 @@ def _restored(transition: Transition, restoration: Restoration, run: Run) -> Tra
     if transition.was_idle or _is_adopted(transition, restoration):
         action = IdleAction.WAKE if written else IdleAction.OVERDUE
         return replace(transition, choice=ChosenAction(action, "restored"))
-    if transition.classification.state is IdleState.UNREADABLE and written:
+    if transition.state is IdleState.UNREADABLE and written:
         return _salvaged(transition, run)
-    if transition.classification.state is IdleState.MANUALLY_SCALED and written:
+    if transition.state is IdleState.MANUALLY_SCALED and written:
         return transition
-    if transition.classification.state is IdleState.STALE and written:
+    if transition.state is IdleState.STALE and written:
         return replace(transition, choice=ChosenAction(IdleAction.CLEAR, transition.why))
     if _is_held_for_nothing(transition) and written:
         return replace(
@@ -166,7 +164,7 @@ def _is_held_for_nothing(transition: Transition) -> bool:
     """Return whether its autoscaler is held by us while nobody remembers it as idle."""
     autoscaler, unknown = transition.autoscaler, transition.record is None and not transition.scalable.listings
     held = autoscaler is not None and autoscaler.previous is not None and not autoscaler.problem
-    return held and unknown and transition.classification.state is not IdleState.UNREADABLE
+    return held and unknown and transition.state is not IdleState.UNREADABLE
 
 
 def _salvaged(transition: Transition, run: Run) -> Transition:
@@ -189,7 +187,7 @@ def _left(transition: Transition) -> Transition:
 
 
 def _is_adopted(transition: Transition, restoration: Restoration) -> bool:
-    if not restoration.adopt or transition.classification.state not in NOT_OURS or transition.scalable.protected:
+    if not restoration.adopt or transition.state not in NOT_OURS or transition.scalable.protected:
         return False
     if Flag.BOUNDS in transition.situation.flags:
         return False

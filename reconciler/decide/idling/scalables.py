@@ -9,7 +9,7 @@ from datetime import datetime
 from reconciler.decide.annotations import PAUSED, PAUSED_REPLICAS, WAKE_REQUESTED_AT, format_time, optional_instant
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.decisions import FieldChange, replicas_change
-from reconciler.decide.idling.discovery import Discovery
+from reconciler.decide.idling.discovery import DiscoveredTargets
 from reconciler.decide.idling.records import (
     Evidence,
     Record,
@@ -150,7 +150,7 @@ class ServiceState:
     """
 
     service: Service
-    found: Discovery = Discovery()
+    found: DiscoveredTargets = DiscoveredTargets()
     verdicts: tuple[PolicyVerdict, ...] = ()
     overridden: tuple[PolicyVerdict, ...] = ()
     on_service: ServiceRecordReading | None = None

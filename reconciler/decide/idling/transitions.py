@@ -304,6 +304,10 @@ class Transition:
         return self.scalable.ref
 
     @property
+    def state(self) -> IdleState:
+        return self.classification.state
+
+    @property
     def action(self) -> IdleAction:
         return self.choice.action
 
@@ -328,7 +332,7 @@ class Transition:
 
     @property
     def was_idle(self) -> bool:
-        return self.classification.state in IDLE_STATES
+        return self.state in IDLE_STATES
 
     @property
     def stays_idle(self) -> bool:
@@ -339,7 +343,7 @@ class Transition:
     @property
     def stays_up(self) -> bool:
         """Whether it runs after this run, above the floor of what wants it idle."""
-        if self.classification.state in MAYBE_DOWN and self.action is not IdleAction.WAKE:
+        if self.state in MAYBE_DOWN and self.action is not IdleAction.WAKE:
             replicas = self.scalable.scale.replicas
             return self._is_raised_from(replicas) or replicas > self.scalable.verdict.idle_replicas
         return self.action is not IdleAction.IDLE and not self.stays_idle

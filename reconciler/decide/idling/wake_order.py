@@ -95,7 +95,7 @@ def _lot(namespace: str, now: datetime) -> str:
 
 def _urgency(transition: Transition) -> tuple[bool, int, bool, ObjectRef]:
     """Return the sort key of the wakes of one namespace."""
-    begun = transition.classification.state is IdleState.HPA_RESTORED
+    begun = transition.state is IdleState.HPA_RESTORED
     return (not begun, tier(transition), Flag.REQUESTED not in transition.situation.flags, transition.ref)
 
 

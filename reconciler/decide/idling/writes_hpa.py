@@ -40,7 +40,7 @@ _UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
 
 def autoscaler_decisions(transition: Transition, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
     """Return the decisions on the autoscaler of a scalable; `own` is the decision on the scalable itself."""
-    autoscaler, state = transition.autoscaler, transition.classification.state
+    autoscaler, state = transition.autoscaler, transition.state
     if autoscaler is None or autoscaler.problem or transition.action in _UNTOUCHED or state is IdleState.UNREADABLE:
         return ()
     if state in NOT_OURS and transition.action is not IdleAction.WAKE:
@@ -76,7 +76,7 @@ def _pinned(
     """Yield that the autoscaler is held at the floor: after the scalable, or before where it took it from there."""
     if not changes:
         return
-    first = () if own is None or transition.classification.state is IdleState.HPA_NOT_PINNED else (own.key,)
+    first = () if own is None or transition.state is IdleState.HPA_NOT_PINNED else (own.key,)
     idles = transition.action is IdleAction.IDLE
     phase = own.phase if own is not None and first else Phase.REPAIR
     base = _decision(transition, transition.scalable.autoscaler, Verb.MARK, context)
@@ -123,7 +123,7 @@ def bounds_first(transition: Transition, decisions: tuple[Decision, ...]) -> tup
     """Return the keys of what must be done with the autoscaler before the scalable itself."""
     if transition.action is IdleAction.WAKE:
         return tuple(decision.key for decision in decisions if decision.key.endswith(BOUNDS_BACK))
-    if transition.classification.state is IdleState.HPA_NOT_PINNED:
+    if transition.state is IdleState.HPA_NOT_PINNED:
         return tuple(decision.key for decision in decisions if decision.verb is Verb.MARK)
     return ()
 

@@ -131,9 +131,7 @@ def _service_targets(
     ]
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
     told = {
-        transition.ref
-        for transition in transitions
-        if transition.classification.state not in _KEPT or transition.action in _UP_NOW
+        transition.ref for transition in transitions if transition.state not in _KEPT or transition.action in _UP_NOW
     }
     kept = tuple(
         target for ref, target in listed.items() if ref not in told and not _is_gone(target, service, inventory)
@@ -184,9 +182,7 @@ def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     after = _record_after(behind, behind.targets, context)
     verb, why = _repair_words(set(behind.listed), set(after.targets) if after is not None else set())
     first = tuple(
-        own_decision_key(transition)
-        for transition in behind.transitions
-        if transition.classification.state is IdleState.STALE
+        own_decision_key(transition) for transition in behind.transitions if transition.state is IdleState.STALE
     )
     record = behind.service.record
     policy = after.policy if after is not None else record.policy if record is not None else ""
@@ -322,7 +318,7 @@ def _foreign_decisions(
     up = [
         transition
         for transition in transitions
-        if transition.classification.state in NOT_OURS and transition.action is IdleAction.WAKE
+        if transition.state in NOT_OURS and transition.action is IdleAction.WAKE
     ]
     if foreign is None or not up:
         return

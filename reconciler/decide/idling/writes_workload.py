@@ -65,7 +65,7 @@ def decision_key(verb: Verb, ref: ObjectRef, part: str = "") -> str:
 
 def owner_policy(transition: Transition) -> str:
     """Return the name of the policy that answers for what is done: the owner of the marks, else which selects it."""
-    ours = transition.action is not IdleAction.IDLE and transition.classification.state not in NOT_OURS
+    ours = transition.action is not IdleAction.IDLE and transition.state not in NOT_OURS
     if transition.record is not None and transition.record.policy and ours:
         return transition.record.policy
     return transition.scalable.verdict.policy.name if transition.scalable.verdict.policy is not None else ""
@@ -232,7 +232,7 @@ def _wake(transition: Transition, context: WriteContext) -> Decision | None:
     undo = _undo_in(transition, transition.record, context)
     # Unlike an idle, a wake tests nothing but what it changes: no annotation of others may keep a workload down.
     wanted: dict[str, str | None] = {
-        **cleared_annotations(annotations, foreign=transition.classification.state in NOT_OURS),
+        **cleared_annotations(annotations, foreign=transition.state in NOT_OURS),
         **_scale_of_ours(context.run.now),
         AWAKE_SINCE: format_time(context.run.now),
         UNDONE: None,
@@ -271,11 +271,7 @@ def _held_until(until: datetime | None) -> dict[str, str | None]:
 
 def _undo_in(transition: Transition, record: Record, context: WriteContext) -> Undo | None:
     """Return the undo that a wake answers, None where it answers something else."""
-    return (
-        undo_of(transition.scalable, record, context.run.now)
-        if transition.classification.state is IdleState.HPA_CHANGED
-        else None
-    )
+    return undo_of(transition.scalable, record, context.run.now) if transition.state is IdleState.HPA_CHANGED else None
 
 
 def _undone(transition: Transition, record: Record, undo: Undo, context: WriteContext) -> dict[str, str | None]:
@@ -301,7 +297,7 @@ def _release(transition: Transition, context: WriteContext) -> Decision | None:
     record, scalable = transition.record, transition.scalable
     if record is None:
         return None
-    if transition.classification.state is IdleState.TAKEN_OVER:
+    if transition.state is IdleState.TAKEN_OVER:
         return _handed_over(transition, record, context)
     annotations = scalable.scale.written.annotations
     undo = undo_of(scalable, record, context.run.now)
@@ -360,7 +356,7 @@ def awake_until(transition: Transition, record: Record, now: datetime) -> dateti
 
 
 def _clear(transition: Transition, context: WriteContext) -> Decision | None:
-    if transition.classification.state is not IdleState.STALE:
+    if transition.state is not IdleState.STALE:
         return None
     scale = transition.scalable.scale
     return _decision(
@@ -402,9 +398,8 @@ def _repair(transition: Transition, context: WriteContext) -> Decision | None:
 
 def _moves(transition: Transition, record: Record) -> bool:
     """Return whether its replicas move: to another floor, or back to the one its autoscaler took it from."""
-    raised = (
-        transition.classification.state is IdleState.HPA_NOT_PINNED
-        and not transition.scalable.scale.is_at_or_below(record.idled_to)
+    raised = transition.state is IdleState.HPA_NOT_PINNED and not transition.scalable.scale.is_at_or_below(
+        record.idled_to
     )
     return raised or (transition.record is not None and transition.record.idled_to != record.idled_to)
 
@@ -441,7 +436,7 @@ def _former_owner(transition: Transition, own: Record) -> str:
 
 def _with_replicas(decision: Decision, transition: Transition, record: Record) -> Decision:
     scale = transition.scalable.scale
-    down = scale.replicas > record.idled_to and transition.classification.state is not IdleState.HPA_NOT_PINNED
+    down = scale.replicas > record.idled_to and transition.state is not IdleState.HPA_NOT_PINNED
     return replace(
         decision,
         phase=Phase.DECREASE if down else Phase.REPAIR,
