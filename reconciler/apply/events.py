@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.decide.annotations import CONTESTED, format_time
 from reconciler.decide.decisions import Decision
-from reconciler.decide.idling.contested import snippet_in
+from reconciler.decide.idling.contested import advice_in
 from reconciler.model import ObjectRef, Run, Write
 from reconciler.plan.model import Action
 
@@ -72,4 +72,4 @@ def _contested(decision: Decision) -> str:
     """Return how to end the fight that `decision` writes down, "" for none."""
     path = ("metadata", "annotations", CONTESTED)
     said = next((change.after for change in decision.changes if change.path == path), None)
-    return f"; {snippet_in(said, decision.ref)}" if isinstance(said, str) else ""
+    return f"; {advice_in(said, decision.ref)}" if isinstance(said, str) else ""

@@ -112,7 +112,7 @@ class PinnedAutoscaler:
         """Whether its bounds hold its workload at `floor`, or at another floor of ours."""
         return self.is_pinned_at(floor) or self.is_pinned
 
-    def is_put_back(self, floor: int, since: datetime) -> bool:
+    def is_restored_by_others(self, floor: int, since: datetime) -> bool:
         """Return whether somebody else gave its bounds back after we idled its workload to `floor` at `since`.
 
         Where our annotations stand on it, somebody did unless we hold it or began the wake. Where they do not, a run

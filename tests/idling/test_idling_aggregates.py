@@ -435,7 +435,7 @@ def test_bounds_are_put_back_after_the_later_of_the_idle_and_our_last_scale(scal
     pinned = PinnedAutoscaler(
         HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 10, 2, bounds_writer=written)
     )
-    assert pinned.is_put_back(1, scaled_at(workload, Record(before(idled), 3))) is is_put_back
+    assert pinned.is_restored_by_others(1, scaled_at(workload, Record(before(idled), 3))) is is_put_back
 
 
 EXCLUDED = {"east": {}, "north": {"reconciler/exclude": "true"}, "west": {"reconciler/exclude": "true"}}

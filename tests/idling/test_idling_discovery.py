@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.decide.idling.discovery import inventory_of, scalables_behind
+from reconciler.decide.idling.discovery import discover_targets, inventory_of
 from reconciler.model import EndpointSlice, ObjectRef, OwnerReference, PodsQuestion, ScaleKind, Workload
 from tests.builders import a_cluster, a_pod, a_service, a_state, a_workload
 from tests.idling.idling_policies import NOON, a_policy, decided, workloads_selector
@@ -26,7 +26,7 @@ def a_slice(*pods: str, service: str = "web", name: str = "web-x") -> EndpointSl
 
 def found(service=None, **cluster):
     service = service or a_service()
-    return scalables_behind(service, inventory_of(a_cluster(services=(service,), **cluster)))
+    return discover_targets(service, inventory_of(a_cluster(services=(service,), **cluster)))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from reconciler.apply.events import message_of
-from reconciler.decide.idling.contested import fingerprint, snippet
+from reconciler.decide.idling.contested import advice, fingerprint
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter, ObjectRef
 from reconciler.plan.model import Action
@@ -195,7 +195,7 @@ class TestContested:
         assert release.event == "IdlingContested"
         assert message_of(Action(1, release)) == (
             "scaled to 3 by argocd-controller (idle-dev, policies/idle-dev.yaml:4); "
-            f"{snippet('argocd', WEB)}; left alone until reconciler/contested is taken off or its policy changes"
+            f"{advice('argocd', WEB)}; left alone until reconciler/contested is taken off or its policy changes"
         )
         since = datetime.fromisoformat(json.loads(world.objects[WEB].annotations["reconciler/contested"])["since"])
         assert since == world.now
@@ -330,5 +330,5 @@ def test_broken_policies_release_what_was_scaled_by_hand():
     ],
 )
 def test_14_advice_that_can_be_followed(by, group, kind, autoscaler, expected):
-    text = snippet(by, ObjectRef("east", "shop", kind, "web", group), autoscaler)
+    text = advice(by, ObjectRef("east", "shop", kind, "web", group), autoscaler)
     assert expected in f"^{text}"

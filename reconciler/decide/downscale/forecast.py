@@ -95,8 +95,8 @@ def with_victims(
             notices.append(Notice("victimOrder", str(decision.ref), order.note, decision.cause.policy))
         said = answers.get(decision.ref)
         beside = relatives(decision.ref.cluster).get(decision.ref) if decision.ref.kind == "ReplicaSet" else None
-        shrinking = _Shrinking(decision, order, observed, costs(decision.ref.cluster), run, said, beside)
-        forecast = _forecast(shrinking)
+        scale_down = _ScaleDown(decision, order, observed, costs(decision.ref.cluster), run, said, beside)
+        forecast = _forecast(scale_down)
         if isinstance(forecast, PodsQuestion):
             questions.append(forecast)
         done.append(_attached(decision, order, None if isinstance(forecast, PodsQuestion) else forecast))
@@ -104,7 +104,7 @@ def with_victims(
 
 
 @dataclass(frozen=True, slots=True)
-class _Shrinking:
+class _ScaleDown:
     """One decrease, and what its victims depend on; `relatives` as in `siblings_in`."""
 
     decision: Decision
@@ -123,7 +123,7 @@ class _Shrinking:
     def target(self) -> int:
         return self.decision.replicas_after or 0
 
-    def told(self, note: str, *, strategy: str = "", certain: bool = False) -> VictimForecast:
+    def without_names(self, note: str, *, strategy: str = "", certain: bool = False) -> VictimForecast:
         """Return a forecast without names."""
         return VictimForecast(certain=certain, strategy=strategy, count=self.decision.removed, note=note)
 
@@ -133,26 +133,26 @@ def _attached(decision: Decision, order: VictimStrategy, forecast: VictimForecas
     return replace(decision, victims=forecast, downscale=order.settings if marks else None)
 
 
-def _forecast(shrinking: _Shrinking) -> Forecast:
-    kind = shrinking.ref.kind
+def _forecast(scale_down: _ScaleDown) -> Forecast:
+    kind = scale_down.ref.kind
     if kind == "StatefulSet":
-        return shrinking.told("the highest ordinals go first", strategy="ordinals", certain=True)
-    if shrinking.target == 0:
-        return shrinking.told("all pods go", strategy=DEFAULT.strategy, certain=True)
+        return scale_down.without_names("the highest ordinals go first", strategy="ordinals", certain=True)
+    if scale_down.target == 0:
+        return scale_down.without_names("all pods go", strategy=DEFAULT.strategy, certain=True)
     if kind not in OWN_PODS + THROUGH_REPLICA_SETS:
-        return shrinking.told(f"the controller of {kind} chooses")
-    ref = shrinking.ref
-    unreadable = shrinking.observed.unreadable.get(unreadable_pods_key(ref))
+        return scale_down.without_names(f"the controller of {kind} chooses")
+    ref = scale_down.ref
+    unreadable = scale_down.observed.unreadable.get(unreadable_pods_key(ref))
     if unreadable is not None:
-        return shrinking.told(f"its pods could not be read: {unreadable}")
-    unasked = [one for one in (ref, *(shrinking.relatives or ())) if one not in shrinking.observed.pods]
+        return scale_down.without_names(f"its pods could not be read: {unreadable}")
+    unasked = [one for one in (ref, *(scale_down.relatives or ())) if one not in scale_down.observed.pods]
     if unasked:
         return PodsQuestion(unasked[0])
-    pods = without_cost(shrinking.observed.pods[ref], shrinking.former)
-    group = pod_group(kind, pods, siblings_in(shrinking.observed, shrinking.relatives))
+    pods = without_cost(scale_down.observed.pods[ref], scale_down.former)
+    group = pod_group(kind, pods, siblings_in(scale_down.observed, scale_down.relatives))
     if group.split:
-        return shrinking.told("several of its ReplicaSets have pods; the controller chooses")
-    return _of_group(shrinking, group)
+        return scale_down.without_names("several of its ReplicaSets have pods; the controller chooses")
+    return _of_group(scale_down, group)
 
 
 def picker_requests(
@@ -166,49 +166,51 @@ def picker_requests(
             continue
         observed = state.clusters[decision.ref.cluster]
         former = former_costs(observed, policies.fleet.namespace)
-        shrinking = _Shrinking(decision, VictimStrategy(settings), observed, former, run)
+        scale_down = _ScaleDown(decision, VictimStrategy(settings), observed, former, run)
         group = pod_group(decision.ref.kind, without_cost(observed.pods[decision.ref], former))
-        found[decision.ref] = picker_request(_cut(shrinking, group), settings.picker, decision.ref.namespace)
+        found[decision.ref] = picker_request(_selection(scale_down, group), settings.picker, decision.ref.namespace)
     return found
 
 
-def _cut(shrinking: _Shrinking, group: PodGroup) -> VictimSelection:
-    rules = rules_of(shrinking.order.settings)
-    return victim_selection(group, shrinking.target, now_ns=nanoseconds_at(shrinking.run), rules=rules)
+def _selection(scale_down: _ScaleDown, group: PodGroup) -> VictimSelection:
+    rules = rules_of(scale_down.order.settings)
+    return victim_selection(group, scale_down.target, now_ns=nanoseconds_at(scale_down.run), rules=rules)
 
 
-def _of_group(shrinking: _Shrinking, group: PodGroup) -> VictimForecast:
-    selection = _cut(shrinking, group)
-    if not shrinking.order.chooses or not selection.open:
-        return _predicted(shrinking, group)
-    settings = shrinking.order.settings
+def _of_group(scale_down: _ScaleDown, group: PodGroup) -> VictimForecast:
+    selection = _selection(scale_down, group)
+    if not scale_down.order.chooses or not selection.open:
+        return _predicted(scale_down, group)
+    settings = scale_down.order.settings
     if settings.picker is not None:
-        return _asked(selection, group, shrinking, settings.picker)
+        return _by_picker(selection, group, scale_down, settings.picker)
     if settings.strategy == "ZoneBalanced":
-        return _balanced(selection, group, shrinking)
+        return _balanced(selection, group, scale_down)
     word = "newest first" if settings.strategy == "NewestFirst" else f"age to base {settings.logarithm_base:g}"
-    return _chosen(selection, group, shrinking, first_of(selection), word)
+    return _chosen(selection, group, scale_down, first_of(selection), word)
 
 
-def _asked(selection: VictimSelection, group: PodGroup, shrinking: _Shrinking, picker: PodPicker) -> VictimForecast:
+def _by_picker(
+    selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown, picker: PodPicker
+) -> VictimForecast:
     """Return the victims as the picker chooses them now, as far as it was asked; it is asked again at apply."""
-    if shrinking.answer is None:
-        return _not_asked(selection, shrinking)
+    if scale_down.answer is None:
+        return _before_picker(selection, scale_down)
     try:
-        choice = picked(selection, shrinking.answer, picker)
+        choice = picked(selection, scale_down.answer, picker)
     except PickerError as error:
-        return replace(_predicted(shrinking, group), certain=False, note=str(error))
+        return replace(_predicted(scale_down, group), certain=False, note=str(error))
     if choice is None:
         note = "the picker has no preference; the controller chooses"
-        return replace(_predicted(shrinking, group), certain=False, note=note)
-    return replace(_chosen(selection, group, shrinking, choice, "chosen by the picker"), certain=False)
+        return replace(_predicted(scale_down, group), certain=False, note=note)
+    return replace(_chosen(selection, group, scale_down, choice, "chosen by the picker"), certain=False)
 
 
-def _not_asked(selection: VictimSelection, shrinking: _Shrinking) -> VictimForecast:
+def _before_picker(selection: VictimSelection, scale_down: _ScaleDown) -> VictimForecast:
     """Return a forecast before the picker is asked. A cost that is not above our mark is in its way in any case."""
     foreign, always = foreign_costs(selection, selection.candidates)[0], foreign_costs(selection, ())[1]
-    if always and _heeds_costs(shrinking):
-        return _postponed(shrinking, always)
+    if always and _heeds_costs(scale_down):
+        return _postponed(scale_down, always)
     note = f"deferred if it chooses any of {_costs(foreign)} with a foreign deletion cost (onForeignCost: Skip)"
     return VictimForecast(
         certain=False,
@@ -217,15 +219,15 @@ def _not_asked(selection: VictimSelection, shrinking: _Shrinking) -> VictimForec
         count=selection.count,
         requested=selection.requested,
         candidates=len(selection.candidates),
-        note=note if foreign and _heeds_costs(shrinking) else "",
+        note=note if foreign and _heeds_costs(scale_down) else "",
     )
 
 
-def _predicted(shrinking: _Shrinking, group: PodGroup) -> VictimForecast:
+def _predicted(scale_down: _ScaleDown, group: PodGroup) -> VictimForecast:
     """Return the victims as the controller will choose them, whatever the policy's strategy is."""
-    own_order = shrinking.ref.kind == "CloneSet"
+    own_order = scale_down.ref.kind == "CloneSet"
     rules = RankingRules(logarithmic=not own_order)
-    count = max(0, len(group.active) - shrinking.target)
+    count = max(0, len(group.active) - scale_down.target)
 
     def ranking_at(now_ns: int) -> VictimRanking:
         return rank_victims(group.pods, count, now_ns=now_ns, siblings=group.siblings, rules=rules)
@@ -234,9 +236,9 @@ def _predicted(shrinking: _Shrinking, group: PodGroup) -> VictimForecast:
         found = ranking_at(now_ns)
         return frozenset(pod.uid for pod in found.victims) if found.certain else None
 
-    now_ns = nanoseconds_at(shrinking.run)
+    now_ns = nanoseconds_at(scale_down.run)
     ranking = ranking_at(now_ns)
-    note = shrinking.order.note
+    note = scale_down.order.note
     if own_order:
         note = note or "the CloneSet's own controller may put its spread and its revisions first"
     certain = not own_order and count <= _AT_ONCE and is_steady(group.active, now_ns, rules, sure_at)
@@ -251,32 +253,32 @@ def _predicted(shrinking: _Shrinking, group: PodGroup) -> VictimForecast:
     )
 
 
-def _balanced(selection: VictimSelection, group: PodGroup, shrinking: _Shrinking) -> VictimForecast:
-    key = shrinking.order.settings.topology_key
-    if "nodes" in shrinking.observed.unreadable:
-        return shrinking.told("the nodes could not be read, so no zones are known", strategy="ZoneBalanced")
-    domains = domains_of(shrinking.observed.nodes, key)
+def _balanced(selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown) -> VictimForecast:
+    key = scale_down.order.settings.topology_key
+    if "nodes" in scale_down.observed.unreadable:
+        return scale_down.without_names("the nodes could not be read, so no zones are known", strategy="ZoneBalanced")
+    domains = domains_of(scale_down.observed.nodes, key)
     why = without_domains(selection, domains, key)
     if why:
-        return replace(_predicted(shrinking, group), certain=False, note=f"{why}; the controller chooses")
-    return _chosen(selection, group, shrinking, balanced(selection, domains), f"balance of {key}")
+        return replace(_predicted(scale_down, group), certain=False, note=f"{why}; the controller chooses")
+    return _chosen(selection, group, scale_down, balanced(selection, domains), f"balance of {key}")
 
 
 def _chosen(
-    selection: VictimSelection, group: PodGroup, shrinking: _Shrinking, choice: ChosenVictims, rule: str
+    selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown, choice: ChosenVictims, rule: str
 ) -> VictimForecast:
     """Return a forecast of those that go before all others, then of the `choice`, by `rule`.
 
     It is certain, as a plan is applied with the time at which it was made, and just these are marked.
     """
     foreign = [pod for pods in foreign_costs(selection, choice.pods) for pod in pods]
-    if foreign and _heeds_costs(shrinking):
-        return _postponed(shrinking, foreign)
-    now_ns = nanoseconds_at(shrinking.run)
+    if foreign and _heeds_costs(scale_down):
+        return _postponed(scale_down, foreign)
+    now_ns = nanoseconds_at(scale_down.run)
     first = rank_victims(group.pods, len(selection.first), now_ns=now_ns, siblings=group.siblings)
     return VictimForecast(
         pods=tuple(pod.name for pod in (*first.victims, *choice.pods)),
-        strategy=shrinking.order.settings.strategy,
+        strategy=scale_down.order.settings.strategy,
         rules=(*map(str, first.rules), *(rule for _ in choice.pods)),
         count=selection.count,
         requested=selection.requested,
@@ -285,14 +287,14 @@ def _chosen(
     )
 
 
-def _heeds_costs(shrinking: _Shrinking) -> bool:
-    return shrinking.order.settings.on_foreign_cost == "Skip" and shrinking.ref.kind != "CloneSet"
+def _heeds_costs(scale_down: _ScaleDown) -> bool:
+    return scale_down.order.settings.on_foreign_cost == "Skip" and scale_down.ref.kind != "CloneSet"
 
 
-def _postponed(shrinking: _Shrinking, foreign: Sequence[Pod]) -> VictimForecast:
+def _postponed(scale_down: _ScaleDown, foreign: Sequence[Pod]) -> VictimForecast:
     why = f"foreign deletion costs on {_costs(foreign)}, expected none (onForeignCost: Skip)"
     return VictimForecast(
-        certain=False, strategy=shrinking.order.settings.strategy, note=f"deferred: {why}", postponed=True
+        certain=False, strategy=scale_down.order.settings.strategy, note=f"deferred: {why}", postponed=True
     )
 
 

@@ -24,7 +24,7 @@ def _protected(case: WorkloadTarget) -> Iterator[Result]:
         yield case.stays(f"the namespace {case.ref.namespace} is protected")
 
 
-def _unread(case: WorkloadTarget) -> Iterator[Result]:
+def _unreadable(case: WorkloadTarget) -> Iterator[Result]:
     """Opt-outs and autoscalers that could not be read may be there."""
     for what in ("namespaces", "horizontalpodautoscalers", "scaledobjects"):
         if what in case.inputs.observed.unreadable:
@@ -68,7 +68,7 @@ def _idle(case: WorkloadTarget) -> Iterator[Result]:
         yield case.stays(why, "its wake")
 
 
-def _going(case: WorkloadTarget) -> Iterator[Result]:
+def _being_deleted(case: WorkloadTarget) -> Iterator[Result]:
     if case.workload.terminating:
         yield case.stays("it is being deleted")
 
@@ -98,7 +98,7 @@ def _settled(case: WorkloadTarget) -> Iterator[Result]:
         yield case.stays(case.wanted.why, f"anything but {case.workload.spec_replicas}")
 
 
-def _rolling(case: WorkloadTarget) -> Iterator[Result]:
+def _in_rollout(case: WorkloadTarget) -> Iterator[Result]:
     if case.desired < case.workload.spec_replicas and replaces_replica_sets(case.workload):
         why = "it is rollout in progress"
         yield case.undecided(why)
@@ -108,14 +108,14 @@ def _rolling(case: WorkloadTarget) -> Iterator[Result]:
 GUARDS: tuple[_Guard, ...] = (
     _restricted,
     _protected,
-    _unread,
+    _unreadable,
     _excluded,
     _claimed,
     _idle,
-    _going,
+    _being_deleted,
     _autoscaled,
     _unknown,
     _settled,
-    _rolling,
+    _in_rollout,
 )
 """In this order; the first that finds something ends the matter."""

@@ -215,7 +215,7 @@ LIFE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Left:
+class _Leftovers:
     """What is left in one cluster: the journal's entries by key, and marked pods by uid."""
 
     observed: ObservedCluster
@@ -250,7 +250,7 @@ def former_costs(observed: ObservedCluster, namespace: str) -> dict[str, str | N
 
 def _in_cluster(observed: ObservedCluster, namespace: str, run: Run) -> DesiredState:
     journal, entries, notices = _entries(observed, namespace)
-    left = _Left(
+    left = _Leftovers(
         observed=observed,
         journal=journal,
         entries=entries,
@@ -299,10 +299,10 @@ def _entries(
     return journal, entries, tuple(notices)
 
 
-def _of_entry(left: _Left, key: str, run: Run) -> Iterator[Decision | PolicyExplanation]:
+def _of_entry(left: _Leftovers, key: str, run: Run) -> Iterator[Decision | PolicyExplanation]:
     entry = left.entries[key]
     workload = left.workloads.get(entry.uid)
-    why = _over(entry, workload, left.observed, run)
+    why = _why_finished(entry, workload, left.observed, run)
     if not why:
         outcome = "its victims stay marked"
         yield PolicyExplanation(
@@ -315,10 +315,10 @@ def _of_entry(left: _Left, key: str, run: Run) -> Iterator[Decision | PolicyExpl
     unmarks = [_unmark(pod, entry.costs[pod.uid], group, cause) for pod in sorted(marked, key=_pod_name)]
     yield from unmarks
     if left.journal is not None:
-        yield _closing(left.journal, key, group, cause, unmarks)
+        yield _entry_removed(left.journal, key, group, cause, unmarks)
 
 
-def _over(entry: JournalEntry, workload: Workload | None, observed: ObservedCluster, run: Run) -> str:
+def _why_finished(entry: JournalEntry, workload: Workload | None, observed: ObservedCluster, run: Run) -> str:
     """Return why the marks of `entry` are of no use any more, "" while they are or while that is not known."""
     if workload is None:
         ref = entry.workload
@@ -348,7 +348,7 @@ def _unmark(pod: Pod, former: str | None, group: str, cause: Cause) -> Decision:
     )
 
 
-def _closing(journal: ConfigMap, key: str, group: str, cause: Cause, unmarks: Sequence[Decision]) -> Decision:
+def _entry_removed(journal: ConfigMap, key: str, group: str, cause: Cause, unmarks: Sequence[Decision]) -> Decision:
     return Decision(
         key=f"downscale/close/{journal.ref.cluster}/{key}",
         job="downscale",

@@ -31,20 +31,20 @@ class Reason:
 
 def blocker_of(scalable: ScalableState, now: datetime) -> Reason | None:
     """Return the first reason not to idle `scalable` at `now`, None where there is none."""
-    return next((reason for check in _CHECKS for reason in check(scalable, now)), None)
+    return next((reason for check in _BLOCKERS for reason in check(scalable, now)), None)
 
 
-def _restricted(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def _cluster_restricted(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
     if scalable.cluster.restriction:
         yield Reason(scalable.cluster.restriction, ANOTHER_STATE)
 
 
-def _equal(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
-    if scalable.verdict.rivals:
-        yield Reason(f"{' and '.join(scalable.verdict.rivals)} have the same priority", "different priorities")
+def _equal_priorities(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    if scalable.verdict.equal_policies:
+        yield Reason(f"{' and '.join(scalable.verdict.equal_policies)} have the same priority", "different priorities")
 
 
-def _unread(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def _unreadable(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
     if scalable.unknown:
         yield Reason(scalable.unknown, "permission to read it")
     for service in scalable.services:
@@ -56,13 +56,13 @@ def _unread(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
             yield Reason(f"the targets of Service/{service.ref.name} are unknown: {service.found.undecided}")
 
 
-def _unnamed(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
-    reason = unnamed(scalable)
+def _custom_kind(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    reason = custom_kind_blocker(scalable)
     if reason is not None:
         yield reason
 
 
-def unnamed(scalable: ScalableState) -> Reason | None:
+def custom_kind_blocker(scalable: ScalableState) -> Reason | None:
     """Return that none of its policies names the custom kind of `scalable`, None where that is no reason.
 
     What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
@@ -79,7 +79,7 @@ def unnamed(scalable: ScalableState) -> Reason | None:
     return None
 
 
-def _itself(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def _reconciler_itself(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
     if scalable.scale.runs.labels.get(ITSELF) == _OUR_NAME:
         yield Reason("the reconciler does not idle itself")
 
@@ -117,41 +117,41 @@ def _kept_awake(scalable: ScalableState, now: datetime) -> Iterator[Reason]:
         yield Reason(f"kept awake until {format_time(until)}", f"after {format_time(until)}")
 
 
-def _young(scalable: ScalableState, now: datetime) -> Iterator[Reason]:
+def _younger_than_min_age(scalable: ScalableState, now: datetime) -> Iterator[Reason]:
     created = [one.created_at for one in (scalable.scale.written, scalable.scale.runs) if one.created_at is not None]
     if created and now < max(created) + scalable.verdict.min_age:
         ends = format_time(max(created) + scalable.verdict.min_age)
         yield Reason(f"created at {format_time(max(created))}, younger than minAge", f"after {ends}")
 
 
-def _low(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def _at_idle_replicas(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
     if scalable.scale.replicas <= scalable.verdict.idle_replicas:
         yield Reason("already at or below idleReplicas", f"more than {scalable.verdict.idle_replicas} replicas")
 
 
-def _rollout(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def _rollout_in_progress(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
     if scalable.scale.written.terminating or scalable.scale.runs.terminating:
         yield Reason("it is being deleted")
     if in_rollout(scalable.scale.runs):
         yield Reason("rollout in progress", "the end of the rollout")
 
 
-def _unquiet(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
-    unquiet = scalable.verdict.unquiet
-    if unquiet is not None:
-        yield Reason(unquiet.words, unquiet.counterfactual)
+def _wake_when(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+    wake_when_blocker = scalable.verdict.wake_when_blocker
+    if wake_when_blocker is not None:
+        yield Reason(wake_when_blocker.words, wake_when_blocker.counterfactual)
 
 
-_CHECKS: tuple[Callable[[ScalableState, datetime], Iterator[Reason]], ...] = (
-    _restricted,
-    _equal,
-    _unread,
-    _unnamed,
-    _itself,
+_BLOCKERS: tuple[Callable[[ScalableState, datetime], Iterator[Reason]], ...] = (
+    _cluster_restricted,
+    _equal_priorities,
+    _unreadable,
+    _custom_kind,
+    _reconciler_itself,
     _autoscaled,
-    _low,
+    _at_idle_replicas,
     _kept_awake,
-    _young,
-    _rollout,
-    _unquiet,
+    _younger_than_min_age,
+    _rollout_in_progress,
+    _wake_when,
 )

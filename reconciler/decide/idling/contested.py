@@ -19,7 +19,7 @@ EPISODES = 2
 """How often the same manager undoes us, each time that we idle, before we leave the object alone."""
 
 _PERSON = re.compile(r"(?i)^(kubectl|oc$|k9s|lens|headlamp|mozilla|chrome|safari|opera|firefox|edge)")
-_SNIPPETS = (
+_ADVICE = (
     (
         "argocd",
         "in the Application: spec.ignoreDifferences: [{{group: {group}, kind: {kind}, jsonPointers: [{pointers}]}}]"
@@ -67,10 +67,10 @@ class Contest:
     autoscaler: str = ""
 
 
-def is_put_back(scalable: ScalableState, record: Record) -> bool:
+def is_restored_by_others(scalable: ScalableState, record: Record) -> bool:
     """Return whether somebody put the bounds of its autoscaler back, which held it at the floor of `record`."""
     since = scaled_at(scalable.scale.written, record)
-    return scalable.autoscaler is not None and scalable.autoscaler.is_put_back(record.idled_to, since)
+    return scalable.autoscaler is not None and scalable.autoscaler.is_restored_by_others(record.idled_to, since)
 
 
 def undo_of(scalable: ScalableState, record: Record, now: datetime) -> Undo:
@@ -80,7 +80,7 @@ def undo_of(scalable: ScalableState, record: Record, now: datetime) -> Undo:
     """
     workload, autoscaler = scalable.scale.written, ""
     writer = workload.replicas_writer
-    if scalable.autoscaler is not None and is_put_back(scalable, record):
+    if scalable.autoscaler is not None and is_restored_by_others(scalable, record):
         writer, autoscaler = scalable.autoscaler.hpa.bounds_writer, scalable.autoscaler.hpa.ref.name
     by = writer.manager if writer is not None and writer.manager != FIELD_MANAGER else ""
     at = writer.at if writer is not None and by and writer.at is not None and writer.at >= record.idled_at else now
@@ -125,30 +125,30 @@ def _contest_in(annotations: Mapping[str, str]) -> Contest:
 def fingerprint(policy: IdlingPolicy) -> str:
     """Return 12 hex digits that stay the same while `policy` says the same, wherever it stands in the files."""
     rest = replace(policy, place=Place(""), idle_when=AllOf(()))
-    said = (rest, _said(policy.idle_when))
+    said = (rest, _criterion_values(policy.idle_when))
     return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 
-def _said(criterion: Criterion) -> Any:
+def _criterion_values(criterion: Criterion) -> Any:
     """Return `criterion` as comparable values, without the place of its calendar; a zone counts by its name."""
     if isinstance(criterion, ScheduleCriterion):
         calendar = criterion.calendar
         awake = [(one.start, one.end) for one in (*calendar.exceptions, *calendar.awake)]
         return ("schedule", calendar.zone_name, calendar.windows, awake)
     if isinstance(criterion, AllOf | AnyOf):
-        return (type(criterion).__name__, [_said(inner) for inner in criterion.criteria])
+        return (type(criterion).__name__, [_criterion_values(inner) for inner in criterion.criteria])
     return criterion
 
 
-def snippet_in(annotation: str, ref: ObjectRef) -> str:
+def advice_in(annotation: str, ref: ObjectRef) -> str:
     """Return advice that ends the contest about `ref`; `annotation` is the value of CONTESTED."""
     contest = _contest_in({CONTESTED: annotation})
-    return snippet(contest.by, ref, contest.autoscaler)
+    return advice(contest.by, ref, contest.autoscaler)
 
 
-def snippet(by: str, ref: ObjectRef, autoscaler: str = "") -> str:
+def advice(by: str, ref: ObjectRef, autoscaler: str = "") -> str:
     """Return advice that ends the contest with `by` about the scale of `ref`, or the bounds of its `autoscaler`."""
-    text = next((text for name, text in _SNIPPETS if by.startswith(name)), _ANY)
+    text = next((text for name, text in _ADVICE if by.startswith(name)), _ANY)
     group, kind, pointers = ref.group, ref.kind, _POINTERS.get(ref.kind, "/spec/replicas")
     if autoscaler:
         group, kind, pointers = "autoscaling", "HorizontalPodAutoscaler", "/spec/minReplicas, /spec/maxReplicas"

@@ -18,7 +18,7 @@ from reconciler.decide.idling.explain import (
     questions,
     undecided,
 )
-from reconciler.decide.idling.federated import FederatedMembers, federated_members, together
+from reconciler.decide.idling.federated import FederatedMembers, federated_members, idle_together
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalables import ServiceState, is_recorded
@@ -61,7 +61,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
             DesiredState(
                 decisions=build.decisions(transitions),
                 observed=build.observed(transitions),
-                held_back=build.put_off(transitions, guards),
+                held_back=build.held_back_wakes(transitions, guards),
             )
         ),
         claims(transitions, [members.all for members in federated.values()]),
@@ -89,9 +89,9 @@ def _settled(
     transitions: Mapping[ObjectRef, Transition], federated: Mapping[LocalKey, FederatedMembers]
 ) -> dict[ObjectRef, Transition]:
     """Return the transitions where what goes idle together does: behind each Service, and on all clusters."""
-    settled = all_or_none(together(transitions, federated))
+    settled = all_or_none(idle_together(transitions, federated))
     while federated and settled != transitions:
-        transitions, settled = settled, all_or_none(together(settled, federated))
+        transitions, settled = settled, all_or_none(idle_together(settled, federated))
     return settled
 
 
@@ -153,10 +153,10 @@ class _Writes:
 
     services: tuple[tuple[ServiceState, Inventory], ...]
     context: WriteContext
-    together: tuple[tuple[ObjectRef, ...], ...] = ()
+    idle_together: tuple[tuple[ObjectRef, ...], ...] = ()
 
     def decisions(self, transitions: Mapping[ObjectRef, Transition]) -> tuple[Decision, ...]:
-        return decisions_of(transitions, self.services, self.context, self.together)
+        return decisions_of(transitions, self.services, self.context, self.idle_together)
 
     def observed(self, transitions: Mapping[ObjectRef, Transition]) -> tuple[Decision, ...]:
         """Return the idles that policies with `mode: Observe` would make."""
@@ -168,7 +168,7 @@ class _Writes:
             for decision in found
         )
 
-    def put_off(self, transitions: Mapping[ObjectRef, Transition], guards: FleetGuards) -> tuple[HeldBack, ...]:
+    def held_back_wakes(self, transitions: Mapping[ObjectRef, Transition], guards: FleetGuards) -> tuple[HeldBack, ...]:
         """Return the wakes that the guards hold back."""
         found = self._if_done(transitions, IdleAction.HOLD_BACK, IdleAction.WAKE)
         return (HeldBack(FLEET, guards.words, found),) if found else ()
@@ -205,7 +205,7 @@ def decisions_of(
     transitions: Mapping[ObjectRef, Transition],
     services: Iterable[tuple[ServiceState, Inventory]],
     context: WriteContext,
-    together: Iterable[tuple[ObjectRef, ...]] = (),
+    idle_together: Iterable[tuple[ObjectRef, ...]] = (),
 ) -> tuple[Decision, ...]:
     """Return every decision that `transitions` ask for, sorted by group and order; nothing on a read-only cluster."""
     written = {cluster.name for cluster in context.fleet.clusters if cluster.writes is not Writes.NOTHING}
@@ -218,8 +218,8 @@ def decisions_of(
         (service, found) for service, found in services if is_recorded(service) and service.ref.cluster in written
     ]
     groups = {service.ref: group_name(service.ref) for service, _ in marked} | groups_of(live)
-    together = tuple(together)
-    idle_groups = groups | groups_of(live, together) if together else groups
+    idle_together = tuple(idle_together)
+    idle_groups = groups | groups_of(live, idle_together) if idle_together else groups
     running = {
         service.ref
         for transition in transitions.values()
@@ -283,11 +283,11 @@ def _with_autoscaler(
 
 
 def groups_of(
-    transitions: Iterable[Transition], together: Iterable[tuple[ObjectRef, ...]] = ()
+    transitions: Iterable[Transition], idle_together: Iterable[tuple[ObjectRef, ...]] = ()
 ) -> dict[ObjectRef, str]:
     """Return the group of each scalable and each Service of one.
 
-    Services that share a scalable, scalables that share a Service, and the members of each of `together` are one
+    Services that share a scalable, scalables that share a Service, and the members of each of `idle_together` are one
     group. It is named after its first Service ("idling/east/dev-a/Service/api"), or its first scalable without one.
     """
     parents: dict[ObjectRef, ObjectRef] = {}
@@ -296,7 +296,7 @@ def groups_of(
         for service in transition.scalable.services:
             if is_recorded(service):
                 _join(parents, transition.ref, service.ref)
-    for members in together:
+    for members in idle_together:
         for other in members[1:]:
             _join(parents, members[0], other)
     return _named(parents)

@@ -119,7 +119,7 @@ class _UnknownTargetError(Exception):
     """What is behind the Service cannot be read, or has an owner that is no known scalable."""
 
 
-def scalables_behind(service: Service, inventory: Inventory) -> DiscoveredTargets:
+def discover_targets(service: Service, inventory: Inventory) -> DiscoveredTargets:
     """Return the targets of `service`: the workloads whose template labels it selects, and the owners of the pods that
     its endpoints name.
 
@@ -133,12 +133,12 @@ def scalables_behind(service: Service, inventory: Inventory) -> DiscoveredTarget
     matching = _matching(service, inventory)
     tops: tuple[Workload, ...] = ()
     try:
-        tops = _tops(matching, inventory)
+        tops = _top_owners(matching, inventory)
         named = _named_pods(service, inventory)
         pods = _pods(service, named, inventory)
         if pods is None:
             return DiscoveredTargets(tops, question=PodsQuestion(service.ref), by_labels=bool(matching))
-        tops = _tops((*matching, *_owners_of_pods(named, pods, inventory)), inventory)
+        tops = _top_owners((*matching, *_owners_of_pods(named, pods, inventory)), inventory)
     except _UnknownTargetError as unknown:
         return DiscoveredTargets(tops, undecided=str(unknown), by_labels=bool(matching))
     return DiscoveredTargets(tops, by_labels=bool(matching), nothing="" if tops else _nothing(service))
@@ -159,12 +159,12 @@ def _matching(service: Service, inventory: Inventory) -> list[Workload]:
     return [w for w in candidates if all(w.template_labels.get(key) == value for key, value in pairs[1:])]
 
 
-def _tops(workloads: Iterable[Workload], inventory: Inventory) -> tuple[Workload, ...]:
-    tops = {top.ref: top for top in (top_of(workload, inventory) for workload in workloads)}
+def _top_owners(workloads: Iterable[Workload], inventory: Inventory) -> tuple[Workload, ...]:
+    tops = {top.ref: top for top in (top_owner(workload, inventory) for workload in workloads)}
     return tuple(tops[ref] for ref in sorted(tops))
 
 
-def top_of(workload: Workload, inventory: Inventory) -> Workload:
+def top_owner(workload: Workload, inventory: Inventory) -> Workload:
     """Return the topmost object above `workload` that has a scale.
 
     Raises:

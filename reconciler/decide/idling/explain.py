@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from reconciler.decide.annotations import FIELD_MANAGER, WAKE_REQUESTED_AT, format_time, optional_instant
 from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, Undecided
-from reconciler.decide.idling.blockers import unnamed
-from reconciler.decide.idling.contested import contest_of, is_contest, snippet, undo_of
+from reconciler.decide.idling.blockers import custom_kind_blocker
+from reconciler.decide.idling.contested import advice, contest_of, is_contest, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
 from reconciler.decide.idling.state import NOT_OURS, IdleState
@@ -198,7 +198,7 @@ def _overdue(transition: Transition, _run: Run) -> Iterator[Notice]:
         yield Notice("perRun", str(transition.ref), f"{transition.ref}: {transition.why}", owner_policy(transition))
 
 
-def _set_aside(transition: Transition, _run: Run) -> Iterator[Notice]:
+def _unreadable_record(transition: Transition, _run: Run) -> Iterator[Notice]:
     reading = transition.scalable.reading
     if transition.state is IdleState.UNREADABLE and reading is not None:
         yield Notice(
@@ -206,7 +206,7 @@ def _set_aside(transition: Transition, _run: Run) -> Iterator[Notice]:
         )
 
 
-def _foreign(transition: Transition, _run: Run) -> Iterator[Notice]:
+def _idled_by_others(transition: Transition, _run: Run) -> Iterator[Notice]:
     if transition.state is IdleState.FOREIGN:
         fleet = (
             transition.record.fleet if transition.record is not None and transition.record.fleet else "somebody else"
@@ -229,7 +229,7 @@ def _unproven(transition: Transition, _run: Run) -> Iterator[Notice]:
         yield Notice("unproven", str(transition.ref), f"{transition.ref}: {why}; that is what it wakes to")
 
 
-def _kept_together(transition: Transition, _run: Run) -> Iterator[Notice]:
+def _held_together(transition: Transition, _run: Run) -> Iterator[Notice]:
     if transition.choice.flag not in (Flag.SERVICE_RUNS, Flag.OBSERVED):
         return
     for service in transition.scalable.behind:
@@ -244,17 +244,17 @@ def _kept_together(transition: Transition, _run: Run) -> Iterator[Notice]:
 
 
 def _custom_kind(transition: Transition, _run: Run) -> Iterator[Notice]:
-    reason = unnamed(transition.scalable)
+    reason = custom_kind_blocker(transition.scalable)
     if reason is not None and transition.choice.flag is Flag.BLOCKED and transition.why == reason.words:
         text = f"{transition.scalable.scale.runs.ref}: {reason.words}; to idle it too, write {reason.counterfactual}"
         yield Notice("customKind", str(transition.scalable.scale.runs.ref), text, owner_policy(transition))
 
 
-def _equal(transition: Transition, _run: Run) -> Iterator[Notice]:
-    rivals = transition.scalable.verdict.rivals
-    if rivals:
-        text = f"{transition.ref}: {' and '.join(rivals)} select it with the same priority; it is not idled"
-        yield Notice("equalPriorities", str(transition.ref), text, rivals[0], True)
+def _equal_priorities(transition: Transition, _run: Run) -> Iterator[Notice]:
+    equal_policies = transition.scalable.verdict.equal_policies
+    if equal_policies:
+        text = f"{transition.ref}: {' and '.join(equal_policies)} select it with the same priority; it is not idled"
+        yield Notice("equalPriorities", str(transition.ref), text, equal_policies[0], True)
 
 
 def _unreadable_exclusion(transition: Transition, _run: Run) -> Iterator[Notice]:
@@ -266,7 +266,7 @@ def _unreadable_exclusion(transition: Transition, _run: Run) -> Iterator[Notice]
         yield Notice("excludedUnreadable", str(transition.ref), f"{transition.ref}: {found.why}; it counts as excluded")
 
 
-def _autoscaler(transition: Transition, _run: Run) -> Iterator[Notice]:
+def _autoscaled(transition: Transition, _run: Run) -> Iterator[Notice]:
     held = transition.situation.words.get(Flag.BLOCKED, "")
     autoscaler, policy = transition.autoscaler, owner_policy(transition)
     if transition.action is IdleAction.LEAVE and transition.choice.why == held and _by_autoscaler(transition):
@@ -294,14 +294,14 @@ def _contested(transition: Transition, run: Run) -> Iterator[Notice]:
     if transition.state is IdleState.CONTESTED:
         contest = contest_of(written, transition.scalable.verdict.policy)
         if contest is not None:
-            then = snippet(contest.by, transition.ref, contest.autoscaler)
+            then = advice(contest.by, transition.ref, contest.autoscaler)
             text = f"{transition.ref} is contested by {contest.by} since {contest.since}; {then}"
             yield Notice("contested", str(transition.ref), text, owner_policy(transition))
     undone = transition.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
     if undone and transition.action in (IdleAction.RELEASE, IdleAction.WAKE) and transition.record is not None:
         undo = undo_of(transition.scalable, transition.record, run.now)
         if is_contest(undo):
-            then = snippet(undo.by, transition.ref, undo.autoscaler)
+            then = advice(undo.by, transition.ref, undo.autoscaler)
             text = f"{transition.ref} is contested by {undo.by}, which reverted it {undo.count} times; {then}"
             yield Notice("contested", str(transition.ref), text, owner_policy(transition))
 
@@ -328,14 +328,14 @@ def _unreadable_signal(transition: Transition, _run: Run) -> Iterator[Notice]:
 
 _NOTICES = (
     _overdue,
-    _set_aside,
-    _foreign,
+    _unreadable_record,
+    _idled_by_others,
     _unproven,
-    _kept_together,
+    _held_together,
     _custom_kind,
-    _equal,
+    _equal_priorities,
     _unreadable_exclusion,
-    _autoscaler,
+    _autoscaled,
     _contested,
     _missed_run,
     _writer,

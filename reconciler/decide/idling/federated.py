@@ -66,7 +66,7 @@ def _may_run_on(federated: FederatedReplicaSet, cluster: str) -> bool:
     return own is not None and bool(own.weight or own.min_replicas)
 
 
-def together(
+def idle_together(
     transitions: Mapping[ObjectRef, Transition], federated: Mapping[LocalKey, FederatedMembers]
 ) -> dict[ObjectRef, Transition]:
     """Return the transitions where no member of a federated ReplicaSet is idle while another one runs."""

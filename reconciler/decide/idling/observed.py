@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
 from reconciler.decide.autoscalers import Autoscalers, PinnedAutoscaler, autoscalers_of, pinned_autoscaler
 from reconciler.decide.idling.blockers import ANOTHER_STATE, UNPROTECTED
-from reconciler.decide.idling.discovery import Inventory, inventory_of, is_owned_by_scalable, scalables_behind
+from reconciler.decide.idling.discovery import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.records import Evidence, EvidenceIndex, read_record, read_service_record
 from reconciler.decide.idling.scalables import (
     ScalableState,
@@ -95,7 +95,7 @@ class _Observer:
     def found(self) -> IdlingCluster:
         services = tuple(state for one in self._cluster.services if (state := self._service(one)) is not None)
         direct = self._direct_verdicts()
-        behind = self._behind(services)
+        behind = self._services_by_scalable(services)
         scales = self._scales(services, direct)
         scalables = tuple(self._scalable(scales[ref], behind, direct) for ref in sorted(scales))
         return IdlingCluster(self._inventory, services, scalables, tuple(self._verdicts.problems()))
@@ -119,7 +119,7 @@ class _Observer:
         )
         if not (state.verdicts or state.has_record or state.exclusion or state.request or self._is_asked_about(state)):
             return None
-        return replace(state, found=scalables_behind(service, self._inventory))
+        return replace(state, found=discover_targets(service, self._inventory))
 
     def _request(self, service: Service, endpoints: Endpoints | None) -> WakeRequest | None:
         needed = self._needed_pods.get((service.ref.namespace, service.ref.name))
@@ -138,7 +138,9 @@ class _Observer:
         found = ((workload.ref, self._verdicts.on_workload(workload)) for workload in self._cluster.workloads)
         return {ref: verdicts for ref, verdicts in found if verdicts.won}
 
-    def _behind(self, services: Iterable[ServiceState]) -> dict[ObjectRef, list[tuple[ServiceState, bool]]]:
+    def _services_by_scalable(
+        self, services: Iterable[ServiceState]
+    ) -> dict[ObjectRef, list[tuple[ServiceState, bool]]]:
         """Return for each top object or listed scalable its Services, and whether it is behind them now."""
         result: dict[ObjectRef, list[tuple[ServiceState, bool]]] = {}
         for service in services:
@@ -176,24 +178,24 @@ class _Observer:
         by_ref = self._inventory.by_ref
         selected = [workload for service in services if service.verdicts for workload in service.found.workloads]
         selected += [by_ref[ref] for ref in direct]
-        scales = [self._governing(workload) for workload in selected]
+        scales = [self._governing_scale(workload) for workload in selected]
         marked = [by_ref[ref] for service in services for ref in _listed(service) if ref in by_ref]
         marked += [workload for workload in self._cluster.workloads if self._is_marked(workload)]
-        marked += list(self._held())
+        marked += list(self._pinned_scalables())
         scales += [self._scale(w) for w in marked if not is_owned_by_scalable(w, self._inventory)]
         return {scale.ref: scale for scale in scales}
 
     def _is_marked(self, workload: Workload) -> bool:
         return bool(workload.annotations) and read_record(workload, self._fleets) is not None
 
-    def _held(self) -> Iterator[Workload]:
+    def _pinned_scalables(self) -> Iterator[Workload]:
         """Yield what has an autoscaler that is held at a floor."""
         for (namespace, kind, name), autoscaler in self._autoscalers.horizontal.items():
             found = self._inventory.owners.by_name.get((namespace, kind, name))
             if found is not None and PREVIOUS_BOUNDS in autoscaler.annotations:
                 yield found
 
-    def _governing(self, workload: Workload) -> Scale:
+    def _governing_scale(self, workload: Workload) -> Scale:
         """Return how `workload` is scaled: through the ScaledObject that controls it, where there is one."""
         controller = self._autoscalers.keda.get(key_of(workload.ref))
         return self._scale(workload if controller is None else controller)

@@ -121,7 +121,7 @@ def _previous(workload: Workload) -> int:
     return 1
 
 
-def salvaged(workload: Workload, now: datetime) -> Record | None:
+def readable_part(workload: Workload, now: datetime) -> Record | None:
     """Return the readable part of a broken record, None where its replicas cannot be read."""
     try:
         return Record(now, _previous(workload))

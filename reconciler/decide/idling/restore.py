@@ -14,7 +14,7 @@ from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.decide import decisions_of
 from reconciler.decide.idling.explain import notices
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
-from reconciler.decide.idling.records import salvaged
+from reconciler.decide.idling.records import readable_part
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transitions import ChosenAction, Flag, IdleAction, Transition, transitions_of
@@ -56,7 +56,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     services = [(service, cluster.inventory) for cluster in clusters for service in cluster.services]
     context = WriteContext(fleet, run, repairs=False, hold_until=restoration.hold_until)
     chosen = [transition for transition in transitions.values() if _is_chosen(transition, restoration)]
-    told = notices([transition for transition in chosen if not _is_put_right(transition)], (), run)
+    told = notices([transition for transition in chosen if not _is_repaired(transition)], (), run)
     return DesiredState(
         decisions=decisions_of(transitions, services, context),
         notices=(
@@ -101,7 +101,7 @@ def _marking(state: ObservedState) -> Iterator[str]:
 
 def _not_adopted(chosen: Sequence[Transition], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:
     """Tell how much of what was asked for is left, because this Fleet did not idle it."""
-    foreign = [one for one in chosen if one.state in NOT_OURS and _stands_idle(one)]
+    foreign = [one for one in chosen if one.state in NOT_OURS and _is_idle_now(one)]
     left = [one for one in foreign if not _is_adopted(one, restoration)]
     if not left:
         return
@@ -135,14 +135,14 @@ def _idler(transition: Transition) -> str:
     )
 
 
-def _is_put_right(transition: Transition) -> bool:
+def _is_repaired(transition: Transition) -> bool:
     """Return whether what could not be read of it does not matter any more."""
     return transition.state is IdleState.UNREADABLE and transition.action is IdleAction.WAKE
 
 
 def _restored(transition: Transition, restoration: Restoration, run: Run) -> Transition:
     if not _is_chosen(transition, restoration):
-        return _left(transition)
+        return _unchanged(transition)
     written = transition.scalable.cluster.writes is not Writes.NOTHING
     if transition.was_idle or _is_adopted(transition, restoration):
         action = IdleAction.WAKE if written else IdleAction.OVERDUE
@@ -153,14 +153,14 @@ def _restored(transition: Transition, restoration: Restoration, run: Run) -> Tra
         return transition
     if transition.state is IdleState.STALE and written:
         return replace(transition, choice=ChosenAction(IdleAction.CLEAR, transition.why))
-    if _is_held_for_nothing(transition) and written:
+    if _is_pinned_for_nothing(transition) and written:
         return replace(
             transition, choice=ChosenAction(IdleAction.RELEASE, "its autoscaler is pinned, but no workload is idle")
         )
-    return _left(transition)
+    return _unchanged(transition)
 
 
-def _is_held_for_nothing(transition: Transition) -> bool:
+def _is_pinned_for_nothing(transition: Transition) -> bool:
     """Return whether its autoscaler is held by us while nobody remembers it as idle."""
     autoscaler, unknown = transition.autoscaler, transition.record is None and not transition.scalable.listings
     held = autoscaler is not None and autoscaler.previous is not None and not autoscaler.problem
@@ -169,9 +169,9 @@ def _is_held_for_nothing(transition: Transition) -> bool:
 
 def _salvaged(transition: Transition, run: Run) -> Transition:
     """Return the wake to the number that can still be read in a broken record, where there is one."""
-    record = salvaged(transition.scalable.scale.written, run.now)
+    record = readable_part(transition.scalable.scale.written, run.now)
     if record is None or not transition.scalable.scale.is_at_or_below(0):
-        return _left(transition)
+        return _unchanged(transition)
     classification = replace(transition.classification, record=record)
     return replace(
         transition,
@@ -180,7 +180,7 @@ def _salvaged(transition: Transition, run: Run) -> Transition:
     )
 
 
-def _left(transition: Transition) -> Transition:
+def _unchanged(transition: Transition) -> Transition:
     """Return the transition that leaves it as it is, idle or not."""
     action = IdleAction.KEEP if transition.was_idle else IdleAction.LEAVE
     return replace(transition, choice=ChosenAction(action, transition.why))
@@ -191,10 +191,10 @@ def _is_adopted(transition: Transition, restoration: Restoration) -> bool:
         return False
     if Flag.BOUNDS in transition.situation.flags:
         return False
-    return _stands_idle(transition)
+    return _is_idle_now(transition)
 
 
-def _stands_idle(transition: Transition) -> bool:
+def _is_idle_now(transition: Transition) -> bool:
     return transition.record is not None and transition.scalable.scale.is_at_or_below(transition.record.idled_to)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from reconciler.decide.idling.contested import contest_of, is_put_back
+from reconciler.decide.idling.contested import contest_of, is_restored_by_others
 from reconciler.decide.idling.records import Record, reason_of_others
 from reconciler.decide.idling.scalables import Listing, ScalableState, ServiceState, record_of
 
@@ -176,7 +176,7 @@ def _with_autoscaler(scalable: ScalableState, record: Record, state: IdleState) 
     autoscaler = scalable.autoscaler
     if autoscaler is None or autoscaler.problem or record.idled_to == 0 or state is IdleState.IDLE_INCOMPLETE:
         return state
-    if is_put_back(scalable, record):
+    if is_restored_by_others(scalable, record):
         return IdleState.HPA_CHANGED if state is IdleState.IDLE else state
     if autoscaler.previous is None:
         return IdleState.HPA_NOT_PINNED

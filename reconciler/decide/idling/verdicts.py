@@ -28,15 +28,15 @@ UNDONE_HOLDS = timedelta(hours=2)  # minAwake by default, where no policy is kno
 class PolicyVerdict:
     """What `policy` says of `subject`, a Service or a scalable that it selects.
 
-    `wake_when` is BUSY where it holds and IDLE where it does not. `rivals` are the names of all policies of the same,
-    highest priority, () where there is just this one.
+    `wake_when` is BUSY where it holds and IDLE where it does not. `equal_policies` are the names of all policies of the
+    same, highest priority, () where there is just this one.
     """
 
     policy: IdlingPolicy
     subject: ObjectRef
     evaluation: Evaluation
     wake_when: Evaluation
-    rivals: tuple[str, ...] = ()
+    equal_policies: tuple[str, ...] = ()
 
     @property
     def wakes(self) -> bool:
@@ -142,7 +142,7 @@ class CombinedVerdict:
         )
 
     @property
-    def unquiet(self) -> Evaluation | None:
+    def wake_when_blocker(self) -> Evaluation | None:
         """A `wakeWhen` that holds or is unknown, of any policy."""
         return next(
             (verdict.wake_when for verdict in self.verdicts if verdict.wake_when.result is not CriterionResult.IDLE),
@@ -150,9 +150,9 @@ class CombinedVerdict:
         )
 
     @property
-    def rivals(self) -> tuple[str, ...]:
+    def equal_policies(self) -> tuple[str, ...]:
         """The policies of equal priority that select the same object, () where no two do."""
-        return next((verdict.rivals for verdict in self.verdicts if verdict.rivals), ())
+        return next((verdict.equal_policies for verdict in self.verdicts if verdict.equal_policies), ())
 
     @property
     def observing(self) -> tuple[PolicyVerdict, ...]:
@@ -258,20 +258,20 @@ class ClusterVerdicts:
         if not selecting:
             return _NONE
         winners = deciding_policies(selecting)
-        rivals = tuple(policy.name for policy in winners) if len(winners) > 1 else ()
+        equal_policies = tuple(policy.name for policy in winners) if len(winners) > 1 else ()
         losers = [policy for policy in selecting if policy not in winners]
         return PolicyVerdicts(
-            tuple(self._verdict(policy, subject, service, rivals) for policy in winners),
+            tuple(self._verdict(policy, subject, service, equal_policies) for policy in winners),
             tuple(self._verdict(policy, subject, service, ()) for policy in losers),
         )
 
     def _verdict(
-        self, policy: IdlingPolicy, subject: ObjectRef, service: str | None, rivals: tuple[str, ...]
+        self, policy: IdlingPolicy, subject: ObjectRef, service: str | None, equal_policies: tuple[str, ...]
     ) -> PolicyVerdict:
         if policy.name not in self._evaluators:
             answers = self._answers[policy.name]
             self._evaluators[policy.name] = (evaluator_of(policy, answers), wake_evaluator_of(policy, answers))
         evaluate, wakes = self._evaluators[policy.name]
         return PolicyVerdict(
-            policy, subject, evaluate(subject.namespace, service), wakes(subject.namespace, service), rivals
+            policy, subject, evaluate(subject.namespace, service), wakes(subject.namespace, service), equal_policies
         )

@@ -138,7 +138,7 @@ def _kept_record(record: Record, scalable: ScalableState, context: WriteContext)
         return replace(record, orphaned_since=None)
     names = {policy.name for policy in verdict.policies}
     scheduled = any(True for policy in verdict.policies for _ in schedules_of(policy.idle_when))
-    decided = not verdict.observing and not verdict.rivals and not scalable.cluster.restriction
+    decided = not verdict.observing and not verdict.equal_policies and not scalable.cluster.restriction
     return Record(
         idled_at=record.idled_at,
         replicas=record.replicas,

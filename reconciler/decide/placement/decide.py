@@ -78,13 +78,13 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
     needs = tuple(one.key for one in decisions if one.ref not in refused)
-    decisions += _cleared(result, decisions, inputs)
+    decisions += _refusals_cleared(result, decisions, inputs)
     decisions += _status(result, cluster_statuses(result), needs, inputs)
     return DesiredState(
         decisions=decisions,
         undecided=tuple(finding.undecided for finding in findings if finding.undecided is not None),
         overridden=_overridden(result, status, inputs),
-        notices=(*_notices(result, findings), *_left_behind(federated, status, inputs)),
+        notices=(*_notices(result, findings), *_clusters_left(federated, status, inputs)),
         explanations=explanations(result, counterfactuals=inputs.counterfactuals),
         placements=(placement_view(result),),
     )
@@ -183,7 +183,7 @@ def _notices(result: PlacementResult, findings: Sequence[LocalFinding]) -> tuple
     )
 
 
-def _left_behind(
+def _clusters_left(
     federated: FederatedReplicaSet, status: PlacementStatus | None, inputs: PlacementInputs
 ) -> Iterator[Notice]:
     """Yield a notice for each cluster that left the Fleet and was asked to run replicas: nobody looks there again."""
@@ -212,7 +212,9 @@ def _status(
     return inputs.home.written(content, inputs.run.now, group_of(federated.key), cause, needs)
 
 
-def _cleared(result: PlacementResult, decisions: Sequence[Decision], inputs: PlacementInputs) -> tuple[Decision, ...]:
+def _refusals_cleared(
+    result: PlacementResult, decisions: Sequence[Decision], inputs: PlacementInputs
+) -> tuple[Decision, ...]:
     """Return the decisions that forget refusals: once the write that was refused is done, or is not wanted any more."""
     kept = inputs.home.own.get(MEMORY)
     if kept is None or not inputs.home.is_current(MEMORY):
@@ -221,14 +223,14 @@ def _cleared(result: PlacementResult, decisions: Sequence[Decision], inputs: Pla
     for local in result.placed:
         if local.rejection is None or local.limit == "refused":
             continue
-        content = ConfigMapContent(kept.ref, data={rejection_key(local.ref): _gone(kept)})
+        content = ConfigMapContent(kept.ref, data={rejection_key(local.ref): _removed_key(kept)})
         needs = tuple(one.key for one in decisions if one.ref == local.ref)
         cause = Cause(result.federated.name, str(result.federated.place), f"{local.ref} is no longer refused")
         found += config_map_written(content, kept, group_of(result.federated.key), cause, needs)
     return tuple(found)
 
 
-def _gone(kept: ConfigMap) -> str | None:
+def _removed_key(kept: ConfigMap) -> str | None:
     """Return the value that removes a key: the last key stays, empty, as there is no patch that adds to absent data."""
     return None if UNREACHABLE in kept.data else "{}"
 

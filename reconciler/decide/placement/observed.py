@@ -210,7 +210,7 @@ class _Case:
         """Return a finding that says nothing could be decided there, and why."""
         return LocalFinding(local, undecided=Undecided(str(local.ref), "placement", self.federated.name, local.why))
 
-    def told(self, local: LocalWorkload, kind: str) -> LocalFinding:
+    def with_notice(self, local: LocalWorkload, kind: str) -> LocalFinding:
         """Return a finding with a notice of why nothing is done there."""
         return LocalFinding(local, notice=Notice(kind, str(local.ref), local.why, self.federated.name))
 
@@ -264,14 +264,14 @@ def _not_ours(case: _Case) -> LocalFinding | None:
         return None
     if workload.owner is not None:
         why = f"is controlled by {workload.owner.kind}/{workload.owner.name}"
-        return case.told(case.held(why, part="out"), "conflict")
+        return case.with_notice(case.held(why, part="out"), "conflict")
     if federated.target is not None:
         return None
     other = names_another(workload, federated, ours)
     if other:
-        return case.told(case.held(f"is owned by {other}", part="out"), "foreignMark")
+        return case.with_notice(case.held(f"is owned by {other}", part="out"), "foreignMark")
     if federated.on_conflict == "Abort" and not is_ours(workload, federated, ours):
-        return case.told(case.held("is not managed by this Fleet (onConflict: Abort)", part="out"), "conflict")
+        return case.with_notice(case.held("is not managed by this Fleet (onConflict: Abort)", part="out"), "conflict")
     return None
 
 
@@ -308,10 +308,10 @@ def _restricted(case: _Case) -> LocalFinding | None:
 
 def _autoscaled(case: _Case) -> LocalFinding | None:
     controller = None if case.workload is None else case.placement.autoscalers.name_of(case.ref)
-    return None if controller is None else case.told(case.held(f"{controller} controls it"), "autoscaler")
+    return None if controller is None else case.with_notice(case.held(f"{controller} controls it"), "autoscaler")
 
 
-def _moving(case: _Case) -> LocalFinding | None:
+def _in_rollout(case: _Case) -> LocalFinding | None:
     workload = case.workload
     if workload is None:
         return None
@@ -400,6 +400,6 @@ _RULES: tuple[Callable[[_Case], LocalFinding | None], ...] = (
     _scaled_down_by_others,
     _restricted,
     _autoscaled,
-    _moving,
+    _in_rollout,
     _missing,
 )

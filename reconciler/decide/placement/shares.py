@@ -209,11 +209,11 @@ def _taken_off(
         answering = [
             local for local in locals_ if local.part == "placed" or (local.part == "held" and local.spec_replicas)
         ]
-        others = sum(_asked(local, status) for local in answering)
+        others = sum(_recorded_replicas(local, status) for local in answering)
         return known + max(0, status.desired - others), True
     if before.readable and all(local.workload is None for local in locals_):
         return known + _parts_of_unknown(federated, locals_, federated.replicas - known), True
-    due = sum(_due(local, federated) for local in locals_ if local.part == "placed")
+    due = sum(_own_part(local, federated) for local in locals_ if local.part == "placed")
     return max(known, federated.replicas - due), False
 
 
@@ -229,13 +229,13 @@ def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[LocalWor
     return sum(given.get(name, 0) for name in unknown)
 
 
-def _asked(local: LocalWorkload, status: PlacementStatus) -> int:
+def _recorded_replicas(local: LocalWorkload, status: PlacementStatus) -> int:
     """Return spec.replicas of a cluster when the status was written, or now where it is not in the status."""
     spec_replicas = status.spec_replicas(local.cluster)
     return (local.spec_replicas or 0) if spec_replicas is None else spec_replicas
 
 
-def _due(local: LocalWorkload, federated: FederatedReplicaSet) -> int:
+def _own_part(local: LocalWorkload, federated: FederatedReplicaSet) -> int:
     """Return how much of what a cluster asks for is its part of the total: not what waits there as a probe, nor what is
     on its way out.
     """
