@@ -101,7 +101,7 @@ def test_one_object_of_a_cluster_without_a_fleet_is_explained(
     desk.write("policies/idling.yaml", POLICIES.replace("test-*", world))  # limits count all that are selected
     said = desk.call("explain", "--context", "member", f"member/{world}/deploy/web", "--now", NIGHT)
     assert said.code == 0, said.err
-    assert "planned: idle replicas 3 -> 0" in said.out
+    assert "Next run: idle, replicas 3 -> 0" in said.out
     ranked = desk.call("rank", "--context", "member", f"member/{world}/deploy/web", "--now", NIGHT)
     assert ranked.out.startswith(f"member/{world}/Deployment/web: scale down to 0 deletes 0 of 0 active pods"), ranked
 
