@@ -90,7 +90,7 @@ def run_metrics(verb: str, flags: Mapping[str, Any], stop: Stop) -> Iterator[Run
 
     file, gateway = flags["metrics_file"], flags["push_gateway"]
     if gateway is not None and not is_address(gateway):
-        raise UsageError("--push-gateway: is no address, expected one like http://push.monitoring:9091")
+        raise UsageError("--push-gateway: is not an address, expected one like http://push.monitoring:9091")
     run = RunMetrics()
     try:
         yield run

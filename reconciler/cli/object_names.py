@@ -54,7 +54,9 @@ def object_name(text: str) -> ObjectName:
     """
     parts = text.strip("/").split("/")
     if not parts[0] or len(parts) > 4 or not all(parts):
-        raise UsageError(f'"{text}" names no object, expected CLUSTER/NAMESPACE/KIND/NAME or the first parts of it')
+        raise UsageError(
+            f'"{text}" does not name an object, expected CLUSTER/NAMESPACE/KIND/NAME or the first parts of it'
+        )
     cluster, namespace, kind, name = (*parts, "", "", "")[:4]
     return ObjectName(cluster, namespace, _kind(kind), name)
 
@@ -78,7 +80,7 @@ def known_cluster(fleet: Fleet, name: ObjectName, text: str) -> FleetCluster:
     cluster = fleet.cluster(name.cluster)
     if cluster is None:
         known = [one.name for one in fleet.clusters]
-        raise UsageError(f'{text}: "{name.cluster}" is no cluster of the Fleet{nearest(name.cluster, known)}')
+        raise UsageError(f'{text}: "{name.cluster}" is not a cluster of the Fleet{nearest(name.cluster, known)}')
     return cluster
 
 

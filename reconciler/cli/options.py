@@ -160,7 +160,7 @@ def rate(text: str | float) -> float:
     found = _number(text)
     if found == 0 or 0.01 <= found <= _HIGHEST_RATE:
         return found
-    raise click.BadParameter(f'"{text}" is no rate, expected 0 for no limit, or up to {_HIGHEST_RATE:g}')
+    raise click.BadParameter(f'"{text}" is not a rate, expected 0 for no limit, or up to {_HIGHEST_RATE:g}')
 
 
 def seconds(text: str | float) -> float:
@@ -168,7 +168,7 @@ def seconds(text: str | float) -> float:
     found = _number(text)
     if 0 <= found <= _LONGEST_WAIT:
         return found
-    raise click.BadParameter(f'"{text}" is no number of seconds, expected one from 0 to {_LONGEST_WAIT:g}')
+    raise click.BadParameter(f'"{text}" is not a number of seconds, expected one from 0 to {_LONGEST_WAIT:g}')
 
 
 def _number(text: str | float) -> float:
@@ -284,7 +284,7 @@ def moment(text: str | None) -> datetime:
     at = parse_time(text)
     if at is None:
         years = f"a year from {FIRST_YEAR} to {LAST_YEAR}"
-        raise UsageError(f'--now: "{text}" is no time, expected RFC 3339 with a zone and {years}, like {_EXAMPLE}')
+        raise UsageError(f'--now: "{text}" is not a time, expected RFC 3339 with a zone and {years}, like {_EXAMPLE}')
     return at.replace(microsecond=0)
 
 
@@ -296,7 +296,7 @@ def run_id_of(text: str | None) -> str:
     """
     if text is None or _RUN_ID.fullmatch(text):
         return text or ""
-    raise UsageError(f'--run-id: "{text}" is no id, expected at most 40 lower-case letters, digits and -')
+    raise UsageError(f'--run-id: "{text}" is not an id, expected at most 40 lower-case letters, digits and -')
 
 
 def duration_of(flag: str, text: str) -> timedelta:
@@ -308,7 +308,7 @@ def duration_of(flag: str, text: str) -> timedelta:
     found = parse_duration(text)
     if found is None:
         raise UsageError(
-            f'{flag}: "{text}" is no duration, expected something like 90s, 30m, 1h30m or 2d, at most 999d'
+            f'{flag}: "{text}" is not a duration, expected something like 90s, 30m, 1h30m or 2d, at most 999d'
         )
     return found
 

@@ -66,6 +66,7 @@ def compared(base_policies: PolicySet, head_policies: PolicySet, head: Plan, opt
         no_longer_selected=tuple(sorted({ref for _, ref in selected_before - selected_after})),
         windows_before=_windows(base_policies, options.now),
         windows_after=_windows(head_policies, options.now),
+        zones={name: one.zone for found in (base_policies, head_policies) for name, one in calendars_of(found)},
         unanswered=head.unanswered,
         fleet_changes=fleet_changes(base_policies.fleet, head_policies.fleet),
         fleet_from_base=options.fleet_from == "base",

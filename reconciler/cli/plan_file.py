@@ -32,7 +32,7 @@ def read_json(file: str) -> Any:
     except OSError as error:
         raise PlanFileError(f"{file}: {error.strerror}, expected a saved plan") from error
     except (ValueError, RecursionError) as error:
-        raise PlanFileError(f"{file}: is no JSON ({error}), expected a saved plan") from error
+        raise PlanFileError(f"{file}: is not JSON ({error}), expected a saved plan") from error
 
 
 def read_saved(file: str, options: RunOptions, max_age: str) -> Plan:

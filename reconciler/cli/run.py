@@ -253,7 +253,7 @@ def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, 
     for name in allow_exceed:
         if name not in (*names, "fleet"):
             raise UsageError(
-                f'--allow-exceed: "{name}" is no policy, expected a policy\'s name or "fleet"'
+                f'--allow-exceed: "{name}" is not a policy, expected a policy\'s name or "fleet"'
                 f"{nearest(name, [*names, 'fleet'])}"
             )
 
@@ -282,9 +282,9 @@ def check_out(file: str) -> None:
     if path.is_dir():
         raise UsageError(f"--out: {file} is a folder, expected a file")
     if path.exists() and not path.is_file():
-        raise UsageError(f"--out: {file} is no regular file, expected one")
+        raise UsageError(f"--out: {file} is not a regular file, expected one")
     if not path.parent.is_dir():
-        raise UsageError(f"--out: {path.parent} is no folder, expected one that is there")
+        raise UsageError(f"--out: {path.parent} is not a directory, expected one that exists")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"--out: {file} may not be written, expected a file that can be")
 

@@ -106,7 +106,7 @@ def check_target(target: Path, overwrite: bool) -> None:
     if not target.exists() and not target.is_symlink():
         return
     if not target.is_dir():
-        raise UsageError(f"{target}: is no folder, expected none of that name, or an empty one")
+        raise UsageError(f"{target}: is not a directory, expected an empty one, or none of that name")
     inside = list(target.iterdir())
     if not inside:
         return

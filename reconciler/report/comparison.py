@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from reconciler.decide.decisions import Decision
 from reconciler.model import ObjectRef, QueryKey
@@ -23,7 +23,7 @@ from reconciler.report.markdown import (
     table,
     told_in,
 )
-from reconciler.report.wording import counted, name_of, weekday_and_time, what_of
+from reconciler.report.wording import counted, edge, name_of, what_of
 from reconciler.untrusted_text import escaped
 
 Periods = tuple[tuple[datetime, datetime], ...]
@@ -33,7 +33,8 @@ Periods = tuple[tuple[datetime, datetime], ...]
 class PolicyChange:
     """What a change of policies means beside the two plans.
 
-    `windows_before` and `windows_after` are the open periods of the next seven days (UTC) by calendar or policy.
+    `windows_before` and `windows_after` are the idle periods of the next seven days (UTC) by calendar or policy, which
+    `zones` has the zones of.
     `unanswered` are the queries of head that the snapshot does not hold. `fleet_changes` are the fields of the Fleet
     that differ; with `fleet_from_base` head was planned with the base's.
     """
@@ -42,6 +43,7 @@ class PolicyChange:
     no_longer_selected: tuple[ObjectRef, ...] = ()
     windows_before: Mapping[str, Periods] = field(default_factory=dict)
     windows_after: Mapping[str, Periods] = field(default_factory=dict)
+    zones: Mapping[str, tzinfo] = field(default_factory=dict)
     unanswered: tuple[QueryKey, ...] = ()
     fleet_changes: tuple[str, ...] = ()
     fleet_from_base: bool = False
@@ -136,20 +138,25 @@ def _windows(change: PolicyChange) -> list[list[str]]:
     before, after = change.windows_before, change.windows_after
     differing = [name for name in names if before.get(name, ()) != after.get(name, ())]
     if not differing:
-        return [["The same windows as before."]]
-    return [_window_table(name, before.get(name, ()), after.get(name, ())) for name in differing]
+        return [["The same idle periods as before."]]
+    return [
+        _window_table(name, before.get(name, ()), after.get(name, ()), change.zones.get(name, UTC))
+        for name in differing
+    ]
 
 
-def _window_table(name: str, before: Periods, after: Periods) -> list[str]:
+def _window_table(name: str, before: Periods, after: Periods, zone: tzinfo) -> list[str]:
     rows = [
-        ("same" if period in before and period in after else "new" if period in after else "gone", *_times(period))
+        (_fate_of(period, before, after), edge(period[0], zone), edge(period[1], zone))
         for period in sorted({*before, *after})
     ]
-    return [f"{code(name)}:", "", *table(("", "From (UTC)", "To (UTC)"), rows)]
+    return [f"{code(name)}:", "", *table(("", "idle from", "until"), rows)]
 
 
-def _times(period: tuple[datetime, datetime]) -> tuple[str, str]:
-    return (weekday_and_time(period[0], UTC), weekday_and_time(period[1], UTC))
+def _fate_of(period: tuple[datetime, datetime], before: Periods, after: Periods) -> str:
+    if period in after:
+        return "same" if period in before else "new"
+    return "gone"
 
 
 def _unanswered(change: PolicyChange) -> list[str]:

@@ -106,7 +106,7 @@ def plan_and_outcomes(value: Any, *, where: str) -> tuple[Plan, tuple[Outcome, .
         document = msgspec.convert(value, ReportDocument)
     except (msgspec.ValidationError, RecursionError) as error:
         raise PlanFileError(
-            f"{where}: is no report ({one_line(str(error))}), expected one as `apply -o json` prints it"
+            f"{where}: is not a report ({one_line(str(error))}), expected one as `apply -o json` prints it"
         ) from error
     plan = plan_of(document.plan, where)
     return plan, _outcomes(document, plan, where)

@@ -178,7 +178,7 @@ def _applied(plan: Plan, outcomes: Iterable[Outcome]) -> list[Action]:
 def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Gauge | Histogram]:
     yield Gauge(
         "reconciler_replicas",
-        "Replicas of federated ReplicaSets: wanted by policy, asked for after this run, current and running before it.",
+        "Replicas of federated ReplicaSets: desired by policy, in spec after this run, current and running before it.",
         list(_replicas(plan)),
     )
     if plan.explanations:  # a saved plan does not say who is idle already
@@ -215,7 +215,7 @@ def _replicas(plan: Plan) -> Iterator[tuple[dict[str, str], float]]:
     for key, view in {view.key: view for view in plan.placements}.items():
         namespace, _, name = key.partition("/")
         for row in {row.cluster: row for row in view.rows}.values():
-            known = {"wanted": row.desired, "asked": row.spec_replicas, "current": row.current, "running": row.running}
+            known = {"desired": row.desired, "spec": row.spec_replicas, "current": row.current, "running": row.running}
             for state, replicas in known.items():
                 if replicas is not None:
                     yield {"cluster": row.cluster, "namespace": namespace, "name": name, "state": state}, replicas

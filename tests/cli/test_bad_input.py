@@ -32,20 +32,20 @@ def contents(folder: Folder) -> dict[Path, bytes]:
         pytest.param(
             ["plan", "policies", "--snapshot", "snapshot", "--now", "yesterday"],
             64,
-            '--now: "yesterday" is no time, '
+            '--now: "yesterday" is not a time, '
             "expected RFC 3339 with a zone and a year from 1970 to 9000, like 2026-11-20T15:41:23Z",
             id="a time that is none",
         ),
         pytest.param(
             ["plan", "policies", "--snapshot", "snapshot", "--now", "9999-12-30T00:00:00Z"],
             64,
-            '--now: "9999-12-30T00:00:00Z" is no time, expected RFC 3339 with a zone and a year from 1970 to 9000',
+            '--now: "9999-12-30T00:00:00Z" is not a time, expected RFC 3339 with a zone and a year from 1970 to 9000',
             id="a time at the end of the calendar",
         ),
         pytest.param(
             ["plan", "policies", "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00"],
             64,
-            '--now: "2026-11-20T22:00:00" is no time',
+            '--now: "2026-11-20T22:00:00" is not a time',
             id="a time without a zone",
         ),
         pytest.param(
@@ -72,7 +72,7 @@ def contents(folder: Folder) -> dict[Path, bytes]:
         pytest.param(
             ["plan", "policies", *LOOK, "--allow-exceed", "flet"],
             64,
-            '--allow-exceed: "flet" is no policy, expected a policy\'s name or "fleet", did you mean "fleet"?',
+            '--allow-exceed: "flet" is not a policy, expected a policy\'s name or "fleet", did you mean "fleet"?',
             id="an unknown limit",
         ),
         pytest.param(
@@ -97,7 +97,7 @@ def contents(folder: Folder) -> dict[Path, bytes]:
             id="no snapshot",
         ),
         pytest.param(["show", "nowhere.json"], 5, "nowhere.json: No such file or directory", id="no plan"),
-        pytest.param(["show", "policies/fleet.yaml"], 5, "policies/fleet.yaml: is no JSON", id="a plan that is none"),
+        pytest.param(["show", "policies/fleet.yaml"], 5, "policies/fleet.yaml: is not JSON", id="a plan that is none"),
         pytest.param(
             ["explain", "IdlingPolicy.spec.idleReplica"], 64, 'did you mean "idleReplicas"?', id="an unknown field"
         ),
@@ -115,7 +115,7 @@ def contents(folder: Folder) -> dict[Path, bytes]:
         pytest.param(
             ["explain", "eu-wst/dev-a/deploy/api", *LOOK],
             64,
-            'eu-wst/dev-a/deploy/api: "eu-wst" is no cluster of the Fleet, did you mean "eu-west"?',
+            'eu-wst/dev-a/deploy/api: "eu-wst" is not a cluster of the Fleet, did you mean "eu-west"?',
             id="an object on an unknown cluster",
         ),
         pytest.param(
@@ -130,14 +130,16 @@ def contents(folder: Folder) -> dict[Path, bytes]:
             'cluster "mars" cannot be looked at: it is not in the Fleet',
             id="an unknown cluster to rank",
         ),
-        pytest.param(["rank", "a/b/c/d/e", *LOOK], 64, "names no object, expected CLUSTER/NAMESPACE", id="too long"),
+        pytest.param(
+            ["rank", "a/b/c/d/e", *LOOK], 64, "does not name an object, expected CLUSTER/NAMESPACE", id="too long"
+        ),
         pytest.param(
             ["restore", *LOOK, "--auto-approve"], 64, "restore: expected an OBJECT, --policy", id="restore nothing"
         ),
         pytest.param(
             ["wake", "eu-west/dev-a", "--for", "long", *LOOK],
             64,
-            '--for: "long" is no duration, expected something like 90s, 30m, 1h30m or 2d, at most 999d',
+            '--for: "long" is not a duration, expected something like 90s, 30m, 1h30m or 2d, at most 999d',
             id="a duration that is none",
         ),
     ],

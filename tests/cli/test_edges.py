@@ -34,8 +34,8 @@ def test_without_arguments_the_help_is_shown_where_no_script_takes_it_for_a_resu
     ("file", "words"),
     [
         (".", "--out: . is a folder, expected a file"),
-        ("nowhere/x.json", "--out: nowhere is no folder, expected one that is there"),
-        ("policies/fleet.yaml/x.json", "--out: policies/fleet.yaml is no folder, expected one that is there"),
+        ("nowhere/x.json", "--out: nowhere is not a directory, expected one that exists"),
+        ("policies/fleet.yaml/x.json", "--out: policies/fleet.yaml is not a directory, expected one that exists"),
     ],
     ids=["a folder", "a folder that is not there", "below a file"],
 )
@@ -63,7 +63,7 @@ def test_r8_a_plan_is_saved_to_a_regular_file_only_and_waits_for_no_reader_of_a_
         [*call, "--out", file], cwd=quickstart.path, env=where, capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stdout) == (64, "")
-    assert f"--out: {file} is no regular file, expected one" in done.stderr
+    assert f"--out: {file} is not a regular file, expected one" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -168,7 +168,7 @@ def test_a_gateway_that_is_not_there_or_hangs_is_a_warning(quickstart: Folder, m
 def test_an_address_that_cannot_be_meant_is_refused_before_anything_is_done(quickstart: Folder, url: str) -> None:
     said = quickstart.apply(NOW, "--push-gateway", url)
     assert (said.code, said.out) == (64, "")
-    assert said.err == "error: --push-gateway: is no address, expected one like http://push.monitoring:9091\n"
+    assert said.err == "error: --push-gateway: is not an address, expected one like http://push.monitoring:9091\n"
 
 
 @pytest.fixture

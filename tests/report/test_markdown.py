@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given, settings
@@ -307,7 +308,7 @@ def test_a_comparison_of_equal_plans_says_so_in_every_block():
         "\n"
         "### Next seven days\n"
         "\n"
-        "The same windows as before.\n"
+        "The same idle periods as before.\n"
         "\n"
         "### Not evaluated\n"
         "\n"
@@ -397,14 +398,15 @@ def test_a_comparison_shows_the_windows_that_differ():
         a_plan(),
         windows_before={"nights": (period(21, 1, 6), period(22, 1, 6)), "same": (period(21, 2, 3),)},
         windows_after={"nights": (period(21, 1, 6), period(22, 1, 8)), "same": (period(21, 2, 3),)},
+        zones={"nights": ZoneInfo("Europe/Berlin")},
     )
     assert block(text, "Next seven days") == [
         "`nights`:",
-        "|  | From (UTC) | To (UTC) |",
+        "|  | idle from | until |",
         "| --- | --- | --- |",
-        "| same | Sat 2026-11-21 01:00 | Sat 2026-11-21 06:00 |",
-        "| gone | Sun 2026-11-22 01:00 | Sun 2026-11-22 06:00 |",
-        "| new | Sun 2026-11-22 01:00 | Sun 2026-11-22 08:00 |",
+        "| same | Sat 2026-11-21 02:00 +01:00 | Sat 2026-11-21 07:00 +01:00 |",
+        "| gone | Sun 2026-11-22 02:00 +01:00 | Sun 2026-11-22 07:00 +01:00 |",
+        "| new | Sun 2026-11-22 02:00 +01:00 | Sun 2026-11-22 09:00 +01:00 |",
     ]
 
 

@@ -76,11 +76,11 @@ def test_replicas_of_a_federated_replica_set_and_none_for_what_is_unknown() -> N
     rows = (PlacementRow("east", 5, 4, 3, 2), PlacementRow("west", 1, None, None, None))
     text = render_metrics(Measured(a_plan(placements=(PlacementView("shop/web", 6, rows),))))
     assert of(text, "reconciler_replicas") == {
-        ("east", "web", "shop", "wanted"): 5,
-        ("east", "web", "shop", "asked"): 4,
+        ("east", "web", "shop", "desired"): 5,
+        ("east", "web", "shop", "spec"): 4,
         ("east", "web", "shop", "current"): 3,
         ("east", "web", "shop", "running"): 2,
-        ("west", "web", "shop", "wanted"): 1,
+        ("west", "web", "shop", "desired"): 1,
     }
 
 
