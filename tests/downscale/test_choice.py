@@ -12,18 +12,22 @@ from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.downscale.choice import (
     PodGroup,
     VictimSelection,
+    VictimStrategy,
     balanced,
     foreign_costs,
     picked,
     picker_request,
     pod_group,
     victim_selection,
+    victim_strategies,
+    without_domains,
 )
 from reconciler.decide.downscale.victims import RankingRules, rank_victims
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import PickerError
-from reconciler.model import Condition, PickerAnswer, Pod, PodPicker
-from tests.builders import NOW_NS, a_pod, a_workload
+from reconciler.model import Condition, HorizontalPodAutoscaler, PickerAnswer, Pod, PodPicker
+from tests.builders import NOW_NS, a_cluster, a_pod, a_policy_set, a_ref, a_state, a_workload
+from tests.downscale.world import a_downscale_policy
 
 PICKER = PodPicker("picker.svc")
 DAY = 86_400 * 10**9
@@ -105,6 +109,12 @@ def test_too_few_can_be_rejected() -> None:
         picked(a_cut(2, *"abcde"), PickerAnswer(("a",)), replace(PICKER, on_too_few="reject"))
 
 
+def test_exactly_as_many_are_not_too_few() -> None:
+    choice = picked(a_cut(2, *"abcde"), PickerAnswer(("a", "d")), replace(PICKER, on_too_few="reject"))
+    assert choice is not None
+    assert [pod.name for pod in choice.pods] == ["a", "d"]
+
+
 def test_a_tie_is_broken_without_the_cost() -> None:
     """Rules 5 to 8: more pods on the node first, although the other has the lower cost."""
     pods = (a_pod("a", node="n"), a_pod("b", node="n"), a_pod("c", node="m", deletion_cost="-5"))
@@ -112,6 +122,30 @@ def test_a_tie_is_broken_without_the_cost() -> None:
     choice = picked(cut, PickerAnswer((), ("b", "c")), PICKER)
     assert choice is not None
     assert choice.pods == (pods[1],)
+
+
+# Whose choice it is
+
+
+def test_without_a_policy_an_autoscaler_keeps_nobody_from_choosing() -> None:
+    hpa = HorizontalPodAutoscaler(a_ref(kind="HorizontalPodAutoscaler"), "uid", ("Deployment", "web"), 9)
+    state = a_state(a_cluster(workloads=(a_workload(),), autoscalers=(hpa,)))
+    assert victim_strategies(a_policy_set(), state, "east").order_of(a_ref()) == VictimStrategy()
+    chosen = victim_strategies(a_policy_set(downscale=(a_downscale_policy(),)), state, "east").order_of(a_ref())
+    assert not chosen.chooses
+    assert "HorizontalPodAutoscaler/web" in chosen.note
+
+
+@pytest.mark.parametrize("cluster", ["east", "gone"], ids=["did not answer", "is not in the Fleet"])
+def test_in_a_cluster_that_is_not_observed_the_controller_chooses(cluster: str) -> None:
+    policies = a_policy_set(downscale=(a_downscale_policy(),))
+    assert victim_strategies(policies, a_state(), cluster).order_of(a_ref(cluster=cluster)) == VictimStrategy()
+
+
+def test_zones_are_balanced_where_one_node_has_one() -> None:
+    cut, domains = in_zones("a--")
+    assert without_domains(cut, domains, "zone") == ""
+    assert without_domains(cut, {}, "zone") == "no node has the label zone"
 
 
 # zoneBalanced

@@ -248,6 +248,12 @@ def test_a_clone_sets_own_order_is_newest_first_and_not_certain() -> None:
     pods = (pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"))
     found = victims_of(kind="CloneSet", pods=pods)
     assert (found.pods, found.certain) == (("z",), False)
+    assert found.note == "the CloneSet's own controller may put its spread and its revisions first"
+
+
+def test_fewer_pods_than_stay_lose_none() -> None:
+    found = victims_of(pods=PODS[:1], to=2)
+    assert (found.pods, found.count) == ((), 0)
 
 
 # Our own choice
@@ -314,9 +320,19 @@ def test_defect_24_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> No
     assert found.note == (
         "deferred if it chooses any of d (-7), a (5) with a foreign deletion cost (onForeignCost: Skip)"
     )
+    assert victims_of(policy, pods=PODS).note == ""
+    assert victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=COSTLY).note == ""
     lowest = (*PODS[:3], replace(PODS[3], deletion_cost="-2147483648"))
     assert victims_of(policy, pods=lowest).postponed
     assert not victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=lowest).postponed
+
+
+@pytest.mark.parametrize(("foreign", "more"), [(5, ""), (6, ", ...")])
+def test_of_many_foreign_costs_five_are_named(foreign: int, more: str) -> None:
+    pods = tuple(pod(f"p{index}", uid=f"{index}", deletion_cost="1" if index < foreign else None) for index in range(8))
+    found = victims_of(by("Logarithmic", pod_picker=PICKER), pods=pods)
+    named = found.note.removeprefix("deferred if it chooses any of ").partition(" with a foreign")[0]
+    assert (named.count("(1)"), named.endswith(", ...")) == (5, bool(more))
 
 
 def test_a_picker_is_asked_at_apply() -> None:
@@ -376,6 +392,7 @@ def test_a_picker_that_is_asked_for_the_plan(
     assert decision.victims is not None
     assert (decision.victims.pods, decision.victims.rules, decision.victims.note) == (pods, rules, note)
     assert not decision.victims.chosen_at_apply
+    assert not decision.victims.certain, "it is asked again at apply, and may answer otherwise"
     assert decision.downscale == asked[0].downscale
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -126,6 +127,12 @@ def test_marks_stay_until_the_status_says_that_it_is_done() -> None:
 def test_but_not_for_ever() -> None:
     desired = recovered(observed(3, status=5), a_run(NOW + LIFE))
     assert len(desired.decisions) == 4
+
+
+@pytest.mark.parametrize(("minutes", "complete"), [(59, False), (60, True)])
+def test_an_hour_is_long_enough_for_the_status_to_tell(minutes: int, complete: bool) -> None:
+    desired = recovered(observed(3, status=5), a_run(now=ENTRY.at + timedelta(minutes=minutes)))
+    assert (len(closes(desired)) == 1) is complete
 
 
 def test_a_workload_that_could_not_be_read_is_not_gone() -> None:
@@ -264,3 +271,24 @@ def test_mark_tests_what_was_there() -> None:
         ("4", VICTIM_COST),
         (None, "run"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "readable"),
+    [
+        pytest.param("uid", 5, False, id="a uid that is no text"),
+        pytest.param("from", "5", False, id="a number in a text"),
+        pytest.param("from", True, False, id="a truth value"),
+        pytest.param("to", -1, False, id="below zero"),
+        pytest.param("to", 0, True, id="to zero"),
+        pytest.param("at", "soon", False, id="no time"),
+        pytest.param("at", 5, False, id="a time that is no text"),
+    ],
+)
+def test_each_field_of_an_entry_is_checked(key: str, value: object, readable: bool) -> None:
+    text = json.dumps(json.loads(entry_text(ENTRY)) | {key: value})
+    if readable:
+        assert read_entry(text, "east") == replace(ENTRY, after=value)
+        return
+    with pytest.raises(AnnotationError, match="the journal entry cannot be read"):
+        read_entry(text, "east")

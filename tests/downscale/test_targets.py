@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from reconciler.decide.decisions import DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.downscale.decide import decide_downscale
+from reconciler.decide.downscale.targets import value_of
 from reconciler.model import (
     Condition,
     HorizontalPodAutoscaler,
@@ -154,8 +155,60 @@ def test_an_unknown_query_decides_nothing(answer: QueryAnswer | None, words: str
     assert desired.decisions == ()
     assert [one.subject for one in desired.undecided] == ["east/shop/Deployment/a", "east/shop/Deployment/b"]
     assert words in desired.undecided[0].why
+    assert [one.why for one in desired.explanations] == [one.why for one in desired.undecided]
     [notice] = desired.notices
     assert (notice.kind, notice.subject, notice.partial) == ("unknownQuery", "east", True)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param(2**31 - 1, True, id="the largest int32"),
+        pytest.param(2**31, False, id="one more"),
+        pytest.param(2**31 - 1.5, True, id="rounded up to the largest"),
+        pytest.param(2**31 - 0.5, False, id="rounded up to one more"),
+    ],
+)
+def test_a_number_of_replicas_is_an_int32(value: float, expected: bool) -> None:
+    found = value_of(a_sample(value), NOW)
+    assert (found == value) is expected
+    assert isinstance(found, str) is not expected
+
+
+@pytest.mark.parametrize(
+    ("target", "why", "values"),
+    [
+        pytest.param(a_target(2, minimum=2, maximum=2), "the target is 2", {"replicas": 2}, id="at both limits"),
+        pytest.param(
+            a_target(1, minimum=2), "the target is 1, at least 2", {"replicas": 1, "min": 2}, id="below the minimum"
+        ),
+        pytest.param(
+            a_target(4, maximum=3), "the target is 4, at most 3", {"replicas": 4, "max": 3}, id="above the maximum"
+        ),
+    ],
+)
+def test_a_limit_is_told_where_it_changes_the_number(target: DownscaleTarget, why: str, values: dict[str, int]) -> None:
+    [decision] = decided(a_downscale_policy(target=target)).decisions
+    assert (decision.cause.why, decision.cause.values) == (why, values)
+
+
+def test_an_unknown_query_overrides_nobody() -> None:
+    desired = decided(a_downscale_policy(target=by_query()), claims={a_ref(): "idle-dev"})
+    assert (desired.overridden, told(desired)) == ((), "idle-dev decides its replicas")
+
+
+@pytest.mark.parametrize(
+    ("to", "disabled", "expected"),
+    [
+        pytest.param(6, False, "anything but 6", id="there already"),
+        pytest.param(8, False, "direction: both", id="only the way down"),
+        pytest.param(8, True, "its autoscaler", id="its autoscaler scales up"),
+    ],
+)
+def test_what_would_change_it(to: int, disabled: bool, expected: str) -> None:
+    autoscalers = (an_hpa(scale_down_disabled=True),) if disabled else ()
+    [considered] = decided(a_downscale_policy(to=to), autoscalers=autoscalers).explanations
+    assert considered.counterfactual == expected
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True), st.integers(0, 5), st.none() | st.integers(5, 9))
@@ -188,6 +241,17 @@ def test_selection(fields: dict[str, Any], selected: bool) -> None:
     workload = a_workload(**({"replicas": 6, "labels": {"app": "web"}} | fields))
     desired = decided(a_downscale_policy(selector=selector), workload=workload)
     assert len(desired.decisions) == len(desired.explanations) == selected
+
+
+def test_namespaces_are_selected_by_name_and_by_pattern_at_once() -> None:
+    selector = Selector(namespaces=ObjectSelector(include=("shop", "d*")), workloads=WorkloadSelector())
+    workloads = tuple(a_workload(replicas=6, namespace=namespace) for namespace in ("shop", "dev", "bank"))
+    desired = decided(a_downscale_policy(selector=selector), workloads=workloads)
+    assert sorted(decision.ref.namespace for decision in desired.decisions) == ["dev", "shop"]
+
+
+def test_without_workloads_nothing_is_selected() -> None:
+    assert decided(a_downscale_policy(selector=Selector())) == DesiredState()
 
 
 @pytest.mark.parametrize("kind", ["CronJob", "ScaledObject"])
@@ -326,6 +390,7 @@ def test_what_is_idle_stays_idle(replicas: int, annotations: dict[str, str], lef
     desired = decided(policy, workload=a_workload(replicas=replicas, annotations=annotations))
     assert numbers(desired) == ([] if left_alone else [(replicas, 3)])
     assert [one.winner for one in desired.overridden] == (["idling"] if left_alone else [])
+    assert (told(desired) == "it is idle, as its record says") is left_alone
 
 
 def a_scaled_object() -> Workload:
@@ -344,6 +409,7 @@ def test_autoscalers_are_left_their_workloads(options: dict[str, Any], name: str
     [notice] = desired.notices
     assert (desired.decisions, notice.kind, notice.partial) == ((), "autoscaler", False)
     assert name in notice.text
+    assert told(desired).startswith(name)
 
 
 @pytest.mark.parametrize(

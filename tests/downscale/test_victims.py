@@ -380,6 +380,45 @@ def test_a_victim_that_the_last_of_its_run_hides() -> None:
     assert not ranking.certain
 
 
+def test_a_victim_of_the_earliest_time_counts_for_what_is_certain() -> None:
+    """7 goes and 5 stays, hidden behind 9 by restarts, although 5 is before 7 by uid; 1 and 2 are of later times."""
+    pods = [
+        a_pod(f"v{uid}", uid=uid, ready_since_ns=ago(days * DAY)) for uid, days in (("7", 12), ("1", 11), ("2", 10))
+    ]
+    pods.append(a_pod("v9", uid="9", ready_since_ns=ago(9 * DAY), restarts=1))
+    pods.append(a_pod("s5", uid="5", ready_since_ns=ago(9 * DAY)))
+    ranking = rank_victims(pods, 4, now_ns=NOW_NS)
+    assert [pod.name for pod in ranking.order] == ["v1", "v2", "v7", "v9", "s5"]
+    assert not ranking.certain
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        pytest.param(
+            [a_pod("a", restarts=2), a_pod("b", restarts=1), a_pod("c")], True, id="each by restarts from the next"
+        ),
+        pytest.param(
+            [a_pod("a", restarts=2), a_pod("b", restarts=1), a_pod("c", restarts=1)],
+            False,
+            id="the last victim and the first that stays are equal",
+        ),
+        pytest.param(
+            [
+                a_pod(name, uid=uid, created_ns=ago(days * DAY))
+                for name, uid, days in (("a", "1", 12), ("b", "2", 11), ("c", "2", 10), ("d", "3", 9))
+            ],
+            False,
+            id="of one uid, created at one scale",
+        ),
+    ],
+)
+def test_what_is_certain_within_one_time_ready(pods: list[Pod], expected: bool) -> None:
+    ranking = rank_victims(pods, 2, now_ns=NOW_NS)
+    assert [pod.name for pod in ranking.victims] == ["a", "b"]
+    assert ranking.certain is expected
+
+
 def test_equal_uids_come_in_one_order_whatever_the_input() -> None:
     pods = [a_pod(name, uid="", ready_since_ns=ago(days * DAY)) for name, days in (("a", 9), ("b", 8), ("c", 7))]
     orders = {rank_victims(list(shuffled), 1, now_ns=NOW_NS).order for shuffled in permutations(pods)}
@@ -453,6 +492,12 @@ def test_defect_26_each_victim_is_measured_when_its_turn_comes() -> None:
     ages = (DAY // 24, DAY, 10 * DAY)
     pods = [a_pod(f"p{age}", node=str(age), ready_since_ns=ago(age), created_ns=ago(age)) for age in ages]
     assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (1.0, 1.0)
+
+
+def test_defect_26_the_youngest_is_looked_for_among_all_that_are_left() -> None:
+    """Of one scale, so that the uid decides: the second of three is the youngest."""
+    pods = [a_pod(uid, uid=uid, created_ns=ago(days * DAY)) for uid, days in (("1", 10), ("2", 8), ("3", 12))]
+    assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (10 / 8, 1.0)
 
 
 def test_ratio_is_only_of_victims_that_age_chose() -> None:

@@ -299,7 +299,8 @@ def _postponed(scale_down: _ScaleDown, foreign: Sequence[Pod]) -> VictimForecast
 
 
 def _costs(pods: Sequence[Pod]) -> str:
-    return ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in pods[:5])
+    named = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in pods[:5])
+    return named + (", ..." if len(pods) > 5 else "")
 
 
 def domains_of(nodes: Sequence[Node], key: str) -> dict[str, str]:

@@ -124,7 +124,7 @@ class WorkloadTarget:
         """The replicas wanted, not below what an autoscaler would put back; those there are where none are known."""
         if self.wanted.replicas is None:
             return self.workload.spec_replicas
-        least = 0 if self.autoscaler is None else max(1, self.autoscaler.minimum or 1)
+        least = 0 if self.autoscaler is None else self.autoscaler.minimum or 1
         return max(self.wanted.replicas, least)
 
     @property

@@ -178,7 +178,7 @@ def _sorted(run: list[Pod], measure: Measure) -> list[Pod]:
     """Return pods of one bucket and one time Ready in order."""
     if len(run) == 1:
         return run
-    return sorted(run, key=lambda pod: (*measure.later(pod), pod.uid, pod.created_ns or 0, pod.name))
+    return sorted(run, key=lambda pod: (*measure.later(pod), pod.uid, pod.name))
 
 
 def _by_time(pods: Iterable[Pod]) -> dict[int, list[Pod]]:
@@ -236,7 +236,7 @@ def _is_certain(edge: _Edge, measure: Measure) -> bool:
 def _apart_by_uid(highest: Mapping[int, str], lowest: Mapping[int, str]) -> bool:
     """Return whether the highest uids of those that go are below the lowest of those that stay at any other time."""
     top = nlargest(2, highest.items(), key=itemgetter(1))
-    return all(uid < low for since, low in lowest.items() for uid in [uid for at, uid in top if at != since][:1])
+    return all(uid < low for since, low in lowest.items() for at, uid in top if at != since)
 
 
 def _apart_by_later_rules(last: Sequence[Pod], first: Sequence[Pod], measure: Measure) -> bool:
@@ -344,8 +344,6 @@ def _scale_at(now_ns: int, rules: RankingRules) -> Callable[[int | None], int]:
     """Return the scale by which times are compared: lower goes first, a missing time before all."""
     if not rules.logarithmic:
         return lambda at: _NEVER if at is None else -at
-    if rules.base == 2:
-        return lambda at: _NEVER if at is None else (now_ns - at).bit_length() - 1 if at < now_ns else -1
     return lambda at: _NEVER if at is None else age_scale(now_ns - at, rules.base)
 
 
