@@ -7,24 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from reconciler.decide.annotations import (
-    EXCLUDE,
-    EXCLUDE_UNTIL,
-    format_time,
-    parse_time,
-)
-from reconciler.model import (
-    SCALABLE_KINDS,
-    ObjectRef,
-    ObservedCluster,
-    Workload,
-)
-from reconciler.policy.types import (
-    DownscalePolicy,
-    FederatedReplicaSet,
-    IdlingPolicy,
-    WorkloadSelector,
-)
+from reconciler.decide.annotations import EXCLUDE, EXCLUDE_UNTIL, format_time, parse_time
+from reconciler.model import SCALABLE_KINDS, ObjectRef, ObservedCluster, Workload
+from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, IdlingPolicy, WorkloadSelector
 
 Ranked = TypeVar("Ranked", IdlingPolicy, DownscalePolicy)
 

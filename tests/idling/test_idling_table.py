@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.state import IDLE_STATES, IdleState
-from reconciler.decide.idling.transitions import ROWS, Flag, IdleAction, Situation, choose
+from reconciler.decide.idling.transition_rules import ROWS, Flag, IdleAction, Situation, choose
 
 SUBSETS = [
     frozenset(chosen) for chosen in chain.from_iterable(combinations(Flag, count) for count in range(len(Flag) + 1))

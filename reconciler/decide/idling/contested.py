@@ -25,10 +25,7 @@ _ADVICE = (
         "in the Application: spec.ignoreDifferences: [{{group: {group}, kind: {kind}, jsonPointers: [{pointers}]}}]"
         " and syncOptions: [RespectIgnoreDifferences=true]",
     ),
-    (
-        "kustomize-controller",
-        "{leave}annotate the {kind} with kustomize.toolkit.fluxcd.io/reconcile: disabled",
-    ),
+    ("kustomize-controller", "{leave}annotate the {kind} with kustomize.toolkit.fluxcd.io/reconcile: disabled"),
     (
         "helm-controller",
         "in the HelmRelease: spec.driftDetection: {{mode: enabled, ignore: [{{paths: [{pointers}]}}]}}",

@@ -23,7 +23,8 @@ from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idlin
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalables import ServiceState, is_recorded
 from reconciler.decide.idling.service_targets import all_or_none
-from reconciler.decide.idling.transitions import ChosenAction, IdleAction, Transition, transitions_of
+from reconciler.decide.idling.transition_rules import ChosenAction, IdleAction
+from reconciler.decide.idling.transitions import Transition, transitions_of
 from reconciler.decide.idling.wake_order import WakeTier, staggered, wake_tiers
 from reconciler.decide.idling.writes_hpa import autoscaler_decisions, bounds_first
 from reconciler.decide.idling.writes_service import service_decisions

@@ -12,8 +12,8 @@ from reconciler.decide.idling.contested import advice, contest_of, is_contest, u
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transitions import Flag, IdleAction, Transition
-from reconciler.decide.idling.writes_workload import owner_policy
+from reconciler.decide.idling.transition_rules import Flag, IdleAction
+from reconciler.decide.idling.transitions import Transition, owner_policy
 from reconciler.model import ObjectRef, PodsQuestion, Run
 
 _LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.decide.idling.state import MAYBE_DOWN
-from reconciler.decide.idling.transitions import Flag, IdleAction, Transition
+from reconciler.decide.idling.transition_rules import Flag, IdleAction
+from reconciler.decide.idling.transitions import Transition
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState
 from reconciler.policy.types import FederatedReplicaSet

@@ -9,7 +9,8 @@ from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transitions import Flag, Transition, transitions_of
+from reconciler.decide.idling.transition_rules import Flag
+from reconciler.decide.idling.transitions import Transition, transitions_of
 from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet
 

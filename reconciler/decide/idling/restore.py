@@ -17,7 +17,8 @@ from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import readable_part
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transitions import ChosenAction, Flag, IdleAction, Transition, transitions_of
+from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction
+from reconciler.decide.idling.transitions import Transition, transitions_of
 from reconciler.decide.idling.writes_workload import WriteContext
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, Writes

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from reconciler.decide.idling.blockers import Reason
 from reconciler.decide.idling.scalables import ServiceState
-from reconciler.decide.idling.transitions import Flag, IdleAction, Transition
+from reconciler.decide.idling.transition_rules import Flag, IdleAction
+from reconciler.decide.idling.transitions import Transition
 from reconciler.model import ObjectRef
 
 _GOES_IDLE = frozenset({IdleAction.IDLE, IdleAction.OBSERVE})

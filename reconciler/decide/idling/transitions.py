@@ -1,13 +1,15 @@
-"""The one table of idling: the state of a scalable x what the policies say x what blocks and wakes -> one action."""
+"""A scalable and everything that bears on it -> what the table looks at, and the action that it chooses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 
-from reconciler.decide.annotations import FIELD_MANAGER, format_time
+from reconciler.decide.annotations import (
+    FIELD_MANAGER,
+    format_time,
+)
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import FLEET, FleetGuards
 from reconciler.decide.idling.blockers import (
@@ -23,264 +25,10 @@ from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, WakeRequest
 from reconciler.decide.idling.state import IDLE_STATES, MAYBE_DOWN, NOT_OURS, Classification, IdleState, classify
+from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction, Situation, choose
 from reconciler.decide.idling.verdicts import CombinedVerdict
-from reconciler.model import NOTHING, ObjectRef, Workload
+from reconciler.model import ObjectRef, Workload
 from reconciler.policy.types import Writes
-
-
-class Flag(StrEnum):
-    """What holds of a scalable besides its state and the verdict."""
-
-    REQUESTED = "signal"  # somebody asked for it since it was idled
-    EXCLUDED = "excluded"  # it, its Service, its namespace or its cluster opts out, or it is contested
-    DUE = "due"  # its wake-due has passed
-    BUSY = "busy"  # a policy that wakes automatically calls it busy
-    WAKE_WHEN = "wakeWhen"  # a wakeWhen of a policy that wakes automatically holds
-    FLOOR = "floor"  # the floor is at or above what it had
-    RUNS_ELSEWHERE = "elsewhere"  # its federated ReplicaSet runs on another cluster
-    SERVICE_RUNS = "together"  # something else behind one of its Services stays up
-    PODS_UNREAD = "unseen"  # the pods behind one of its Services were not read yet
-    GUARDED = "guarded"  # its policy was removed, and so are too many others
-    PROTECTED = "protected"  # its namespace is one that the Fleet protects
-    BOUNDS = "bounds"  # another Fleet than the one that idled it holds its autoscaler at a floor
-    BLOCKED = "held"  # something keeps it from being idled
-    OBSERVED = "observed"  # a policy that only observes has a say
-    READ_ONLY = "readOnly"  # nothing may be written on its cluster
-
-
-class IdleAction(StrEnum):
-    LEAVE = "leave"  # nothing of ours is there, nothing is done
-    IDLE = "idle"
-    OBSERVE = "observe"  # idle, but only in the report
-    KEEP = "keep"  # it stays idle; what is not as it should be is repaired
-    WAKE = "wake"
-    RELEASE = "release"  # by hand: our annotations go, and it stays up for a while
-    CLEAR = "clear"  # leftovers go
-    HOLD_BACK = "put off"  # the wake waits for a person
-    OVERDUE = "overdue"  # the wake cannot be done
-    DEFER = "defer"  # the wake waits for the next run
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """Everything the table looks at. `words` tells of each flag why it is set."""
-
-    state: IdleState
-    result: CriterionResult
-    flags: frozenset[Flag] = frozenset()
-    words: Mapping[Flag, str] = NOTHING
-
-
-@dataclass(frozen=True, slots=True)
-class TransitionRule:
-    """One row; without `result` it holds for every verdict. `flag` names the flag that gives the reason; without one it
-    is `reason`, and where that is "" too, what the criteria say. `counterfactual` is what would alter a `reason`.
-    """
-
-    states: frozenset[IdleState]
-    action: IdleAction
-    result: frozenset[CriterionResult] = frozenset(CriterionResult)
-    needs: frozenset[Flag] = frozenset()
-    without: frozenset[Flag] = frozenset()
-    flag: Flag | None = None
-    reason: str = ""
-    counterfactual: str = ""
-
-    def holds(self, situation: Situation) -> bool:
-        return (
-            situation.state in self.states
-            and situation.result in self.result
-            and self.needs <= situation.flags
-            and not self.without & situation.flags
-        )
-
-
-def _one(flag: Flag) -> frozenset[Flag]:
-    return frozenset({flag})
-
-
-_FOREIGN = frozenset({IdleState.FOREIGN})
-_IDLE = frozenset({IdleState.IDLE, IdleState.HPA_NOT_PINNED})
-_LEFTOVER = frozenset({IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE})
-_UP = _LEFTOVER | {IdleState.AWAKE}
-_NOT_IDLE = frozenset({CriterionResult.BUSY, CriterionResult.UNKNOWN, CriterionResult.NOT_SELECTED})
-_IDLE_RESULT = frozenset({CriterionResult.IDLE})
-_NOT_SELECTED = frozenset({CriterionResult.NOT_SELECTED})
-_KEEPS_UP = frozenset(
-    {
-        Flag.BLOCKED,
-        Flag.REQUESTED,
-        Flag.EXCLUDED,
-        Flag.WAKE_WHEN,
-        Flag.RUNS_ELSEWHERE,
-        Flag.SERVICE_RUNS,
-        Flag.PODS_UNREAD,
-    }
-)
-
-# The first row that holds decides, so the order is the rule: requests before exclusions before what criteria say, and
-# what cannot be read or is not ours before everything.
-ROWS: tuple[TransitionRule, ...] = (
-    # what cannot be read stays as it is; what is not ours is woken by an explicit signal only
-    TransitionRule(
-        frozenset({IdleState.UNREADABLE}),
-        IdleAction.LEAVE,
-        reason="its record cannot be read",
-        counterfactual="a record that can be read",
-    ),
-    TransitionRule(
-        frozenset({IdleState.UNPROVEN}),
-        IdleAction.LEAVE,
-        reason="a Service lists it as idle, but it has no record of its own",
-        counterfactual="scaling it, or reconciler restore --adopt",
-    ),
-    TransitionRule(_FOREIGN, IdleAction.LEAVE, needs=_one(Flag.PROTECTED), flag=Flag.PROTECTED),
-    TransitionRule(_FOREIGN, IdleAction.LEAVE, needs=_one(Flag.BOUNDS), flag=Flag.BOUNDS),
-    TransitionRule(_FOREIGN, IdleAction.WAKE, needs=_one(Flag.REQUESTED), flag=Flag.REQUESTED),
-    TransitionRule(_FOREIGN, IdleAction.OVERDUE, needs=_one(Flag.DUE), flag=Flag.DUE, counterfactual=A_WAKE_REQUEST),
-    TransitionRule(_FOREIGN, IdleAction.LEAVE, reason="idled by another tool or Fleet", counterfactual=A_WAKE_REQUEST),
-    # a hand on our work is respected
-    TransitionRule(frozenset({IdleState.MANUALLY_SCALED}), IdleAction.RELEASE, reason="scaled by hand"),
-    # what somebody else scaled for a reason of their own, or for none, is theirs, unless it is asked for
-    TransitionRule(frozenset({IdleState.TAKEN_OVER}), IdleAction.WAKE, needs=_one(Flag.REQUESTED), flag=Flag.REQUESTED),
-    TransitionRule(
-        frozenset({IdleState.TAKEN_OVER}),
-        IdleAction.RELEASE,
-        reason="scaled by another writer (scale-reason)",
-        counterfactual=A_WAKE_REQUEST,
-    ),
-    # what is idle is woken by the first of these
-    TransitionRule(frozenset({IdleState.HPA_RESTORED}), IdleAction.WAKE, reason="wake in progress"),
-    TransitionRule(
-        frozenset({IdleState.HPA_CHANGED}),
-        IdleAction.WAKE,
-        reason="another writer changed the bounds of its autoscaler",
-    ),
-    TransitionRule(_IDLE, IdleAction.WAKE, needs=_one(Flag.REQUESTED), flag=Flag.REQUESTED),
-    TransitionRule(_IDLE, IdleAction.WAKE, needs=_one(Flag.EXCLUDED), flag=Flag.EXCLUDED),
-    TransitionRule(_IDLE, IdleAction.WAKE, result=_NOT_IDLE, needs=_one(Flag.DUE), flag=Flag.DUE),
-    TransitionRule(_IDLE, IdleAction.WAKE, needs=_one(Flag.BUSY), flag=Flag.BUSY),
-    TransitionRule(_IDLE, IdleAction.WAKE, needs=_one(Flag.WAKE_WHEN), flag=Flag.WAKE_WHEN),
-    TransitionRule(_IDLE, IdleAction.WAKE, result=_IDLE_RESULT, needs=_one(Flag.FLOOR), flag=Flag.FLOOR),
-    TransitionRule(_IDLE, IdleAction.WAKE, needs=_one(Flag.RUNS_ELSEWHERE), flag=Flag.RUNS_ELSEWHERE),
-    TransitionRule(_IDLE, IdleAction.HOLD_BACK, result=_NOT_SELECTED, needs=_one(Flag.GUARDED), flag=Flag.GUARDED),
-    TransitionRule(
-        _IDLE,
-        IdleAction.WAKE,
-        result=_NOT_SELECTED,
-        reason="no policy selects it",
-        counterfactual="a policy that selects it",
-    ),
-    TransitionRule(_IDLE, IdleAction.KEEP),
-    # what runs is idled where everything agrees; what an earlier run left half done is finished or cleared
-    TransitionRule(_UP, IdleAction.IDLE, result=_IDLE_RESULT, without=_KEEPS_UP | {Flag.OBSERVED}),
-    TransitionRule(
-        frozenset({IdleState.AWAKE}),
-        IdleAction.OBSERVE,
-        result=_IDLE_RESULT,
-        needs=_one(Flag.OBSERVED),
-        without=_KEEPS_UP,
-        flag=Flag.OBSERVED,
-    ),
-    TransitionRule(
-        frozenset({IdleState.IDLE_INCOMPLETE}),
-        IdleAction.CLEAR,
-        reason="an earlier run recorded it as idle, but did not scale it",
-    ),
-    TransitionRule(
-        frozenset({IdleState.WAKE_INCOMPLETE}),
-        IdleAction.CLEAR,
-        reason="an earlier run woke it, but did not clear its Service",
-    ),
-    TransitionRule(frozenset({IdleState.STALE}), IdleAction.CLEAR, reason="its record is older than its last wake"),
-    TransitionRule(
-        frozenset({IdleState.AWAKE}),
-        IdleAction.LEAVE,
-        result=_IDLE_RESULT,
-        needs=_one(Flag.REQUESTED),
-        flag=Flag.REQUESTED,
-    ),
-    TransitionRule(
-        frozenset({IdleState.AWAKE}),
-        IdleAction.LEAVE,
-        result=_IDLE_RESULT,
-        needs=_one(Flag.EXCLUDED),
-        flag=Flag.EXCLUDED,
-    ),
-    TransitionRule(
-        frozenset({IdleState.AWAKE}), IdleAction.LEAVE, result=_IDLE_RESULT, needs=_one(Flag.BLOCKED), flag=Flag.BLOCKED
-    ),
-    TransitionRule(
-        frozenset({IdleState.AWAKE}),
-        IdleAction.LEAVE,
-        result=_IDLE_RESULT,
-        needs=_one(Flag.WAKE_WHEN),
-        flag=Flag.WAKE_WHEN,
-    ),
-    TransitionRule(
-        frozenset({IdleState.AWAKE}),
-        IdleAction.LEAVE,
-        result=_IDLE_RESULT,
-        needs=_one(Flag.RUNS_ELSEWHERE),
-        flag=Flag.RUNS_ELSEWHERE,
-    ),
-    TransitionRule(
-        frozenset({IdleState.AWAKE}),
-        IdleAction.LEAVE,
-        result=_IDLE_RESULT,
-        needs=_one(Flag.SERVICE_RUNS),
-        flag=Flag.SERVICE_RUNS,
-    ),
-    TransitionRule(
-        frozenset({IdleState.AWAKE}),
-        IdleAction.LEAVE,
-        result=_IDLE_RESULT,
-        needs=_one(Flag.PODS_UNREAD),
-        flag=Flag.PODS_UNREAD,
-    ),
-    TransitionRule(frozenset({IdleState.AWAKE}), IdleAction.LEAVE),
-    TransitionRule(
-        frozenset({IdleState.DOWN}),
-        IdleAction.LEAVE,
-        reason="already at or below idleReplicas, without a record",
-    ),
-    TransitionRule(frozenset({IdleState.CONTESTED}), IdleAction.LEAVE, reason="contested", counterfactual=UNCONTESTED),
-)
-
-_ON_READ_ONLY = {
-    IdleAction.WAKE: IdleAction.OVERDUE,
-    IdleAction.HOLD_BACK: IdleAction.KEEP,
-    IdleAction.IDLE: IdleAction.LEAVE,
-    IdleAction.OBSERVE: IdleAction.LEAVE,
-    IdleAction.RELEASE: IdleAction.LEAVE,
-    IdleAction.CLEAR: IdleAction.LEAVE,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenAction:
-    """What is to be done, and why in one phrase ("" where the criteria say why).
-
-    `flag` is the flag that gives the reason, if one does; `counterfactual` what would alter it, where no flag has a say
-    in that.
-    """
-
-    action: IdleAction
-    why: str = ""
-    flag: Flag | None = None
-    counterfactual: str = ""
-
-
-def choose(situation: Situation) -> ChosenAction:
-    """Return the action of the first row that holds; on a read-only cluster wakes are overdue and writes left out."""
-    row = next(row for row in ROWS if row.holds(situation))
-    why = row.reason if row.flag is None else situation.words.get(row.flag, row.flag.value)
-    if Flag.READ_ONLY in situation.flags and row.action in _ON_READ_ONLY:
-        return ChosenAction(_ON_READ_ONLY[row.action], why, row.flag, ANOTHER_STATE)
-    return ChosenAction(row.action, why, row.flag, row.counterfactual)
-
-
-# A scalable and everything that bears on it -> what the table looks at, and what the table says.
 
 _CONTESTABLE = IDLE_STATES | {IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE}
 """What may carry a contest besides what is left alone for it: a run that wrote it may have died before the rest."""
@@ -532,3 +280,22 @@ def transitions_of(
         scalable.ref: transition_of(scalable, guards, now)
         for scalable in sorted(scalables, key=lambda scalable: scalable.ref)
     }
+
+
+def owner_policy(transition: Transition) -> str:
+    """Return the name of the policy that answers for what is done: the owner of the marks, else which selects it."""
+    ours = transition.action is not IdleAction.IDLE and transition.state not in NOT_OURS
+    if transition.record is not None and transition.record.policy and ours:
+        return transition.record.policy
+    return transition.scalable.verdict.policy.name if transition.scalable.verdict.policy is not None else ""
+
+
+def waking_policy(transition: Transition) -> str:
+    """Return the name of the policy whose own words wake it, "" where the reason is no policy's."""
+    combined = transition.scalable.verdict
+    flag = transition.choice.flag
+    if transition.action is not IdleAction.WAKE or flag is None:
+        return ""
+    highest = max(combined.verdicts, key=lambda verdict: verdict.policy.idle_replicas, default=None)
+    waking = {Flag.BUSY: combined.busy, Flag.WAKE_WHEN: combined.wake_when, Flag.FLOOR: highest}.get(flag)
+    return "" if waking is None else waking.policy.name

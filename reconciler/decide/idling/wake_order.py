@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reconciler.decide.idling.state import IdleState
-from reconciler.decide.idling.transitions import ChosenAction, Flag, IdleAction, Transition
+from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction
+from reconciler.decide.idling.transitions import Transition
 from reconciler.model import ObjectRef
 from reconciler.policy.types import WakeOrder
 

@@ -15,13 +15,11 @@ from reconciler.decide.annotations import (
     format_time,
     idling_owner_text,
 )
-from reconciler.decide.autoscalers import (
-    Bounds,
-    PinnedAutoscaler,
-)
+from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler
 from reconciler.decide.decisions import Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transitions import IdleAction, Transition
+from reconciler.decide.idling.transition_rules import IdleAction
+from reconciler.decide.idling.transitions import Transition
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.writes_workload import (
     WriteContext,

@@ -28,7 +28,8 @@ from reconciler.decide.idling.records import (
 )
 from reconciler.decide.idling.scalables import ServiceState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transitions import IdleAction, Transition
+from reconciler.decide.idling.transition_rules import IdleAction
+from reconciler.decide.idling.transitions import Transition
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.writes_workload import (
     WriteContext,

@@ -30,7 +30,8 @@ from reconciler.decide.idling.criteria import CriterionResult, schedules_of
 from reconciler.decide.idling.records import Record, cleared_annotations, reason_of_others, record_annotations
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transitions import Flag, IdleAction, Transition
+from reconciler.decide.idling.transition_rules import IdleAction
+from reconciler.decide.idling.transitions import Transition, owner_policy, waking_policy
 from reconciler.decide.idling.wake_order import tier
 from reconciler.model import NOTHING, ObjectRef, Run
 from reconciler.policy.types import Fleet
@@ -63,28 +64,9 @@ def decision_key(verb: Verb, ref: ObjectRef, part: str = "") -> str:
     return f"idling/{verb}/{group}{ref}{part}"
 
 
-def owner_policy(transition: Transition) -> str:
-    """Return the name of the policy that answers for what is done: the owner of the marks, else which selects it."""
-    ours = transition.action is not IdleAction.IDLE and transition.state not in NOT_OURS
-    if transition.record is not None and transition.record.policy and ours:
-        return transition.record.policy
-    return transition.scalable.verdict.policy.name if transition.scalable.verdict.policy is not None else ""
-
-
-def _waking_policy(transition: Transition) -> str:
-    """Return the name of the policy whose own words wake it, "" where the reason is no policy's."""
-    combined = transition.scalable.verdict
-    flag = transition.choice.flag
-    if transition.action is not IdleAction.WAKE or flag is None:
-        return ""
-    highest = max(combined.verdicts, key=lambda verdict: verdict.policy.idle_replicas, default=None)
-    waking = {Flag.BUSY: combined.busy, Flag.WAKE_WHEN: combined.wake_when, Flag.FLOOR: highest}.get(flag)
-    return "" if waking is None else waking.policy.name
-
-
 def cause_of(transition: Transition, context: WriteContext, why: str = "") -> Cause:
     """Return why something is done with a scalable."""
-    policy = _waking_policy(transition) or owner_policy(transition)
+    policy = waking_policy(transition) or owner_policy(transition)
     recorded = transition.record.cause if transition.record is not None else ""
     at = context.places.get(policy) or _recorded_place(recorded)
     return Cause(policy, at, why or transition.why, transition.scalable.verdict.values)

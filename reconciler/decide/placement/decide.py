@@ -205,8 +205,7 @@ def _status(
     before = read_status(inputs.home.newest.get(name))
     text = status_text(federated.replicas, told, before, format_time(inputs.run.now))
     content = ConfigMapContent(
-        inputs.home.ref(name),
-        annotations={OWNER: placement_owner_text(fleet, federated.key), STATUS: text},
+        inputs.home.ref(name), annotations={OWNER: placement_owner_text(fleet, federated.key), STATUS: text}
     )
     cause = Cause(federated.name, str(federated.place), "status")
     return inputs.home.written(content, inputs.run.now, group_of(federated.key), cause, needs)
