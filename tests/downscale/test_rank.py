@@ -51,6 +51,23 @@ def test_pods_of_the_same_controller_count_on_their_nodes(owner, beside, first, 
     assert (PodsQuestion(other.ref) in rank_questions(ranked, unread)) is (owner == beside)
 
 
+@pytest.mark.parametrize(
+    ("pods", "to", "target", "ranked"),
+    [
+        pytest.param(PODS, 0, 0, [("young", "all pods go"), ("old", "all pods go")], id="to zero, in order"),
+        pytest.param(PODS[:1], None, 0, [("young", "all pods go")], id="the only one"),
+        pytest.param((), None, 0, [], id="no pods"),
+        pytest.param((replace(PODS[0], terminating=True),), None, 0, [], id="none that is active"),
+    ],
+)
+def test_when_all_go_each_is_told(pods, to, target, ranked):
+    web = a_replica_set("web", None)
+    state = a_state(a_cluster(workloads=(web,), pods={web.ref: pods}))
+    ranking = ranking_of(web, a_policy_set(a_fleet()), state, a_run(), to)
+    assert (ranking.to, [(pod.name, pod.rule) for pod in ranking.pods if pod.goes]) == (target, ranked)
+    assert len(ranking.pods) == len(ranked)
+
+
 def test_c2_a_replica_set_of_another_namespace_is_no_relative():
     ranked = a_replica_set("web-2", DEPLOYMENT)
     claiming = a_workload("web-1", kind="ReplicaSet", namespace="dev-evil", owner=DEPLOYMENT)

@@ -438,6 +438,7 @@ def test_a_rollout_is_not_shrunk_but_may_grow(to: int, decisions: int) -> None:
     desired = decided(a_downscale_policy(target=a_target(to, direction="Both")), workload=rolling)
     assert len(desired.decisions) == decisions
     assert len(desired.undecided) == 1 - decisions
+    assert [one.why for one in desired.explanations] == ([one.why for one in desired.undecided] or ["the target is 8"])
 
 
 # Several policies
