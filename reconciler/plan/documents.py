@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from reconciler.decide.decisions import Job, Verb
 
@@ -42,7 +42,7 @@ class CauseDocument(Document, frozen=True):
 
     policy: Annotated[str, Meta(description='The name of the policy; "" for none.')]
     at: Annotated[str, Meta(description="The file and line of the policy.")]
-    why: Annotated[str, Meta(description="The reason, in one phrase.")]
+    why: Annotated[str, Meta(description="The reason, in one phrase.")] = field(name="reason")
     values: Annotated[
         dict[str, Any],
         Meta(
@@ -192,7 +192,7 @@ class HeldBackDocument(Document, frozen=True):
     """Changes that a limit or a guard holds back."""
 
     allow: Annotated[str, Meta(description="The name for --allow-exceed, which allows them once.")]
-    why: Annotated[str, Meta(description="The limit, and what exceeds it.")]
+    why: Annotated[str, Meta(description="The limit, and what exceeds it.")] = field(name="reason")
     unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas"; "" for a guard.')]
     used: Annotated[Number, Meta(description="The number that the run would change; 0 for a guard.")]
     allowed: Annotated[Number, Meta(description="The number that is allowed; 0 for a guard.")]
@@ -206,7 +206,7 @@ class UndecidedDocument(Document, frozen=True):
     subject: Annotated[str, Meta(description="The object or cluster.")]
     job: Annotated[Job, Meta(description="The job that cannot decide.")]
     policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
-    why: Annotated[str, Meta(description="The reason.")]
+    why: Annotated[str, Meta(description="The reason.")] = field(name="reason")
 
 
 class OverriddenDocument(Document, frozen=True):
@@ -219,9 +219,9 @@ class OverriddenDocument(Document, frozen=True):
     name: Annotated[str, Meta(description="Its name.")]
     job: Annotated[Job, Meta(description="The job of the policy.")]
     policy: Annotated[str, Meta(description="The policy that is overridden.")]
-    wish: Annotated[str, Meta(description="What the policy would do.")]
+    wish: Annotated[str, Meta(description="What the policy would do.")] = field(name="desired")
     winner: Annotated[str, Meta(description="The policy that decides instead.")]
-    why: Annotated[str, Meta(description="Why that policy takes precedence.")]
+    why: Annotated[str, Meta(description="Why that policy takes precedence.")] = field(name="reason")
 
 
 class NoticeDocument(Document, frozen=True):
@@ -260,7 +260,7 @@ class PlacementRowDocument(Document, frozen=True):
         Number | None, Meta(description="The replicas that the cluster has capacity for; null: no limit is known.")
     ]
     overflow: Annotated[Number, Meta(description="The replicas that exceed the capacity.")]
-    why: Annotated[str, Meta(description="The step and the limit that decided.")]
+    why: Annotated[str, Meta(description="The step and the limit that decided.")] = field(name="reason")
 
 
 class PlacementDocument(Document, frozen=True):

@@ -16,12 +16,12 @@ from reconciler.errors import PolicyError, Problem
 from reconciler.policy.check import Built, cross_problems, cross_warnings
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.documents import DOCUMENTS
 from reconciler.policy.kinds.downscale_policy import DownscalePolicyDocument, downscale_policy_of
 from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
 from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
 from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocument, idling_policy_of
 from reconciler.policy.kinds.replica_set import ReplicaSetDocument, replica_set_of
+from reconciler.policy.kinds.scheme import DOCUMENTS
 from reconciler.policy.problems import UNKNOWN
 from reconciler.policy.spelling import listed, nearest
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet

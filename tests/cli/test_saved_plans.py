@@ -375,7 +375,7 @@ def test_a_limit_that_was_lifted_for_the_plan_is_lifted_for_its_apply(quickstart
 
 
 def test_r4_the_words_of_an_event_are_those_of_the_fresh_plan(quickstart):
-    said = edited(quickstart, setting("StatefulSet", "runner", "forged", "cause", "why"))
+    said = edited(quickstart, setting("StatefulSet", "runner", "forged", "cause", "reason"))
     assert said.code == 0
     written = "".join(file.read_text() for file in (quickstart.path / "snapshot").rglob("*") if file.is_file())
     assert "reason: Idled" in written

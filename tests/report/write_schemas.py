@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.policy.kinds.documents import DOCUMENTS, policy_schema
+from reconciler.policy.kinds.scheme import DOCUMENTS, policy_schema
 from reconciler.report.json import plan_schema, report_schema, schema_text
 from tests.report.validators import SCHEMAS
 

@@ -62,7 +62,7 @@ class PolicyDocument:
         return self.source.is_judged(path)
 
     def add(self, path: Path, message: str, *, key: bool = False) -> None:
-        """Add a problem, unless one at the same value, around it or inside it has been told already."""
+        """Add a problem, unless one at the same value, around it or inside it has been added already."""
         if self.source.is_judged(path):
             self.problems.append(self.source.problem(path, message, key=key))
 

@@ -289,7 +289,7 @@ def leaves(criterion: Criterion) -> Iterator[MetricCriterion | ScheduleCriterion
 
 
 class _Criteria:
-    """The criteria of one policy; `broken` where one of them cannot be told."""
+    """The criteria of one policy; `broken` where one of them is not known."""
 
     def __init__(self, document: PolicyDocument, calendars: Calendars) -> None:
         self._document = document
@@ -354,7 +354,7 @@ class _Criteria:
         return None if found is None else ScheduleCriterion(found)
 
     def _is_given(self, path: Path) -> bool:
-        """Return whether there is a value, or was one that is told to be wrong already."""
+        """Return whether there is a value, or was one with a problem of its own."""
         return self._document.get(path) is not None or path in self._document.source.taken_out
 
     def _own_calendar(self, path: Path, fields: ScheduleFields, own: list[str]) -> ScheduleCriterion | None:

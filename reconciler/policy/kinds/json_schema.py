@@ -152,6 +152,7 @@ def _mapping(arguments: tuple[Any, ...], definitions: _Schema) -> _Schema:
 def _union(kinds: list[Any], definitions: _Schema) -> _Schema:
     """Return the schema of one of `kinds`: a number for whole numbers and others, with null as one more type."""
     options = [_of(one, definitions) for one in kinds if one is not NoneType]
+    # int | float is written as two types, since msgspec takes bounds of one only; a JSON number is both.
     if {"type": "integer"}.items() <= options[0].items() and len(options) > 1:
         options = options[1:]
     if NoneType not in kinds:

@@ -1,4 +1,4 @@
-"""The documents that policies are written as, by kind."""
+"""The kinds of policies: the document of each, and its JSON Schema."""
 
 from __future__ import annotations
 
