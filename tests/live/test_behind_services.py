@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -24,7 +23,8 @@ def fill(one: OneNamespace) -> None:
     spec = {"selector": {"shown": "yes"}, "ports": [{"port": 80}]}
     create(api, [an_object("v1", "Service", "web", spec=spec)], namespace)
     create(api, [a_deployment("web", 2, labels={"shown": "yes"})], namespace)
-    time.sleep(3)  # so that one is older than the other by whole seconds
+    older = created(one, "web") + timedelta(seconds=2)  # times of creation are whole seconds
+    wait_until(lambda: datetime.now(UTC) >= older, "a Deployment that is younger than the other")
     create(api, [a_deployment("other", 1)], namespace)
     for name, replicas in (("web", 2), ("other", 1)):
         wait_for_ready(api, namespace, name, replicas)
