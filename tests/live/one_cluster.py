@@ -1,56 +1,40 @@
-"""The command line as another process, on clusters of a kubeconfig, with the rights of a role."""
+"""The command line, called in this process, on clusters of a kubeconfig, with the rights of a role."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.real.api import Api
 from tests.real.objects import an_object
+from tests.way.calls import Folder, Said
 
 RBAC = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True)
-class Said:
-    """What one call ended with."""
-
-    code: int
-    out: str
-    err: str
-
-
-@dataclass(frozen=True)
 class Desk:
-    """A folder to call the command line in, and the kubeconfig that it finds."""
+    """A folder to call the command line in, and the kubeconfig that it finds; no other variable tells it anything."""
 
     folder: Path
     kubeconfig: Path
 
     def call(self, *arguments: str) -> Said:
         """Call the command line there."""
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig)}
-        source = str(Path(__file__).resolve().parents[2])
-        said = subprocess.run(
-            [sys.executable, "-m", "reconciler", *arguments],
-            cwd=self.folder,
-            env=environment | {"PYTHONPATH": source},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        return Said(said.returncode, said.stdout, said.stderr)
+        with pytest.MonkeyPatch.context() as variables:
+            for name in [name for name in os.environ if name.startswith("RECONCILER_")]:
+                variables.delenv(name)
+            variables.setenv("HOME", str(self.folder))
+            variables.setenv("KUBECONFIG", str(self.kubeconfig))
+            return Folder(self.folder).call(*arguments)
 
     def write(self, file: str, text: str) -> None:
-        path = self.folder / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        Folder(self.folder).write(file, text)
 
 
 def allow(api: Api, account: str, home: str, rules: Iterable[dict[str, Any]], *, inside: str = "") -> None:
