@@ -150,7 +150,7 @@ class TestPutBack:
         ],
     )
     def test_by_our_annotations(self, found, floor, expected):
-        assert found.is_put_back(floor, self.since) is expected
+        assert found.is_restored_by_others(floor, self.since) is expected
 
     @pytest.mark.parametrize(
         ("manager", "minutes", "expected"),
@@ -164,7 +164,7 @@ class TestPutBack:
         ],
     )
     def test_by_who_wrote_it_last(self, manager, minutes, expected):
-        assert PinnedAutoscaler(self.hpa(manager, minutes)).is_put_back(1, self.since) is expected
+        assert PinnedAutoscaler(self.hpa(manager, minutes)).is_restored_by_others(1, self.since) is expected
 
 
 class TestRead:
