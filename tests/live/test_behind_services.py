@@ -63,7 +63,7 @@ def test_row_12_a_service_is_not_marked_while_the_owner_of_a_pod_behind_it_runs(
         assert created(one_namespace, "web") + timedelta(hours=1) <= young
         now = young.strftime("%Y-%m-%dT%H:%M:%SZ")
     said = one_namespace.apply(now)
-    assert "no workload behind it goes idle: Deployment/other behind Service/web stays awake" in " ".join(said.split())
+    assert "no workload behind it is idled: Deployment/other behind Service/web stays awake" in " ".join(said.split())
     assert TARGETS not in marks(one_namespace)
     assert one_namespace.replicas("web", "other") == [2, 1]
 
