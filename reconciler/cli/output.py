@@ -34,7 +34,7 @@ _OLD_COMMAND = "##["
 
 def show(text: str, output: str = "text", *, color: bool = False) -> None:
     """Print the artefact in the form `output` on stdout; with `color` its colours are ours."""
-    click.echo(_values(text) if output in _VALUES else _text(text, color=color), nl=False, color=color)
+    _print(_values(text) if output in _VALUES else _text(text, color=color), nl=False, color=color)
 
 
 def show_lines(lines: Iterable[str]) -> None:
@@ -48,7 +48,13 @@ def show_command(command: str, properties: dict[str, object], message: str) -> N
     Source: actions/toolkit packages/core/src/command.ts, escapeData, escapeProperty.
     """
     named = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
-    click.echo(_bare(f"::{command} {named}::{escaped(_data(message))}"))
+    _print(_bare(f"::{command} {named}::{escaped(_data(message))}"))
+
+
+def _print(text: str, *, nl: bool = True, color: bool = False) -> None:
+    """Print `text` on stdout. A reader who has enough, like head, changes neither what a run does nor its exit code."""
+    with suppress(BrokenPipeError):
+        click.echo(text, nl=nl, color=color)
 
 
 def say(text: str, *, nl: bool = True) -> None:

@@ -131,6 +131,14 @@ def test_an_apply_is_finished_although_nobody_reads_its_progress(quickstart, var
 
 
 @BUFFERED
+def test_an_apply_that_nobody_reads_ends_with_what_it_did(quickstart, variables):
+    arguments = ["apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve"]
+    done = without_reader(quickstart.path, "stdout", *arguments, **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert quickstart.plan(NOW).out.endswith("No changes. The clusters match the policies.\n")
+
+
+@BUFFERED
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
 @pytest.mark.parametrize(
     ("arguments", "code"),
