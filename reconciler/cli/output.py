@@ -144,7 +144,7 @@ def rendered(made: Plan, outcomes: Sequence[Outcome] | None, output: str, style:
     if output == "markdown":
         from reconciler.report.markdown import render_markdown
 
-        return render_markdown(made, outcomes)
+        return render_markdown(made, outcomes, style)
     if output == "html":
         from reconciler.report.html import render_html
 

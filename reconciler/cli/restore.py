@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -63,7 +64,11 @@ def command(subject: str | None, everything: bool, output: str, **flags: Any) ->
     terminal_or(flags["auto_approve"], "restore")
     source = FleetSource.of(flags)
     found = source.read()
-    options = RunOptions.of(source.path, {**flags, "policy": (), "context": None})
+    options = replace(
+        RunOptions.of(source.path, {**flags, "policy": (), "context": None}),
+        title="Restore in Fleet",
+        nothing=f"Nothing to restore: nothing{_below(subject)} is idle.",
+    )
     if subject is not None:
         check_cluster(found, object_name(subject), subject)
     restoration = restoration_of(subject, options, {**flags, "context": source.contexts})
@@ -106,7 +111,7 @@ class Unmatched:
 
     def __init__(self, restoration: Restoration, subject: str | None) -> None:
         self._restoration = restoration
-        self._where = "" if subject is None else f" below {subject}"
+        self._where = _below(subject)
         self._policies = set(restoration.policies)
         self._runs = set(restoration.runs)
 
@@ -124,18 +129,22 @@ class Unmatched:
         self._runs -= runs
         if state.unreachable or any(cluster.unreadable for cluster in state.clusters.values()):
             return
-        self._refuse("--policy", self._policies, policies)
-        self._refuse("--run", self._runs, runs)
+        self._refuse("policy", self._policies, policies, idle=bool(found))
+        self._refuse("run", self._runs, runs, idle=bool(found))
 
-    def _refuse(self, flag: str, unmatched: Iterable[str], known: Collection[str]) -> None:
+    def _refuse(self, what: str, unmatched: Iterable[str], known: Collection[str], *, idle: bool) -> None:
         for name in sorted(unmatched):
-            told = f'{flag}: "{name}" idled nothing that is idle{self._where}, {_expected(known)}'
-            raise UsageError(told + nearest(name, sorted(known)).replace(", did", "; did"))
+            told = f'--{what}: no idle object{self._where} records {what} "{name}"'
+            if not known:
+                raise UsageError(f"{told}; {f'none records a {what}' if idle else 'nothing is idle'}")
+            raise UsageError(f"{told}, {_expected(known)}" + nearest(name, sorted(known)).replace(", did", "; did"))
+
+
+def _below(subject: str | None) -> str:
+    return "" if subject is None else f" below {subject}"
 
 
 def _expected(known: Collection[str]) -> str:
-    if not known:
-        return "and nor did any other"
     first = ", ".join(sorted(known)[:_LISTED])
     more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
     return f"expected {first}{more}" if len(known) == 1 else f"expected one of {len(known)}: {first}{more}"

@@ -111,6 +111,8 @@ class RunOptions:
     context: str | None = None  # of a kubeconfig, in place of a Fleet
     sources: CredentialSources = CredentialSources(DEFAULT_FOLDERS)
     fleet_from: str = "head"  # or "base"
+    title: str = ""  # of what is shown, where it is not that of a plan or apply
+    nothing: str = ""  # what is said where nothing is to be done
 
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> RunOptions:
@@ -143,7 +145,8 @@ class RunOptions:
     @property
     def style(self) -> Style:
         """How text is shown."""
-        return Style(self.color, self.verbose, self.summary, text_width())
+        shown = Style(self.color, self.verbose, self.summary, text_width())
+        return replace(shown, title=self.title, nothing=self.nothing)
 
     def policies(self) -> PolicySet:
         """Return the policies, after a check that filters and --allow-exceed name something that exists.

@@ -38,6 +38,7 @@ ROWS = 100
 LONGEST_TEXT = 60_000
 """Characters; a comment on a pull request holds 65,536."""
 
+_PLAIN = Style()
 _FEWER_ROWS = (ROWS, 50, 25, 10, 5, 2, 1)
 
 
@@ -146,18 +147,17 @@ def _left_out(blocks: int) -> str:
 
 
 _PLACEMENTS = 10
-_PLAIN = Style()
 
 
-def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
-    """Return `plan`, or with `outcomes` the report of its apply, as Markdown in fixed blocks."""
-    title, source = heading(plan, applied=outcomes is not None)
+def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: Style = _PLAIN) -> str:
+    """Return `plan`, or with `outcomes` the report of its apply, as Markdown in fixed blocks; `style` has its words."""
+    usual, source = heading(plan, applied=outcomes is not None)
     by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
     groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
     return joined(
         [
-            [f"## {title} {code(plan.fleet)} {source}"],
-            summary_of(plan, outcomes),
+            [f"## {style.title or usual} {code(plan.fleet)} {source}"],
+            summary_of(plan, outcomes, style.nothing),
             *groups_of(groups, by_action),
             *held_back_of(plan),
             *told_in(plan),
@@ -167,9 +167,9 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> st
     )
 
 
-def summary_of(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> list[str]:
+def summary_of(plan: Plan, outcomes: Sequence[Outcome] | None = None, nothing: str = "") -> list[str]:
     """Return the last lines of the text form: the first in bold."""
-    first, *rest = plan_summary(plan, everything=True) if outcomes is None else apply_summary(plan, outcomes)
+    first, *rest = plan_summary(plan, True, nothing) if outcomes is None else apply_summary(plan, outcomes, nothing)
     return [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)]
 
 

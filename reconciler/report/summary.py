@@ -221,8 +221,11 @@ def _notice(notice: Notice, clock: ReasonWords) -> tuple[str, str]:
     return one_line(notice.subject), one_line(text + (f" ({notice.policy})" if notice.policy else ""))
 
 
-def plan_summary(plan: Plan, *, everything: bool = False) -> tuple[str, ...]:
-    """Return the last lines of a plan; without `everything` they say how metadata updates are shown."""
+def plan_summary(plan: Plan, everything: bool = False, nothing: str = "") -> tuple[str, ...]:
+    """Return the last lines of a plan; without `everything` they say how metadata updates are shown.
+
+    `nothing` is what they say where nothing is to be done, "" for that the clusters match the policies.
+    """
     groups = grouped(plan, plan.actions)
     lines = [line for group in groups for line in group.lines]
     updates = sum(len(group.updates) for group in groups)
@@ -230,25 +233,27 @@ def plan_summary(plan: Plan, *, everything: bool = False) -> tuple[str, ...]:
     rest = _joined((sum(one.number for one in held_of(plan)), "held back"), (len(plan.undecided), "undecided"))
     rest = ", ".join(filter(None, [rest, _joined((len(plan.unknown), "unknown"))]))
     if not lines and not rest:
-        return (f"No scale changes. {shown}" if shown else _nothing(plan), *_dropped(plan))
+        return (f"No scale changes. {shown}" if shown else _nothing(plan, nothing), *_dropped(plan))
     first = f"Plan: {_numbers(lines)}{f'; {rest}' if rest else ''}."
     if not plan.clusters:
         first = f"No cluster can be read. {first}"
     return (first, f"{_replicas(lines)} {shown}".rstrip(), *_limits(plan.limits), *_dropped(plan))
 
 
-def _nothing(plan: Plan) -> str:
+def _nothing(plan: Plan, words: str) -> str:
     """Return what a plan without changes says: that all is well only where nothing else is to be said."""
     if plan.observed:
         return f"No changes; {counted(len(plan.observed), 'change')} observed only, never applied (mode: Observe)."
     settled = not plan.dropped and not any(notice.partial for notice in plan.notices)
+    if words and settled:
+        return words if not plan.notices else f"{words.partition(':')[0]}."
     return "No changes. The clusters match the policies." if settled else "No changes."
 
 
-def apply_summary(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """Return the last lines of the report of an apply."""
+def apply_summary(plan: Plan, outcomes: Sequence[Outcome], nothing: str = "") -> tuple[str, ...]:
+    """Return the last lines of the report of an apply; `nothing` as for a plan."""
     if not plan.actions:
-        return plan_summary(plan)
+        return plan_summary(plan, nothing=nothing)
     totals = totals_of(plan, outcomes)
     groups = grouped(plan, plan.actions)
     lines = [line for group in groups for line in group.lines]

@@ -41,7 +41,8 @@ class Style:
     """How text is shown: with `color`, with everything (`verbose`), or headings alone (`summary`).
 
     Lines longer than `width` are wrapped at words; 0 wraps nothing. Without `changes` the report of an apply says only
-    what did not go as planned: the plan was shown before.
+    what did not go as planned: the plan was shown before. `title` stands in front of the Fleet's name in place of the
+    usual words, `nothing` in place of the last line of a run that found nothing to do.
     """
 
     color: bool = False
@@ -49,6 +50,8 @@ class Style:
     summary: bool = False
     width: int = 0
     changes: bool = True
+    title: str = ""
+    nothing: str = ""
 
     def paint(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.color and code and text.strip() else text
@@ -59,11 +62,12 @@ def render_text(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: St
     by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
     if by_action is not None and outcomes is not None and not style.changes and plan.actions:
         return _joined([*_failed(plan, by_action, style), _last(apply_summary(plan, outcomes), style)], style.width)
-    title, source = heading(plan, applied=outcomes is not None)
+    usual, source = heading(plan, applied=outcomes is not None)
     groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
-    last = plan_summary(plan, everything=style.verbose) if outcomes is None else apply_summary(plan, outcomes)
+    everything, nothing = style.verbose, style.nothing
+    last = plan_summary(plan, everything, nothing) if outcomes is None else apply_summary(plan, outcomes, nothing)
     parts = [
-        [style.paint("1", one_line(f"{title} {plan.fleet} {source}")), *_origin(plan, style)],
+        [style.paint("1", one_line(f"{style.title or usual} {plan.fleet} {source}")), *_origin(plan, style)],
         *_groups(groups, by_action, style),
         list(_held(plan, style)),
         *(list(_block(block, style)) for block in blocks_of(plan, everything=style.verbose)),
@@ -170,7 +174,8 @@ def _explained(groups: Iterable[Group], words: Mapping[int, str]) -> Iterator[Gr
 def _origin(plan: Plan, style: Style) -> Iterator[str]:
     if style.verbose:
         revision = f", source revision {plan.revision}" if plan.revision else ""
-        digests = f"digest of policies {plan.policy_digest}, of inputs {plan.input_digest}"
+        policies = f"digest of policies {plan.policy_digest}, of" if plan.policy_digest else "digest of"
+        digests = f"{policies} inputs {plan.input_digest}"
         yield one_line(f"Run {plan.run}{revision}, {digests}")
 
 

@@ -202,23 +202,23 @@ class TestNames:
         [
             pytest.param(
                 ["--policy", "nihgts"],
-                '--policy: "nihgts" idled nothing that is idle, expected one of 2: nights, weekends; '
+                '--policy: no idle object records policy "nihgts", expected one of 2: nights, weekends; '
                 'did you mean "nights"?',
                 id="row20 a policy",
             ),
             pytest.param(
                 ["--policy", "nights", "--policy", "prod-*"],
-                '--policy: "prod-*" idled nothing that is idle, expected one of 2: nights, weekends',
+                '--policy: no idle object records policy "prod-*", expected one of 2: nights, weekends',
                 id="row20 one of two policies",
             ),
             pytest.param(
                 ["--run", "zzzz"],
-                '--run: "zzzz" idled nothing that is idle, expected one of 2: run-1, run-7',
+                '--run: no idle object records run "zzzz", expected one of 2: run-1, run-7',
                 id="row20 a run",
             ),
             pytest.param(
                 ["west/shop", "--policy", "weekends"],
-                '--policy: "weekends" idled nothing that is idle below west/shop, expected nights',
+                '--policy: no idle object below west/shop records policy "weekends", expected nights',
                 id="row20 a policy that idled nothing there",
             ),
         ],
@@ -229,9 +229,27 @@ class TestNames:
         assert (said.code, said.err) == (64, f"error: {words}\n")
         assert set(replicas(folder).values()) == {0}
 
+    @pytest.mark.parametrize(
+        ("named", "words"),
+        [
+            pytest.param(["--all"], "Nothing to restore: nothing is idle.", id="everything"),
+            pytest.param(["east/shop"], "Nothing to restore: nothing below east/shop is idle.", id="a namespace"),
+        ],
+    )
+    @pytest.mark.parametrize("output", ["text", "markdown"])
+    def test_a_restore_that_finds_nothing_idle_does_not_speak_of_policies(self, tmp_path, named, words, output):
+        awake = idle("web", "")
+        del awake["metadata"]["annotations"]
+        awake["spec"]["replicas"] = 2
+        said = restore(a_folder(tmp_path, east=[awake]), *named, "-v", "-o", output)
+        assert (said.code, said.err) == (0, "")
+        assert "Restore in Fleet" in said.out
+        assert words in said.out
+        assert "policies" not in said.out
+
     def test_where_nothing_is_idle_it_says_so(self, tmp_path):
         said = restore(a_folder(tmp_path, east=[BY_HAND]), "--run", "zzzz")
-        assert (said.code, said.err) == (64, 'error: --run: "zzzz" idled nothing that is idle, and nor did any other\n')
+        assert (said.code, said.err) == (64, 'error: --run: no idle object records run "zzzz"; none records a run\n')
 
     def test_what_cannot_be_read_may_hold_it(self, tmp_path):
         folder = a_folder(tmp_path, east=[OURS], west=[OURS])

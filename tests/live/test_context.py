@@ -134,7 +134,7 @@ def test_row20_what_a_lost_fleet_idled_is_given_back_through_a_context(
     unknown = desk.call("restore", f"member/{idled}", "--run", "zzzz", *without, "--auto-approve")
     assert unknown.code == 64
     assert (
-        f'--run: "zzzz" idled nothing that is idle below member/{idled}, expected one of 2: run-1, run-2' in unknown.err
+        f'--run: no idle object below member/{idled} records run "zzzz", expected one of 2: run-1, run-2' in unknown.err
     )
     assert desk.call("wake", "member", *without).code == 64
     assert replicas() == [0, 0]
