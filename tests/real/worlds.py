@@ -150,7 +150,8 @@ def wait_for_ready(api: Api, namespace: str, name: str, count: int, kind: str = 
         found = api.get(deployment_path(namespace, name, kind))
         status = found.get("status", {})
         seen = status.get("observedGeneration", 0) >= found["metadata"]["generation"]
-        return seen and status.get("replicas", 0) == status.get("readyReplicas", 0) == count
+        rolled_out = kind != "deployments" or status.get("updatedReplicas", 0) == count
+        return seen and rolled_out and status.get("replicas", 0) == status.get("readyReplicas", 0) == count
 
     wait_until(ready, f"{count} ready pods of {namespace}/{name}")
     wait_until(lambda: len(pods_of(api, namespace, name)) == count, f"{count} pods of {namespace}/{name}")
