@@ -47,6 +47,9 @@ _CLAUSES = (
 )
 
 
+_PENDING = re.compile(r"\b(\d+) waiting\b")
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectExplanation:
     """What is to be told of one object. `workload` None: it is not among those read (a Service, or gone).
@@ -87,13 +90,26 @@ def _number(plan: Plan, one: ObjectExplanation, refs: Collection[ObjectRef], *, 
     decision, fate = _decided(plan, refs)
     if decision is None or is_metadata(decision):
         current = "none" if one.workload is None else _state(one.workload)
-        words = f"Current {current}, desired {current}"
+        words = f"Current {current}, desired {_kept_besides(plan, one.ref) or current}"
     else:
         field, change = field_of(decision)
         before, _, after = change.partition(" -> ")
         named = "" if field in ("replicas", "") else f"{field} "
-        words = f"Current {named}{before or 'none'}, desired {named}{after or before or verb_of(decision)}"
+        desired = _kept_besides(plan, one.ref) or f"{named}{after or before or verb_of(decision)}"
+        words = f"Current {named}{before or 'none'}, desired {desired}"
     return f"{words}{fate}." if selected or decision is not None else f"{words}: no policy selects it."
+
+
+def _kept_besides(plan: Plan, ref: ObjectRef) -> str:
+    """Return what is desired of a placed ReplicaSet, and what its spec.replicas is where that differs; else ""."""
+    keys = {f"{ref.namespace}/{one.policy}" for one in plan.explanations if one.ref == ref and one.job == "placement"}
+    rows = [row for view in plan.placements if view.key in keys for row in view.rows if row.cluster == ref.cluster]
+    for row in rows:
+        if None not in (row.desired, row.spec_replicas) and row.desired != row.spec_replicas:
+            pending = _PENDING.search(row.why)
+            besides = f" ({pending[1]} pending, waitingReplicas)" if pending else " for now"
+            return f"{row.desired}, spec.replicas {row.spec_replicas}{besides}"
+    return ""
 
 
 def _state(workload: Workload) -> str:

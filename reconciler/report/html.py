@@ -8,10 +8,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.decide.decisions import Decision, PlacementView
+from reconciler.decide.decisions import Decision, PlacementRow, PlacementView
 from reconciler.plan.model import Plan, added, counts_of, effect_of
 from reconciler.report.diff import fields_of
-from reconciler.report.groups import Group, Line, grouped, updates_of
+from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
 from reconciler.report.summary import (
     Held,
     apply_summary,
@@ -24,7 +24,7 @@ from reconciler.report.summary import (
     went_well,
     words_of,
 )
-from reconciler.report.wording import counted, edge
+from reconciler.report.wording import ReasonWords, counted, edge
 from reconciler.untrusted_text import one_line
 
 if TYPE_CHECKING:
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One cluster; None: unknown. `capacity` None: no limit known."""
+    """One cluster; None: unknown. `capacity` None: no limit known. `desired` None: as many as `after`."""
 
     cluster: str
     before: int | None
     after: int | None
     capacity: int | None = None
     why: str = ""
+    desired: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class ReplicaDistribution:
 def distributions_of(plan: Plan) -> tuple[ReplicaDistribution, ...]:
     """Return all workloads that the plan changes taken together, then each federated ReplicaSet over its clusters."""
     changed = _changed([action.decision for action in plan.actions])
-    return (*([changed] if changed.bars else []), *map(_placement, plan.placements))
+    clock = reasons_in(plan)
+    return (*([changed] if changed.bars else []), *(_placement(view, clock) for view in plan.placements))
 
 
 def _changed(decisions: Iterable[Decision]) -> ReplicaDistribution:
@@ -84,9 +86,14 @@ def _changed(decisions: Iterable[Decision]) -> ReplicaDistribution:
     )
 
 
-def _placement(view: PlacementView) -> ReplicaDistribution:
-    bars = (Bar(row.cluster, row.current, row.spec_replicas, row.capacity, row.why) for row in view.rows)
+def _placement(view: PlacementView, clock: ReasonWords) -> ReplicaDistribution:
+    bars = (_bar(row, clock) for row in view.rows)
     return ReplicaDistribution(f"{view.key}, {view.total} replicas desired", tuple(bars))
+
+
+def _bar(row: PlacementRow, clock: ReasonWords) -> Bar:
+    desired = None if row.desired == row.spec_replicas else row.desired
+    return Bar(row.cluster, row.current, row.spec_replicas, row.capacity, clock.reason(row.why), desired)
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,12 +228,12 @@ def _placements(plan: Plan) -> list[list[str]]:
 
 
 def _placement(view: PlacementView, plan: Plan) -> list[str]:
-    head = ("cluster", "current", "desired", "available", "capacity", "reason")
+    head = ("cluster", "current", "desired", "spec.replicas", "available", "capacity", "reason")
     clock = reasons_in(plan)
     rows = [
         (
             one_line(row.cluster),
-            *map(_known, (row.current, row.spec_replicas, row.running, row.capacity)),
+            *map(_known, (row.current, row.desired, row.spec_replicas, row.running, row.capacity)),
             clock.reason(row.why),
         )
         for row in view.rows

@@ -287,3 +287,14 @@ def test_recursive_of_what_has_no_fields(folder, arguments, words):
     said = folder.call("explain", *arguments)
     assert said.code == 64
     assert words in said.err
+
+
+def test_desired_means_the_share_and_pending_replicas_are_named_besides(repository, tmp_path):
+    folder = Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+    said = folder.call("explain", "ap-south/shop/ReplicaSet/web", "--snapshot", "snapshot", "--now", NOW)
+    assert "\nCurrent 4, desired 2, spec.replicas 4 (2 pending, waitingReplicas).\n" in said.out
+    html = folder.plan(NOW, "-o", "html").out
+    assert "<title>weight 1 of 3, capacity 2, 2 pending (waitingReplicas)</title>" in html
+    assert "4 -> 4<small>desired 2</small>" in html
+    rows = [line.split()[:4] for line in folder.plan(NOW, "-o", "markdown").out.splitlines() if "  ap-south" in line]
+    assert ["ap-south", "4", "2", "4"] in rows
