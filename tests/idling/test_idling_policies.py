@@ -565,6 +565,12 @@ def test_what_is_unknown_of_one_workload_is_undecided():
     assert outcome.desired.notices == ()
 
 
+def test_what_is_unknown_of_one_policy_is_told_with_that_policy():
+    traffic, night = a_policy("traffic", a_metric()), a_policy("night", selector=workloads_selector("Deployment"))
+    (one,) = decided(replace(SIMPLE, answers=answers(policy="traffic")), night, traffic).desired.undecided
+    assert (one.subject, one.policy, one.why) == (str(WEB), "traffic", "metric unknown in 30m: no series")
+
+
 def test_notices_are_told_once():
     outcome = decided(SIMPLE, a_policy("a"), a_policy("b"))
     assert len(notices_of(outcome, "equalPriorities")) == 1

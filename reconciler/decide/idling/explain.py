@@ -112,7 +112,8 @@ def undecided(transitions: Iterable[Transition], services: Iterable[ServiceState
         if verdict.policy is None or transition.action not in (IdleAction.LEAVE, IdleAction.KEEP):
             continue
         if verdict.result is CriterionResult.UNKNOWN:
-            yield Undecided(str(scale.runs.ref), "idling", verdict.policy.name, verdict.words)
+            unknown = next(one for one in verdict.verdicts if one.evaluation.result is CriterionResult.UNKNOWN)
+            yield Undecided(str(scale.runs.ref), "idling", unknown.policy.name, verdict.words)
         elif verdict.result is CriterionResult.IDLE and scale.problem:
             yield Undecided(str(scale.runs.ref), "idling", verdict.policy.name, scale.problem)
     for service in services:
