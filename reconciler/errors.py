@@ -51,7 +51,10 @@ class UsageError(ReconcilerError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing wrong in a policy file. `line` and `column` are 1-based; `field` is a dotted path, "" for the file."""
+    """One thing wrong in a policy file. `line` and `column` are 1-based, 0 where there is no file.
+
+    `field` is a dotted path, "" for the file.
+    """
 
     file: str
     line: int
@@ -60,7 +63,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}:{self.column}: "
+        where = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: "
         return where + (f"{self.field}: {self.message}" if self.field else self.message)
 
 
@@ -78,6 +81,12 @@ class _MalformedError(ReconcilerError):
         """Return one error for all `problems`, a line each."""
         found = tuple(sorted(set(problems)))
         return cls("\n".join(str(problem) for problem in found), found)
+
+
+class PromptInterruptedError(ReconcilerError):
+    """Ctrl-C in place of an answer."""
+
+    exit_code = ExitCode.INTERRUPTED
 
 
 class PolicyError(_MalformedError):

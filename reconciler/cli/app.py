@@ -72,7 +72,7 @@ def _run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (KeyboardInterrupt, click.Abort):
-        say("interrupted")
+        say("error: interrupted")
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place: a bug is told in one line too
         return report_failure(error, arguments)

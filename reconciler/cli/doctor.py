@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from reconciler.backends.backend import LiveSettings, open_live
-from reconciler.cli.options import context_option, option, output_option, path_argument, verb, world_options
+from reconciler.cli.options import context_option, live_options, option, output_option, path_argument, verb
 from reconciler.cli.output import show, show_lines
 from reconciler.cli.preflight import ClusterCheck, ClusterFindings, Finding, checked_clusters
 from reconciler.cli.run import RunOptions
@@ -36,7 +36,7 @@ _VERBS = ("apply", "plan")
     help="The verb to check the rights for.",
     elsewhere=lambda text: parse_duration(text) is not None,
 )
-@world_options
+@live_options
 @output_option("text", "json")
 def command(path: str, output: str, verb: str, namespace: str | None, **flags: Any) -> int:
     """Check every cluster of the Fleet below PATH: its identity, our rights, its clock, its metrics.

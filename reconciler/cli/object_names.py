@@ -94,6 +94,10 @@ def check_there(state: ObservedState, name: ObjectName, subject: str) -> None:
     refs = set() if cluster is None else set(_refs(cluster))
     if cluster is None or cluster.unreadable or any(map(name.matches, refs)):
         return
+    namespaces = {ref.namespace for ref in refs} | {ref.name for ref in refs if ref.kind == "Namespace"}
+    if name.namespace and name.namespace not in namespaces:
+        hint = nearest(name.namespace, namespaces - {""})
+        raise UsageError(f'{subject}: nothing was found in namespace "{name.namespace}" of {name.cluster}{hint}')
     like = {ref.name for ref in refs if ObjectName(name.cluster, name.namespace, name.kind).matches(ref)}
     raise UsageError(f"{subject}: no such Service or workload was found{nearest(name.name, sorted(like))}")
 

@@ -7,12 +7,13 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from reconciler.cli.verbs import example_lines
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
@@ -42,6 +43,11 @@ _VARIABLES = (
 
 class _Verb(click.Command):
     """A verb whose help has its options in groups, and examples."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        left = super().parse_args(ctx, args)
+        check_variables({str(one.envvar) for one in self.params})
+        return left
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -99,6 +105,14 @@ class _Option(click.Option):
         if record is None or not self.default_words:
             return record
         return record[0], f"{record[1]}  [default: {self.default_words}]"
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        try:
+            return super().process_value(ctx, value)
+        except click.BadParameter as error:
+            if ctx.get_parameter_source(str(self.name)) is ParameterSource.ENVIRONMENT:
+                error.param_hint = str(self.envvar)
+            raise
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         found = super().resolve_envvar_value(ctx)
@@ -181,8 +195,8 @@ def _number(text: str | float) -> float:
 context_option = option(
     "--context", metavar="NAME", help="A context of the kubeconfig, in place of a Fleet.", group="Clusters"
 )
-world_options = together(
-    option("--snapshot", metavar="DIR", help="A snapshot, in place of live clusters.", group="Clusters"),
+_snapshot: dict[str, Any] = {"metavar": "DIR", "help": "A snapshot, in place of live clusters.", "group": "Clusters"}
+_request_options = (
     option(
         "--request-timeout",
         type=seconds,
@@ -220,6 +234,9 @@ world_options = together(
         "--no-exec", is_flag=True, help="Refuse kubeconfigs that run a program to get credentials.", group="Clusters"
     ),
 )
+world_options = together(option("--snapshot", **_snapshot), *_request_options)
+live_options = together(option("--snapshot", hidden=True, **_snapshot), *_request_options)
+"""Of a verb that refuses a snapshot, with the reason."""
 now_option = option(
     "--now",
     metavar="RFC3339",
@@ -321,6 +338,29 @@ def terminal_or(approved: bool, verb: str) -> None:
     """
     if not approved and not sys.stdin.isatty():
         raise UsageError(f"{verb}: there is no terminal to ask on, expected --auto-approve")
+
+
+def check_variables(read: Collection[str]) -> None:
+    """Refuse a variable that no verb accepts, although the one that is called does not `read` it.
+
+    Raises:
+        UsageError: with the name of the variable.
+    """
+    for variable, value_of in _SHARED.items():
+        text = os.environ.get(variable)
+        if text and variable not in read:
+            try:
+                value_of(text)
+            except (UsageError, click.BadParameter) as error:
+                raise UsageError(f"{variable}: {str(error).removeprefix('--now: ')}") from None
+
+
+_SHARED: dict[str, Callable[[str], object]] = {
+    "RECONCILER_NOW": moment,
+    "RECONCILER_QPS": rate,
+    "RECONCILER_REQUEST_TIMEOUT": seconds,
+    "RECONCILER_TIMEOUT": seconds,
+}
 
 
 def colored(choice: str) -> bool:

@@ -101,7 +101,7 @@ def _windows(policies: PolicySet, now: datetime) -> Mapping[str, Periods]:
     "--fleet-from",
     type=click.Choice(["head", "base"]),
     default="head",
-    help="With --base: which Fleet names clusters and connections; base for policies of strangers.",
+    help="With --base: which Fleet names clusters and connections; base for untrusted pull requests.",
 )
 @option("--call-pickers", is_flag=True, help="Call the pod pickers; apply calls them again.")
 @option("--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending.")

@@ -41,7 +41,10 @@ def read_saved(file: str, options: RunOptions, max_age: str) -> Plan:
     Raises:
         PlanFileError: it is unreadable, too old, of another schema version, or changes what no plan changes.
     """
-    made = plan_from_dict(read_json(file), where=file)
+    document = read_json(file)
+    if isinstance(document, dict) and document.get("kind") == "Report":
+        raise PlanFileError(f"{file}: is the report of an apply, expected a saved plan; `reconciler show` shows it")
+    made = plan_from_dict(document, where=file)
     check_permitted(made, file)
     _check_age(made, file, options, max_age)
     return made

@@ -1,4 +1,4 @@
-"""`reconciler restore`: what we idled gets its replicas back, without any policy."""
+"""`reconciler restore`: restores the replicas of what we idled, without any policy."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def command(subject: str | None, everything: bool, output: str, **flags: Any) ->
 
 
 def restoration_of(subject: str | None, options: RunOptions, flags: dict[str, Any]) -> Restoration:
-    """Return what is to be given back."""
+    """Return what is to be restored."""
     hold = None if flags["hold"] is None else options.now + duration_of("--hold", flags["hold"])
     narrowing = {} if subject is None else {"objects": object_name(subject).matches}
     return Restoration(
@@ -106,7 +106,7 @@ def restoration_of(subject: str | None, options: RunOptions, flags: dict[str, An
 class Unmatched:
     """The names given to --policy and --run that nothing idle has matched yet.
 
-    They are looked for once: what a run has given back by itself matches nothing any more when it looks again.
+    They are looked for once: what a run has restored by itself matches nothing any more when it looks again.
     """
 
     def __init__(self, restoration: Restoration, subject: str | None) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,7 +23,8 @@ from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.stop import Stop
 from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment, run_id_of, text_width
 from reconciler.cli.output import say
-from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code
+from reconciler.decide.decisions import Decision
+from reconciler.errors import ExitCode, PromptInterruptedError, ReconcilerError, UsageError, first_exit_code
 from reconciler.model import CredentialSources
 from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Applied, RunRequest, Watch
@@ -35,7 +36,7 @@ from reconciler.policy.one_cluster import read_one_cluster
 from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.text import Style
-from reconciler.report.wording import counted
+from reconciler.report.wording import counted, is_metadata
 from reconciler.world import RealClock, World, open_world
 from reconciler.yaml.files import write_private
 
@@ -81,10 +82,16 @@ def stop_on_signals(timeout_seconds: float | None, stop: SignalStop) -> Iterator
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """While somebody is asked, Ctrl-C is an answer."""
+    """While somebody is asked, Ctrl-C is an answer.
+
+    Raises:
+        PromptInterruptedError: that was the answer.
+    """
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
+    except KeyboardInterrupt:
+        raise PromptInterruptedError("interrupted; nothing was done") from None
     finally:
         signal.signal(signal.SIGINT, former)
 
@@ -328,13 +335,22 @@ def exit_words(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = 
     if fixed is not None or plan is None:
         return fixed or ""
     if code == ExitCode.CHANGES_PENDING:
-        return f"{counted(len(plan.actions), 'change')} pending, metadata updates included"
+        return f"{_changes(action.decision for action in plan.actions)} pending"
     if code == ExitCode.HELD_BACK:
-        held = sum(len(one.decisions) for one in plan.held_back)
-        return f"limits hold back {counted(held, 'change')}, metadata updates included"
+        return f"limits hold back {_changes(one for held in plan.held_back for one in held.decisions)}"
     if code == ExitCode.NOTHING_DONE:
         return "no cluster can be read" if not plan.clusters else "nothing was done"
-    return f"partly done: {', '.join(_odd(plan, outcomes))}" if code == ExitCode.PARTIAL else ""
+    if code != ExitCode.PARTIAL:
+        return ""
+    return f"{'partly done' if outcomes else 'incomplete'}: {', '.join(_odd(plan, outcomes))}"
+
+
+def _changes(decisions: Iterable[Decision]) -> str:
+    """Return how many changes and how many metadata updates these are, as the plan counts them."""
+    found = [is_metadata(one) for one in decisions]
+    changes, updates = found.count(False), found.count(True)
+    words = [counted(changes, "change")] if changes or not updates else []
+    return " and ".join([*words, *([counted(updates, "metadata update")] if updates else [])])
 
 
 def _odd(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:

@@ -17,12 +17,12 @@ from reconciler.backends.snapshot.folder import RECORDING_FILE
 from reconciler.backends.snapshot.recorder import NoMetrics, RecordedCluster, RecordedMetrics, Recorder
 from reconciler.cli.options import (
     context_option,
+    live_options,
     now_option,
     option,
     policies_option,
     quiet_option,
     verb,
-    world_options,
 )
 from reconciler.cli.output import say, show_lines
 from reconciler.cli.run import RunOptions
@@ -42,7 +42,7 @@ from reconciler.yaml.files import write_private
 @option("--overwrite", is_flag=True, help="Replace an earlier snapshot in DIR.")
 @context_option
 @option("-n", "--namespace", multiple=True, metavar="NAME", help="With --context: read this namespace only.")
-@world_options
+@live_options
 @now_option
 @quiet_option
 def command(directory: str, policies: str, overwrite: bool, **flags: Any) -> int:

@@ -25,7 +25,7 @@ EXAMPLES = {
     ),
     "compile": (
         ("Print the policies as YAML", "compile"),
-        ("Count the workloads' policies", "compile -o json | jq '.policies | length'"),
+        ("List the policies by kind and name", "compile -o json | jq -r '.rules[] | .kind + \" \" + .metadata.name'"),
     ),
     "plan": (
         ("Show what would change on the clusters of the Fleet", "plan"),

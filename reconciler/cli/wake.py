@@ -11,7 +11,7 @@ import click
 
 from reconciler.cli.approval import Approval
 from reconciler.cli.fleet_source import FleetSource, fleet_options
-from reconciler.cli.object_names import ObjectName, check_cluster, object_name
+from reconciler.cli.object_names import ObjectName, check_cluster, check_there, object_name
 from reconciler.cli.options import (
     color_option,
     duration_of,
@@ -71,11 +71,11 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     """
     name = object_name(subject)
     asks = not name.namespace and not flags["auto_approve"]
-    terminal_or(not asks, "wake")
     source = FleetSource.of(flags)
     found = source.read()
     options = RunOptions.of(source.path, {**flags, "context": None})
     check_cluster(found, name, subject)
+    terminal_or(not asks, "wake")
     world = options.world(found, writes=True)
     until = None if awake_for is None else options.now + duration_of("--for", awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
@@ -157,7 +157,8 @@ def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: Obje
     if unreadable:
         told = "; ".join(unreadable.values())
         raise ReconcilerError(f"{subject}: nothing idle was found, and not all could be read: {told}")
-    raise UsageError(f"{subject}: nothing below it is idle")
+    check_there(state, name, subject)
+    raise UsageError(f"{subject}: {'is not idle' if name.name else 'nothing below it is idle'}")
 
 
 def requests(now: datetime, until: datetime | None) -> dict[str, str]:

@@ -95,6 +95,8 @@ def test_the_variable_of_the_policy_directory_is_that_of_path(quickstart, monkey
         pytest.param("RECONCILER_FOR", "plan", ("wake", "us-east/dev-b", *LOOK), 0, id="doctor's word for wake"),
         pytest.param("RECONCILER_FOR", "soon", ("wake", "us-east/dev-b", *LOOK), 64, id="nobody's word"),
         pytest.param("RECONCILER_FOR", "soon", ("doctor",), 64, id="nobody's word for doctor"),
+        pytest.param("RECONCILER_NOW", "soon", ("validate", "policies"), 64, id="no time for any verb"),
+        pytest.param("RECONCILER_NOW", "2026-11-20T22:00:00Z", ("validate", "policies"), 0, id="a time for another"),
     ],
 )
 def test_a_variable_that_no_verb_accepts_is_refused(quickstart, monkeypatch, variable, value, arguments, code):

@@ -137,7 +137,7 @@ def test_r2_a_list_on_a_service_alone_wakes_nothing_and_that_is_told(tmp_path, m
 
 def test_what_runs_is_not_idle(tmp_path):
     said = wake(a_folder(tmp_path, a_service()), "east/shop/svc/web")
-    assert (said.code, said.err) == (64, "error: east/shop/svc/web: nothing below it is idle\n")
+    assert (said.code, said.err) == (64, "error: east/shop/svc/web: is not idle\n")
 
 
 def test_a_missed_run_is_told(tmp_path):
@@ -150,13 +150,24 @@ def test_a_missed_run_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"),
-    [("east/shop/deploy/wbe", ', did you mean "web"?'), ("east/shp", ""), ("east/shop/sts", "")],
+    ("name", "words"),
+    [
+        ("east/shop/deploy/wbe", 'no such Service or workload was found, did you mean "web"?'),
+        ("east/shp", 'nothing was found in namespace "shp" of east, did you mean "shop"?'),
+        ("east/shop/sts", "no such Service or workload was found"),
+    ],
 )
-def test_restore_of_a_mistyped_object_is_not_nothing_to_do(tmp_path, name, hint):
+@pytest.mark.parametrize("verb", ["restore", "wake", "explain"])
+def test_a_mistyped_object_is_not_nothing_to_do(tmp_path, verb, name, words):
     folder = a_folder(tmp_path, *RECORD_GONE)
-    said = folder.call("restore", name, "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "--quiet")
-    assert (said.code, said.err) == (64, f"error: {name}: no such Service or workload was found{hint}\n")
+    approved = ("--auto-approve", "--quiet") if verb == "restore" else ()
+    said = folder.call(verb, name, "--snapshot", "snapshot", "--now", NOW, *approved)
+    assert (said.code, said.err) == (64, f"error: {name}: {words}\n")
+
+
+def test_the_cluster_is_checked_before_somebody_would_be_asked(tmp_path):
+    said = a_folder(tmp_path, *RECORD_GONE).call("wake", "foo", "--snapshot", "snapshot", "--now", NOW)
+    assert (said.code, said.err) == (64, 'error: foo: "foo" is not a cluster of the Fleet\n')
 
 
 def test_an_empty_map_of_annotations_takes_a_write(tmp_path):
