@@ -22,11 +22,16 @@ from reconciler.errors import ExitCode
 from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import Stage, Watch
 from reconciler.plan.model import Action, Plan
+from reconciler.report.summary import status_of
+from reconciler.report.wording import counted, is_metadata, name_of, verb_of
 from reconciler.untrusted_text import one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Drawing
 
+
+_BAR = 24
+"""How many characters wide the bar is."""
 
 _EVERY = 10.0
 """Seconds between two lines of plain progress."""
@@ -176,7 +181,7 @@ def reading_words(read: Sequence[ClusterRead]) -> str:
     lost = [one.cluster for one in read if one.error]
     done = sum(one.over and not one.error for one in read)
     objects, lists = sum(one.objects for one in read), sum(one.lists for one in read)
-    parts = [f"{done} clusters read, {objects} objects in {lists} lists"]
+    parts = [f"{counted(done, 'cluster')} read, {counted(objects, 'object')} in {counted(lists, 'list')}"]
     parts += [f"reading {', '.join(going)}"] if going else []
     parts += [f"unknown: {', '.join(lost)}"] if lost else []
     return "; ".join(parts)
@@ -240,7 +245,8 @@ class ProgressBar(Progress):
     def show_writing(self, action: Action, outcome: Outcome) -> None:
         if self._drawing is None:
             self._draw()
-        self._update(f"{action.verb} {action.ref} {outcome.status}")
+        done = "metadata update of" if is_metadata(action.decision) else verb_of(action.decision)
+        self._update(f"{done} {name_of(action.ref)}: {status_of(outcome)}")
 
     def close(self) -> None:
         with self._lock:
@@ -249,21 +255,28 @@ class ProgressBar(Progress):
     def _draw(self) -> None:
         """Draw a bar where the number of changes is known, else a spinner."""
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Drawing
         from rich.table import Column
 
-        first = (BarColumn(bar_width=24), MofNCompleteColumn()) if self._chosen else (SpinnerColumn(),)
-        one_line_wide = Column(no_wrap=True, overflow="ellipsis")
-        words = TextColumn("{task.description}", markup=False, table_column=one_line_wide)
+        bar = TextColumn("{task.fields[bar]}", markup=False, table_column=Column(no_wrap=True))
+        first = (bar, MofNCompleteColumn()) if self._chosen else (SpinnerColumn("line"),)
+        words = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
         columns = (*first, words, TimeElapsedColumn())
         self._drawing = Drawing(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
         self._drawing.start()
-        self._drawing.add_task("", total=self._chosen or None)
+        self._drawing.add_task("", total=self._chosen or None, bar=self._bar)
 
     def _update(self, words: str) -> None:
         if self._drawing is not None:
-            self._drawing.update(self._drawing.task_ids[0], description=one_line(words), completed=self._written)
+            task = self._drawing.task_ids[0]
+            self._drawing.update(task, description=one_line(words), completed=self._written, bar=self._bar)
+
+    @property
+    def _bar(self) -> str:
+        """The bar in ASCII, like all characters of our own."""
+        full = _BAR * min(self._written, self._chosen) // max(1, self._chosen)
+        return f"[{'#' * full}{'-' * (_BAR - full)}]"
 
     def hide(self) -> None:
         if self._drawing is not None:

@@ -76,6 +76,8 @@ def workload_named(state: ObservedState, name: ObjectName, text: str) -> Workloa
 
 def _lines(ranking: Ranking) -> list[str]:
     forecast = ranking.forecast
+    if not ranking.pods:
+        return [f"{ranking.workload.ref}: no active pods were found, so that a scale down deletes none"]
     certain = "chosen at apply" if forecast.chosen_at_apply else "certain" if forecast.certain else "not certain"
     lines = [
         f"{ranking.workload.ref}: scale down to {ranking.to} deletes {forecast.count} of "

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -358,11 +359,18 @@ def _odd(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
     warnings = sum(notice.partial for notice in plan.notices)
     undone = sum(outcome.status is not OutcomeStatus.APPLIED for outcome in outcomes)
     if plan.unknown:
-        yield f"{counted(len(plan.unknown), 'cluster, list or query', 'clusters, lists or queries')} unknown"
+        yield f"{_unknown(plan)} unknown"
     if warnings:
         yield counted(warnings, "warning")
     if undone or not (plan.unknown or warnings):
         yield f"{counted(undone, 'change')} not applied" if undone else "not everything was done"
+
+
+def _unknown(plan: Plan) -> str:
+    """Return what is unknown by sort: "1 cluster, 3 queries"."""
+    sorts = Counter("query" if "/query of " in name else "list" if "/" in name else "cluster" for name in plan.unknown)
+    plurals = {"cluster": "clusters", "list": "lists", "query": "queries"}
+    return ", ".join(counted(sorts[one], one, many) for one, many in plurals.items() if sorts[one])
 
 
 def _of_plan(plan: Plan, detailed: bool) -> Iterator[ExitCode]:

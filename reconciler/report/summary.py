@@ -217,8 +217,10 @@ def _notices(plan: Plan, everything: bool) -> Block:
 
 
 def _notice(notice: Notice, clock: ReasonWords) -> tuple[str, str]:
-    text = clock.text(notice.text.removeprefix(notice.subject).lstrip(": "))
-    return one_line(notice.subject), one_line(text + (f" ({notice.policy})" if notice.policy else ""))
+    where, _, last = notice.subject.partition("/")
+    text = clock.text(notice.text.removeprefix(notice.subject).removeprefix(f"{where}: ").lstrip(": "))
+    named = notice.policy and last != notice.policy
+    return one_line(notice.subject), one_line(text + (f" ({notice.policy})" if named else ""))
 
 
 def plan_summary(plan: Plan, everything: bool = False, nothing: str = "") -> tuple[str, ...]:
@@ -324,11 +326,14 @@ def _limits(limits: Sequence[LimitUse]) -> Iterator[str]:
         max((use for use in fleet if use.unit == unit), key=lambda use: use.used / max(1, use.allowed))
         for unit in dict.fromkeys(use.unit for use in fleet)
     ]
-    words = [_use(use) + (one_line(f" in {use.cluster}") if several and use.used else "") for use in nearest]
-    words += [one_line(f"{_use(use)} of {use.name}") for use in limits if use.name != FLEET]
+    words = [_use(use, f" in {use.cluster}" if several and use.used else "") for use in nearest]
+    words += [_use(use, f" of {use.name}") for use in limits if use.name != FLEET]
     if words:
         yield f"Limits: {', '.join(words)}."
 
 
-def _use(limit: LimitUse) -> str:
-    return f"{limit.used} of {limit.allowed} {limit.unit}"
+def _use(limit: LimitUse, where: str) -> str:
+    """Return how much of `limit` the plan uses; beyond it nothing is used, but held back, or allowed for once."""
+    if limit.used > limit.allowed:
+        return one_line(f"{limit.used} {limit.unit}{where} are more than {limit.allowed}")
+    return one_line(f"{limit.used} of {limit.allowed} {limit.unit}{where}")

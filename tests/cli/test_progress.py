@@ -93,7 +93,7 @@ def test_plain_lines_say_now_and_then_how_far_it_is(capsys: pytest.CaptureFixtur
     reading.reading(ReadStep("east", "services", 3))
     reading.reading(ReadStep("west", error="no connection"))
     first, second, *_ = lines_of_plain(capsys, reading, 2)
-    assert first == "0 clusters read, 3 objects in 1 lists; reading east; unknown: west (0s)"
+    assert first == "0 clusters read, 3 objects in 1 list; reading east; unknown: west (0s)"
     assert second == first
     writing = PlainLines(every=0.05)
     write_two_objects(writing)
@@ -195,9 +195,11 @@ def on_a_terminal(repository: Path, **variables: str) -> tuple[list[str], str]:
 def test_a_bar_on_a_terminal_that_is_wiped_off_again(repository: Path) -> None:
     said, seen = on_a_terminal(repository)
     assert said == ["ProgressBar", "rich"]
-    assert "1 clusters read, 7 objects in 2 lists; unknown: west" in seen
+    assert "1 cluster read, 7 objects in 2 lists; unknown: west" in seen
     assert "2/2" in seen
-    assert "idle eu-west/dev-a/Deployment/b stale" in seen
+    assert "idle eu-west/dev-a/Deployment/b: stale" in seen
+    assert "[########################]" in seen
+    assert seen.isascii()
     assert seen.rstrip().endswith("\x1b[2K")
     assert "{" not in seen
 

@@ -44,7 +44,7 @@ def ranking_of(workload: Workload, policies: PolicySet, state: ObservedState, ru
     active = [pod for pod in pods if is_active(pod)]
     target = max(0, len(active) - 1) if to is None else to
     decisions, _, _ = with_victims([_decrease(workload, len(active), target)], policies, state, run)
-    forecast = decisions[0].victims or VictimForecast(strategy="none", note="nothing goes")
+    forecast = decisions[0].victims or VictimForecast(strategy="none", note="no pods are deleted")
     siblings = siblings_in(observed, relatives_in(observed.workloads).get(workload.ref))
     group = pod_group(workload.ref.kind, pods, siblings)
     return Ranking(workload, target, forecast, _ranked(group, forecast, target, run))

@@ -13,6 +13,7 @@ from reconciler.decide.annotations import format_time
 from reconciler.decide.metrics import Series, series_of, value_for
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.model import NOTHING, QueryAnswer, QueryKey
+from reconciler.policy.queries import render_query
 from reconciler.policy.types import (
     AllOf,
     AnyOf,
@@ -73,7 +74,8 @@ class Answers:
         for template, window in dict.fromkeys(queries_of(policy)):
             problem = self.series(template, window).problem
             if problem:
-                yield f"{template}{f' in {window}' if window else ''}: {problem}"
+                query = render_query(template, window=window, cluster=self.cluster, policy=self.policy)
+                yield f"{query}: {problem}"
 
     def series(self, template: str, window: str) -> Series:
         return series_of(self.said.get(QueryKey(self.cluster, self.policy, template, window)), self.now)

@@ -155,9 +155,7 @@ def notices(transitions: Iterable[Transition], services: Iterable[ServiceState],
 def query_notices(cluster: str, problems: Iterable[tuple[str, str]]) -> Iterator[Notice]:
     """Yield, for each query that cannot be used as a whole, that what it would decide is unknown."""
     for policy, why in problems:
-        yield Notice(
-            "unknownQuery", f"{cluster}/{policy}", f"{cluster}: a query of {policy} is unknown: {why}", policy, True
-        )
+        yield Notice("unknownQuery", f"{cluster}/{policy}", f"{cluster}: a query is unknown: {why}", policy, True)
 
 
 def _service_notices(service: ServiceState) -> Iterator[Notice]:
