@@ -92,6 +92,7 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        say("")  # the question stands on a line that nobody ended
         raise PromptInterruptedError("interrupted; nothing was done") from None
     finally:
         signal.signal(signal.SIGINT, former)

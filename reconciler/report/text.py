@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.annotations import CAUSE
+from reconciler.model import NOTHING
 from reconciler.plan.model import Action, Effect, Plan, effect_of, pointer
 from reconciler.report.diff import fields_of
 from reconciler.report.groups import Group, Line, grouped, updates_of
@@ -182,20 +183,26 @@ def _origin(plan: Plan, style: Style) -> Iterator[str]:
 def _groups(groups: Sequence[Group], outcomes: Mapping[int, Outcome] | None, style: Style) -> Iterator[list[str]]:
     """Yield the lines of each group; in summary one block with a line for each."""
     found = [group for group in groups if group.lines or style.verbose]
+    names = {line.action.id: line.name for group in groups for line in (*group.lines, *group.updates)}
     if style.summary:
         yield [_titled(group, group.summary, style) for group in found]
         return
     for group in found:
-        updates = lines_of(group.updates, outcomes, style) if style.verbose else ()
-        yield [_titled(group, group.heading, style), *lines_of(group.lines, outcomes, style), *updates]
+        updates = lines_of(group.updates, outcomes, style, names) if style.verbose else ()
+        yield [_titled(group, group.heading, style), *lines_of(group.lines, outcomes, style, names), *updates]
 
 
 def _titled(group: Group, words: str, style: Style) -> str:
     return style.paint("1", group.title) + words.removeprefix(group.title)
 
 
-def lines_of(lines: Sequence[Line], outcomes: Mapping[int, Outcome] | None, style: Style) -> Iterator[str]:
-    """Yield `lines` below each other, in columns, with what else there is to say of each below it."""
+def lines_of(
+    lines: Sequence[Line], outcomes: Mapping[int, Outcome] | None, style: Style, names: Mapping[int, str] = NOTHING
+) -> Iterator[str]:
+    """Yield `lines` below each other, in columns, with what else there is to say of each below it.
+
+    `names` are the objects of the changes that others wait for.
+    """
     columns = [(line.name, line.field, line.change, line.verb) for line in lines]
     widths = [max(len(cells[n]) for cells in columns) for n in range(4)] if columns else []
     for line, cells in zip(lines, columns, strict=True):
@@ -204,7 +211,7 @@ def lines_of(lines: Sequence[Line], outcomes: Mapping[int, Outcome] | None, styl
         middle = (field, style.paint(code, change), verb) if line.verb else ()
         text = "  ".join(part for part in (name, *middle, line.reason) if part)
         yield f"  {style.paint(code, line.sign)} {text}".rstrip()
-        yield from (f"      {text}" for text in _below(line, outcomes, style))
+        yield from (f"      {text}" for text in _below(line, outcomes, style, names))
 
 
 def _color(line: Line) -> str:
@@ -216,13 +223,15 @@ def _color(line: Line) -> str:
     return _YELLOW if after and effect is not Effect.DELETE else _RED
 
 
-def _below(line: Line, outcomes: Mapping[int, Outcome] | None, style: Style) -> Iterator[str]:
+def _below(line: Line, outcomes: Mapping[int, Outcome] | None, style: Style, names: Mapping[int, str]) -> Iterator[str]:
     if line.victims:
         yield line.victims
     if not went_well(line.action, outcomes) and outcomes is not None:
         yield from (style.paint("1;33", words) for words in words_of(outcomes.get(line.action.id)))
     if style.verbose:
         yield from _details(line)
+        needs = [names.get(one, f"change {one}") for one in line.action.needs]
+        yield from ([f"after {', '.join(dict.fromkeys(needs))}"] if needs else [])
 
 
 def _details(line: Line) -> Iterator[str]:
@@ -233,8 +242,6 @@ def _details(line: Line) -> Iterator[str]:
     if decision.victims is not None and any(decision.victims.rules):
         pairs = zip(decision.victims.pods, decision.victims.rules, strict=False)
         yield one_line("order of the pods: " + ", ".join(f"{pod} by {rule}" for pod, rule in pairs))
-    if line.action.needs:
-        yield f"change {line.action.id}, after {', '.join(map(str, line.action.needs))}"
 
 
 def _held(plan: Plan, style: Style) -> Iterator[str]:

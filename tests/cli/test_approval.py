@@ -119,3 +119,13 @@ def test_what_did_not_go_as_planned_is_shown_alone(quickstart, monkeypatch):
         "Applied: 6 of 7 changes (1 create, 2 idle, 1 wake, 2 scale down), 7 of 7 metadata updates; 1 stale.",
         "Replicas: 7 fewer (eu-west 6, us-east 1), 7 more (us-east).",
     ]
+
+
+def test_an_interrupt_at_the_prompt_says_that_nothing_was_done(quickstart, monkeypatch):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    before = quickstart.objects()
+    said = on_a_terminal(quickstart, monkeypatch, interrupt)
+    assert (said.code, said.err.splitlines()[-1]) == (130, "error: interrupted; nothing was done")
+    assert quickstart.objects() == before

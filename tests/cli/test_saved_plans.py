@@ -479,3 +479,13 @@ def test_what_a_run_plans_is_permitted_and_the_same_the_second_time(name, tmp_pa
     check_permitted(plan_of(tmp_path, now), "plan")
     said = Folder(tmp_path).call("apply", "plan.json", "--snapshot", "snapshot", "--now", now, "-o", "json")
     assert {one["status"] for one in json.loads(said.out)["outcomes"]} <= {"applied"}, said
+
+
+def test_the_report_of_an_apply_is_no_plan_to_apply(quickstart):
+    report = quickstart.call(
+        "apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "-o", "json"
+    )
+    (quickstart.path / "report.json").write_text(report.out)
+    said = quickstart.call("apply", "report.json", "--snapshot", "snapshot", "--now", NOW)
+    words = "error: report.json: is the report of an apply, expected a saved plan; `reconciler show` shows it\n"
+    assert (said.code, said.err) == (5, words)
