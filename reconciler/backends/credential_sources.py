@@ -56,7 +56,9 @@ def allowed_file(connection: ClusterConnection, what: str, file: str) -> str:
     try:
         found = Path(file).expanduser().resolve()
         around = [
-            one for one in (Path(folder).expanduser().resolve() for folder in folders) if found.is_relative_to(one)
+            one
+            for one in (Path(folder).expanduser().resolve() for folder in folders)
+            if found.is_relative_to(one) and not found.is_symlink()  # a circle of links, since Python 3.13
         ]
         own = _folder_of_own_token(found)
         if any(own is None or one.is_relative_to(own) for one in around):
@@ -66,7 +68,7 @@ def allowed_file(connection: ClusterConnection, what: str, file: str) -> str:
                 f"{told} a token of the pod itself, expected another file; to let the Fleet send this token anywhere, "
                 f"name {found.parent} with --credentials-dir"
             )
-    except (OSError, RuntimeError, ValueError):  # a circle of links; nobody's home; no path at all
+    except (OSError, RuntimeError, ValueError):  # a circle of links, before 3.13; nobody's home; no path
         pass
     raise UnauthorisedError(
         f"{told} not looked at, expected a file below {' or '.join(folders)}; name its folder with --credentials-dir"
