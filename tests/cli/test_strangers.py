@@ -20,12 +20,13 @@ from reconciler.backends import credential_sources
 from reconciler.backends.credential_sources import PROMETHEUS_FILES, allowed_file
 from reconciler.errors import UnauthorisedError
 from reconciler.model import ClusterConnection, CredentialSources, PrometheusConnection
-from tests.kubernetes.test_auth import a_credential, a_kubeconfig, an_exec_plugin
+from tests.kubernetes.test_auth import a_kubeconfig
 from tests.way.calls import Folder, Said
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
 TOKEN = "the-secret-word"
+EXEC_VERSION = "client.authentication.k8s.io/v1"
 LIVE = [
     ("plan", "policies"),
     ("plan", "policies", "--base", "policies", "-o", "markdown"),
@@ -71,10 +72,14 @@ def ran(folder: Folder) -> bool:
 
 
 def with_plugin(folder: Folder, server: str, file: str = "kubeconfig") -> str:
-    """Write a kubeconfig that has a program run, and return its path."""
-    path = folder.path / file
+    """Write a kubeconfig that has a program run, one that begins at once, and return its path."""
+    path, plugin = folder.path / file, folder.path / "plugin"
     path.parent.mkdir(exist_ok=True)
-    return a_kubeconfig(path, an_exec_plugin(folder.path, a_credential(token="t")), {"server": server})
+    credential = {"apiVersion": EXEC_VERSION, "kind": "ExecCredential", "status": {"token": "t"}}
+    plugin.write_text(f"#!/bin/sh\necho x >>'{folder.path}/calls'\necho '{json.dumps(credential)}'\n")
+    plugin.chmod(0o700)
+    user = {"exec": {"apiVersion": EXEC_VERSION, "command": str(plugin)}}
+    return a_kubeconfig(path, user, {"server": server})
 
 
 @pytest.mark.parametrize("verb", LIVE, ids=" ".join)
