@@ -51,10 +51,7 @@ class UsageError(ReconcilerError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing wrong in a policy file. `line` and `column` are 1-based, 0 where there is no file.
-
-    `field` is a dotted path, "" for the file.
-    """
+    """One thing wrong in a policy file. `line` and `column` are 1-based; `field` is a dotted path, "" for the file."""
 
     file: str
     line: int
@@ -63,7 +60,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: "
+        where = f"{self.file}:{self.line}:{self.column}: "
         return where + (f"{self.field}: {self.message}" if self.field else self.message)
 
 

@@ -98,7 +98,7 @@ def _found(root: str) -> FoundFiles:
     """
     if not os.path.exists(root):
         missing = "does not exist, expected a directory with policy files"
-        raise PolicyError.of([Problem(spelt(root), 0, 0, "", missing)])
+        raise PolicyError.of([Problem(spelt(root), 1, 1, "", missing)])
     return find_files(root, _is_policy_name) if os.path.isdir(root) else FoundFiles({root: os.stat(root)})
 
 
