@@ -111,6 +111,19 @@ def a_sick(kind: str) -> tuple[dict[str, Any], list[Object]]:
     }[kind]
 
 
+def waiting_in(api: Api, namespace: str) -> list[Object]:
+    """The pods that the scheduler has tried to place, and could not."""
+    return [
+        pod
+        for pod in pods_of(api, namespace)
+        if not pod["spec"].get("nodeName") and pod.get("status", {}).get("conditions")
+    ]
+
+
+def waits(api: Api, namespace: str, count: int) -> bool:
+    return len(waiting_in(api, namespace)) == count
+
+
 def backdate(api: Api, pods: Iterable[Object], to: datetime) -> None:
     """Let pods be unschedulable since another time."""
     at = to.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -147,9 +160,8 @@ def test_defect_5_nothing_is_moved_to_a_cluster_whose_pods_do_not_run(fleet: Fle
     for kind, space in spaces.items():
         fleet.wait_for_pods(space, east=10, north=2)
         wait_until(partial(has_pods, fleet.api("west"), space, made[kind], running=False), f"pods that are {kind}")
-        waiting = [pod for pod in pods_of(fleet.api("north"), space) if not pod["spec"].get("nodeName")]
-        assert len(waiting) == 8
-        backdate(fleet.api("north"), waiting, fleet.start - timedelta(minutes=30))
+        wait_until(partial(waits, fleet.api("north"), space, 8), f"8 pods of {space} wait")
+        backdate(fleet.api("north"), waiting_in(fleet.api("north"), space), fleet.start - timedelta(minutes=30))
     fleet.run(timedelta(minutes=4))
     for space in spaces.values():
         assert fleet.asked(space, "deployments") == {"east": 18, "north": 4, "west": 10}
