@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Folder:
 def test_a_cluster_that_refuses_connections(
     folder: Folder, arguments: list[str], code: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECONCILER_REQUEST_TIMEOUT", "3")  # it is tried again for as long
+    monkeypatch.setenv("RECONCILER_REQUEST_TIMEOUT", "6")  # it is tried again for as long
     said = folder.call(*arguments)
     assert said.code == code
     assert words in said.out + said.err
