@@ -27,7 +27,7 @@ from reconciler.cli.options import (
 from reconciler.cli.output import say
 from reconciler.cli.progress import progress_option, run_progress
 from reconciler.cli.run import RunOptions, exit_of_apply, stop_on_signals
-from reconciler.decide.annotations import EXCLUDE_UNTIL, format_time
+from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.idle_workloads import IdleWorkload, idle_workloads
@@ -40,7 +40,6 @@ from reconciler.plan.patch import patch_of
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World
 
-WAKE_REQUESTED = "reconciler/wake-requested-at"
 _ANNOTATIONS = ("metadata", "annotations")
 
 T = TypeVar("T", Service, Workload)
@@ -163,7 +162,7 @@ def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: Obje
 
 def requests(now: datetime, until: datetime | None) -> dict[str, str]:
     """Return the annotations that ask for a wake; `until`: and keep awake so long."""
-    return {WAKE_REQUESTED: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
+    return {WAKE_REQUESTED_AT: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
 
 
 def requested(waking: _RequestedWake, world: World) -> list[ExitCode]:

@@ -120,12 +120,12 @@ def _workload_problem(selector: WorkloadSelector, workload: Workload) -> str:
 
 
 def _service_problem(selector: ObjectSelector, workload: Workload, cluster: ObservedCluster) -> str:
-    """Return why no Service in front of `workload` selects it, by the labels of its pods' template."""
+    """Return why no Service in front of `workload` is selected, by the labels of its pods' template; "" if one is."""
     services = [service for service in cluster.services if _is_in_front(service, workload)]
     if not services:
         return "no Service selects its pods"
-    problems = [f"Service/{one.ref.name}: {_problem(selector, one.ref.name, one.labels)}" for one in services]
-    return "; ".join(problem for problem in problems if not problem.endswith(": ")) or ""
+    problems = {one.ref.name: _problem(selector, one.ref.name, one.labels) for one in services}
+    return "; ".join(f"Service/{name}: {why}" for name, why in problems.items()) if all(problems.values()) else ""
 
 
 def _is_in_front(service: Service, workload: Workload) -> bool:

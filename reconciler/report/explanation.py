@@ -45,8 +45,6 @@ _CLAUSES = (
     (r"([\w./]+): (.+)", r"\1 is \2"),
     (r"(.+)", r"there is \1"),
 )
-
-
 _PENDING = re.compile(r"\b(\d+) waiting\b")
 
 
@@ -151,9 +149,11 @@ def changed_if(counterfactual: str) -> str:
 
 
 def _clause(part: str) -> str:
-    pattern, words = next((pattern, words) for pattern, words in _CLAUSES if re.fullmatch(pattern, part, re.DOTALL))
-    found = re.fullmatch(pattern, part, re.DOTALL)
-    return part if found is None else found.expand(words)
+    for pattern, words in _CLAUSES:
+        found = re.fullmatch(pattern, part, re.DOTALL)
+        if found is not None:
+            return found.expand(words)
+    return part
 
 
 def _closest(match: SelectorMatch) -> Iterator[str]:

@@ -494,6 +494,21 @@ def test_defect_30_the_time_that_is_left_decides_how_often_a_refused_connection_
     assert time.monotonic() - began < 2
 
 
+def test_an_attempt_that_only_the_deadline_ended_hides_nothing_of_the_one_before() -> None:
+    """The pause before it left it a few milliseconds, which say nothing about the server."""
+    outcomes: list[HttpError] = [
+        HttpError("the connection was refused", passes=True),
+        TimedOutError("no answer in time"),
+    ]
+
+    def attempt() -> HttpResponse:
+        raise outcomes.pop(0)
+
+    with pytest.raises(HttpError, match="refused"):
+        with_retries(attempt, QUICK, lambda _: True)
+    assert not outcomes
+
+
 @pytest.mark.parametrize(
     ("policy", "tried", "retry_after", "low", "high"),
     [

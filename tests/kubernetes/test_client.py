@@ -134,7 +134,7 @@ def test_an_outage_is_waited_out_once(tmp_path: Path) -> None:
     """Not by each request anew: a cluster that is away would use up the time of the run."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    requests = requests_to(f"http://127.0.0.1:{port}", tmp_path, RequestSettings(timeout=1.0))
+    requests = requests_to(f"http://127.0.0.1:{port}", tmp_path, RequestSettings(timeout=2.0))
     for tried in (range(2, 9), (1,), (1,)):
         before = requests.traffic().requests
         with pytest.raises(UnreachableError, match="the connection was refused"):

@@ -181,8 +181,9 @@ def with_retries(
     much.
 
     Raises:
-        HttpError: the last attempt had none.
+        HttpError: the last attempt had none. One that only the deadline ended says less than the one before: that one.
     """
+    before: HttpError | None = None
     for tried in count(1):
         is_last = tried >= policy.attempts
         try:
@@ -190,7 +191,10 @@ def with_retries(
         except HttpError as error:
             is_worth_it = error.passes or (policy.after_timeout and isinstance(error, TimedOutError))
             if is_last or not is_worth_it or not wait(policy.pause(tried)):
+                if before is not None and isinstance(error, TimedOutError):
+                    raise before from error
                 raise
+            before = error
             continue
         if is_last or response.status not in policy.statuses or not wait(policy.pause(tried, response.retry_after)):
             return response
