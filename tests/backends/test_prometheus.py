@@ -470,7 +470,7 @@ def test_h6_a_run_that_stops_waits_for_no_prometheus() -> None:
         began = time.monotonic()
         assert source.query("up").error
         assert source.query("up").error
-    assert time.monotonic() - began < 3  # a query may take 60 s
+    assert time.monotonic() - began < 20  # a query may take 60 s
 
 
 def test_h5_a_bomb_is_unpacked_no_further_than_we_read(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:

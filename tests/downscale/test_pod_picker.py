@@ -446,7 +446,7 @@ def test_h6_a_run_that_stops_waits_for_no_picker(script: Any) -> None:
         began = time.monotonic()
         with pytest.raises(PickerError, match=r"before the end of the run|status 503"):
             client.pick(PickerRequest(picker, "shop", 2, PODS))
-    assert time.monotonic() - began < 3  # the limit of the picker is 330 s
+    assert time.monotonic() - began < 20  # the limit of the picker is 330 s
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "0.0.0.0"])

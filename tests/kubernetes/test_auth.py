@@ -277,7 +277,7 @@ def test_a_plugin_that_hangs_is_ended_with_all_it_started_once_the_run_stops(tmp
     stopped_at = time.monotonic() + 1.0
     with pytest.raises(UnreachableError, match="no credentials in time"):
         connection.header(Deadline(60, lambda: stopped_at - time.monotonic()))
-    assert time.monotonic() - stopped_at < 4
+    assert time.monotonic() - stopped_at < 15  # it hangs for a minute
     assert not is_running(int((tmp_path / "pid").read_text()))
 
 
@@ -571,7 +571,7 @@ def test_defect_29_the_proxy_of_the_kubeconfig_wins_over_no_proxy(
         address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
         endpoint = a_connection(a_kubeconfig(tmp_path / "config", {}, {"proxy-url": address})).endpoint(soon())
         with pytest.raises(HttpError):
-            endpoint.reader.exchange(HttpRequest("GET", endpoint.url), Deadline(0.5))
+            endpoint.reader.exchange(HttpRequest("GET", endpoint.url), Deadline(2))
         asked, _ = proxy.accept()
         assert asked.recv(100).startswith(b"CONNECT 127.0.0.1:1 ")
         asked.close()

@@ -109,7 +109,7 @@ def test_no_answer_takes_longer_than_a_request_may(answer: Callable[[socket.sock
         began = time.monotonic()
         with pytest.raises(UnreachableError, match=r"^east: get /version: "):
             requests.send(READ)
-        assert time.monotonic() - began < 4  # dripping takes ten seconds, hanging twenty
+        assert time.monotonic() - began < 9  # dripping takes ten seconds, hanging twenty
         assert len(asked) == 1
 
 
@@ -257,10 +257,10 @@ def test_a_length_of_too_many_digits_is_none(tmp_path: Path) -> None:
 
 
 def test_retry_after_is_waited_for_even_when_it_is_longer_than_a_request_may_take(tmp_path: Path) -> None:
-    answers = iter([b"HTTP/1.1 429 Too Many\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\n{}", HELLO])
+    answers = iter([b"HTTP/1.1 429 Too Many\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\n{}", HELLO])
     with a_server(lambda client: client.sendall(next(answers))) as (url, asked):
-        assert requests_to(url, tmp_path, RequestSettings(timeout=0.9)).send(READ).status == 200
-        assert asked[1] - asked[0] >= 1
+        assert requests_to(url, tmp_path, RequestSettings(timeout=2.5)).send(READ).status == 200
+        assert asked[1] - asked[0] >= 3
 
 
 def test_retry_after_beyond_the_end_of_the_run_is_not_waited_for(tmp_path: Path) -> None:
@@ -324,4 +324,4 @@ def test_a_reading_that_is_given_up_is_cut_in_flight(answer: Callable[[socket.so
             backend.give_up("nobody waits for it")
             with pytest.raises(ClusterError):
                 reading.result(30)
-            assert time.monotonic() - began < 6  # dripping takes ten seconds, hanging twenty
+            assert time.monotonic() - began < 9  # dripping takes ten seconds, hanging twenty
