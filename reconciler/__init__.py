@@ -11,6 +11,7 @@ report/      plan and outcomes -> text, JSON, Markdown, HTML
 backends/    the world behind five protocols
 yaml/        files below a directory, one reader with limits, a writer: for policies and snapshots
 pipeline.py  the whole way on one screen
+forecast/    policies and a snapshot -> what runs of the coming days do
 cli/, api.py the command line, and the public API
 model.py     the nouns all rooms share; errors.py: every error raised on purpose
 """

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from reconciler.backends.decode.objects import secret_value
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
-from reconciler.backends.snapshot.files import Key
+from reconciler.backends.snapshot.files import Key, ManifestEntry
 from reconciler.backends.snapshot.folder import check_finished, finish, locked
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.recorder import ReadKey, Recording
@@ -53,6 +53,15 @@ class SnapshotCluster:
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def recording(self) -> Recording | None:
+        return self._recording
+
+    def entries(self) -> tuple[ManifestEntry, ...]:
+        """Return its objects as they are now; what is written later replaces entries and changes none."""
+        with self._read() as index:
+            return tuple(index.entries.values())
 
     def problems(self) -> list[Problem]:
         """Return all that is wrong with the manifests."""

@@ -11,7 +11,7 @@ from reconciler.model import Pod, Workload
 from reconciler.policy.types import FederatedReplicaSet
 
 _BUILT_IN_GROUPS = ("", "apps")
-_ON_ITS_WAY = timedelta(minutes=1)
+ON_ITS_WAY = timedelta(minutes=1)
 """How long a replica may take until it runs; after that its cluster lags."""
 
 
@@ -63,7 +63,7 @@ def counted(workload: Workload, pods: Iterable[Pod], federated: FederatedReplica
     placed = [pod for pod in active if pod.node]
     waiting_since = _nanoseconds(now - federated.unschedulable_after)
     crashing_since = _nanoseconds(now - federated.progress_deadline)
-    late_since = _nanoseconds(now - _ON_ITS_WAY)
+    late_since = _nanoseconds(now - ON_ITS_WAY)
     missing = max(0, workload.spec_replicas - len(active))
     unschedulable = sum([_waits_since(pod) <= waiting_since for pod in active if not pod.node and pod.unschedulable])
     return PodCounts(
@@ -73,7 +73,7 @@ def counted(workload: Workload, pods: Iterable[Pod], federated: FederatedReplica
         + (missing if _not_made_since(workload, now - federated.unschedulable_after) else 0),
         crashing=sum([not pod.ready and (pod.created_ns or 0) <= crashing_since for pod in placed]),
         late=sum([not pod.ready and (pod.created_ns or 0) <= late_since for pod in active])
-        + (missing if _failing_since(workload) or _not_made_since(workload, now - _ON_ITS_WAY) else 0),
+        + (missing if _failing_since(workload) or _not_made_since(workload, now - ON_ITS_WAY) else 0),
     )
 
 

@@ -1,0 +1,136 @@
+"""A cluster of manifests in memory: what is written to it settles as in a folder, and changes no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from reconciler.backends.protocols import VictimOrder, workloads_of
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.files import FoundManifest, ManifestEntry, ManifestFile, entry_of, objects_in
+from reconciler.backends.snapshot.index import Index
+from reconciler.backends.snapshot.recorder import Recording
+from reconciler.backends.snapshot.store import REMOVED, Changes, Store
+from reconciler.errors import NotFoundError, Problem, RefusedError, SnapshotError
+from reconciler.model import ObjectRef, Workload, Write
+from reconciler.yaml.documents import Document
+
+
+class MemoryCluster(SnapshotCluster):
+    """The cluster `name` made of `entries`, which are shared with whoever else has them and never changed.
+
+    `changes` counts what was written so far, Events aside: nothing reads those.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        entries: Iterable[ManifestEntry],
+        *,
+        victim_order: VictimOrder,
+        recording: Recording | None = None,
+    ) -> None:
+        super().__init__("", name, victim_order=victim_order, recording=recording)
+        self._store = _MemoryStore(name, entries)
+        self.changes = 0
+
+    @classmethod
+    def copy_of(cls, cluster: SnapshotCluster, victim_order: VictimOrder) -> MemoryCluster:
+        """Return a copy of `cluster` as it is now.
+
+        Raises:
+            SnapshotError: its files are malformed.
+        """
+        return cls(cluster.name, cluster.entries(), victim_order=victim_order, recording=cluster.recording)
+
+    @classmethod
+    def of_manifests(cls, name: str, manifests: Iterable[Any], victim_order: VictimOrder) -> MemoryCluster:
+        """Return a cluster made of `manifests`, values as they stand in a file; a List counts as what is in it.
+
+        Raises:
+            SnapshotError: what is wrong with them, all of it.
+        """
+        read = [_entry_of(found, version, kind) for one in manifests for found, _, (version, kind) in objects_in(one)]
+        wrong = [problem for one in read if isinstance(one, Problem) for problem in (one,)]
+        made = cls(name, (one for one in read if isinstance(one, ManifestEntry)), victim_order=victim_order)
+        wrong += made._store.index.problems
+        if wrong:
+            raise SnapshotError.of(wrong)
+        return made
+
+    def manifest(self, ref: ObjectRef) -> Any:
+        """Return the manifest of an object.
+
+        Raises:
+            NotFoundError: it is not there.
+        """
+        entry = self._store.index.find(ref)
+        if entry is None:
+            raise NotFoundError(f"{ref}: is not there, expected to read it")
+        return entry.file.value_of(entry)
+
+    def workload(self, ref: ObjectRef) -> Workload | None:
+        """Return an object with a scale as it is now; None where it is not there, or has none."""
+        index = self._store.index
+        entry = index.find(ref)
+        kind = None if entry is None else index.scales.get((entry.group, entry.kind))
+        return None if entry is None or kind is None else index.noun(workloads_of(kind), entry)
+
+    def write(self, write: Write) -> None:
+        super().write(write)
+        self.changes += write.verb != "event"
+
+    @contextmanager
+    def _held(self, exclusive: bool) -> Iterator[None]:  # noqa: ARG002 - nobody else has it
+        yield
+
+
+class _MemoryStore(Store):
+    """Manifests without files."""
+
+    def __init__(self, cluster: str, entries: Iterable[ManifestEntry]) -> None:
+        super().__init__(Path(), cluster, Path())
+        self.index = Index(cluster, [ManifestFile("", entries=list(entries))])
+
+    def has_files(self) -> bool:
+        return True
+
+    def refresh(self, clean: bool = False) -> list[Problem]:  # noqa: ARG002 - nothing was left behind
+        return []
+
+    def commit(self, changes: Changes) -> bool:
+        """Take in `changes`, whole or not at all.
+
+        Raises:
+            RefusedError: a manifest is none any more.
+        """
+        changed = list(changes.changed.values())
+        fresh = [_written(value, entry) for entry, value in changed if value is not REMOVED]
+        fresh += [_written(value, None) for _, value in changes.created]
+        for entry, _ in changed:
+            self.index.drop(entry)
+        for entry in fresh:
+            self.index.put(entry)
+        return True
+
+
+def _written(value: Any, old: ManifestEntry | None) -> ManifestEntry:
+    read = _entry_of(value, *(("", "") if old is None else (old.api_version, old.kind)))
+    if not isinstance(read, ManifestEntry):
+        raise RefusedError(str(read or "nothing for a cluster, expected a manifest"))
+    return read
+
+
+def _entry_of(value: Any, api_version: str, kind: str) -> ManifestEntry | Problem | None:
+    """Return a manifest as an entry of its own; what is wrong with it; None: nothing for a cluster."""
+    read = entry_of(FoundManifest(value, api_version, kind))
+    if isinstance(read, ManifestEntry):
+        read.document = Document("", value, 1, 1)
+        read.file = ManifestFile("", documents=[read.document])
+        return read
+    if read is None:
+        return None
+    words = "; ".join(f"{'.'.join(map(str, path))} {what}".strip() for path, what in read)
+    return Problem("manifests", 1, 1, "", words)

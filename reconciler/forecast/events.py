@@ -1,0 +1,138 @@
+"""The moments at which a run may decide something else although nobody changed anything: time alone did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from reconciler.decide.annotations import (
+    AWAKE_SINCE,
+    ORPHANED_SINCE,
+    OUR_ANNOTATIONS,
+    parse_time,
+)
+from reconciler.decide.downscale.journal import LIFE
+from reconciler.decide.fleet_guard import PATIENCE
+from reconciler.decide.idling.criteria import schedules_of
+from reconciler.decide.placement.pods import ON_ITS_WAY
+from reconciler.decide.schedule import open_periods
+from reconciler.model import (
+    Endpoints,
+    HorizontalPodAutoscaler,
+    Namespace,
+    ObservedCluster,
+    ObservedState,
+    Pod,
+    Service,
+    Workload,
+)
+from reconciler.policy.types import Calendar, PolicySet
+
+Durations = frozenset[timedelta]
+
+_AT_ONCE: Durations = frozenset({timedelta()})
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """How long after which recorded time the policies let something happen."""
+
+    ages: Durations
+    awake: Durations
+    placement: Durations
+    journal: Durations
+
+    @classmethod
+    def of(cls, policies: PolicySet) -> _Waits:
+        placement = {
+            wait
+            for one in policies.federated
+            for wait in (one.unschedulable_after, one.progress_deadline, one.cluster_grace_period, ON_ITS_WAY)
+        }
+        return cls(
+            ages=frozenset(one.min_age for one in policies.idling),
+            awake=_AT_ONCE | {one.min_awake for one in policies.idling},
+            placement=frozenset(placement | {timedelta()}) if placement else frozenset(),
+            journal=_AT_ONCE | {LIFE},
+        )
+
+
+def calendar_edges(policies: PolicySet, start: datetime, end: datetime) -> tuple[datetime, ...]:
+    """Return when an idle period of the policies begins or ends, after `start` and before `end`, in order."""
+    calendars: dict[Calendar, None] = dict.fromkeys(
+        calendar for policy in policies.idling for calendar in schedules_of(policy.idle_when)
+    )
+    edges = {edge for calendar in calendars for period in open_periods(calendar, start, end) for edge in period}
+    return tuple(sorted(edge for edge in edges if start < edge < end))
+
+
+def recorded_moments(policies: PolicySet, state: ObservedState, after: datetime) -> frozenset[datetime]:
+    """Return the moments after `after` that times recorded on the clusters of `state` lead to."""
+    waits = _Waits.of(policies)
+    clusters = (*state.clusters.values(), *state.wakes_only.values())
+    found = {moment for cluster in clusters for moment in _of_cluster(cluster, waits)}
+    return frozenset(moment for moment in found if moment > after)
+
+
+def _of_cluster(cluster: ObservedCluster, waits: _Waits) -> Iterator[datetime]:
+    made: list[Workload | Service] = [*cluster.workloads, *cluster.services]
+    yield from _later((one.created_at for one in made if one.created_at is not None), waits.ages)
+    others: list[Workload | Service | Endpoints | HorizontalPodAutoscaler | Namespace]
+    others = [*made, *cluster.endpoints, *cluster.autoscalers, *cluster.namespaces]
+    for annotated in others:
+        if annotated.annotations:
+            yield from _of_annotations(annotated.annotations, waits)
+    for config_map in cluster.config_maps:
+        texts = (*config_map.data.values(), *config_map.annotations.values())
+        for text in texts:
+            yield from _later(_times_in(text), waits.journal | waits.placement)
+    yield from (event.at for event in cluster.events if event.at is not None)
+    if waits.placement:
+        yield from _of_placement(cluster, waits.placement)
+
+
+def _of_annotations(annotations: Mapping[str, str], waits: _Waits) -> Iterator[datetime]:
+    for key, text in annotations.items():
+        if not key.startswith(OUR_ANNOTATIONS):
+            continue
+        if key == AWAKE_SINCE:
+            yield from _later(_times_in(text), waits.awake)
+        elif key == ORPHANED_SINCE:
+            yield from _later(_times_in(text), frozenset({PATIENCE}))
+        else:
+            yield from _times_in(text)
+
+
+def _of_placement(cluster: ObservedCluster, waits: Durations) -> Iterator[datetime]:
+    for workload in cluster.workloads:
+        writer = workload.replicas_writer
+        since = [condition.since for condition in workload.conditions]
+        since += [workload.created_at, None if writer is None else writer.at]
+        yield from _later((at for at in since if at is not None), waits)
+    for pods in cluster.pods.values():
+        for pod in pods:
+            yield from _later(_of_pod(pod), waits)
+
+
+def _of_pod(pod: Pod) -> Iterator[datetime]:
+    for at in (pod.created_ns, pod.ready_since_ns, pod.unscheduled_since_ns):
+        if at is not None:
+            yield _EPOCH + timedelta(microseconds=at // 1000)
+
+
+def _later(times: Iterable[datetime], waits: Durations) -> Iterator[datetime]:
+    return (at + wait for at in times for wait in waits)
+
+
+@lru_cache(maxsize=65536)
+def _times_in(text: str) -> tuple[datetime, ...]:
+    """Return the times in an annotation: the whole of it, as people write them, or those in a JSON of ours."""
+    whole = parse_time(text)
+    if whole is not None:
+        return (whole,)
+    return tuple(at for at in map(parse_time, _TIME.findall(text)) if at is not None)

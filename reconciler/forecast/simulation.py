@@ -1,0 +1,213 @@
+"""Runs of the coming days on a copy of a snapshot in memory: each with the real plan, carried out by the real apply.
+
+What changes by time alone decides when the next run can matter (`events`); runs in between would do nothing and are
+left out. After a run that changed something the next tick of the cron is played too, until nothing changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from reconciler.apply.outcomes import Access, Outcome
+from reconciler.backends.backend import JOURNAL, Opened
+from reconciler.backends.protocols import MetricsSource
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.backends.state import ConfigMapStore
+from reconciler.decide.decide import decide
+from reconciler.decide.decisions import DesiredState
+from reconciler.decide.downscale.victims import rank_victims
+from reconciler.errors import NotFoundError
+from reconciler.forecast.events import calendar_edges, recorded_moments
+from reconciler.model import ObjectRef, ObservedState, PatchOperation, PickerAnswer, Pod, QueryAnswer, Run, Write
+from reconciler.observe.sources import Readers, Source
+from reconciler.pipeline import Control, RunRequest, carry_out, plan
+from reconciler.plan.build import scalable_workloads
+from reconciler.plan.model import Plan, pointer
+from reconciler.policy.types import PolicySet
+from reconciler.worker_pool import WorkerPool
+from reconciler.world import SettledClock, World
+
+DEFAULT_TICK = timedelta(minutes=10)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One run: at which time, what it planned, what became of that.
+
+    `state` is what the run saw, `replicas` what every workload asks for after it (a CronJob 1, suspended 0).
+    """
+
+    at: datetime
+    plan: Plan
+    state: ObservedState
+    outcomes: tuple[Outcome, ...]
+    replicas: Mapping[ObjectRef, int]
+    changed: bool  # something was written, Events aside
+
+
+class Simulation:
+    """The clusters of a Fleet, copied, and the policies that runs hold them to.
+
+    Metrics hold the values that were recorded, as fresh. A pod picker is not asked: it has no opinion. Nothing is
+    written to the snapshot.
+    """
+
+    def __init__(self, policies: PolicySet, opened: Opened, tick: timedelta = DEFAULT_TICK) -> None:
+        """`opened` is a snapshot as `open_snapshot` returns it, or the same of `MemoryCluster`s; it stays as it is.
+
+        Raises:
+            SnapshotError: its files are malformed.
+        """
+        self._policies = policies
+        self._tick = tick
+        self._now = _EPOCH
+        self._clusters: dict[str, MemoryCluster] = {}
+        self._world = self._copied(opened)
+        self._seen: ObservedState | None = None
+
+    def run(self, at: datetime) -> Step:
+        """Return what a run at `at` does, done."""
+        self._now = at
+        before = self._changes()
+        made = plan(self._policies, self._world, RunRequest(at), self._decided)
+        applied = carry_out(made, self._policies.fleet, self._world, _EVERYTHING, {})
+        state = self._seen
+        assert state is not None
+        replicas = {workload.ref: workload.spec_replicas for workload in scalable_workloads(state)}
+        if applied.outcomes:
+            again = {**replicas, **dict(self._read_again(made))}
+            replicas = {ref: count for ref, count in sorted(again.items()) if count is not None}
+        return Step(at, made, state, applied.outcomes, replicas, self._changes() != before)
+
+    def play(self, start: datetime, end: datetime) -> Iterator[Step]:
+        """Yield a run at `start`, and each later one before `end` that may do something else than the one before it.
+
+        Changes that the caller makes in between count from the next tick on.
+        """
+        edges = calendar_edges(self._policies, start, end)
+        at: datetime | None = start
+        while at is not None and at < end:
+            written = self._changes()
+            step = self.run(at)
+            yield step
+            at = self._next(step, self._changes() != written, edges)
+
+    def change(self, ref: ObjectRef, fields: Mapping[str, Any]) -> None:
+        """Change an object as `kubectl patch --type merge` does, and settle what follows from it.
+
+        Raises:
+            NotFoundError: it is not there. RefusedError: it would be no such object any more.
+        """
+        cluster = self._clusters.get(ref.cluster)
+        if cluster is None:
+            raise NotFoundError(f"{ref}: there is no cluster {ref.cluster}, expected one of the snapshot")
+        cluster.write(Write("patch", ref, "", patch=tuple(_merged(cluster.manifest(ref), fields, ""))))
+
+    def annotate(self, ref: ObjectRef, annotations: Mapping[str, str | None]) -> None:
+        """Set annotations of an object; None takes one off. Raises what `change` does."""
+        self.change(ref, {"metadata": {"annotations": dict(annotations)}})
+
+    def _next(self, step: Step, again: bool, edges: Sequence[datetime]) -> datetime | None:
+        """Return the next tick that matters, None where there is none any more."""
+        if again:
+            return self._tick_after(step.at)
+        moments = {*recorded_moments(self._policies, step.state, step.at), *(edge for edge in edges if edge > step.at)}
+        return max(self._tick_at(min(moments)), self._tick_after(step.at)) if moments else None
+
+    def _tick_at(self, moment: datetime) -> datetime:
+        """Return the first tick that is not before `moment`: ticks are multiples of their length, in UTC."""
+        return _EPOCH + math.ceil((moment - _EPOCH) / self._tick) * self._tick
+
+    def _tick_after(self, moment: datetime) -> datetime:
+        return _EPOCH + ((moment - _EPOCH) // self._tick + 1) * self._tick
+
+    def _changes(self) -> int:
+        return sum(cluster.changes for cluster in self._clusters.values())
+
+    def _decided(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        self._seen = state
+        return decide(policies, state, run)
+
+    def _read_again(self, made: Plan) -> Iterator[tuple[ObjectRef, int | None]]:
+        """Yield what `made` was about with its replicas now, None where it is gone or follows something else."""
+        for action in made.actions:
+            workload = self._clusters[action.ref.cluster].workload(action.ref)
+            if workload is not None and workload.ref.kind == "ScaledObject":
+                continue
+            yield action.ref, None if workload is None or workload.owner is not None else workload.spec_replicas
+
+    def _copied(self, opened: Opened) -> World:
+        sources: dict[str, Source] = {}
+        accesses: dict[str, Access] = {}
+        for name, backend in opened.backends.items():
+            if not isinstance(backend.cluster, SnapshotCluster):
+                sources[name] = Source(error=backend.error or "is no snapshot")
+                continue
+            cluster = MemoryCluster.copy_of(backend.cluster, self._victims)
+            self._clusters[name] = cluster
+            sources[name] = Source(cluster, None if backend.metrics is None else HeldMetrics(backend.metrics))
+            accesses[name] = Access(
+                cluster=cluster,
+                store=ConfigMapStore(cluster, self._policies.fleet.namespace, JOURNAL),
+                lock=_Unshared(),
+                picker=_NoOpinion(),
+                clock=SettledClock(),
+                pool=_HERE,
+            )
+        return World(sources, accesses, "snapshot", Readers(_HERE))
+
+    def _victims(self, pods: Sequence[Pod], count: int, of_deployment: bool) -> Sequence[Pod]:
+        now_ns = int(self._now.timestamp()) * 10**9
+        return rank_victims(pods, count, now_ns=now_ns, siblings=() if of_deployment else None).victims
+
+
+_HERE = WorkerPool(0)
+_EVERYTHING = Control(choose=lambda made: made.actions, progress=lambda _action, _outcome: None)
+
+
+@dataclass(frozen=True)
+class HeldMetrics:
+    """A `MetricsSource` whose values stay as fresh as they were when they were recorded, whatever the time is."""
+
+    recorded: MetricsSource
+
+    def query(self, text: str) -> QueryAnswer:
+        return replace(self.recorded.query(text), at=None)
+
+
+class _Unshared:
+    """The lock of what nobody else has."""
+
+    def acquire(self, timeout_seconds: float) -> None:  # noqa: ARG002 - it is free
+        return
+
+    def held(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        return
+
+
+class _NoOpinion:
+    """In place of a pod picker, which is somebody else's service: the controller's order decides."""
+
+    def pick(self, request: Any) -> PickerAnswer:  # noqa: ARG002 - whatever it is
+        return PickerAnswer()
+
+
+def _merged(manifest: Mapping[str, Any], fields: Mapping[str, Any], path: str) -> Iterator[PatchOperation]:
+    """Yield the operations of a merge patch, RFC 7386: None takes a field off, and mappings are merged."""
+    for key, value in fields.items():
+        inside, at = manifest.get(key), path + pointer((key,))
+        if isinstance(value, Mapping) and isinstance(inside, Mapping):
+            yield from _merged(inside, value, at)
+        elif value is not None:
+            yield PatchOperation("add", at, value)
+        elif key in manifest:
+            yield PatchOperation("remove", at)

@@ -1,0 +1,276 @@
+"""Small random fleets with policies: everything that time alone changes, close together."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from reconciler.backends.backend import Backend, Opened
+from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.forecast.simulation import Simulation, Step
+from reconciler.model import ObjectRef, Pod, QueryAnswer, Sample
+from reconciler.policy.load import Loaded, check_loaded
+from reconciler.policy.types import PolicySet
+from reconciler.yaml.reader import read_documents
+
+TICK = timedelta(minutes=10)
+STARTS = {
+    "a week": datetime(2026, 11, 16, 9, 3, tzinfo=UTC),
+    "the clocks go back": datetime(2026, 10, 22, 17, 3, tzinfo=UTC),
+    "the clocks go forward": datetime(2027, 3, 25, 17, 3, tzinfo=UTC),
+}
+ZONES = ("Europe/Paris", "America/New_York", "Australia/Lord_Howe", "UTC")
+NAMESPACES = ("dev", "qa")
+CLUSTERS = ("a", "b")
+
+
+@dataclass(frozen=True)
+class RandomFleet:
+    """Policies and manifests by cluster; `answers` are what a metric says of each Service."""
+
+    policies: list[dict[str, Any]]
+    snapshot: dict[str, list[dict[str, Any]]]
+    busy: frozenset[str]
+
+    @property
+    def policy_set(self) -> PolicySet:
+        return policy_set(self.policies)
+
+    def opened(self) -> Opened:
+        """Return the clusters of the snapshot; who plays on them copies them first."""
+        metrics = RecordedRequests(self.busy)
+        found = {
+            name: MemoryCluster.of_manifests(name, manifests, first_of) for name, manifests in self.snapshot.items()
+        }
+        return Opened({name: Backend(name, cluster=cluster, metrics=metrics) for name, cluster in found.items()})
+
+    def simulation(self) -> Simulation:
+        return Simulation(self.policy_set, self.opened(), TICK)
+
+
+@dataclass(frozen=True)
+class RecordedRequests:
+    """A metrics source: 5 requests for each Service in `busy`, none for the others; it was recorded long ago."""
+
+    busy: frozenset[str]
+
+    def query(self, text: str) -> QueryAnswer:
+        samples = tuple(
+            Sample({"namespace": namespace, "service": name}, 5.0 if name in self.busy else 0.0)
+            for namespace in NAMESPACES
+            for name in ("web", "api", "job")
+        )
+        return QueryAnswer(samples, at=datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def policy_set(documents: Sequence[dict[str, Any]]) -> PolicySet:
+    """Return `documents` as validated policies."""
+    text = "".join(f"---\n{json.dumps(one)}\n" for one in documents)
+    read = read_documents("policies/all.yaml", text)
+    found, problems = check_loaded(Loaded(tuple(read.found), tuple(read.problems), True, ""), "policies")
+    assert found is not None, problems
+    return found
+
+
+def first_of(pods: Sequence[Pod], count: int, _: bool) -> Sequence[Pod]:
+    return pods[:count]
+
+
+def document(kind: str, name: str, spec: dict[str, Any], **metadata: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "reconciler/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name, **metadata},
+        "spec": spec,
+    }
+
+
+def random_fleet(seed: object, start: datetime) -> RandomFleet:
+    """Return the fleet of `seed`, in which something is young, excluded, asked for or due around `start`."""
+    chance = random.Random(f"forecast {seed}")
+    snapshot = {cluster: list(_objects(chance, start)) for cluster in CLUSTERS}
+    busy = frozenset(name for name in ("web", "api", "job") if chance.random() < 0.3)
+    return RandomFleet(random_policies(chance, start), snapshot, busy)
+
+
+def random_policies(chance: random.Random, start: datetime) -> list[dict[str, Any]]:
+    found = [_fleet(chance), *(_idling(name, chance, start) for name in ("first", "second")[: chance.randint(1, 2)])]
+    if chance.random() < 0.4:
+        found.append(_federated(chance))
+    if chance.random() < 0.3:
+        selector = {"namespaces": {"include": ["qa"]}, "workloads": {"kinds": ["Deployment"], "include": ["api"]}}
+        found.append(document("DownscalePolicy", "less", {"selector": selector, "target": {"replicas": 2}}))
+    return found
+
+
+def _fleet(chance: random.Random) -> dict[str, Any]:
+    states = chance.choices(["Active", "Frozen", "Draining"], weights=[10, 1, 1], k=len(CLUSTERS))
+    limit = chance.choice([{"share": "100%", "atLeast": 100}] * 3 + [{"share": "25%", "atLeast": 2}])
+    clusters = [{"name": name, "state": state} for name, state in zip(CLUSTERS, states, strict=True)]
+    spec = {"home": "a", "clusters": clusters, "limits": {"idledWorkloads": limit, "removedReplicas": limit}}
+    return document("Fleet", "mix", spec)
+
+
+def _idling(name: str, chance: random.Random, start: datetime) -> dict[str, Any]:
+    hours = chance.choice(
+        [
+            {"downtime": ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]},
+            {"downtime": ["01:30-02:45", "Sat,Sun 12:00-13:05"]},
+            {"uptime": ["Mon-Fri 08:00-18:30"]},
+        ]
+    )
+    day = (start + timedelta(days=chance.randint(0, 4))).date()
+    exceptions = [{"from": f"{day}T01:00:00", "to": f"{day}T22:17:00", "reason": "release"}]
+    schedule = {"timeZone": chance.choice(ZONES), **hours}
+    if chance.random() < 0.5:
+        schedule["exceptions"] = exceptions
+    requests = {"metric": {"query": "requests", "atMost": 0, "window": "30m", "noSeries": "Zero"}}
+    criteria: list[Any] = [{"schedule": schedule}]
+    if chance.random() < 0.4:
+        criteria = [requests, *criteria] if chance.random() < 0.5 else [{"anyOf": [requests, *criteria]}]
+    selector: dict[str, Any] = {"namespaces": {"include": [*NAMESPACES] if name == "first" else ["qa"]}, "services": {}}
+    if chance.random() < 0.6:
+        selector["workloads"] = {"kinds": ["StatefulSet", "CronJob", "Deployment"]}
+    spec = {
+        "selector": selector,
+        "idleWhen": criteria,
+        "idleReplicas": chance.choice([0, 0, 1]),
+        "priority": chance.choice([0, 5]) if name == "first" else 3,
+        "mode": chance.choice(["Enforce", "Enforce", "Enforce", "Observe"]),
+        "minAge": chance.choice(["0s", "3h", "30h"]),
+        "minAwake": chance.choice(["0s", "25m", "5h"]),
+        "wake": chance.choice(["Automatic", "Automatic", "OnSignal"]),
+        "autoscalers": {"hpa": chance.choice(["Idle", "Leave"])},
+    }
+    if chance.random() < 0.3:
+        spec["wakeOrder"] = {"group": "all", "perRun": 1}
+    return document("IdlingPolicy", name, spec)
+
+
+def _federated(chance: random.Random) -> dict[str, Any]:
+    spec = {
+        "replicas": chance.randint(1, 9),
+        "preferences": {"rebalance": chance.random() < 0.7, "clusters": {"*": {"weight": 1}, "a": {"weight": 2}}},
+        "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "job"},
+        "waitingReplicas": chance.choice([0, 1]),
+    }
+    return document("FederatedReplicaSet", "job", spec, namespace="qa")
+
+
+def _objects(chance: random.Random, start: datetime) -> Iterator[dict[str, Any]]:
+    for namespace in NAMESPACES:
+        for name in ("web", "api", "job"):
+            if chance.random() < 0.85:
+                yield from _workload(chance, namespace, name, start)
+        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+
+
+def _workload(chance: random.Random, namespace: str, name: str, start: datetime) -> Iterator[dict[str, Any]]:
+    kind = "Deployment" if name != "web" else chance.choice(["Deployment", "StatefulSet"])
+    replicas = chance.choice([1, 2, 3, 5])
+    yield {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace, **_young(chance, start), **_marks(chance, start)},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "registry.example/main:1"}]},
+            },
+        },
+        "status": {
+            "replicas": replicas,
+            "readyReplicas": replicas,
+            "availableReplicas": replicas,
+            "updatedReplicas": replicas,
+        },
+    }
+    if chance.random() < 0.8:
+        service = {"selector": {"app": name}, "ports": [{"port": 80}]}
+        metadata = {"name": name, "namespace": namespace, **_marks(chance, start)}
+        yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service}
+    if chance.random() < 0.2:
+        target = {"apiVersion": "apps/v1", "kind": kind, "name": name}
+        spec = {"scaleTargetRef": target, "minReplicas": chance.choice([1, 2]), "maxReplicas": 6}
+        yield {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": spec,
+        }
+    if name == "job" and chance.random() < 0.3:
+        yield from _waiting_pods(chance, namespace, replicas, start)
+
+
+def _waiting_pods(chance: random.Random, namespace: str, replicas: int, start: datetime) -> Iterator[dict[str, Any]]:
+    """Yield a ReplicaSet of the Deployment `job` with pods, of which the last has no place to run since a while."""
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "job", "controller": True}
+    yield {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "job-1", "namespace": namespace, "labels": {"app": "job"}, "ownerReferences": [owner]},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "job"}}},
+    }
+    since = rfc3339(start - timedelta(minutes=chance.randint(1, 30)))
+    for number in range(replicas):
+        waits = number == replicas - 1
+        unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since}
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"job-1-{number}",
+                "namespace": namespace,
+                "labels": {"app": "job"},
+                "creationTimestamp": since,
+                "ownerReferences": [{**owner, "kind": "ReplicaSet", "name": "job-1"}],
+            },
+            "spec": {} if waits else {"nodeName": "node"},
+            "status": {"phase": "Pending" if waits else "Running", "conditions": [unplaced if waits else ready]},
+        }
+
+
+def _young(chance: random.Random, start: datetime) -> dict[str, Any]:
+    if chance.random() < 0.6:
+        return {}
+    return {"creationTimestamp": rfc3339(start - timedelta(minutes=chance.randint(0, 2000)))}
+
+
+def _marks(chance: random.Random, start: datetime) -> dict[str, Any]:
+    """Return annotations of people: excluded until then, or wanted awake from then on."""
+    if chance.random() < 0.7:
+        return {}
+    at = start + timedelta(minutes=chance.randint(-600, 3 * 24 * 60))
+    return {"annotations": {chance.choice(["reconciler/exclude-until", "reconciler/wake-requested-at"]): rfc3339(at)}}
+
+
+def rfc3339(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ticks(start: datetime, end: datetime) -> Iterator[datetime]:
+    """Yield `start` and every tick of the cron until `end`."""
+    yield start
+    at = start.replace(minute=start.minute // 10 * 10) + TICK
+    while at < end:
+        yield at
+        at += TICK
+
+
+Timeline = list[tuple[datetime, dict[ObjectRef, int]]]
+"""When the replicas changed, and what they were from then on."""
+
+
+def timeline(steps: Sequence[Step]) -> Timeline:
+    found: Timeline = []
+    for step in steps:
+        if not found or found[-1][1] != step.replicas:
+            found.append((step.at, dict(step.replicas)))
+    return found
