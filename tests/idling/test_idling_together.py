@@ -313,6 +313,51 @@ class TestWhatIsIdleAlready:
         assert idled(decided(state)) == ["web"]
 
 
+class TestIdleReplicasThatDiffer:
+    """Service web in front of web, idled to 0, and of batch, which a second policy wants no lower than 2."""
+
+    policies = (
+        a_policy(),
+        a_policy(
+            "batch", selector=Selector(workloads=WorkloadSelector((), ObjectSelector(("batch",)))), idle_replicas=2
+        ),
+    )
+    batch = a_workload("batch", replicas=2, template_labels={"app": "web"})
+
+    def world(self, web: Workload, batch: Workload):
+        return a_world(SERVICE, web, batch, now=NIGHT)
+
+    def counts(self, world) -> list[int]:
+        return [world.replicas(a_ref(name)) for name in ("web", "batch")]
+
+    def floor(self, world) -> str:
+        return world.objects[SERVICE.ref].annotations["reconciler/idled-to"]
+
+    @pytest.mark.parametrize("replicas", [5, 2, 1])
+    def test_a_service_names_the_highest_at_which_anything_behind_it_stands_idle(self, replicas):
+        world = self.world(WEB, replace(self.batch, replicas=replicas))
+        run_in(world, *self.policies)
+        assert self.counts(world) == [0, min(replicas, 2)]
+        assert self.floor(world) == str(min(replicas, 2))
+        assert run_in(world, *self.policies).desired.decisions == ()
+
+    def test_so_does_one_whose_record_was_lost(self):
+        world = self.world(WEB, self.batch)
+        run_in(world, *self.policies)
+        world.add(replace(SERVICE, uid="another"))
+        run_in(world, *self.policies)
+        assert (written_list(world), self.floor(world)) == (["web"], "2")
+
+    @pytest.mark.parametrize("writes", [1, 2])
+    def test_what_a_run_that_dies_left_running_at_that_number_is_idled_by_the_next(self, writes):
+        world = self.world(replace(WEB, replicas=2), replace(self.batch, replicas=5))
+        run_in(world, *self.policies, writes=writes)
+        assert (written_list(world), self.floor(world)) == (["batch", "web"], "2")
+        run_in(world, *self.policies)
+        assert self.counts(world) == [0, 2]
+        assert run_in(world, *self.policies).desired.decisions == ()
+
+
 def written_list(world, name: str = "web") -> list[str]:
     text = world.objects[a_ref(name, kind="Service")].annotations[LISTED]
     return [entry.split('"')[0] for entry in text.split('"name":"')[1:]]

@@ -227,7 +227,13 @@ def decisions_of(
         if transition.stays_up
         for service in transition.scalable.behind
     }
-    context = replace(context, groups=groups, idle_groups=idle_groups, running=frozenset(running))
+    context = replace(
+        context,
+        groups=groups,
+        idle_groups=idle_groups,
+        running=frozenset(running),
+        down_at=_down_at(transitions.values()),
+    )
     behind: dict[ObjectRef, list[Transition]] = {}
     for transition in live:
         for service in transition.scalable.services:
@@ -245,6 +251,16 @@ def decisions_of(
     return tuple(
         sorted(everything, key=lambda decision: (decision.phase, decision.group, decision.order, decision.key))
     )
+
+
+def _down_at(transitions: Iterable[Transition]) -> dict[ObjectRef, int]:
+    """Return the most replicas behind each Service that are no idle of ours, and low enough for it to be idle."""
+    found: dict[ObjectRef, int] = {}
+    for transition in transitions:
+        if not transition.stays_up and not transition.stays_idle:
+            for service in transition.scalable.behind:
+                found[service.ref] = max(transition.scalable.scale.replicas, found.get(service.ref, 0))
+    return found
 
 
 def _is_concerned(transition: Transition) -> bool:

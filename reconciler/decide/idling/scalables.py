@@ -274,10 +274,11 @@ class ScalableState:
 
 
 def _record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
+    # A Service has one floor for all that it lists, the highest; each was idled to less than it had.
     return Record(
         record.idled_at,
         target.replicas,
-        record.idled_to,
+        min(record.idled_to, target.replicas - 1),
         record.fleet,
         record.policy,
         record.wake_due,

@@ -214,11 +214,12 @@ def _record_after(
     new = {transition.ref for transition in behind.idled}
     longer = any(target not in old or target.ref(behind.service.ref) in new for target in targets)
     dues = [record.wake_due for record in records if record.wake_due is not None]
+    floors = [record.idled_to for record in records] or [before.idled_to if before is not None else 0]
     fleet, policy = _owner(behind, records, context)
     return ServiceRecord(
         idled_at=context.run.now if before is None or longer else before.idled_at,
         targets=targets,
-        idled_to=max((record.idled_to for record in records), default=before.idled_to if before is not None else 0),
+        idled_to=max(*floors, context.down_at.get(behind.service.ref, 0)),
         fleet=fleet,
         policy=policy,
         wake_due=min(dues, default=None) if records or before is None else before.wake_due,

@@ -52,6 +52,7 @@ class WriteContext:
     groups: Mapping[ObjectRef, str] = field(default_factory=dict)
     idle_groups: Mapping[ObjectRef, str] = field(default_factory=dict)
     running: frozenset[ObjectRef] = frozenset()  # the Services of which something stays up
+    down_at: Mapping[ObjectRef, int] = NOTHING  # the most replicas behind each Service that stand idle without a record
 
     def group(self, ref: ObjectRef, *, idles: bool = False) -> str:
         """Return the group of what is done with `ref`; a federated ReplicaSet is idled as one on all clusters."""
