@@ -1,8 +1,11 @@
 """Texts that others wrote: made safe to print (no control character, no mark that turns a line round, no line of its
-own), and whole numbers in them. Pure.
+own), and the JSON values and whole numbers in them. Pure.
 """
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 LONGEST_VALUE = 1000
 """How many characters of one text are shown where room is short; no name in Kubernetes is longer than 253."""
@@ -32,6 +35,19 @@ def short(text: str) -> str:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def json_value(text: str) -> Any:
+    """Return the JSON value that `text` spells.
+
+    Raises:
+        ValueError: it spells none, or one whose texts cannot be written as UTF-8: JSON can spell half a character.
+        RecursionError: it is nested too deeply.
+    """
+    value = json.loads(text)
+    if "\\ud" in text.lower():
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 MOST_REPLICAS = 2**31 - 1  # Kubernetes keeps replicas in an int32

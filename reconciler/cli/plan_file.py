@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from reconciler.plan.model import Action, Plan
 from reconciler.plan.permitted import check_permitted, is_custom
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes
-from reconciler.untrusted_text import short
+from reconciler.untrusted_text import json_value, short
 from reconciler.world import World
 
 
@@ -28,7 +27,7 @@ def read_json(file: str) -> Any:
         PlanFileError: it cannot be read, or holds no JSON.
     """
     try:
-        return json.loads(Path(file).read_text(encoding="utf-8"))
+        return json_value(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise PlanFileError(f"{file}: {error.strerror}, expected a saved plan") from error
     except (ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ from typing import Any
 
 from reconciler.errors import AnnotationError
 from reconciler.policy.types import Fleet
-from reconciler.untrusted_text import MOST_REPLICAS
+from reconciler.untrusted_text import MOST_REPLICAS, json_value
 
 OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
 """How the annotations begin that are ours to write."""
@@ -150,7 +150,7 @@ def parsed(text: str, key: str) -> Any:
         AnnotationError: it is no JSON.
     """
     try:
-        return json.loads(text)
+        return json_value(text)
     except (ValueError, RecursionError) as error:
         raise AnnotationError(f"{key} is {quoted(text)}, expected JSON") from error
 
@@ -243,7 +243,7 @@ def read_json(text: str | None) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        found = json.loads(text)
+        found = json_value(text)
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -200,6 +200,15 @@ def test_a_saved_plan_that_does_not_fit_is_refused_as_a_whole(quickstart, edit, 
     assert contents(quickstart) == before
 
 
+@pytest.mark.parametrize("form", ["text", "json", "markdown", "html"])
+def test_half_a_character_in_a_saved_plan_is_refused(quickstart, form):
+    """JSON can spell it, UTF-8 cannot."""
+    (quickstart.path / "plan.json").write_text('{"kind": "\\ud800"}')
+    said = quickstart.call("show", "plan.json", "-o", form)
+    assert said.code == 5
+    assert "plan.json: is not JSON" in said.err
+
+
 def test_a_saved_plan_does_exactly_what_an_apply_does_and_only_once(quickstart, repository, tmp_path):
     other = Folder.copied(repository / "examples" / "quickstart", tmp_path / "other")
     other.apply(NOW)

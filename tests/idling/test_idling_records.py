@@ -100,6 +100,11 @@ def test_marks_of_oc_idle_are_read_and_are_not_ours():
             id="no JSON",
         ),
         pytest.param(
+            {"idling.kubernetes.io/unidle-targets": '["\\ud800"]'},
+            'idling.kubernetes.io/unidle-targets is "["\\ud800"]", expected JSON',
+            id="half a character",
+        ),
+        pytest.param(
             {"idling.kubernetes.io/unidle-targets": "{}"},
             "idling.kubernetes.io/unidle-targets is no list, expected a list of targets",
             id="no list",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import yaml
@@ -116,7 +117,7 @@ def of_annotations(chance: random.Random, content: bytes) -> bytes:
     for _ in range(chance.randint(1, 4)):
         metadata = chance.choice(objects).setdefault("metadata", {})
         texts = [value for value in HOSTILE_VALUES if isinstance(value, str)]
-        value = chance.choice(texts) if chance.random() < 0.8 else chance.choice(HOSTILE_VALUES)
+        value = chance.choice(texts) if chance.random() < 0.8 else deepcopy(chance.choice(HOSTILE_VALUES))
         place = "annotations" if chance.random() < 0.9 else "labels"
         named = metadata.get(place)
         metadata[place] = {**(named if isinstance(named, dict) else {}), chance.choice(KEYS): value}
@@ -136,4 +137,4 @@ def _mutate(chance: random.Random, whole: Any) -> None:
         elif how == 1 and isinstance(parent, dict):
             parent[chance.choice((f"{step}x", str(step)[:-1], "\u202e", str(step).upper()))] = parent.pop(step)
         else:
-            parent[step] = chance.choice(HOSTILE_VALUES)
+            parent[step] = deepcopy(chance.choice(HOSTILE_VALUES))

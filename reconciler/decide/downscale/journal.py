@@ -10,7 +10,6 @@ A mark is the pod's deletion cost and a label, put on and taken off in one patch
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -42,6 +41,7 @@ from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import AnnotationError
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import Fleet, Writes
+from reconciler.untrusted_text import json_value
 
 JOURNAL = "reconciler-journal"
 
@@ -102,7 +102,7 @@ def read_entry(text: str, cluster: str) -> JournalEntry:
         AnnotationError: it cannot be read; the message says what is wrong with it.
     """
     try:
-        value = json.loads(text)
+        value = json_value(text)
         return JournalEntry(
             workload=ObjectRef(cluster, *(_text(value[key]) for key in ("namespace", "kind", "name", "group"))),
             uid=_text(value["uid"]),
@@ -120,7 +120,7 @@ def read_entry(text: str, cluster: str) -> JournalEntry:
 def is_of_another(text: str) -> bool:
     """Return whether `text` is a record in the same place that tells of something else than a scale-down."""
     try:
-        value = json.loads(text)
+        value = json_value(text)
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and "pods" not in value
