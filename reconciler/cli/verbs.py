@@ -14,6 +14,7 @@ VERBS = {
     "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
     "rank": "List the pods that a scale down would delete first, and why.",
     "calendar": "List when calendars are idle in the days to come.",
+    "forecast": "Show what the policies do in the days to come, and what they save.",
     "schema": "Print the JSON Schema of a kind.",
     "completion": "Print the completion script of a shell.",
 }
@@ -74,6 +75,13 @@ EXAMPLES = {
     "calendar": (
         ("List the idle hours of the next seven days", "calendar"),
         ("List those around a change of the clocks", "calendar --now 2026-10-20T00:00:00Z --days 10"),
+    ),
+    "forecast": (
+        ("Play the next seven days on a snapshot", "forecast --snapshot DIR"),
+        (
+            "What does each team save in two weeks, in money?",
+            "forecast --snapshot DIR --days 14 --by label=team --price cpu=0.031 --price memory=0.0042",
+        ),
     ),
     "schema": (
         ("Print the schema of a kind", "schema IdlingPolicy"),

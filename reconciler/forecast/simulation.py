@@ -23,6 +23,7 @@ from reconciler.decide.decisions import DesiredState
 from reconciler.decide.downscale.victims import rank_victims
 from reconciler.errors import NotFoundError
 from reconciler.forecast.events import calendar_edges, recorded_moments
+from reconciler.forecast.requests import Requests, requests_of
 from reconciler.model import ObjectRef, ObservedState, PatchOperation, PickerAnswer, Pod, QueryAnswer, Run, Write
 from reconciler.observe.sources import Readers, Source
 from reconciler.pipeline import Control, RunRequest, carry_out, plan
@@ -70,6 +71,7 @@ class Simulation:
         self._clusters: dict[str, MemoryCluster] = {}
         self._world = self._copied(opened)
         self._seen: ObservedState | None = None
+        self._requests: dict[ObjectRef, Requests] = {}
 
     def run(self, at: datetime) -> Step:
         """Return what a run at `at` does, done."""
@@ -112,6 +114,19 @@ class Simulation:
     def annotate(self, ref: ObjectRef, annotations: Mapping[str, str | None]) -> None:
         """Set annotations of an object; None takes one off. Raises what `change` does."""
         self.change(ref, {"metadata": {"annotations": dict(annotations)}})
+
+    @property
+    def tick(self) -> timedelta:
+        return self._tick
+
+    def requests(self, ref: ObjectRef) -> Requests:
+        """Return what one pod of a workload requests; nothing where it is not there."""
+        if ref not in self._requests:
+            try:
+                self._requests[ref] = requests_of(self._clusters[ref.cluster].manifest(ref))
+            except NotFoundError:
+                return Requests()
+        return self._requests[ref]
 
     def _next(self, step: Step, again: bool, edges: Sequence[datetime]) -> datetime | None:
         """Return the next tick that matters, None where there is none any more."""

@@ -21,7 +21,7 @@ from reconciler.yaml.documents import Document
 class MemoryCluster(SnapshotCluster):
     """The cluster `name` made of `entries`, which are shared with whoever else has them and never changed.
 
-    `changes` counts what was written so far, Events aside: nothing reads those.
+    `changes` counts what was written so far.
     """
 
     def __init__(
@@ -79,8 +79,10 @@ class MemoryCluster(SnapshotCluster):
         return None if entry is None or kind is None else index.noun(workloads_of(kind), entry)
 
     def write(self, write: Write) -> None:
-        super().write(write)
-        self.changes += write.verb != "event"
+        """Carry out `write` as a folder does; Events, which nothing reads, are not kept."""
+        if write.verb != "event":
+            super().write(write)
+            self.changes += 1
 
     @contextmanager
     def _held(self, exclusive: bool) -> Iterator[None]:  # noqa: ARG002 - nobody else has it

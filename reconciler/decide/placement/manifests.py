@@ -190,11 +190,11 @@ def _same_quantity(wanted: Any, found: Any, path: tuple[str, ...]) -> bool:
     """Return whether two values of a resource are the same amount: the API server rewrites 0.5 to 500m."""
     if not _QUANTITY_FIELDS.intersection(path) and path[-1] not in ("sizeLimit", "divisor"):
         return False
-    amount = _amount(str(wanted))
-    return amount is not None and amount == _amount(str(found))
+    amount = amount_of(str(wanted))
+    return amount is not None and amount == amount_of(str(found))
 
 
-def _amount(text: str) -> Decimal | None:
+def amount_of(text: str) -> Decimal | None:
     """Return a Kubernetes quantity as a number. Source: apimachinery pkg/api/resource/quantity.go."""
     match = _QUANTITY.fullmatch(text)
     if match is None or match[1].count(".") > 1 or not any(sign.isdigit() for sign in match[1]):

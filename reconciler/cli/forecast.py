@@ -1,0 +1,150 @@
+"""`reconciler forecast`: what the policies do in the days to come, and what they save."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from reconciler.backends.backend import open_snapshot
+from reconciler.cli.options import (
+    color_option,
+    duration_of,
+    now_option,
+    option,
+    output_option,
+    path_argument,
+    quiet_option,
+    verb,
+    verbose_option,
+)
+from reconciler.cli.output import as_text, say, show
+from reconciler.cli.run import RunOptions
+from reconciler.decide.downscale.victims import rank_victims
+from reconciler.errors import ExitCode, UsageError
+from reconciler.forecast.savings import GROUPS, Prices, grouping
+from reconciler.forecast.simulation import Simulation
+from reconciler.forecast.text import ForecastStyle, render_text
+from reconciler.forecast.timelines import Forecast, forecast
+from reconciler.policy.types import PolicySet
+
+_LEAST_TICK = timedelta(minutes=1)
+
+days_option = option("--days", type=click.IntRange(1, 31), default=7, metavar="N", help="How many days to play.")
+tick_option = option("--tick", metavar="DURATION", default="10m", help="How often the cron runs.")
+price_option = option(
+    "--price",
+    multiple=True,
+    metavar="RESOURCE=PRICE",
+    help="What a core (cpu) or a GiB (memory) costs an hour; may be repeated.",
+)
+
+
+@verb("forecast")
+@path_argument()
+@option("--snapshot", metavar="DIR", help="The snapshot to play on; it stays as it is.", group="Clusters")
+@now_option
+@days_option
+@tick_option
+@option("--by", metavar="GROUP", default="policy", help=f"Group by {', '.join(GROUPS[:-1])} or {GROUPS[-1]}.")
+@price_option
+@output_option("text", "json", "yaml", "markdown", "html")
+@color_option
+@verbose_option
+@quiet_option
+def command(path: str, output: str, days: int, **flags: Any) -> int:
+    """Show what the policies below PATH do in the days to come, and what that saves.
+
+    The runs of those days are played on a copy of a snapshot in memory. Nothing is written.
+    """
+    options = RunOptions.of(path, flags)
+    if options.snapshot is None:
+        raise UsageError("--snapshot: a forecast plays on a snapshot, expected DIR; `reconciler snapshot` writes one")
+    style = ForecastStyle(grouping_of(flags["by"]), prices_of(flags["price"]), options.color, options.verbose)
+    made = played(options.policies(), options, timedelta(days=days), tick_of(flags["tick"]))
+    show(_rendered(made, output, style), output)
+    return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
+
+
+def played(policies: PolicySet, options: RunOptions, length: timedelta, tick: timedelta) -> Forecast:
+    """Return what the runs from the time of `options` on come to, played on its snapshot.
+
+    Raises:
+        SnapshotError: it cannot be read.
+    """
+    assert options.snapshot is not None
+    names = [cluster.name for cluster in policies.fleet.clusters]
+    now_ns = int(options.now.timestamp()) * 10**9
+    opened = open_snapshot(
+        options.snapshot,
+        names,
+        lambda pods, count, _: rank_victims(pods, count, now_ns=now_ns).victims,
+        policies.fleet.namespace,
+        options.now,
+    )
+    if not options.quiet:
+        for warning in opened.warnings():
+            say(f"warning: {warning}")
+    return forecast(policies, Simulation(policies, opened, tick), options.now, options.now + length)
+
+
+def tick_of(text: str) -> timedelta:
+    """Return how often the cron runs.
+
+    Raises:
+        UsageError: it is no duration of at least a minute.
+    """
+    found = duration_of("--tick", text)
+    if not _LEAST_TICK <= found <= timedelta(days=1):
+        raise UsageError(f'--tick: "{text}" is out of range, expected 1m to 1d')
+    return found
+
+
+def grouping_of(text: str) -> str:
+    """Return `text`, a way to group workloads.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        grouping(text)
+    except ValueError as error:
+        raise UsageError(f"--by: {error}") from error
+    return text
+
+
+def prices_of(texts: tuple[str, ...]) -> Prices:
+    """Return the prices that `texts` state, RESOURCE=PRICE each.
+
+    Raises:
+        UsageError: a resource or a price is none, or a resource is priced twice.
+    """
+    found: dict[str, float] = {}
+    for text in texts:
+        resource, _, price = text.partition("=")
+        try:
+            amount = float(price)
+        except ValueError:
+            amount = math.nan
+        if resource not in ("cpu", "memory") or resource in found or not 0 <= amount < math.inf:
+            raise UsageError(f'--price: "{text}" is not a price, expected cpu=NUMBER and memory=NUMBER, each once')
+        found[resource] = amount
+    return Prices(**found)
+
+
+def _rendered(made: Forecast, output: str, style: ForecastStyle) -> str:
+    if output == "text":
+        return render_text(made, style)
+    if output == "markdown":
+        from reconciler.forecast.markdown import render_markdown
+
+        return render_markdown(made, style)
+    if output == "html":
+        from reconciler.forecast.html import render_html
+
+        return render_html(made, style)
+    from reconciler.forecast.json import forecast_to_dict
+
+    return as_text(forecast_to_dict(made, style.by, style.prices), output)

@@ -1,0 +1,161 @@
+"""A forecast as one HTML file that needs nothing else: no scripts, pictures as inline SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from reconciler.forecast.picture import Row, rows_of, state_of
+from reconciler.forecast.savings import savings_of
+from reconciler.forecast.text import (
+    ForecastStyle,
+    held_lines,
+    peaks,
+    signed,
+    step_words,
+    summary,
+    table_rows,
+    title,
+    unknown_words,
+    wake_words,
+    zone_of,
+)
+from reconciler.forecast.timelines import Forecast, WorkloadTimeline
+from reconciler.report.wording import DAYS, edge, name_of
+from reconciler.untrusted_text import one_line
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+WIDTH = 1000
+"""The width of a picture in its own units."""
+
+_HEIGHTS = {"all": 10, "some": 5, "none": 1, "perhaps": 10}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """All stretches of a bar that look the same: `path` is that of one SVG path."""
+
+    state: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day at `x`, where it begins."""
+
+    x: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class PictureRow:
+    """One row of the picture: what it is called, its bar, and what it is when read out."""
+
+    words: str
+    shapes: tuple[Shape, ...]
+    saved: str
+    steps: tuple[str, ...]
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PictureGroup:
+    """The rows of one cluster and namespace."""
+
+    name: str
+    rows: tuple[PictureRow, ...]
+
+
+def render_html(made: Forecast, style: ForecastStyle) -> str:
+    """Return the forecast as a page."""
+    head, *body = table_rows(made, style)
+    zone = zone_of(made)
+    first, *rest = summary(made, style.prices)
+    return _template().render(
+        title=title(made),
+        first=first,
+        rest=rest,
+        head=head,
+        body=body,
+        groups=_groups(made),
+        days=_days(made),
+        held=[held_lines(one, made.end, zone) for one in made.held_back],
+        wakes=[wake_words(one, zone) for one in peaks(made)],
+        unknown=list(unknown_words(made)),
+        until=edge(made.end, zone),
+        runs=made.runs,
+        width=WIDTH,
+    )
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("reconciler", "forecast/templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("forecast.html.j2")
+
+
+def _groups(made: Forecast) -> tuple[PictureGroup, ...]:
+    rows = rows_of(made.selected)
+    return tuple(
+        PictureGroup(one_line(f"{cluster}/{namespace}"), tuple(_row(row, made) for row in inside))
+        for (cluster, namespace), inside in groupby(rows, key=lambda row: (row.cluster, row.namespace))
+    )
+
+
+def _row(row: Row, made: Forecast) -> PictureRow:
+    first = row.members[0]
+    found = savings_of(row.members)
+    certain, more = (signed(-found.percent(hours)) for hours in (found.saved, found.saved.plus(found.assumed)))
+    saved = f"{certain} %" if certain == more else f"{certain} to {more} %"
+    own = one_line(f"{first.ref.kind}/{first.ref.name}")
+    others = f" and {len(row.members) - 1} more" if len(row.members) > 1 else ""
+    return PictureRow(
+        words=own + others,
+        shapes=tuple(_shapes(first, made)),
+        saved=saved if found.without.replicas else "",
+        steps=tuple(step_words(first, zone_of(made))),
+        members=tuple(name_of(one.ref) for one in row.members) if others else (),
+    )
+
+
+def _shapes(one: WorkloadTimeline, made: Forecast) -> Iterator[Shape]:
+    paths: dict[str, list[str]] = {}
+    for segment in one.segments:
+        state = state_of(one, segment)
+        left, right, height = _x(segment.start, made), _x(segment.end, made), _HEIGHTS[state]
+        paths.setdefault(state, []).append(f"M{left:g} 10V{10 - height}H{right:g}V10Z")
+    return (Shape(state, "".join(found)) for state, found in sorted(paths.items()))
+
+
+def _x(at: datetime, made: Forecast) -> float:
+    return round(WIDTH * ((at - made.start) / (made.end - made.start)), 1)
+
+
+def _days(made: Forecast) -> tuple[Day, ...]:
+    return tuple(Day(_x(at, made), words) for at, words in _midnights(made))
+
+
+def _midnights(made: Forecast) -> Iterable[tuple[datetime, str]]:
+    zone = zone_of(made)
+    day = made.start.astimezone(zone).date() + timedelta(days=1)
+    while True:
+        at = datetime(day.year, day.month, day.day, tzinfo=zone)
+        if at >= made.end:
+            return
+        yield at, f"{DAYS[day.weekday()]} {day.day}"
+        day += timedelta(days=1)

@@ -1,0 +1,141 @@
+"""Hours and money of a forecast: with the policies, without them, in all and by group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from reconciler.forecast.requests import Requests
+from reconciler.forecast.timelines import Forecast, WorkloadTimeline
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a core and a GiB cost for an hour, in whatever money; None: not told."""
+
+    cpu: float | None = None
+    memory: float | None = None
+
+    @property
+    def known(self) -> bool:
+        return self.cpu is not None or self.memory is not None
+
+    def of(self, hours: Hours) -> float:
+        return hours.requests.cpu * (self.cpu or 0.0) + hours.requests.memory * (self.memory or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """Replica-hours, and core-hours and GiB-hours of what their pods request."""
+
+    replicas: float = 0.0
+    requests: Requests = Requests()
+
+    def plus(self, other: Hours) -> Hours:
+        return Hours(self.replicas + other.replicas, self.requests.plus(other.requests))
+
+    def minus(self, other: Hours) -> Hours:
+        return self.plus(Hours(-other.replicas, other.requests.times(-1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """What runs `without` the policies, and what they save: for certain, and if metrics stay as they were recorded."""
+
+    workloads: int = 0
+    without: Hours = Hours()
+    saved: Hours = Hours()
+    assumed: Hours = Hours()
+    unstated: int = 0  # workloads whose pods request nothing
+
+    def plus(self, other: Savings) -> Savings:
+        return Savings(
+            self.workloads + other.workloads,
+            self.without.plus(other.without),
+            self.saved.plus(other.saved),
+            self.assumed.plus(other.assumed),
+            self.unstated + other.unstated,
+        )
+
+    @property
+    def least(self) -> Hours:
+        """What runs with the policies if all that is assumed comes true."""
+        return self.most.minus(self.assumed)
+
+    @property
+    def most(self) -> Hours:
+        """What runs with the policies if nothing that is assumed comes true."""
+        return self.without.minus(self.saved)
+
+    def percent(self, hours: Hours) -> float:
+        """Return how much `hours` are of what runs without the policies."""
+        return 100 * hours.replicas / self.without.replicas if self.without.replicas else 0.0
+
+
+def savings_of(timelines: Iterable[WorkloadTimeline]) -> Savings:
+    """Return the sums over `timelines`."""
+    result = Savings()
+    for one in timelines:
+        result = result.plus(_of_one(one))
+    return result
+
+
+def _of_one(one: WorkloadTimeline) -> Savings:
+    if not one.runs:
+        return Savings(workloads=1)
+    certain = sum(_fewer(one, assumed=False), 0.0)
+    assumed = sum(_fewer(one, assumed=True), 0.0)
+    hours = one.without * sum(segment.hours for segment in one.segments)
+    return Savings(
+        workloads=1,
+        without=_hours(one, hours),
+        saved=_hours(one, certain),
+        assumed=_hours(one, assumed),
+        unstated=int(one.requests == Requests()),
+    )
+
+
+def _fewer(one: WorkloadTimeline, *, assumed: bool) -> Iterable[float]:
+    return (
+        (one.without - segment.replicas) * segment.hours for segment in one.segments if bool(segment.assumes) is assumed
+    )
+
+
+def _hours(one: WorkloadTimeline, hours: float) -> Hours:
+    return Hours(hours, one.requests.times(hours))
+
+
+GROUPS = ("policy", "namespace", "cluster", "label=KEY")
+_NONE = "(none)"
+
+
+def grouping(by: str) -> Callable[[WorkloadTimeline], str]:
+    """Return which group a workload is in: `by` policy, namespace, cluster, or label=KEY.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    kind, _, key = by.partition("=")
+    if kind == "label" and key:
+        return lambda one: one.labels.get(key, _NONE)
+    known: dict[str, Callable[[WorkloadTimeline], str]] = {
+        "policy": lambda one: one.policy or _NONE,
+        "namespace": lambda one: f"{one.ref.cluster}/{one.ref.namespace}",
+        "cluster": lambda one: one.ref.cluster,
+    }
+    if by not in known:
+        raise ValueError(f'"{by}" is no grouping, expected one of {", ".join(GROUPS)}')
+    return known[by]
+
+
+def grouped_savings(made: Forecast, by: str) -> tuple[tuple[str, Savings], ...]:
+    """Return the savings of each group of the selected workloads, those that save most first."""
+    group = grouping(by)
+    found: dict[str, Savings] = {}
+    for one in made.selected:
+        found[group(one)] = found.get(group(one), Savings()).plus(_of_one(one))
+    return tuple(sorted(found.items(), key=lambda pair: (-_in_all(pair[1]), pair[0])))
+
+
+def _in_all(savings: Savings) -> float:
+    return savings.saved.replicas + savings.assumed.replicas

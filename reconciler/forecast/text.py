@@ -1,0 +1,238 @@
+"""A forecast as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from reconciler.forecast.picture import cells, legend, rows_of, ruler
+from reconciler.forecast.savings import Hours, Prices, Savings, grouped_savings, savings_of
+from reconciler.forecast.timelines import Forecast, HeldBack, Wake, WorkloadTimeline, total
+from reconciler.report.wording import counted, edge, name_of
+from reconciler.untrusted_text import one_line
+
+WAKES = 5
+"""How many of the moments at which most is needed again are named."""
+
+WITHIN = timedelta(hours=1)
+"""Wakes that follow one another so closely are one moment: a wake order goes over several runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastStyle:
+    """How a forecast is shown: grouped `by`, priced, with block characters or plain ones, all steps where `verbose`."""
+
+    by: str = "policy"
+    prices: Prices = Prices()
+    blocks: bool = False
+    verbose: bool = False
+
+
+def render_text(made: Forecast, style: ForecastStyle) -> str:
+    """Return the forecast as text."""
+    blocks = [
+        [title(made), *summary(made, style.prices)],
+        _table(made, style),
+        _picture(made, style),
+        _steps(made) if style.verbose else [],
+        _limits(made),
+        _wakes(made),
+        _unknown(made),
+    ]
+    return "\n".join("\n".join(block) + "\n" for block in blocks if block)
+
+
+def zone_of(made: Forecast) -> tzinfo:
+    """Return the zone in which times are shown: that of the calendars, where they have one, else UTC."""
+    zones = set(made.zones.values())
+    return zones.pop() if len(zones) == 1 else UTC
+
+
+def title(made: Forecast) -> str:
+    days = counted(round((made.end - made.start) / timedelta(days=1)), "day")
+    zone = zone_of(made)
+    return f"Forecast for Fleet {one_line(made.fleet)}, {days} from {edge(made.start, zone)}"
+
+
+def summary(made: Forecast, prices: Prices) -> list[str]:
+    """Return the headline: what the policies save for certain, and below it what they save if metrics stay so."""
+    found = savings_of(made.selected)
+    others = len(made.timelines) - found.workloads
+    selected = f"{counted(found.workloads, 'workload')} selected by policies, {others} by none."
+    if not found.workloads:
+        return ["No policy selects a workload."]
+    lines = [f"{_change(found, found.saved)} replica-hours{_money(found.saved, prices)}. {selected}"]
+    if found.assumed.replicas:
+        more = found.saved.plus(found.assumed)
+        lines.append(
+            f"{_change(found, more)} replica-hours{_money(more, prices)} if metrics stay as they were recorded."
+        )
+    return lines
+
+
+def _change(found: Savings, saved: Hours) -> str:
+    return f"{signed(-saved.replicas)} ({signed(-found.percent(saved))} %)"
+
+
+def signed(number: float) -> str:
+    """Return a number with its sign and thousands apart; 0 has none."""
+    return f"{number:+,.0f}" if round(number) else "0"
+
+
+def _money(saved: Hours, prices: Prices) -> str:
+    return f", {0 - prices.of(saved):+,.2f} in money" if prices.known else ""
+
+
+_HEAD = ("workloads", "replica-hours", "without", "saved")
+_RESOURCES = {"CPU-hours": "cpu", "GiB-hours": "memory"}
+
+
+def table_rows(made: Forecast, style: ForecastStyle) -> list[tuple[str, ...]]:
+    """Return the table of savings by group, its head first, the sum last; of resources those that are requested."""
+    in_all = savings_of(made.selected)
+    stated = [name for name, field in _RESOURCES.items() if getattr(in_all.without.requests, field)]
+    head = (style.by, *_HEAD, *(word for name in stated for word in (name, "saved")))
+    groups = [*grouped_savings(made, style.by), ("all", in_all)]
+    body = [(*_group(name, found), *_resources(found, stated)) for name, found in groups]
+    if not style.prices.known:
+        return [head, *body]
+    money = [_range(*map(style.prices.of, _saved(found)), digits=2) for _, found in groups]
+    return [(*head, "money saved"), *((*row, cell) for row, cell in zip(body, money, strict=True))]
+
+
+def _saved(found: Savings) -> tuple[Hours, Hours]:
+    """Return what is saved for certain, and if metrics stay as they were recorded."""
+    return found.saved, found.saved.plus(found.assumed)
+
+
+def _group(name: str, found: Savings) -> tuple[str, ...]:
+    hours = _range(found.least.replicas, found.most.replicas)
+    return one_line(name), str(found.workloads), hours, f"{found.without.replicas:,.0f}", _percents(found)
+
+
+def _resources(found: Savings, stated: Sequence[str]) -> Iterator[str]:
+    for name in stated:
+        for hours in ((found.least, found.most), _saved(found)):
+            low, high = (getattr(one.requests, _RESOURCES[name]) for one in hours)
+            yield _range(low, high)
+
+
+def _range(low: float, high: float, *, digits: int = 0) -> str:
+    first, last = f"{low:,.{digits}f}", f"{high:,.{digits}f}"
+    return first if first == last else f"{first} to {last}"
+
+
+def _percents(found: Savings) -> str:
+    low, high = found.percent(found.saved), found.percent(found.saved.plus(found.assumed))
+    first, last = f"{low:.0f}", f"{high:.0f}"
+    return f"{first} %" if first == last else f"{first} to {last} %"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines, the first column to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _table(made: Forecast, style: ForecastStyle) -> list[str]:
+    return [f"  {line}" for line in aligned(table_rows(made, style))] if made.selected else []
+
+
+def _picture(made: Forecast, style: ForecastStyle) -> list[str]:
+    rows = rows_of(made.selected)
+    if not rows:
+        return []
+    names = [one_line(row.words) for row in rows]
+    width = max(map(len, names))
+    lines = [f"  {'':{width}}  {ruler(made, zone_of(made))}".rstrip()]
+    lines += [
+        f"  {name:{width}}  {cells(row, made, blocks=style.blocks)}" for name, row in zip(names, rows, strict=True)
+    ]
+    return [*lines, f"  ({legend(blocks=style.blocks)}; 2 hours each)"]
+
+
+def _steps(made: Forecast) -> list[str]:
+    zone = zone_of(made)
+    lines = ["Steps"]
+    for one in made.selected:
+        lines.append(f"  {name_of(one.ref)}  without policies {one.without}, {policy_words(one)}")
+        lines += [f"    {words}" for words in step_words(one, zone)]
+    return lines
+
+
+def policy_words(one: WorkloadTimeline) -> str:
+    return one_line(one.policy) or "no policy selects it"
+
+
+def step_words(one: WorkloadTimeline, zone: tzinfo) -> Iterator[str]:
+    """Yield when its replicas change, and what that rests on."""
+    before: int | None = None
+    for segment in one.segments:
+        assumes = f"  assumes {one_line(segment.assumes)}" if segment.assumes and segment.replicas < one.without else ""
+        if before != segment.replicas or assumes:
+            arrow = f"{segment.replicas}" if before in (None, segment.replicas) else f"{before} -> {segment.replicas}"
+            yield f"{edge(segment.start, zone)}  {arrow}{assumes}"
+        before = segment.replicas
+
+
+def _limits(made: Forecast) -> list[str]:
+    if not made.held_back:
+        return []
+    zone = zone_of(made)
+    return ["Held back by limits", *(f"  {line}" for one in made.held_back for line in held_lines(one, made.end, zone))]
+
+
+def held_lines(one: HeldBack, end: datetime, zone: tzinfo) -> list[str]:
+    """Return when a limit holds back how much, and why."""
+    until = "to the end" if one.end >= end else f"until {edge(one.end, zone)}"
+    return [
+        f"{edge(one.start, zone)} {until}: {counted(one.number, 'change')}",
+        f"  {one_line(one.why)}",
+        f"  allow once: --allow-exceed {one_line(one.allow)}",
+    ]
+
+
+def _wakes(made: Forecast) -> list[str]:
+    found = peaks(made)
+    if not found:
+        return []
+    zone = zone_of(made)
+    return ["Capacity needed again", *(f"  {wake_words(one, zone)}" for one in found)]
+
+
+def peaks(made: Forecast) -> Sequence[Wake]:
+    """Return the moments at which most pods wake, the largest first."""
+    return total(made.wakes, WITHIN)[:WAKES]
+
+
+def wake_words(one: Wake, zone: tzinfo) -> str:
+    """Return one moment at which capacity is needed again."""
+    needed = f"{one.requests.cpu:,.1f} cores, {one.requests.memory:,.1f} GiB"
+    where = ", ".join(f"{one_line(name)} {pods}" for name, pods in sorted(one.clusters.items()))
+    order = " then ".join(f"tier {tier}: {number}" for tier, number in one.tiers) if len(one.tiers) > 1 else ""
+    return f"{edge(one.at, zone)}: {counted(one.pods, 'pod')} ({needed}; {where}){f'; {order}' if order else ''}"
+
+
+def _unknown(made: Forecast) -> list[str]:
+    lines = list(unknown_words(made))
+    return ["Could not be judged", *(f"  {line}" for line in lines)] if lines else []
+
+
+def unknown_words(made: Forecast) -> Iterator[str]:
+    """Yield what the forecast could not know."""
+    yield from (f"{one_line(name)}: {one_line(why)}" for name, why in made.unknown.items())
+    yield from (
+        f"{one_line(subject)}: {one_line(why)}"
+        for subject, why in made.undecided.items()
+        if subject not in made.unknown
+    )
+    unstated = savings_of(one for one in made.selected if one.runs).unstated
+    if unstated:
+        yield f"{counted(unstated, 'workload')} request no CPU and no memory: their hours count as replicas only"

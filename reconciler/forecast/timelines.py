@@ -1,0 +1,292 @@
+"""What the runs of the coming days come to: replicas over time for each workload, limits that hold back, wakes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, tzinfo
+
+from reconciler.decide.decisions import Job, Verb
+from reconciler.decide.idling.records import readable_part
+from reconciler.forecast.assumptions import Assumptions
+from reconciler.forecast.requests import Requests
+from reconciler.forecast.simulation import Simulation, Step
+from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
+from reconciler.plan.build import scalable_workloads
+from reconciler.plan.model import Plan
+from reconciler.policy.types import PolicySet
+
+_JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
+_KINDS = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """From `start` to before `end` the workload asks for `replicas`.
+
+    `assumes` says on which recorded value of a metric that rests, "" where on none.
+    """
+
+    start: datetime
+    end: datetime
+    replicas: int
+    assumes: str = ""
+
+    @property
+    def hours(self) -> float:
+        return (self.end - self.start) / timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadTimeline:
+    """One workload over the coming days.
+
+    `policy` is the kind and name of the policy that selects it, "" for none. `without` are its replicas without any
+    policy: what it asks for at the start or, where that is idle, what it had before. `requests` are those of one pod.
+    """
+
+    ref: ObjectRef
+    policy: str
+    without: int
+    segments: tuple[Segment, ...]
+    requests: Requests = Requests()
+    labels: Mapping[str, str] = NOTHING
+
+    @property
+    def steps(self) -> tuple[tuple[datetime, int], ...]:
+        """When the replicas change, and to what; the first is what they are at the start."""
+        found: list[tuple[datetime, int]] = []
+        for segment in self.segments:
+            if not found or found[-1][1] != segment.replicas:
+                found.append((segment.start, segment.replicas))
+        return tuple(found)
+
+    @property
+    def runs(self) -> bool:
+        """Whether its replicas are pods that run; a CronJob has none of its own."""
+        return self.ref.kind != "CronJob"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """What a limit or guard keeps from being done from `start` to before `end`, `number` changes."""
+
+    start: datetime
+    end: datetime
+    allow: str
+    why: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Capacity that is needed again at one moment: `pods`, and what they request.
+
+    `clusters` has the pods by cluster; `tiers` the workloads by wake tier, in the order in which they wake.
+    """
+
+    at: datetime
+    pods: int
+    requests: Requests
+    clusters: Mapping[str, int]
+    tiers: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The coming days, from `start` to before `end`; `first` is the plan of the run at `start`, `runs` were played."""
+
+    fleet: str
+    start: datetime
+    end: datetime
+    tick: timedelta
+    runs: int
+    first: Plan
+    timelines: tuple[WorkloadTimeline, ...]
+    held_back: tuple[HeldBack, ...] = ()
+    wakes: tuple[Wake, ...] = ()
+    undecided: Mapping[str, str] = field(default_factory=dict)  # object -> why, at any time
+    unanswered: tuple[QueryKey, ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    zones: Mapping[str, tzinfo] = NOTHING
+
+    @property
+    def selected(self) -> tuple[WorkloadTimeline, ...]:
+        """The workloads that a policy selects."""
+        return tuple(one for one in self.timelines if one.policy)
+
+
+def forecast(policies: PolicySet, simulation: Simulation, start: datetime, end: datetime) -> Forecast:
+    """Return what the runs from `start` to before `end` come to; `simulation` is played on."""
+    made = _Recording(policies, simulation, end)
+    for step in simulation.play(start, end):
+        made.take(step)
+    return made.result(start)
+
+
+class _Recording:
+    """What was seen so far of a simulation."""
+
+    def __init__(self, policies: PolicySet, simulation: Simulation, end: datetime) -> None:
+        self._policies = policies
+        self._simulation = simulation
+        self._end = end
+        self._assumptions = Assumptions(policies)
+        self._last: Step | None = None
+        self._first: Plan | None = None
+        self._runs = 0
+        self._workloads: dict[ObjectRef, Workload] = {}
+        self._without: dict[ObjectRef, int] = {}
+        self._policy: dict[ObjectRef, tuple[int, str]] = {}
+        self._segments: dict[ObjectRef, list[Segment]] = {}
+        self._held: dict[tuple[str, str], HeldBack] = {}
+        self._over: list[HeldBack] = []
+        self._wakes: list[Wake] = []
+        self._undecided: dict[str, str] = {}
+
+    def take(self, step: Step) -> None:
+        """Add what a run did; it holds until the next one, or the end."""
+        self._runs += 1
+        if self._first is None:
+            self._first = step.plan
+            for workload in scalable_workloads(step.state):
+                self._without[workload.ref] = _without(workload, step.at)
+        self._workloads |= {workload.ref: workload for workload in scalable_workloads(step.state)}
+        self._select(step)
+        self._assumptions.at(step)
+        self._hold_back(step)
+        self._undecided |= {one.subject: one.why for one in step.plan.undecided}
+        if self._last is not None:
+            self._wake(self._last, step)
+        self._extend(step)
+        self._last = step
+
+    def _select(self, step: Step) -> None:
+        for one in step.plan.explanations:
+            if one.selected and one.policy:
+                found = (_JOBS.index(one.job), f"{_KINDS[one.job]} {one.policy}")
+                self._policy[one.ref] = min(found, self._policy.get(one.ref, found))
+
+    def _extend(self, step: Step) -> None:
+        for ref, segments in self._segments.items():
+            if ref not in step.replicas and segments and segments[-1].end == self._end:
+                self._cut(segments, step.at)
+        for ref, replicas in step.replicas.items():
+            policy = self._policy.get(ref, (0, ""))[1]
+            assumes = self._assumptions.of(ref, policy, idle=replicas < self._without.get(ref, 0))
+            segments = self._segments.setdefault(ref, [])
+            if segments and segments[-1].end == self._end:
+                last = segments[-1]
+                if (last.replicas, last.assumes) == (replicas, assumes):
+                    continue
+                self._cut(segments, step.at)
+            segments.append(Segment(step.at, self._end, replicas, assumes))
+
+    def _cut(self, segments: list[Segment], at: datetime) -> None:
+        last = segments.pop()
+        if last.start < at:
+            segments.append(replace(last, end=at))
+
+    def _hold_back(self, step: Step) -> None:
+        now = {(held.allow, held.unit): held for held in step.plan.held_back}
+        for key in [key for key in self._held if key not in now]:
+            self._over.append(replace(self._held.pop(key), end=step.at))
+        for key, held in now.items():
+            known = self._held.get(key)
+            number = len(held.decisions)
+            if known is None:
+                self._held[key] = HeldBack(step.at, self._end, held.allow, held.why, number)
+            elif number > known.number:
+                self._held[key] = replace(known, why=held.why, number=number)
+
+    def _wake(self, before: Step, step: Step) -> None:
+        more = {
+            ref: count - before.replicas.get(ref, 0)
+            for ref, count in step.replicas.items()
+            if count > before.replicas.get(ref, 0) and ref.kind != "CronJob"
+        }
+        if not more:
+            return
+        clusters: dict[str, int] = {}
+        needed = Requests()
+        for ref, pods in more.items():
+            clusters[ref.cluster] = clusters.get(ref.cluster, 0) + pods
+            needed = needed.plus(self._simulation.requests(ref).times(pods))
+        tiers: dict[int, int] = {}
+        for action in step.plan.actions:
+            if action.decision.verb is Verb.WAKE and action.decision.order and action.ref in more:
+                tiers[action.decision.order[0]] = tiers.get(action.decision.order[0], 0) + 1
+        self._wakes.append(Wake(step.at, sum(more.values()), needed, clusters, tuple(sorted(tiers.items()))))
+
+    def result(self, start: datetime) -> Forecast:
+        """Return all of it."""
+        first, last = self._first, self._last
+        assert first is not None
+        assert last is not None
+        return Forecast(
+            fleet=self._policies.fleet.name,
+            start=start,
+            end=self._end,
+            tick=self._simulation.tick,
+            runs=self._runs,
+            first=first,
+            timelines=tuple(self._timelines()),
+            held_back=tuple(sorted([*self._over, *self._held.values()], key=lambda one: (one.start, one.allow))),
+            wakes=tuple(self._wakes),
+            undecided=dict(sorted(self._undecided.items())),
+            unanswered=first.unanswered,
+            unknown=dict(first.unknown),
+            zones=first.zones,
+        )
+
+    def _timelines(self) -> Iterator[WorkloadTimeline]:
+        labels = _labels(self._last)
+        for ref in sorted(self._segments):
+            workload = self._workloads.get(ref)
+            own = NOTHING if workload is None else workload.labels
+            yield WorkloadTimeline(
+                ref=ref,
+                policy=self._policy.get(ref, (0, ""))[1],
+                without=self._without.get(ref, 0),
+                segments=tuple(self._segments[ref]),
+                requests=self._simulation.requests(ref),
+                labels={**labels.get((ref.cluster, ref.namespace), {}), **own},
+            )
+
+
+def _labels(step: Step | None) -> dict[tuple[str, str], Mapping[str, str]]:
+    """Return the labels of each namespace by cluster and name: what a workload does not say itself, they say."""
+    if step is None:
+        return {}
+    clusters = step.state.clusters.values()
+    return {(one.name, found.ref.name): found.labels for one in clusters for found in one.namespaces}
+
+
+def _without(workload: Workload, at: datetime) -> int:
+    record = readable_part(workload, at)
+    return workload.spec_replicas if record is None else max(workload.spec_replicas, record.replicas)
+
+
+def total(wakes: Iterable[Wake], within: timedelta) -> Sequence[Wake]:
+    """Return `wakes` with those joined that follow one another `within` so long, the largest first."""
+    joined: list[Wake] = []
+    for wake in sorted(wakes, key=lambda one: one.at):
+        if joined and wake.at - joined[-1].at <= within:
+            last = joined[-1]
+            clusters = {
+                name: last.clusters.get(name, 0) + wake.clusters.get(name, 0)
+                for name in sorted({*last.clusters, *wake.clusters})
+            }
+            tiers = dict(last.tiers)
+            for tier, number in wake.tiers:
+                tiers[tier] = tiers.get(tier, 0) + number
+            joined[-1] = Wake(
+                last.at,
+                last.pods + wake.pods,
+                last.requests.plus(wake.requests),
+                clusters,
+                tuple(sorted(tiers.items())),
+            )
+        else:
+            joined.append(wake)
+    return sorted(joined, key=lambda one: (-one.pods, one.at))

@@ -1,0 +1,92 @@
+"""A forecast in every form: the same numbers, safe whatever names say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reconciler.forecast.html import render_html
+from reconciler.forecast.json import forecast_to_dict
+from reconciler.forecast.markdown import render_markdown
+from reconciler.forecast.savings import Prices
+from reconciler.forecast.text import ForecastStyle, render_text
+from tests.forecast.test_timelines import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
+from tests.way.calls import Folder
+
+NIGHT = "2026-11-20T15:00:00Z"
+
+
+def a_forecast():
+    objects = [a_deployment("web"), a_service("web"), a_deployment("api", 3), a_service("api")]
+    return played([an_idling_policy({"anyOf": [NIGHTS, REQUESTS]})], objects)
+
+
+TEXT = """\
+Forecast for Fleet mix, 1 day from Fri 2026-11-20 12:00 +00:00
+-50 (-42 %) replica-hours, -3.50 in money. 2 workloads selected by policies, 0 by none.
+-120 (-100 %) replica-hours, -8.40 in money if metrics stay as they were recorded.
+"""
+
+
+def test_text() -> None:
+    style = ForecastStyle("namespace", Prices(0.1, 0.02))
+    text = render_text(a_forecast(), style)
+    assert text.startswith(TEXT), text
+    assert text.isascii()
+    assert "a/dev (2)  ????.....???" in text
+    assert "█" not in text
+    assert "▒▒▒▒▁▁▁▁▁" in render_text(a_forecast(), ForecastStyle("namespace", blocks=True))
+
+
+def test_json_has_every_step() -> None:
+    found = forecast_to_dict(a_forecast(), "policy", Prices(cpu=1.0))
+    assert json.loads(json.dumps(found)) == found
+    assert found["savings"]["saved"]["replicaHours"] == 50
+    web = next(one for one in found["workloads"] if one["object"].endswith("web"))
+    assert [step["replicas"] for step in web["steps"]] == [0, 0, 0]
+    assert [step.get("assumes") for step in web["steps"]] == ["requests = 0", None, "requests = 0"]
+
+
+def test_names_are_no_markup() -> None:
+    wild = an_idling_policy(NIGHTS)
+    wild["metadata"]["name"] = "nights"
+    made = played(
+        [wild], [a_deployment("web", labels={"team": "</svg><script>@octocat #1 [x](http://evil)"}), a_service("web")]
+    )
+    style = ForecastStyle("label=team")
+    page, comment = render_html(made, style), render_markdown(made, style)
+    assert "<script" not in page
+    assert "@octocat" not in comment
+    assert "http://evil" not in comment
+    assert "http" not in page.replace("http://evil", "")
+
+
+@pytest.fixture
+def quickstart(repository: Path, tmp_path: Path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path)
+
+
+def test_the_verb(quickstart: Folder) -> None:
+    before = {path: path.read_bytes() for path in quickstart.path.rglob("*") if path.is_file()}
+    said = quickstart.call("forecast", "--snapshot", "snapshot", "--now", NIGHT, "--days", "3")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("Forecast for Fleet quickstart, 3 days from Fri 2026-11-20 16:00 +01:00\n")
+    assert {path: path.read_bytes() for path in quickstart.path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ((), "--snapshot: a forecast plays on a snapshot"),
+        (("--snapshot", "snapshot", "--by", "team"), '--by: "team" is no grouping'),
+        (("--snapshot", "snapshot", "--price", "gpu=1"), '--price: "gpu=1" is not a price'),
+        (("--snapshot", "snapshot", "--price", "cpu=nan"), '--price: "cpu=nan" is not a price'),
+        (("--snapshot", "snapshot", "--tick", "10s"), '--tick: "10s" is out of range'),
+    ],
+)
+def test_wrong_calls(quickstart: Folder, flags: tuple[str, ...], says: str) -> None:
+    said = quickstart.call("forecast", "--now", NIGHT, *flags)
+    assert said.code == 64
+    assert says in said.err

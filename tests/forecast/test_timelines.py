@@ -1,0 +1,180 @@
+"""What a forecast comes to: steps, hours, money, what limits hold back, what wakes at once, what rests on metrics."""
+
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from reconciler.backends.backend import Backend, Opened
+from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.forecast.requests import Requests, requests_of
+from reconciler.forecast.savings import Prices, grouped_savings, savings_of
+from reconciler.forecast.simulation import Simulation
+from reconciler.forecast.timelines import Forecast, forecast
+from reconciler.model import ObjectRef
+from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
+
+FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)
+FLEET = document("Fleet", "mix", {"home": "a", "clusters": [{"name": "a"}]})
+NIGHTS = {"schedule": {"timeZone": "UTC", "downtime": ["20:00-06:00"]}}
+REQUESTS = {"name": "requests", "metric": {"query": "requests", "atMost": 0, "window": "30m", "noSeries": "Zero"}}
+
+
+def a_deployment(name: str, replicas: int = 2, **metadata: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "dev", **metadata},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def a_service(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "dev"},
+        "spec": {"selector": {"app": name}},
+    }
+
+
+def an_idling_policy(*criteria: Any, **spec: Any) -> dict[str, Any]:
+    selector = {"namespaces": {"include": ["dev"]}, "services": {}}
+    return document("IdlingPolicy", "nights", {"selector": selector, "idleWhen": list(criteria), **spec})
+
+
+def played(policies: list[dict[str, Any]], objects: list[dict[str, Any]], days: int = 1) -> Forecast:
+    cluster = MemoryCluster.of_manifests("a", copy.deepcopy(objects), first_of)
+    opened = Opened({"a": Backend("a", cluster=cluster, metrics=RecordedRequests(frozenset({"busy"})))})
+    found = policy_set([FLEET, *policies])
+    return forecast(found, Simulation(found, opened), FRIDAY, FRIDAY + timedelta(days=days))
+
+
+WEB = [a_deployment("web"), a_service("web")]
+WEB_REF = ObjectRef("a", "dev", "Deployment", "web", "apps")
+
+
+def at(hour: int, day: int = 20) -> datetime:
+    return datetime(2026, 11, day, hour, tzinfo=UTC)
+
+
+def test_steps_and_hours_of_one_night() -> None:
+    made = played([an_idling_policy(NIGHTS)], WEB)
+    (web,) = made.timelines
+    assert web.policy == "IdlingPolicy nights"
+    assert web.steps == ((FRIDAY, 2), (at(20), 0), (at(6, 21), 2))
+    found = savings_of(made.selected)
+    assert (found.without.replicas, found.saved.replicas, found.assumed.replicas) == (48, 20, 0)
+    assert found.saved.requests == Requests(cpu=10, memory=20)
+    assert Prices(cpu=0.1, memory=0.01).of(found.saved) == pytest.approx(1.2)
+
+
+def test_what_is_idle_at_the_start_would_run_without_policies() -> None:
+    marks = {
+        "idling.kubernetes.io/idled-at": "2026-11-20T11:00:00Z",
+        "idling.kubernetes.io/previous-scale": "3",
+        "reconciler/owner": "mix/IdlingPolicy/nights",
+        "reconciler/idled-to": "0",
+    }
+    made = played([an_idling_policy(NIGHTS)], [a_deployment("web", 0, annotations=marks), a_service("web")])
+    assert made.timelines[0].without == 3
+
+
+@pytest.mark.parametrize(
+    ("criteria", "saved", "assumed", "says"),
+    [
+        pytest.param([NIGHTS], 20, 0, {""}, id="a schedule alone is certain"),
+        pytest.param([NIGHTS, REQUESTS], 0, 20, {"", "requests = 0"}, id="a schedule and a metric is assumed"),
+        pytest.param([{"anyOf": [NIGHTS, REQUESTS]}], 20, 28, {"", "requests = 0"}, id="either"),
+    ],
+)
+def test_what_rests_on_a_metric_is_told_apart(criteria: list[Any], saved: int, assumed: int, says: set[str]) -> None:
+    made = played([an_idling_policy(*criteria)], WEB)
+    found = savings_of(made.selected)
+    assert (found.saved.replicas, found.assumed.replicas) == (saved, assumed)
+    assert {segment.assumes for segment in made.timelines[0].segments} == says
+
+
+def test_a_limit_that_holds_back_a_night_is_told() -> None:
+    objects = [one for name in "abcd" for one in (a_deployment(name), a_service(name))]
+    fleet = copy.deepcopy(FLEET)
+    fleet["spec"]["limits"] = {"idledWorkloads": {"share": "25%", "atLeast": 1}}
+    cluster = MemoryCluster.of_manifests("a", objects, first_of)
+    found = policy_set([fleet, an_idling_policy(NIGHTS)])
+    simulation = Simulation(found, Opened({"a": Backend("a", cluster=cluster)}))
+    (held,) = forecast(found, simulation, FRIDAY, FRIDAY + timedelta(days=1)).held_back
+    assert (held.start, held.end, held.allow) == (at(20), at(6, 21), "nights")
+    assert "4 of 4 workloads" in held.why
+
+
+def test_capacity_that_is_needed_again() -> None:
+    (wake,) = played([an_idling_policy(NIGHTS)], WEB).wakes
+    assert (wake.at, wake.pods, wake.requests, wake.clusters) == (at(6, 21), 2, Requests(1, 2), {"a": 2})
+
+
+def test_groups_by_label_fall_back_to_the_namespace() -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev", "labels": {"team": "blue"}}}
+    objects = [*WEB, a_deployment("api", labels={"team": "red"}), a_service("api"), namespace]
+    made = played([an_idling_policy(NIGHTS)], objects)
+    assert [name for name, _ in grouped_savings(made, "label=team")] == ["blue", "red"]
+
+
+def test_the_snapshot_stays_as_it_is() -> None:
+    cluster = MemoryCluster.of_manifests("a", WEB, first_of)
+    found = policy_set([FLEET, an_idling_policy(NIGHTS)])
+    before = copy.deepcopy(cluster.manifest(WEB_REF))
+    opened = Opened({"a": Backend("a", cluster=cluster)})
+    forecast(found, Simulation(found, opened), FRIDAY, FRIDAY + timedelta(days=1))
+    assert cluster.manifest(WEB_REF) == before
+
+
+def test_a_change_in_between_counts_from_the_next_run_on() -> None:
+    found = policy_set([FLEET, an_idling_policy(NIGHTS)])
+    cluster = MemoryCluster.of_manifests("a", WEB, first_of)
+    simulation = Simulation(found, Opened({"a": Backend("a", cluster=cluster)}))
+    assert simulation.run(at(20)).replicas[WEB_REF] == 0
+    service = ObjectRef("a", "dev", "Service", "web")
+    simulation.annotate(service, {"reconciler/wake-requested-at": "2026-11-20T21:00:00Z"})
+    steps = list(simulation.play(at(21), at(12, 21)))
+    assert steps[0].replicas[WEB_REF] == 2
+    simulation.annotate(service, {"reconciler/wake-requested-at": None})
+    assert "reconciler/wake-requested-at" not in simulation.run(at(12, 21)).state.clusters["a"].services[0].annotations
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param({"containers": [{}]}, Requests(), id="nothing is requested"),
+        pytest.param({"containers": [{"resources": {"requests": {"cpu": "250m"}}}] * 2}, Requests(cpu=0.5), id="sum"),
+        pytest.param({"containers": [{"resources": {"limits": {"cpu": 2}}}]}, Requests(cpu=2), id="a limit alone"),
+        pytest.param(
+            {
+                "initContainers": [{"resources": {"requests": {"cpu": "3"}}}],
+                "containers": [{"resources": {"requests": {"cpu": "1"}}}],
+            },
+            Requests(cpu=3),
+            id="an init container that needs more",
+        ),
+        pytest.param(
+            {
+                "initContainers": [{"restartPolicy": "Always", "resources": {"requests": {"cpu": "3"}}}],
+                "containers": [{"resources": {"requests": {"cpu": "1"}}}],
+                "overhead": {"cpu": "0.5", "memory": "512Mi"},
+            },
+            Requests(cpu=4.5, memory=0.5),
+            id="a sidecar, and overhead",
+        ),
+        pytest.param({"containers": [{"resources": {"requests": {"memory": "lots"}}}]}, Requests(), id="no quantity"),
+        pytest.param("nonsense", Requests(), id="no pod"),
+    ],
+)
+def test_requests(pod: Any, expected: Requests) -> None:
+    assert requests_of({"spec": {"template": {"spec": pod}}}) == expected
