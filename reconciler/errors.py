@@ -118,6 +118,12 @@ class PickerError(ReconcilerError):
     exit_code = ExitCode.PARTIAL
 
 
+class CommentError(ReconcilerError):
+    """The comment of a review cannot be written. Never holds a token."""
+
+    exit_code = ExitCode.PARTIAL
+
+
 class ClusterError(ReconcilerError):
     """A cluster, or one request to it, failed."""
 

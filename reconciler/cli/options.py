@@ -30,7 +30,7 @@ _RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-OUTPUTS = ("text", "json", "yaml", "markdown", "html", "github")
+OUTPUTS = ("text", "json", "yaml", "markdown", "html", "github", "gitlab", "sarif", "junit")
 """The forms of all verbs together."""
 
 _POLICIES = "RECONCILER_POLICIES"

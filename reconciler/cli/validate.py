@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from importlib.metadata import version
 
 from reconciler.cli.options import output_option, path_argument, verb
 from reconciler.cli.output import say, show, show_command, show_lines
-from reconciler.errors import ExitCode, PolicyError
+from reconciler.errors import ExitCode, PolicyError, Problem
 from reconciler.policy.load import check_policies
 from reconciler.policy.types import PolicySet
 
 
 @verb("validate")
 @path_argument()
-@output_option("text", "json", "github")
+@output_option("text", "json", "github", "gitlab", "sarif")
 def command(path: str, output: str) -> int:
     """Check the policy files below PATH, and print all problems. No cluster is read."""
-    policies, problems = check_policies(path)
+    policies, problems = checked(path)
+    if output in ("github", "gitlab", "sarif"):
+        _show_for_code_hosts(problems, () if policies is None else policies.warnings, output)
+        return ExitCode.MALFORMED if policies is None else ExitCode.DONE
     if policies is None:
-        if output == "github":
-            for problem in problems:
-                place = {"file": problem.file, "line": problem.line, "col": problem.column}
-                show_command(
-                    "error", place, f"{problem.field}: {problem.message}" if problem.field else problem.message
-                )
-            return ExitCode.MALFORMED
         raise PolicyError.of(problems)
     if output == "json":
         value = {"schemaVersion": "reconciler/v1alpha1", "kind": "Validation", **_counts(policies)}
@@ -35,6 +33,32 @@ def command(path: str, output: str) -> int:
     counts = ", ".join(f"{count} {name}" for name, count in _counts(policies)["policies"].items() if count)
     show_lines([f"{path}: valid, {counts}"])
     return ExitCode.DONE
+
+
+def checked(path: str) -> tuple[PolicySet | None, tuple[Problem, ...]]:
+    """Return the policies below `path`, or None and all problems: also that there is nothing."""
+    try:
+        return check_policies(path)
+    except PolicyError as error:
+        return None, error.problems
+
+
+def annotate(problems: Iterable[Problem], warnings: Iterable[Problem]) -> None:
+    """Have GitHub put problems and warnings beside their lines of a pull request."""
+    from reconciler.report.validation import leveled, message_of
+
+    for level, one in leveled(problems, warnings):
+        show_command(level, {"file": one.file, "line": one.line, "col": one.column}, message_of(one))
+
+
+def _show_for_code_hosts(problems: Iterable[Problem], warnings: Iterable[Problem], output: str) -> None:
+    from reconciler.report.validation import code_quality, leveled, sarif
+
+    if output == "github":
+        annotate(problems, warnings)
+        return
+    found = leveled(problems, warnings)
+    show(sarif(found, version("reconciler")) if output == "sarif" else code_quality(found), "json")
 
 
 def _counts(policies: PolicySet) -> dict[str, dict[str, int]]:

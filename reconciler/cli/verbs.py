@@ -15,6 +15,7 @@ VERBS = {
     "rank": "List the pods that a scale down would delete first, and why.",
     "calendar": "List when calendars are idle in the days to come.",
     "forecast": "Show what the policies do in the days to come, and what they save.",
+    "ci": "Review a change of policies in a pipeline of GitHub or GitLab.",
     "schema": "Print the JSON Schema of a kind.",
     "completion": "Print the completion script of a shell.",
 }
@@ -23,6 +24,7 @@ EXAMPLES = {
     "validate": (
         ("Check the policies in ./policies", "validate"),
         ("Put each problem beside its line in a pull request on GitHub", "validate -o github"),
+        ("Write a log for code scanning", "validate -o sarif > reconciler.sarif"),
     ),
     "compile": (
         ("Print the policies as YAML", "compile"),
@@ -81,6 +83,16 @@ EXAMPLES = {
         (
             "What does each team save in two weeks, in money?",
             "forecast --snapshot DIR --days 14 --by label=team --price cpu=0.031 --price memory=0.0042",
+        ),
+    ),
+    "ci": (
+        (
+            "Comment on a pull request of GitHub what it changes",
+            "ci github policies --base base/policies --snapshot DIR",
+        ),
+        (
+            "Fail a merge request of GitLab where limits would hold something back",
+            "ci gitlab --base base/policies --snapshot DIR --fail-on held-back",
         ),
     ),
     "schema": (

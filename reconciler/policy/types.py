@@ -12,6 +12,7 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from reconciler.errors import Problem
 from reconciler.model import NOTHING, ClusterConnection, LabelSelector, PodPicker, Service
 
 
@@ -360,5 +361,5 @@ class PolicySet:
     federated: tuple[FederatedReplicaSet, ...] = ()
     downscale: tuple[DownscalePolicy, ...] = ()
     digest: str = ""  # SHA-256 (hex) over the files' names and bytes
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
     specs: Mapping[Place, Any] = field(default=NOTHING, compare=False, repr=False)

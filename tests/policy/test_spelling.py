@@ -201,7 +201,7 @@ def test_13_warnings_of_hours(tmp_path, hours, warnings):
     for name, text in {**FILES, "hours.yaml": CALENDAR.format(hours=hours)}.items():
         (tmp_path / "policies" / name).write_text(text)
     found = read_policies(tmp_path / "policies").warnings
-    assert [line.partition(": ")[2] for line in found if "hours.yaml" in line] == warnings
+    assert [f"{one.field}: {one.message}" for one in found if "hours.yaml" in one.file] == warnings
 
 
 ROOT = Path(__file__).parents[2]

@@ -258,7 +258,7 @@ def warnings(folder: Path, files: dict[str, str]) -> tuple[str, ...]:
     with inside(folder):
         policies, problems = check_policies("policies")
     assert problems == ()
-    return policies.warnings
+    return tuple(f"{one.file}:{one.line}: {one.field}: {one.message}" for one in policies.warnings)
 
 
 @pytest.mark.parametrize(

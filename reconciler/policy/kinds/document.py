@@ -27,7 +27,7 @@ class PolicyDocument:
     def __init__(self, source: Document) -> None:
         self.source = source
         self.problems: list[Problem] = []
-        self.warnings: list[str] = []
+        self.warnings: list[Problem] = []
 
     @property
     def place(self) -> Place:
@@ -68,8 +68,7 @@ class PolicyDocument:
 
     def warn(self, path: Path, message: str) -> None:
         """Add a warning: what is allowed, but hardly meant."""
-        problem = self.source.problem(path, message)
-        self.warnings.append(f"{problem.file}:{problem.line}: {problem.field}: {message}")
+        self.warnings.append(self.source.problem(path, message))
 
     def check_duration(self, path: Path, text: str) -> None:
         """Add a problem where `text`, of the form of a duration, is too long a one."""

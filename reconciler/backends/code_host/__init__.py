@@ -1,0 +1,1 @@
+"""The comment of a review on GitHub and GitLab."""

@@ -1,0 +1,163 @@
+"""`reconciler ci`: the review of a change of policies, as a pipeline of GitHub or GitLab runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconciler.backends.code_host.comments import publish
+from reconciler.backends.code_host.run import ReviewRun, github_run, gitlab_run
+from reconciler.cli.options import option, path_argument, seconds, verb
+from reconciler.cli.output import say, show, show_command
+from reconciler.cli.validate import annotate, checked
+from reconciler.errors import CommentError, ExitCode, Problem, first_exit_code
+from reconciler.report.review import Review, marker_of, render_review
+
+_LONGEST_SUMMARY = 500_000  # characters; a summary holds a mebibyte
+_MOST_ANNOTATIONS = 50
+_FAILURES = frozenset(ExitCode) - {ExitCode.DONE, ExitCode.CHANGES_PENDING, ExitCode.HELD_BACK, ExitCode.PARTIAL}
+_FAILING: dict[str, frozenset[ExitCode]] = {
+    "never": frozenset({ExitCode.USAGE}),
+    "invalid": _FAILURES,
+    "held-back": _FAILURES | {ExitCode.HELD_BACK},
+    "partial": _FAILURES | {ExitCode.HELD_BACK, ExitCode.PARTIAL},
+}
+_KEPT = ("LANG", "LC_ALL", "PATH", "TMPDIR")
+_RUNS = {"github": github_run, "gitlab": gitlab_run}
+
+
+@verb("ci")
+@click.argument("platform", type=click.Choice(list(_RUNS)))
+@path_argument()
+@option("--base", metavar="PATH", help="The policies before the change.")
+@option("--snapshot", metavar="DIR", help="The snapshot to plan from; without one the policies are only checked.")
+@option(
+    "--fail-on",
+    type=click.Choice(list(_FAILING)),
+    default="invalid",
+    help="What fails the check: policies that are invalid or cannot be planned; also what limits hold back; "
+    "also what is unknown.",
+)
+@option("--comment/--no-comment", default=True, help="Write a comment on the pull request.")
+@option("--plan-timeout", type=seconds, metavar="SECONDS", default=300.0, help="How long the plan may take.")
+def command(platform: str, path: str, **flags: Any) -> int:
+    """Review the policies below PATH in a pipeline of GitHub or GitLab.
+
+    Problems are put beside their lines, the plan goes to the summary of the run and into one comment on the pull
+    request, which later runs update. Live clusters are never read.
+    """
+    asked = _Asked(path, flags["base"], flags["snapshot"], flags["plan_timeout"])
+    review, warnings, code = _reviewed(asked)
+    if platform == "github":
+        annotate(review.problems[:_MOST_ANNOTATIONS], warnings[:_MOST_ANNOTATIONS])
+    codes = {code, _published(platform, review, comment=flags["comment"])}
+    return first_exit_code(codes & _FAILING[flags["fail_on"]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    path: str
+    base: str | None
+    snapshot: str | None
+    seconds: float
+
+
+def _reviewed(asked: _Asked) -> tuple[Review, tuple[Problem, ...], ExitCode]:
+    """Return the review, the warnings that belong to it, and the exit code of what was found."""
+    for given in filter(None, (asked.path, asked.snapshot)):
+        if link := _link_in(given):
+            problem = Problem(link, 1, 1, "", "is a symbolic link, expected a folder of the change itself")
+            return Review(asked.path, (problem,)), (), ExitCode.MALFORMED
+    policies, problems = checked(asked.path)
+    if policies is None:
+        return Review(asked.path, problems), (), ExitCode.MALFORMED
+    before, base_problems = (None, ()) if asked.base is None else checked(asked.base)
+    review = Review(asked.path, (), base_problems)
+    if asked.snapshot is None:
+        words = "no snapshot was given, so the policies were checked and not planned"
+        return replace(review, failure=(words,)), policies.warnings, ExitCode.DONE
+    review, code = _planned(review, asked, compared=before is not None)
+    return review, policies.warnings, code
+
+
+def _link_in(path: str) -> str:
+    """Return the first part of a relative `path` that is a symbolic link, "" where none is.
+
+    A pull request may turn the folder of the policies into a link; an absolute path is named by the pipeline alone.
+    """
+    parts = Path(path).parts
+    found = (Path(*parts[: count + 1]) for count in range(len(parts)))
+    return "" if Path(path).is_absolute() else next((str(one) for one in found if one.is_symlink()), "")
+
+
+def _planned(review: Review, asked: _Asked, *, compared: bool) -> tuple[Review, ExitCode]:
+    """Return `review` with the plan, made by a process that has no token and none of the pipeline's variables.
+
+    It is isolated (-I), because the folder it is started in is the change's, and Python would import from there.
+    """
+    base = ["--base", str(asked.base), "--fleet-from", "base"] if compared else []
+    given = [asked.path, *base, "--snapshot", str(asked.snapshot), "--no-exec", "--output", "markdown", "--quiet"]
+    command = [sys.executable, "-I", "-m", "reconciler", "plan", *given]
+    variables = {name: text for name, text in os.environ.items() if name in _KEPT or name.startswith("RECONCILER_")}
+    variables.pop("RECONCILER_BASE", None)  # of this verb; the base may not be usable
+    try:
+        done = subprocess.run(
+            command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=asked.seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return replace(review, failure=(f"there was no plan within {asked.seconds:g} s",)), ExitCode.NOTHING_DONE
+    said = done.stderr.decode(errors="replace").splitlines()
+    for line in said:
+        say(line)
+    if done.stdout:
+        return replace(review, plan=done.stdout.decode(errors="replace")), _code(done.returncode)
+    return replace(review, failure=said or (f"the plan ended with {done.returncode}",)), _failed(done.returncode)
+
+
+def _code(number: int) -> ExitCode:
+    return ExitCode(number) if number in set(ExitCode) else ExitCode.NOTHING_DONE
+
+
+def _failed(number: int) -> ExitCode:
+    """Return the exit code of a plan of which nothing came, whatever it ended with."""
+    code = _code(number)
+    return code if code in _FAILURES else ExitCode.NOTHING_DONE
+
+
+def _published(platform: str, review: Review, *, comment: bool) -> ExitCode:
+    """Write the summary, and the comment where there can be one; say what became of it."""
+    _summarised(platform, render_review(review, _LONGEST_SUMMARY))
+    try:
+        run: ReviewRun = _RUNS[platform](os.environ, comment=comment)
+        if run.comments is None:
+            say(f"no comment is written: {run.reason}")
+            return ExitCode.DONE
+        marker = marker_of(review.path)
+        became = publish(run.comments, marker, render_review(review, run.comments.longest - len(marker) - 1))
+    except CommentError as error:
+        words = f"the comment cannot be written: {error}"
+        say(f"warning: {words}")
+        if platform == "github":
+            show_command("warning", {"title": "reconciler"}, words)
+        return error.exit_code
+    say("the comment says so already" if became == "unchanged" else f"the comment was {became}")
+    return ExitCode.DONE
+
+
+def _summarised(platform: str, text: str) -> None:
+    """Add `text` to the summary of the run, or print it where there is none."""
+    file = os.environ.get("GITHUB_STEP_SUMMARY") if platform == "github" else None
+    if not file:
+        show(text)
+        return
+    try:
+        with open(file, "a", encoding="utf-8", errors="replace") as summary:
+            summary.write(text)
+    except OSError as error:
+        say(f"warning: GITHUB_STEP_SUMMARY: {error.strerror}, expected a file that can be written")

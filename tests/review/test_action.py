@@ -1,0 +1,248 @@
+"""The action, run step by step on a checkout, against a server that plays GitHub's API and checks every request."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.review.code_hosts import NUMBER, REPOSITORY, SHA, TOKEN, CodeHost, a_later_event, an_event
+from tests.review.pipeline import Runner, git
+
+CLUSTERS = ("eu-west", "us-east", "ap-south")
+SNAPSHOTS = {"snapshot-branch": "clusters"}
+
+
+@pytest.fixture
+def host() -> Iterator[CodeHost]:
+    with CodeHost() as found:
+        yield found
+    assert found.faults == []
+
+
+@dataclass
+class Repository:
+    """A repository with policies on main and a snapshot on a branch, and a checkout of a pull request."""
+
+    runner: Runner
+    checkout: Path
+
+    def commit(self) -> None:
+        git(self.checkout, "add", "--all", "--force")
+        git(self.checkout, "commit", "--quiet", "--message", "change")
+
+    def edit(self, old: str, new: str, file: str = "policies/idling.yaml") -> None:
+        text = (self.checkout / file).read_text()
+        assert old in text
+        (self.checkout / file).write_text(text.replace(old, new, 1))
+
+    @property
+    def server(self) -> Path:
+        return self.checkout.parent / "server"
+
+
+@pytest.fixture
+def pull_request(repository: Path, tmp_path: Path, host: CodeHost) -> Repository:
+    """The checkout has one commit only, as a runner's has, and the action is already installed."""
+    example = repository / "examples" / "quickstart"
+    server = tmp_path / "server"
+    server.mkdir()
+    git(server, "init", "--quiet", "--initial-branch", "clusters")
+    shutil.copytree(example / "snapshot", server, dirs_exist_ok=True)
+    git(server, "add", "--all")
+    git(server, "commit", "--quiet", "--message", "snapshot")
+    git(server, "checkout", "--quiet", "--orphan", "main")
+    git(server, "rm", "-r", "--quiet", "--force", ".")
+    shutil.copytree(example / "policies", server / "policies")
+    git(server, "add", "--all")
+    git(server, "commit", "--quiet", "--message", "policies")
+    base = git(server, "rev-parse", "HEAD")
+    git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{server}", "checkout")
+    event = an_event()
+    event["pull_request"]["base"]["sha"] = base
+    runner = Runner(repository, tmp_path / "checkout", tmp_path / "temp", host.url, event)
+    installed = runner.temp / "reconciler" / "bin"
+    installed.mkdir(parents=True)
+    (installed / "reconciler").symlink_to(Path(sys.executable).parent / "reconciler")
+    return Repository(runner, tmp_path / "checkout")
+
+
+def test_a_comment_is_created_then_updated(pull_request, host):
+    """The base and the snapshot are fetched from where the checkout came from."""
+    pull_request.edit('include: ["dev-*"]', "include: [dev-a]")
+    pull_request.commit()
+    runner = pull_request.runner
+    assert runner.run(without="Install", **SNAPSHOTS) == 0, runner.said
+    [comment] = host.comments
+    assert comment["body"].startswith("<!-- reconciler review of policies -->\n## ")
+    assert "us-east/dev-b/Deployment/reports" in comment["body"]
+    assert runner.summary in comment["body"]
+    pull_request.edit("kind: IdlingPolicy", "kind: IdlingPolicies")
+    pull_request.commit()
+    assert runner.run(without="Install", **SNAPSHOTS) == 3
+    assert "::error file=policies/idling.yaml,line=3,col=7::kind: " in runner.said
+    assert [one["id"] for one in host.comments] == [comment["id"]]
+    assert "cannot be used: 1 problem" in host.comments[0]["body"]
+    path = f"/repos/{REPOSITORY}/issues"
+    assert host.requests == [
+        f"GET {path}/{NUMBER}/comments",
+        f"POST {path}/{NUMBER}/comments",
+        f"GET {path}/{NUMBER}/comments",
+        f"PATCH {path}/comments/{comment['id']}",
+    ]
+    assert TOKEN not in runner.said + runner.summary
+
+
+def test_the_first_policies_of_a_repository_have_no_base(pull_request, host):
+    runner = pull_request.runner
+    git(pull_request.server, "rm", "-r", "--quiet", "policies")
+    git(pull_request.server, "commit", "--quiet", "--message", "none")
+    runner.event["pull_request"]["base"]["sha"] = git(pull_request.server, "rev-parse", "HEAD")
+    assert runner.run(without="Install", **SNAPSHOTS) == 0, runner.said
+    assert "this is the plan of the change alone" in host.comments[0]["body"]
+    assert "## Plan for Fleet `quickstart`" in host.comments[0]["body"]
+
+
+def test_what_cannot_be_fetched_is_said(pull_request, host):
+    runner = pull_request.runner
+    git(pull_request.checkout, "remote", "set-url", "origin", f"file://{pull_request.server}-gone")
+    runner.event["pull_request"]["base"]["sha"] = SHA
+    assert runner.run(without="Install", **SNAPSHOTS) == 3
+    for words in ("the base cannot be fetched", "the branch with the snapshot cannot be fetched"):
+        assert f"::warning title=reconciler::{words}\n" in runner.said
+    assert "There is no plan of this change." in host.comments[0]["body"]
+
+
+def test_a_fork_gets_summary_and_annotations(pull_request, host):
+    runner = pull_request.runner
+    base = runner.event["pull_request"]["base"]
+    runner.event = an_event(fork=True)
+    runner.event["pull_request"]["base"] = base
+    pull_request.edit('include: ["dev-*"]', "include: [dev-a, dev-shared]")
+    assert runner.run(without="Install", **SNAPSHOTS) == 0, runner.said
+    assert "no comment is written: the pull request comes from a fork" in runner.said
+    assert "::warning file=policies/idling.yaml,line=" in runner.said
+    assert "dev-b/Deployment/reports" in runner.summary
+    assert host.requests == []
+
+
+def test_a_later_workflow_comments_for_a_fork(pull_request, host):
+    runner = pull_request.runner
+    base = runner.event["pull_request"]["base"]["sha"]
+    runner.event = a_later_event()
+    runner.event["workflow_run"]["base_sha"] = base
+    host.pulls = [{"number": NUMBER, "head": {"label": "stranger:a change/ö", "sha": SHA}}]
+    pull_request.edit('include: ["dev-*"]', "include: [dev-a]")
+    assert runner.run(without="Install", **SNAPSHOTS) == 0, runner.said
+    assert "us-east/dev-b/Deployment/reports" in host.comments[0]["body"]
+
+
+# A pull request of a stranger
+
+MARKUP = "x</code></details><img src=http://127.0.0.1/>@acme/owners [a](http://127.0.0.1) `b"
+
+
+def hostile(checkout: Path, address: str, ran: Path) -> None:
+    """Let a pull request hold what made earlier states run a program, read a file outside or reach an address."""
+    plugin = checkout / "policies" / "plugin"
+    plugin.write_text(f"#!/bin/sh\necho x >>'{ran}'\n")
+    plugin.chmod(0o755)
+    user = {
+        "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
+    }
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": address}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in CLUSTERS],
+        "current-context": "eu-west",
+    }
+    (checkout / "policies" / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    fleet = yaml.safe_load((checkout / "policies" / "fleet.yaml").read_text())
+    for cluster in fleet["spec"]["clusters"]:
+        cluster["connection"] = {"kubeconfig": str(checkout / "policies" / "kubeconfig"), "context": cluster["name"]}
+        cluster["prometheus"] = {"url": address, "bearerTokenFile": "/etc/hostname"}
+    (checkout / "policies" / "fleet.yaml").write_text(yaml.safe_dump(fleet))
+    for name in ("reconciler", "yaml", "venv", "pip", "sitecustomize", "encodings"):
+        (checkout / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write('x')\n")
+    (checkout / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    (checkout / ".gitmodules").write_text(f'[submodule "x"]\n\tpath = x\n\turl = {address}\n')
+    (checkout / "policies" / f"{MARKUP.replace('/', '')}.yaml").write_text(f"kind: {MARKUP!r}\nmetadata: {{name: x}}\n")
+
+
+def test_r3_r5_a_hostile_pull_request_reads_runs_and_reaches_nothing(pull_request, host, tmp_path):
+    secret = tmp_path / "secret.yaml"
+    secret.write_text("password: the-secret-word\n")
+    ran = tmp_path / "ran"
+    runner, checkout = pull_request.runner, pull_request.checkout
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hostile(checkout, f"http://127.0.0.1:{listener.getsockname()[1]}", ran)
+        (checkout / "policies" / "linked.yaml").symlink_to(secret)
+        (checkout / "policies" / "root").symlink_to("/")
+        (checkout / "policies" / "up.yaml").symlink_to("../../secret.yaml")
+        pull_request.commit()
+        assert runner.run(without="Install", **SNAPSHOTS) == 3, runner.said
+        body = host.comments[0]["body"]
+        for name in ("linked.yaml", "root", "up.yaml"):
+            assert f"policies/{name}:1:1: " in body
+        assert "fleet.yaml" not in body
+        for file in (checkout / "policies").glob("*"):  # without what is no policy there is a plan
+            if file.is_symlink() or "<" in file.name:
+                os.unlink(file)
+        pull_request.commit()
+        assert runner.run(without="Install", **SNAPSHOTS) == 0, runner.said
+        body += host.comments[0]["body"]
+        assert "**The Fleet is changed**" in host.comments[0]["body"]
+        listener.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    assert not ran.exists()
+    assert "the-secret-word" not in body + runner.said + runner.summary
+    assert "root:x:0" not in body + runner.said
+    assert TOKEN not in body + runner.said + runner.summary
+
+
+def test_r5_r6_a_policy_folder_that_is_a_link_and_names_with_markup(pull_request, host, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "fleet.yaml").write_text("token: the-secret-word\n")
+    shutil.rmtree(pull_request.checkout / "policies")
+    (pull_request.checkout / "policies").symlink_to(outside)
+    pull_request.commit()
+    assert pull_request.runner.run(without="Install", **SNAPSHOTS) == 3
+    assert "is a symbolic link, expected a folder of the change itself" in host.comments[0]["body"]
+    assert "the-secret-word" not in host.comments[0]["body"] + pull_request.runner.said
+
+
+def test_an_input_is_a_value_and_no_script(pull_request, host, tmp_path):
+    ran = tmp_path / "ran"
+    script = f"$(touch {ran}); `touch {ran}`\" ' -- ; touch {ran}"
+    inputs = {"policies": script, "snapshot": script, "base": script, "token": TOKEN}
+    assert pull_request.runner.run(without="Install", **inputs) == 3
+    assert not ran.exists()
+    assert "does not exist" in host.comments[0]["body"]
+    bad = {"policies": "policies", "snapshot": "x\nRECONCILER_BASE=/etc"}
+    assert pull_request.runner.run(without="Install", **bad) == 1
+    assert "snapshot has a line break" in pull_request.runner.said
+
+
+@pytest.mark.soak
+def test_the_action_installs_its_own_revision(repository, tmp_path, host):
+    """As `make` does, from the package index of the machine."""
+    git(tmp_path, "clone", "--quiet", f"file://{repository}", "action")
+    checkout = tmp_path / "checkout"
+    shutil.copytree(repository / "examples" / "quickstart", checkout)
+    for name in ("venv", "pip", "ensurepip", "sitecustomize"):
+        (checkout / f"{name}.py").write_text("raise SystemExit('from the pull request')\n")
+    runner = Runner(tmp_path / "action", checkout, tmp_path / "temp", host.url, an_event())
+    assert runner.run(policies="policies", snapshot="snapshot", base="policies") == 0, runner.said
+    assert [result.name for result in runner.results] == ["Install", "Fetch the base and the snapshot", "Review"]
+    assert host.comments[0]["body"].startswith("<!-- reconciler review of policies -->\n## ")

@@ -1,0 +1,457 @@
+"""`reconciler ci`: what it writes, where, and that it always says something, whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.backends.code_host.comments import GitHubComments, publish
+from reconciler.backends.code_host.rest import RestApi
+from reconciler.errors import CommentError, Problem, UsageError
+from reconciler.report.review import Review, fitted, marker_of, render_review
+from tests.review.code_hosts import NUMBER, REPOSITORY, SHA, TOKEN, CodeHost, a_later_event, an_event
+from tests.way.calls import Folder, Said
+
+NOW = "2026-11-20T22:00:00Z"
+CHECK = ("ci", "github", "policies", "--base", "base")
+PLAN = (*CHECK, "--snapshot", "snapshot")
+LISTED, POSTED = (
+    f"GET /repos/{REPOSITORY}/issues/{NUMBER}/comments",
+    f"POST /repos/{REPOSITORY}/issues/{NUMBER}/comments",
+)
+MARKER = "<!-- reconciler review of policies -->"
+
+
+@pytest.fixture
+def host() -> Iterator[CodeHost]:
+    with CodeHost() as found:
+        yield found
+    assert found.faults == []
+
+
+@pytest.fixture
+def folder(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: CodeHost) -> Folder:
+    """The quickstart with a base, and the variables of a run on GitHub."""
+    found = Folder.copied(repository / "examples" / "quickstart", tmp_path / "checkout")
+    shutil.copytree(found.path / "policies", found.path / "base")
+    event(found, an_event())
+    for name, value in {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_API_URL": host.url,
+        "GITHUB_EVENT_PATH": str(found.path / "event.json"),
+        "GITHUB_REPOSITORY": REPOSITORY,
+        "GITHUB_STEP_SUMMARY": str(found.path / "summary.md"),
+        "GITHUB_TOKEN": TOKEN,
+        "RECONCILER_NOW": NOW,
+    }.items():
+        monkeypatch.setenv(name, value)
+    return found
+
+
+def event(folder: Folder, value: dict[str, Any]) -> None:
+    folder.write("event.json", json.dumps(value))
+
+
+def summary(folder: Folder) -> str:
+    return (folder.path / "summary.md").read_text()
+
+
+def edited(folder: Folder, old: str, new: str, file: str = "policies/idling.yaml") -> None:
+    text = (folder.path / file).read_text()
+    assert old in text
+    folder.write(file, text.replace(old, new, 1))
+
+
+def check_no_token(folder: Folder, said: Said) -> None:
+    assert TOKEN not in said.out + said.err
+    assert not (folder.path / "summary.md").exists() or TOKEN not in summary(folder)
+
+
+# What is written
+
+
+def test_a_comment_is_created_then_updated_then_left(folder, host):
+    edited(folder, 'include: ["dev-*"]', "include: [dev-a]")
+    said = folder.call(*PLAN)
+    assert (said.code, said.err.splitlines()[-1]) == (0, "the comment was created")
+    [comment] = host.comments
+    assert comment["body"].startswith(f"{MARKER}\n## ")
+    assert "us-east/dev-b/Deployment/reports" in comment["body"]
+    assert summary(folder) == comment["body"].removeprefix(f"{MARKER}\n")
+    assert folder.call(*PLAN).err.splitlines()[-1] == "the comment says so already"
+    edited(folder, "include: [dev-a]", "include: [dev-b]")
+    assert folder.call(*PLAN).err.splitlines()[-1] == "the comment was updated"
+    assert [one["id"] for one in host.comments] == [comment["id"]]
+    assert [line.partition(" ")[0] for line in host.requests] == ["GET", "POST", "GET", "GET", "PATCH"]
+    check_no_token(folder, said)
+
+
+def test_an_invalid_change_is_a_comment_and_annotations_with_all_problems(folder, host):
+    edited(folder, "kind: IdlingPolicy", "kind: IdlingPolicies")
+    folder.write("policies/wrong.yaml", "kind: [\n")
+    said = folder.call(*CHECK)
+    assert said.code == 3
+    lines = [line for line in said.out.splitlines() if line.startswith("::error ")]
+    assert [line.split("::")[1].split(",col=")[0] for line in lines] == [
+        "error file=policies/idling.yaml,line=3",
+        "error file=policies/wrong.yaml,line=2",
+    ]
+    [comment] = host.comments
+    assert "**The policies in `policies` cannot be used: 2 problems.**" in comment["body"]
+    for place in ("policies/idling.yaml:3:7: kind: ", "policies/wrong.yaml:2:1: "):
+        assert place in comment["body"]
+        assert place in summary(folder)
+
+
+def test_warnings_are_annotations_too(folder):
+    edited(folder, 'include: ["dev-*"]', 'include: ["dev-*", dev-shared]')
+    said = folder.call(*CHECK)
+    assert said.code == 0, said
+    assert said.out.startswith("::warning file=policies/idling.yaml,line=")
+
+
+@pytest.mark.parametrize("wrong", ["broken", "missing"])
+def test_with_an_invalid_base_the_change_is_planned_alone_and_that_is_said(folder, host, wrong):
+    if wrong == "broken":
+        edited(folder, "kind: IdlingPolicy", "kind: Idling", "base/idling.yaml")
+    else:
+        shutil.rmtree(folder.path / "base")
+    said = folder.call(*PLAN)
+    assert said.code == 0, said
+    assert "::error" not in said.out, "the change is not to blame"
+    body = host.comments[0]["body"]
+    assert "nothing is compared: this is the plan of the change alone" in body
+    assert ("base/idling.yaml:3:7: kind: " if wrong == "broken" else "base:1:1: does not exist") in body
+    assert "## Plan for Fleet `quickstart`" in body
+
+
+def test_a_plan_that_cannot_be_made_is_a_comment_too(folder, host):
+    shutil.rmtree(folder.path / "snapshot")
+    said = folder.call(*PLAN)
+    assert said.code == 3
+    assert "**There is no plan of this change.**" in host.comments[0]["body"]
+    assert "error: snapshot: " in host.comments[0]["body"]
+
+
+def test_a_plan_that_takes_too_long_is_a_comment_too(folder, host):
+    said = folder.call(*PLAN, "--plan-timeout", "0")
+    assert said.code == 1
+    assert "there was no plan within 0 s" in host.comments[0]["body"]
+
+
+def test_without_a_snapshot_the_policies_are_checked_and_no_cluster_is_read(folder, host):
+    said = folder.call(*CHECK)
+    assert said.code == 0
+    assert "no snapshot was given, so the policies were checked and not planned" in host.comments[0]["body"]
+
+
+# Who may not comment
+
+
+@pytest.mark.parametrize(
+    ("changes", "event_value", "reason"),
+    [
+        pytest.param({"GITHUB_TOKEN": ""}, an_event(), "there is no token", id="no token"),
+        pytest.param({}, an_event(fork=True), "comes from a fork, whose token may only read", id="fork"),
+        pytest.param({}, an_event(deleted=True), "comes from a fork, whose token may only read", id="fork, deleted"),
+        pytest.param({}, {"ref": "refs/heads/main"}, "this run is of no pull request", id="push"),
+        pytest.param({"RECONCILER_COMMENT": "false"}, an_event(), "no comment is wanted", id="not wanted"),
+        pytest.param({}, a_later_event(event="push"), "the run before is of no pull request", id="after a push"),
+    ],
+)
+def test_without_a_comment_there_are_summary_and_annotations(folder, host, monkeypatch, changes, event_value, reason):
+    for name, value in changes.items():
+        monkeypatch.setenv(name, value)
+    event(folder, event_value)
+    edited(folder, "kind: IdlingPolicy", "kind: IdlingPolicies")
+    said = folder.call(*CHECK)
+    assert said.code == 3
+    assert reason in said.err
+    assert said.out.startswith("::error file=policies/idling.yaml,line=3,col=7::kind: ")
+    assert "1 problem" in summary(folder)
+    assert host.requests == []
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("invalid", 0), ("partial", 6)])
+def test_a_token_that_may_only_read_is_a_warning(folder, host, fail_on, code):
+    host.refuses, host.after = (403, {"message": "Resource not accessible by\nintegration"}), "POST"
+    said = folder.call(*CHECK, "--fail-on", fail_on)
+    assert said.code == code
+    words = f"the comment cannot be written: POST {host.url}/repos/{REPOSITORY}/issues/{NUMBER}/comments: status 403"
+    assert f"warning: {words} (Resource not accessible by integration), expected success\n" in said.err
+    assert f"::warning title=reconciler::{words}" in said.out
+    assert "not planned" in summary(folder)
+    assert host.requests == [LISTED, POSTED], "what creates something is not sent twice"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param((200, {"not": "a list"}), "the answer is not what the API documents", id="another shape"),
+        pytest.param((401, {"message": 5}), "status 401, expected success", id="no words"),
+        pytest.param((200, [{"id": 1, "user": {"type": 3}}]), "is not what the API documents", id="another type"),
+    ],
+)
+def test_odd_answers_are_a_warning(folder, host, answer, words):
+    host.refuses = answer
+    said = folder.call(*CHECK)
+    assert said.code == 0
+    assert words in said.err
+
+
+def test_r3_a_redirect_is_not_followed(folder, host):
+    with CodeHost() as elsewhere:
+        host.redirects_to = elsewhere.url
+        said = folder.call(*CHECK)
+    assert elsewhere.requests == []
+    assert "status 307" in said.err
+
+
+def test_a_later_workflow_comments_on_the_pull_request_of_its_commit(folder, host):
+    event(folder, a_later_event())
+    label = "stranger:a change/ö"
+    host.pulls = [
+        {"number": 3, "head": {"label": label, "sha": "0" * 40}},
+        {"number": NUMBER, "head": {"label": label, "sha": SHA}},
+    ]
+    assert "the comment was created" in folder.call(*CHECK).err
+    host.pulls = host.pulls[:1]
+    assert f"has 0 open pull requests from {label} at {SHA}" in folder.call(*CHECK).err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("GITHUB_API_URL", "http://api.github.example", "GITHUB_API_URL: is no address that a token may be sent to"),
+        ("GITHUB_API_URL", "ftp://127.0.0.1", "GITHUB_API_URL: is no address that a token may be sent to"),
+        ("GITHUB_API_URL", "https://a@b.example", "GITHUB_API_URL: has a user, a query or a fragment"),
+        ("GITHUB_API_URL", "https://[", "GITHUB_API_URL: is no address"),
+        ("GITHUB_REPOSITORY", "acme/..", "GITHUB_REPOSITORY: is not OWNER/NAME"),
+        ("GITHUB_REPOSITORY", "acme/x?y", "GITHUB_REPOSITORY: is not OWNER/NAME"),
+        ("GITHUB_EVENT_PATH", "nothing.json", "GITHUB_EVENT_PATH: names no event that can be read"),
+    ],
+)
+def test_variables_that_are_not_those_of_github(folder, host, monkeypatch, variable, value, words):
+    monkeypatch.setenv(variable, value)
+    said = folder.call(*CHECK)
+    assert said.code == 64
+    assert words in said.err
+    assert host.requests == []
+
+
+# Whose comment it is
+
+
+def test_a_comment_of_somebody_else_with_our_marker_is_not_ours(host):
+    """Who wrote a comment may change it, after we did."""
+    host.has(f"{MARKER}\nAll is well.", id=7, login="stranger", type="User")
+    host.has(f"hi {MARKER}")
+    comments = GitHubComments(an_api(host), REPOSITORY, NUMBER)
+    assert publish(comments, MARKER, "text") == "created"
+    assert host.comments[0]["body"] == f"{MARKER}\nAll is well."
+    assert publish(comments, MARKER, "other") == "updated"
+    assert host.comments[-1]["body"] == f"{MARKER}\nother"
+    assert len(host.comments) == 3
+
+
+def an_api(host: CodeHost) -> RestApi:
+    headers = {
+        "Authorization": f"Bearer {TOKEN}",
+        "Accept": "application/vnd.github+json",
+        "X-GitHub-Api-Version": "2022-11-28",
+    }
+    return RestApi(host.url, headers, "GITHUB_API_URL")
+
+
+def test_ours_is_found_among_many(host):
+    for number in range(75):
+        host.has(f"comment {number}", login="somebody", type="User")
+    ours = host.has(f"{MARKER}\nold")
+    assert publish(GitHubComments(an_api(host), REPOSITORY, NUMBER), MARKER, "new") == "updated"
+    assert ours["body"] == f"{MARKER}\nnew"
+    assert [line.partition(" ")[0] for line in host.requests] == ["GET", "GET", "GET", "PATCH"]
+
+
+def test_an_api_that_is_busy_is_asked_again(host):
+    first = [(503, {"message": "busy"}), None]
+    real = host.answer
+
+    def answer(*request: Any) -> Any:
+        host.refuses = first.pop(0) if first else None
+        return real(*request)
+
+    host.answer = answer  # type: ignore[method-assign]
+    assert GitHubComments(an_api(host), REPOSITORY, NUMBER).own(MARKER) is None
+    assert len(host.requests) == 2
+
+
+def test_nobody_answers():
+    with pytest.raises(CommentError, match="the connection was refused, expected an answer"):
+        GitHubComments(RestApi("http://127.0.0.1:1", {}, "X", seconds=0.3), REPOSITORY, NUMBER).create("x")
+
+
+def test_two_folders_of_policies_have_two_comments():
+    markers = {marker_of(path) for path in ("policies", "a--b/-->", "a-b", "ö x")}
+    assert len(markers) == 4
+    assert all(marker[5:-4].count("--") == 0 and marker.endswith(" -->") for marker in markers)
+
+
+# GitLab
+
+
+@pytest.fixture
+def gitlab(folder, host, monkeypatch) -> Folder:
+    for name, value in {
+        "CI_API_V4_URL": host.url,
+        "CI_PROJECT_ID": "5",
+        "CI_MERGE_REQUEST_IID": str(NUMBER),
+        "GITLAB_TOKEN": TOKEN,
+    }.items():
+        monkeypatch.setenv(name, value)
+    return folder
+
+
+def test_a_note_of_gitlab_is_created_then_updated(gitlab, host):
+    host.has(f"{MARKER}\nAll is well.", id=7)
+    call = ("ci", "gitlab", "policies", "--base", "base")
+    said = gitlab.call(*call)
+    assert (said.code, said.err) == (0, "the comment was created\n")
+    assert "not planned" in said.out, "there is no summary, so it is printed"
+    edited(gitlab, "kind: IdlingPolicy", "kind: IdlingPolicies")
+    said = gitlab.call(*call)
+    assert (said.code, said.err) == (3, "the comment was updated\n")
+    assert "::error" not in said.out
+    assert "cannot be used: 1 problem" in host.comments[1]["body"]
+    assert host.comments[0]["body"] == f"{MARKER}\nAll is well."
+
+
+@pytest.mark.parametrize(
+    ("variable", "code", "words"),
+    [
+        ("CI_MERGE_REQUEST_IID", 0, "this pipeline is of no merge request"),
+        ("GITLAB_TOKEN", 0, "there is no token in GITLAB_TOKEN"),
+        ("CI_PROJECT_ID", 64, "CI_PROJECT_ID: is no number"),
+        ("CI_API_V4_URL", 64, "CI_API_V4_URL: is no address that a token may be sent to"),
+    ],
+)
+def test_variables_of_gitlab_that_are_missing(gitlab, host, monkeypatch, variable, code, words):
+    monkeypatch.delenv(variable)
+    said = gitlab.call("ci", "gitlab", "policies")
+    assert said.code == code
+    assert words in said.err
+    assert host.requests == []
+
+
+# What fails the check
+
+
+def test_what_a_limit_holds_back_fails_where_that_is_wanted(folder):
+    limits = "idledWorkloads: {share: 50%, atLeast: 2}"
+    edited(folder, limits, "idledWorkloads: {share: 0%, atLeast: 0}", "policies/fleet.yaml")
+    shutil.copy(folder.path / "policies" / "fleet.yaml", folder.path / "base" / "fleet.yaml")
+    assert folder.call(*PLAN).code == 0
+    assert folder.call(*PLAN, "--fail-on", "held-back").code == 4
+
+
+def test_nothing_fails_where_that_is_wanted(folder):
+    edited(folder, "kind: IdlingPolicy", "kind: IdlingPolicies")
+    assert folder.call(*CHECK, "--fail-on", "never").code == 0
+
+
+# What a change may not do
+
+
+def test_r3_the_plan_is_made_without_token_and_without_what_the_change_brings(folder, host, tmp_path, monkeypatch):
+    """Python imports from the folder it is started in, and hands its variables on."""
+    for name in ("yaml", "reconciler", "sitecustomize", "msgspec"):
+        folder.write(f"{name}.py", f"open({str(tmp_path / 'ran')!r}, 'w').write('x')\n")
+    seen = tmp_path / "seen.json"
+    program = tmp_path / "python"
+    program.write_text(
+        f"#!/bin/sh\nenv >'{seen}'\nexec '{sys.executable}' \"$@\"\n",
+    )
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setenv("PYTHONPATH", str(folder.path))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", TOKEN)
+    said = folder.call(*PLAN)
+    assert said.code == 0, said
+    assert "## " in host.comments[0]["body"]
+    assert not (tmp_path / "ran").exists()
+    variables = {line.partition("=")[0] for line in seen.read_text().splitlines()}
+    assert {one for one in variables if not one.startswith("RECONCILER_")} <= {
+        "PATH",
+        "LANG",
+        "LC_ALL",
+        "TMPDIR",
+        "PWD",
+        "_",
+        "SHLVL",
+        "OLDPWD",
+    }
+    assert TOKEN not in seen.read_text()
+
+
+@pytest.mark.parametrize("what", ["policies", "snapshot"])
+def test_r5_a_folder_that_is_a_link_is_not_followed(folder, host, tmp_path, what):
+    outside = tmp_path / "outside"
+    (folder.path / what).rename(outside)
+    (folder.path / what).symlink_to(outside)
+    said = folder.call(*PLAN)
+    assert said.code == 3
+    assert f"{what}:1:1: is a symbolic link, expected a folder of the change itself" in host.comments[0]["body"]
+
+
+# What fits
+
+
+def test_a_review_that_is_too_long_is_cut_with_everything_closed():
+    lines = [
+        "## Title",
+        "",
+        "<details>",
+        "<summary>x</summary>",
+        "",
+        "````text",
+        *(f"line {n} ```" for n in range(9000)),
+        "````",
+    ]
+    text = fitted("\n".join([*lines, "", "</details>", "", "end"]), 10_000)
+    assert 9_000 < len(text) <= 10_000
+    assert text.count("````") == 2
+    assert text.count("<details>") == text.count("</details>") == 1
+    assert text.endswith("\n</details>\n\nThe rest is left out, because a comment holds no more.\n")
+    assert fitted("short\n", 10_000) == "short\n"
+
+
+@pytest.mark.parametrize("longest", [65_536, 20_000])
+def test_a_huge_change_fits(longest):
+    problems = [Problem(f"policies/{'x' * 240}{n}.yaml", n + 1, 1, "spec", "y" * 3000) for n in range(3000)]
+    for review in (
+        Review("policies", problems),
+        Review("policies", (), problems, plan="## Plan\n" + "z" * 59_000 + "\n"),
+        Review("policies", (), problems, failure=["e" * 5000] * 3000),
+    ):
+        text = render_review(review, longest)
+        assert 0 < len(text) <= longest
+
+
+def test_r6_names_are_no_markup():
+    name = "a`b</code><img src=x>@team ::error::x](http://x) ```\n\x1b[2J"
+    text = render_review(Review(name, [Problem(f"{name}.yaml", 1, 1, name, name)], ()), 60_000)
+    outside = "".join(text.split("````")[::2])
+    assert not {"<img", "@team", "http://", "\x1b"} & set(outside.split())
+    assert "\x1b" not in text
+    assert "@team" not in outside
+    assert "<img" not in outside
+
+
+def test_an_address_is_checked_before_anything_is_sent():
+    with pytest.raises(UsageError):
+        RestApi("http://192.0.2.1", {}, "GITHUB_API_URL")

@@ -1,0 +1,102 @@
+"""`validate -o sarif`, `-o gitlab` and `-o github`: the same problems at the same places, whatever they are called."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from reconciler.errors import Problem
+from reconciler.report.validation import code_quality, leveled, sarif
+from tests.way.calls import Folder
+
+
+@pytest.fixture
+def folder(repository: Path, tmp_path: Path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+def places(folder: Folder) -> dict[str, list[tuple[str, int]]]:
+    """What each form says is where."""
+    log = json.loads(folder.call("validate", "policies", "-o", "sarif").out)
+    found = [one["locations"][0]["physicalLocation"] for one in log["runs"][0]["results"]]
+    quality = json.loads(folder.call("validate", "policies", "-o", "gitlab").out)
+    lines = folder.call("validate", "policies", "-o", "github").out.splitlines()
+    commands = [re.match(r"::(?:error|warning) file=(.*?),line=(\d+),", line) for line in lines]
+    return {
+        "sarif": [(unquote(one["artifactLocation"]["uri"]), one["region"]["startLine"]) for one in found],
+        "gitlab": [(one["location"]["path"], one["location"]["lines"]["begin"]) for one in quality],
+        "github": [(one[1].replace("%2C", ",").replace("%3A", ":"), int(one[2])) for one in commands if one],
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "expected", "code"),
+    [
+        pytest.param({}, [], 0, id="valid"),
+        pytest.param({"a b,c:ö.yaml": "kind: [\n"}, [("policies/a b,c:ö.yaml", 2)], 3, id="a name with signs"),
+        pytest.param(
+            {"b.yaml": "kind: X\n---\nkind: Calendar\n", "a.yaml": "- x\n"},
+            [("policies/a.yaml", 1), ("policies/b.yaml", 1), ("policies/b.yaml", 3)],
+            3,
+            id="several files",
+        ),
+    ],
+)
+def test_all_forms_name_the_same_places(folder, files, expected, code):
+    for name, text in files.items():
+        folder.write(f"policies/{name}", text)
+    found = places(folder)
+    assert sorted(set(found["sarif"])) == expected
+    assert found["sarif"] == found["gitlab"] == found["github"]
+    assert {folder.call("validate", "policies", "-o", form).code for form in ("sarif", "gitlab", "github")} == {code}
+
+
+def test_warnings_are_minor_and_fail_nothing(folder):
+    text = (folder.path / "policies" / "idling.yaml").read_text()
+    folder.write("policies/idling.yaml", text.replace('include: ["dev-*"]', 'include: ["dev-*", dev-shared]'))
+    said = folder.call("validate", "policies", "-o", "sarif")
+    (result,) = json.loads(said.out)["runs"][0]["results"]
+    assert (said.code, result["level"], result["ruleId"]) == (0, "warning", "doubtful-policy")
+    (one,) = json.loads(folder.call("validate", "policies", "-o", "gitlab").out)
+    assert one["severity"] == "minor"
+
+
+@pytest.mark.parametrize("form", ["sarif", "gitlab", "github"])
+def test_a_folder_that_is_not_there_is_a_problem_too(folder, form):
+    said = folder.call("validate", "nowhere", "-o", form)
+    assert said.code == 3
+    assert "does not exist" in said.out
+
+
+def test_a_log_has_what_code_scanning_needs():
+    found = leveled([Problem("./a/../b.yaml", 3, 7, "spec.x", "is \x1b[2J")], [])
+    log = json.loads(sarif(found, "0.1.0"))
+    assert (log["version"], log["$schema"].rpartition("/")[2]) == ("2.1.0", "sarif-2.1.0.json")
+    (run,) = log["runs"]
+    driver = run["tool"]["driver"]
+    assert (driver["name"], driver["semanticVersion"]) == ("reconciler", "0.1.0")
+    (result,) = run["results"]
+    assert result["ruleId"] in {rule["id"] for rule in driver["rules"]}
+    assert result["message"] == {"text": "spec.x: is \\x1b[2J"}
+    assert result["locations"] == [
+        {
+            "physicalLocation": {
+                "artifactLocation": {"uri": "b.yaml"},
+                "region": {"startLine": 3, "startColumn": 7},
+            }
+        }
+    ]
+
+
+def test_a_fingerprint_stays_while_lines_move_and_is_of_one_problem_only():
+    first, moved, other = Problem("a", 1, 1, "x", "y"), Problem("a", 9, 2, "x", "y"), Problem("a", 1, 1, "x", "z")
+
+    def marks(*problems: Problem) -> list[str]:
+        return [one["fingerprint"] for one in json.loads(code_quality(leveled(problems, [])))]
+
+    assert marks(first) == marks(moved)
+    assert len({*marks(first, moved, other), *marks(other, first)}) == 3
