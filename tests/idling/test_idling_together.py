@@ -348,6 +348,26 @@ class TestIdleReplicasThatDiffer:
         run_in(world, *self.policies)
         assert (written_list(world), self.floor(world)) == (["web"], "2")
 
+    @pytest.mark.parametrize("mode", ["Enforce", "Observe"])
+    def test_what_wakes_to_no_more_than_that_stands_idle_at_once(self, mode):
+        world = self.world(WEB, self.batch)
+        run_in(world, a_policy("old"))
+        assert self.counts(world) == [0, 0]
+        new = a_policy("new", idle_replicas=2, mode=mode)
+        run_in(world, new)
+        assert self.counts(world) == [2 if mode == "Enforce" else 0, 2]
+        assert (written_list(world), self.floor(world)) == (["web"], "2")
+        assert run_in(world, new).desired.decisions == ()
+
+    def test_and_holds_nothing_back_that_goes_idle_in_the_same_run(self):
+        world = self.world(replace(WEB, annotations=EXCLUDED), self.batch)
+        direct = self.policies[1]
+        run_in(world, replace(direct, idle_replicas=0))
+        world.annotate(WEB.ref, "reconciler/exclude", None)
+        run_in(world, *self.policies)
+        assert self.counts(world) == [0, 2]
+        assert run_in(world, *self.policies).desired.decisions == ()
+
     @pytest.mark.parametrize("writes", [1, 2])
     def test_what_a_run_that_dies_left_running_at_that_number_is_idled_by_the_next(self, writes):
         world = self.world(replace(WEB, replicas=2), replace(self.batch, replicas=5))

@@ -259,7 +259,7 @@ def _down_at(transitions: Iterable[Transition]) -> dict[ObjectRef, int]:
     for transition in transitions:
         if not transition.stays_up and not transition.stays_idle:
             for service in transition.scalable.behind:
-                found[service.ref] = max(transition.scalable.scale.replicas, found.get(service.ref, 0))
+                found[service.ref] = max(transition.next_replicas, found.get(service.ref, 0))
     return found
 
 

@@ -91,17 +91,24 @@ class Transition:
     @property
     def stays_up(self) -> bool:
         """Whether it runs after this run, above the floor of what wants it idle."""
-        if self.state in MAYBE_DOWN and self.action is not IdleAction.WAKE:
-            replicas = self.scalable.scale.replicas
-            return self._is_raised_from(replicas) or replicas > self.scalable.verdict.idle_replicas
-        return self.action is not IdleAction.IDLE and not self.stays_idle
+        if self.stays_idle and self.state not in MAYBE_DOWN:
+            return False
+        replicas = self.next_replicas
+        return self._is_raised_from(replicas) or replicas > self.scalable.verdict.idle_replicas
+
+    @property
+    def next_replicas(self) -> int:
+        """The replicas it has after this run, where it is not idled: a wake restores its record."""
+        if self.action is IdleAction.WAKE and self.record is not None:
+            return wake_count(self, self.record)
+        return self.scalable.scale.replicas
 
     def _is_raised_from(self, replicas: int) -> bool:
         """Return whether its autoscaler raises it from there: to the minimum it has after this run, never from zero."""
         autoscaler = self.autoscaler
         if autoscaler is None:
             return False
-        released = self.action is IdleAction.RELEASE and self.gets_bounds_back
+        released = self.action in (IdleAction.RELEASE, IdleAction.WAKE) and self.gets_bounds_back
         return 0 < replicas < (autoscaler.own_bounds if released else autoscaler.bounds).least
 
     def with_flag(self, flag: Flag, words: str, counterfactual: str = "") -> Transition:
@@ -280,6 +287,14 @@ def transitions_of(
         scalable.ref: transition_of(scalable, guards, now)
         for scalable in sorted(scalables, key=lambda scalable: scalable.ref)
     }
+
+
+def wake_count(transition: Transition, record: Record) -> int:
+    """Return the replicas a wake restores: those of the record, within the bounds of its autoscaler."""
+    autoscaler = transition.autoscaler
+    if autoscaler is None or autoscaler.problem:
+        return record.replicas
+    return autoscaler.own_bounds.clamp(record.replicas)
 
 
 def owner_policy(transition: Transition) -> str:

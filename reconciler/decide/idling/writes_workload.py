@@ -31,7 +31,7 @@ from reconciler.decide.idling.records import Record, cleared_annotations, reason
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import IdleAction
-from reconciler.decide.idling.transitions import Transition, owner_policy, waking_policy
+from reconciler.decide.idling.transitions import Transition, owner_policy, wake_count, waking_policy
 from reconciler.decide.idling.wake_order import tier
 from reconciler.model import NOTHING, ObjectRef, Run
 from reconciler.policy.types import Fleet
@@ -197,14 +197,6 @@ def _idle(transition: Transition, context: WriteContext) -> Decision | None:
         event="Idled",
         idles=True,
     )
-
-
-def wake_count(transition: Transition, record: Record) -> int:
-    """Return the replicas a wake restores: those of the record, within the bounds of its autoscaler."""
-    autoscaler = transition.autoscaler
-    if autoscaler is None or autoscaler.problem:
-        return record.replicas
-    return autoscaler.own_bounds.clamp(record.replicas)
 
 
 def _wake(transition: Transition, context: WriteContext) -> Decision | None:
