@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.policy.kinds.scheme import policy_schema
 from reconciler.policy.load import read_policies
 from tests.docs import picture
 from tests.docs.pages import PAGES, ROOT, blocks, followed
@@ -43,6 +44,14 @@ def test_the_picture_of_a_plan_is_what_plan_prints() -> None:
 def test_pages_are_run_at_all() -> None:
     consoles = [block for page in PAGES for block in blocks(page.read_text()) if block.language == "console"]
     assert sum(block.text.count("$ reconciler ") for block in consoles) >= 4
+
+
+def test_defect_28_the_pods_that_are_chosen_are_those_that_a_run_removes() -> None:
+    """No page says that what an autoscaler or a person removes is chosen, and the guides say that it is not."""
+    told = {"concepts": "when a run shrinks a workload", "how-to/choose-pods": "Only pods that this tool removes"}
+    told |= {"how-to/autoscalers": "the controller has deleted the pods before anybody can choose them"}
+    assert [page for page, words in told.items() if words not in (ROOT / f"docs/{page}.md").read_text()] == []
+    assert "when a run scales a workload down" in policy_schema("DownscalePolicy")["description"]
 
 
 POLICIES = [

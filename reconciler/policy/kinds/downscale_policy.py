@@ -1,4 +1,4 @@
-"""DownscalePolicy: which pods are deleted first when a workload is scaled down, and to how many it is scaled."""
+"""DownscalePolicy: which pods are deleted first when a run scales a workload down, and to how many it is scaled."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class DownscalePolicyFields(Fields, frozen=True, kw_only=True):
 
 
 class DownscalePolicyDocument(Fields, frozen=True, kw_only=True):
-    """A DownscalePolicy states which pods are deleted first when a workload is scaled down, and to how many."""
+    """A DownscalePolicy states which pods are deleted first when a run scales a workload down, and to how many."""
 
     api_version: ApiVersionField
     kind: Annotated[Literal["DownscalePolicy"], KIND]
