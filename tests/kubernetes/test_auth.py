@@ -572,6 +572,7 @@ def test_defect_29_the_proxy_of_the_kubeconfig_wins_over_no_proxy(
         endpoint = a_connection(a_kubeconfig(tmp_path / "config", {}, {"proxy-url": address})).endpoint(soon())
         with pytest.raises(HttpError):
             endpoint.reader.exchange(HttpRequest("GET", endpoint.url), Deadline(2))
+        proxy.settimeout(30)  # where nobody comes, this fails and does not hang
         asked, _ = proxy.accept()
         assert asked.recv(100).startswith(b"CONNECT 127.0.0.1:1 ")
         asked.close()

@@ -120,6 +120,7 @@ def test_defect_30_the_restart_of_an_api_server_is_lived_through(tmp_path: Path)
 
     def start_again() -> None:
         with socket.create_server(("127.0.0.1", port)) as listener:
+            listener.settimeout(30)  # where nobody comes any more, this ends all the same
             client, _ = listener.accept()
             client.recv(65536)
             client.sendall(HELLO)
