@@ -326,7 +326,7 @@ def _reversed(cluster: ObservedCluster) -> ObservedCluster:
     )
 
 
-def test_the_laws_of_all_jobs_hold_over_random_histories():
+def test_defect_21_the_laws_of_all_jobs_hold_over_random_histories():
     run_state_machine_as_test(ThreeJobs, settings=settings(max_examples=70, stateful_step_count=25))
 
 
