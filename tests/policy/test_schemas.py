@@ -262,7 +262,8 @@ def read(folder: Path, documents: list[dict[str, Any]]) -> PolicySet:
     (folder / "all.yaml").write_text("".join(f"---\n{json.dumps(document)}\n" for document in documents))
     found = read_policies(folder)
     federated = tuple(dataclasses.replace(one, digest="") for one in found.federated)
-    return dataclasses.replace(found, federated=federated, digest="")
+    warnings = tuple(dataclasses.replace(one, column=0) for one in found.warnings)
+    return dataclasses.replace(found, federated=federated, warnings=warnings, digest="")
 
 
 def test_defaults_written_out_change_nothing(tmp_path):
