@@ -47,6 +47,15 @@ class FleetGuards:
         """Return the guard of `namespace`; where nothing is gone it never trips."""
         return self.by_namespace.get(namespace, _NONE)
 
+    def still(self, later: FleetGuards) -> FleetGuards:
+        """Return these guards, tripped only where `later` are, too."""
+        return FleetGuards(
+            {
+                namespace: replace(guard, tripped=guard.tripped and later.of(namespace).tripped)
+                for namespace, guard in self.by_namespace.items()
+            }
+        )
+
     @property
     def tripped(self) -> tuple[FleetGuard, ...]:
         return tuple(guard for guard in self.by_namespace.values() if guard.tripped)

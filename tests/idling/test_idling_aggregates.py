@@ -25,8 +25,11 @@ from reconciler.policy.types import (
     AnyOf,
     Calendar,
     IdlingPolicy,
+    ObjectSelector,
     ScheduleCriterion,
+    Selector,
     WakeOrder,
+    WorkloadSelector,
 )
 from tests.builders import a_cluster, a_federated_replica_set, a_fleet, a_ref, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
@@ -528,6 +531,39 @@ class TestGuards:
         assert self.guards(1, one="abc").of("one").holds(policy, orphaned, NIGHT) is expected
         assert not self.guards(1, one="a").of("one").holds(policy, orphaned, NIGHT)
         assert not self.guards(1, one="abc").of("two").holds(policy, orphaned, NIGHT)
+
+    @pytest.mark.parametrize(
+        ("change", "tripped"),
+        [
+            pytest.param(lambda world: None, True, id="nothing else"),
+            pytest.param(lambda world: world.scale(WEB, 2), False, id="one scaled by hand"),
+            pytest.param(lambda world: world.annotate(WEB, "reconciler/exclude", "true"), False, id="one excluded"),
+            pytest.param(
+                lambda world: world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance"),
+                False,
+                id="one taken over",
+            ),
+            pytest.param(
+                lambda world: world.annotate(WEB, "reconciler/wake-requested-at", world.now.isoformat()),
+                False,
+                id="one requested",
+            ),
+        ],
+    )
+    def test_what_loses_its_record_in_the_same_run_counts_no_more(self, change, tripped):
+        """Two policies are gone, which is one too many; where the record of one of them goes, one is left."""
+        world = a_world(a_workload(), a_workload("api"), now=NIGHT)
+        names = ("web", "api")
+        selectors = [Selector(workloads=WorkloadSelector((), ObjectSelector((name,)))) for name in names]
+        own = [a_policy(name, selector=selector) for name, selector in zip(names, selectors, strict=True)]
+        run_in(world, *own)
+        assert [world.replicas(a_ref(name)) for name in names] == [0, 0]
+        change(world)
+        elsewhere = a_policy("elsewhere", selector=Selector(workloads=WorkloadSelector((), ObjectSelector(("x",)))))
+        first = run_in(world, elsewhere)
+        assert world.replicas(a_ref("api")) == (0 if tripped else 3)
+        assert bool(first.desired.held_back) is tripped
+        assert run_in(world, elsewhere).desired.decisions == ()
 
 
 def test_what_several_verdicts_found_is_told_together():

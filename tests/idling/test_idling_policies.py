@@ -482,12 +482,13 @@ class TestGuard:
         assert [world.replicas(a_ref(name)) for name in self.names] == [3] * 4 + [0] * 4
 
     def test_what_has_a_wake_due_waits_for_that(self):
-        world = self.world("a")
+        world = self.world("a", "b")
         self.lost(world)
         assert "reconciler/orphaned-since" not in world.objects[a_ref("a")].annotations
         world.now += timedelta(hours=25)
         self.lost(world)
-        assert [world.replicas(a_ref(name)) for name in "ab"] == [0, 3]
+        assert [world.replicas(a_ref(name)) for name in "abcd"] == [0, 0, 3, 3]
+        assert self.lost(world).desired.decisions == ()
         world.now = MONDAY
         self.lost(world)
         assert world.replicas(a_ref("a")) == 3

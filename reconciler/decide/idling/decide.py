@@ -21,7 +21,7 @@ from reconciler.decide.idling.explain import (
 from reconciler.decide.idling.federated import FederatedMembers, federated_members, idle_together
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import Record
-from reconciler.decide.idling.scalables import ServiceState, is_recorded
+from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
 from reconciler.decide.idling.service_targets import all_or_none
 from reconciler.decide.idling.transition_rules import ChosenAction, IdleAction
 from reconciler.decide.idling.transitions import Transition, transitions_of
@@ -50,9 +50,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     """Return the idles, wakes and repairs of this run, and the workloads that idling decides."""
     clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
     scalables = [scalable for cluster in clusters for scalable in cluster.scalables]
-    unguarded = transitions_of(scalables, FleetGuards(), run.now)
-    guards = _guards(unguarded.values(), policies, run)
-    alone = transitions_of(scalables, guards, run.now) if guards.tripped else unguarded
+    guards, alone = _guarded(scalables, policies, run)
     federated = federated_members(policies.federated, state, alone)
     transitions = staggered(_settled(alone, federated), run.now)
     context = WriteContext(policies.fleet, run, {policy.name: str(policy.place) for policy in policies.idling})
@@ -109,6 +107,25 @@ def _others_kept(
         )
         for ref, transition in alone.items()
     }
+
+
+def _guarded(
+    scalables: Sequence[ScalableState], policies: PolicySet, run: Run
+) -> tuple[FleetGuards, dict[ObjectRef, Transition]]:
+    """Return the guards, and the transitions under them.
+
+    What loses its record in this run for another reason counts no more, as in the next run, which would not find it.
+    """
+    transitions = transitions_of(scalables, FleetGuards(), run.now)
+    guards = _guards(transitions.values(), policies, run)
+    while guards.tripped:
+        held_back = transitions_of(scalables, guards, run.now)
+        left = [transition for transition in held_back.values() if transition.stays_idle]
+        still = guards.still(_guards(left, policies, run))
+        if still == guards:
+            return guards, held_back
+        guards = still
+    return guards, transitions
 
 
 def _guards(transitions: Iterable[Transition], policies: PolicySet, run: Run) -> FleetGuards:
