@@ -10,10 +10,12 @@ Nothing here writes anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, is_near
 from reconciler.decide.downscale.victims import RankingRules, VictimRanking, rank_victims
@@ -49,8 +51,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationResult:
+class ValidationResult(Struct, frozen=True):
     """`problems` are sorted by file, line and column; `policies` is None where there are any."""
 
     problems: tuple[Problem, ...]
@@ -61,10 +62,8 @@ class ValidationResult:
         return not self.problems
 
 
-class Plan(model.Plan):
+class Plan(model.Plan, frozen=True):
     """The whole plan. `to_dict()` is described by schemas/plan.schema.json."""
-
-    __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON values, as schemas/plan.schema.json says."""
@@ -95,7 +94,7 @@ def plan(path: str | Path, *, snapshot: str | Path, now: datetime) -> Plan:
     at = _moment(now)
     policies = read_policies(path)
     made = make_plan(policies, open_world(policies.fleet, str(snapshot), at), RunRequest(now=at))
-    return Plan(**{field.name: getattr(made, field.name) for field in fields(made)})
+    return Plan(**asdict(made))
 
 
 def _moment(now: datetime) -> datetime:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from reconciler.untrusted_text import whole_number_in
 
 
-@dataclass(frozen=True, slots=True)
-class LabelRequirement:
+class LabelRequirement(Struct, frozen=True):
     """One matchExpressions entry. Source: apimachinery meta/v1 LabelSelectorRequirement."""
 
     key: str
@@ -35,8 +35,7 @@ class LabelRequirement:
         return inside if self.operator == "In" else not inside
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
+class LabelSelector(Struct, frozen=True):
     """A label selector; all parts must hold. Without any part it matches everything (`empty` tells)."""
 
     match_labels: tuple[tuple[str, str], ...] = ()

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from reconciler.labels import LabelRequirement as LabelRequirement
 from reconciler.labels import LabelSelector as LabelSelector
 
@@ -51,8 +53,7 @@ SCALABLE_KINDS: tuple[tuple[str, str], ...] = (
 """(group, kind) of what can be scaled without looking at CustomResourceDefinitions."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ObjectRef:
+class ObjectRef(Struct, frozen=True, order=True):
     """The name of one object in one cluster.
 
     `namespace` is "" for cluster-wide kinds; `group` is "" for the core group.
@@ -68,8 +69,7 @@ class ObjectRef:
         return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A status condition; `status` is "True", "False" or "Unknown"; `since` is lastTransitionTime."""
 
     type: str
@@ -79,8 +79,7 @@ class Condition:
     since: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerReference:
+class OwnerReference(Struct, frozen=True):
     """The controller owner of an object (ownerReferences with controller: true)."""
 
     api_version: str
@@ -89,8 +88,7 @@ class OwnerReference:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class FieldWriter:
+class FieldWriter(Struct, frozen=True):
     """Who wrote a field last, from metadata.managedFields. `at` is an upper bound, None for writes through /scale."""
 
     manager: str
@@ -98,8 +96,7 @@ class FieldWriter:
     subresource: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleKind:
+class ScaleKind(Struct, frozen=True):
     """A kind that has a scale, and where its parts are (JSON paths as tuples, ("spec", "replicas"))."""
 
     group: str
@@ -114,8 +111,7 @@ class ScaleKind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """An object with a scale: Deployment, StatefulSet, ReplicaSet, ReplicationController, CronJob, ScaledObject,
     custom.
 
@@ -166,8 +162,7 @@ class Workload:
         return next((found for found in self.conditions if found.type == kind), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     ref: ObjectRef
     uid: str
     labels: Mapping[str, str] = NOTHING
@@ -178,8 +173,7 @@ class Service:
     has_annotations: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoints:
+class Endpoints(Struct, frozen=True):
     """The old Endpoints object: the marks that the seed and `oc idle` put there; `pods` as in an EndpointSlice."""
 
     ref: ObjectRef
@@ -189,8 +183,7 @@ class Endpoints:
     pods: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointSlice:
+class EndpointSlice(Struct, frozen=True):
     """`service` is the name from label kubernetes.io/service-name; `pods` are (name, uid) of the targets that are
     Pods.
     """
@@ -200,22 +193,19 @@ class EndpointSlice:
     pods: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Namespace:
+class Namespace(Struct, frozen=True):
     ref: ObjectRef
     uid: str
     labels: Mapping[str, str] = NOTHING
     annotations: Mapping[str, str] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     ref: ObjectRef
     labels: Mapping[str, str] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class HorizontalPodAutoscaler:
+class HorizontalPodAutoscaler(Struct, frozen=True):
     """`target` is (kind, name) in the same namespace; `minimum` is None where absent (counts as 1).
 
     `bounds_writer` is who wrote one of its bounds last, None where nobody is recorded.
@@ -233,8 +223,7 @@ class HorizontalPodAutoscaler:
     bounds_writer: FieldWriter | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """A Kubernetes Event with reason NeedPods.
 
     `namespace` is its own; `involved` and `related` are (kind, namespace, name), None where absent, and may name
@@ -248,8 +237,7 @@ class Event:
     at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigMap:
+class ConfigMap(Struct, frozen=True):
     ref: ObjectRef
     uid: str
     data: Mapping[str, str] = NOTHING
@@ -288,16 +276,14 @@ class Pod:
     has_labels: bool = field(default=True, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One series of a query's answer. `value` may be NaN or infinite."""
 
     labels: Mapping[str, str]
     value: float
 
 
-@dataclass(frozen=True, slots=True)
-class QueryAnswer:
+class QueryAnswer(Struct, frozen=True):
     """What a metrics source said to one query. `error` set: it failed to load, `samples` is empty then.
 
     `at` is when the value was recorded, None for "now". `warnings` make the answer partial, so everything in it is
@@ -310,8 +296,7 @@ class QueryAnswer:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class QueryKey:
+class QueryKey(Struct, frozen=True, order=True):
     """Which query of which policy, on which cluster; `window` is the policy's own text ("30m", "" for none)."""
 
     cluster: str
@@ -320,8 +305,7 @@ class QueryKey:
     window: str = ""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PodsQuestion:
+class PodsQuestion(Struct, frozen=True, order=True):
     """ "Which pods does this workload have?" — answered in `ObservedCluster.pods` under the same workload.
 
     Asked only for workloads whose decision needs them. For a Deployment the answer holds the pods of all its
@@ -350,8 +334,7 @@ def unreadable_pods_key(ref: ObjectRef) -> str:
     return f"pods of {ref.namespace}/{ref.kind}/{ref.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedCluster:
+class ObservedCluster(Struct, frozen=True):
     """What was read of one cluster that answered.
 
     `unreadable` maps what could not be listed or read ("services", "pods of shop/Deployment/web", ...) to the error's
@@ -382,8 +365,7 @@ class ObservedCluster:
         return next((key for key in keys if key in self.unreadable), "")
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedState:
+class ObservedState(Struct, frozen=True):
     """Everything a decision may look at, besides the policies and the run.
 
     `clusters` holds the clusters that answered; `unreachable` maps the others to the error's words; every cluster of
@@ -397,8 +379,7 @@ class ObservedState:
     wakes_only: Mapping[str, ObservedCluster] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """The one `now` of a run (UTC, whole seconds), its id, and the policies' source revision ("" where not given)."""
 
     now: datetime
@@ -407,8 +388,7 @@ class Run:
     allow_exceed: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class PatchOperation:
+class PatchOperation(Struct, frozen=True):
     """One JSON Patch operation. `path` is an RFC 6901 pointer."""
 
     op: Literal["test", "add", "replace", "remove"]
@@ -416,8 +396,7 @@ class PatchOperation:
     value: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """One request that changes one object, and what it expects to find.
 
     patch: `patch` is applied whole or not at all; a failed `test` is StaleError. `uid` is tested too.
@@ -435,8 +414,7 @@ class Write:
     orphan: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PrometheusConnection:
+class PrometheusConnection(Struct, frozen=True):
     """How the Prometheus of one cluster is reached: what the Fleet says, without any secret.
 
     `headers` are sent as they are (name, value). `proxy_url` None: no proxy, whatever the environment says.
@@ -453,8 +431,7 @@ class PrometheusConnection:
     proxy_url: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialSources:
+class CredentialSources(Struct, frozen=True):
     """Where credentials may come from, which is not the Fleet's to say.
 
     `folders`: a file that a Fleet names lies below one of them, links resolved; None: anywhere. `plugins`: a kubeconfig
@@ -465,8 +442,7 @@ class CredentialSources:
     plugins: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterConnection:
+class ClusterConnection(Struct, frozen=True):
     """How one cluster is reached: what the Fleet says, without any secret, and what whoever runs us lets it use."""
 
     name: str
@@ -477,8 +453,7 @@ class ClusterConnection:
     sources: CredentialSources = CredentialSources()
 
 
-@dataclass(frozen=True, slots=True)
-class PickerHeader:
+class PickerHeader(Struct, frozen=True):
     """A header with `value`, or with the secret (name, key) it comes from, in the workload's namespace."""
 
     name: str
@@ -486,8 +461,7 @@ class PickerHeader:
     secret: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PodPicker:
+class PodPicker(Struct, frozen=True):
     """Where and how to ask a pod picker. Source: seed downscale-pod-picker.md, K8S API Changes."""
 
     host: str
@@ -503,8 +477,7 @@ class PodPicker:
     on_too_few: Literal["fill", "reject"] = "fill"
 
 
-@dataclass(frozen=True, slots=True)
-class PickerRequest:
+class PickerRequest(Struct, frozen=True):
     """One question to a picker: how many of `candidates` (pod names) should go."""
 
     picker: PodPicker
@@ -513,8 +486,7 @@ class PickerRequest:
     candidates: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PickerAnswer:
+class PickerAnswer(Struct, frozen=True):
     """The picker's two lists, each name at most once, a name in both only in `chosen`."""
 
     chosen: tuple[str, ...] = ()

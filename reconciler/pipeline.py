@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.apply.locks import LeftOut, Locks
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
@@ -54,16 +56,14 @@ def _nothing(_: Stage) -> None:
     return
 
 
-@dataclass(frozen=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """Who looks on; a run does the same without. `stage` is called as a stage begins, which ends the one before."""
 
     stage: Callable[[Stage], None] = _nothing
     reading: ReadProgress = no_progress
 
 
-@dataclass(frozen=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True):
     """What a person asked of one run."""
 
     now: datetime
@@ -76,8 +76,7 @@ class RunRequest:
     scope: Scope = EVERYTHING
 
 
-@dataclass(frozen=True)
-class Control:
+class Control(Struct, frozen=True):
     """How an apply is steered.
 
     `approve` sees the plan made without locks; `choose` gets the one made under the locks and returns what may be done.
@@ -93,8 +92,7 @@ class Control:
     compare: Compare = Compared
 
 
-@dataclass(frozen=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """`plan` is the one that was carried out; `outcomes` has one for each action that was chosen of it."""
 
     plan: Plan
@@ -114,8 +112,7 @@ def plan(policies: PolicySet, world: World, request: RunRequest, decide: Decide 
     return _Planner(policies, world, request, decide).planned()[1]
 
 
-@dataclass(frozen=True)
-class _Planner:
+class _Planner(Struct, frozen=True):
     """What a plan is made of. `delayed` is called with what is known so far while a cluster keeps the run waiting."""
 
     policies: PolicySet

@@ -7,8 +7,10 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access
 from reconciler.backends.backend import Backend, LiveSettings, OnClusterRead, Opened, open_live, open_snapshot
@@ -24,8 +26,7 @@ from reconciler.worker_pool import WorkerPool
 _LIVE_READERS = 4
 
 
-@dataclass(frozen=True)
-class World:
+class World(Struct, frozen=True):
     """`readers` are the threads in which clusters are read, locked and written, and how long a reading may take.
 
     `origin` is "live" or "snapshot"; `traffic` says what was exchanged with each live cluster so far.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.model import (
     ClusterConnection,

@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
+
+from msgspec import Struct
 
 from reconciler.apply.outcomes import Access
 from reconciler.backends.stop import Stop
@@ -26,8 +27,7 @@ _LATE_SECONDS = 5.0
 _RELEASE_SECONDS = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """Why nothing may be written to a cluster. `held`: somebody has its lock; else nobody could ask for it."""
 
     why: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from reconciler.backends.protocols import Clock, Cluster, Lock, PodPickerClient, StateStore
 from reconciler.backends.stop import Stop
@@ -18,8 +19,7 @@ class OutcomeStatus(StrEnum):
     POSTPONED = "postponed"  # a downscale that undid itself, left to the next run
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """`action` is the action's id; `message` says why for anything but applied, or what else is to be told."""
 
     action: int
@@ -33,8 +33,7 @@ class Outcome:
     picker_failed: bool = False  # downscale: the pod picker gave no usable answer
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """What apply has of one cluster. `stop`: whether the run is asked to stop, so that nothing is waited for. `pool`:
     the threads in which one action may write to several objects.
     """

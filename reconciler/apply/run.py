@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import accumulate, takewhile
 from queue import Empty, SimpleQueue
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.apply.downscale.scale_down import shrink
 from reconciler.apply.events import event_of
@@ -92,8 +94,7 @@ _STEP_SECONDS = 0.5
 OutcomeProgress = Callable[[Action, Outcome], None]
 
 
-@dataclass(frozen=True)
-class Applying:
+class Applying(Struct, frozen=True):
     """What one apply works with. `left_out` maps a cluster to the reason why nothing may be written there."""
 
     accesses: Mapping[str, Access]
@@ -105,8 +106,7 @@ class Applying:
     pool: WorkerPool = field(default_factory=lambda: WorkerPool(0))
 
 
-@dataclass(frozen=True)
-class _Work:
+class _Work(Struct, frozen=True):
     """The plan being carried out: what became of its actions so far, and the groups that are left alone.
 
     `tiers` are the wakes of each wake tier in their order, `ready` says how many of them, from the first, nobody need
@@ -151,8 +151,7 @@ def _unfinished(action: Action, work: _Work) -> Outcome:
     return Outcome(action.id, OutcomeStatus.SKIPPED, work.applying.stop.why)
 
 
-@dataclass(frozen=True)
-class _Rest:
+class _Rest(Struct, frozen=True):
     """Which actions of a group are over, and what is left of it; `waits`: its first waits for others to be ready.
 
     `cluster` is where those that are over were carried out.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.backends.credential_sources import with_allowed_files
 from reconciler.backends.decode.wire import Wire
@@ -43,8 +44,7 @@ JOURNAL = "reconciler-journal"
 """The ConfigMap in our own namespace that keeps what one run must tell the next."""
 
 
-@dataclass(frozen=True)
-class Backend:
+class Backend(Struct, frozen=True):
     """What a run has of one cluster. `error` set: it could not be opened, the rest is not there then.
 
     `give_up` ends its reading, with the reason.
@@ -71,8 +71,7 @@ class Backend:
         return self.make_lock(holder, clock)
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """The clusters of a Fleet in its order; `warnings` gives what a person should know, once they were read."""
 
     backends: Mapping[str, Backend]
@@ -82,8 +81,7 @@ class Opened:
 OnClusterRead = Callable[[str, Resource[Any], Sequence[Wire]], None]
 
 
-@dataclass(frozen=True)
-class LiveSettings:
+class LiveSettings(Struct, frozen=True):
     """How live clusters are asked: metrics for the moment `at`, everything within `settings`, timed by `clock`.
 
     `namespace` is the Fleet's own; `recorder`, where given, is called with the cluster's name and what was read of it.
@@ -198,8 +196,7 @@ def _open_metrics(settings: ClusterConnection, live: LiveSettings) -> MetricsSou
     )
 
 
-@dataclass(frozen=True)
-class _NotAsked:
+class _NotAsked(Struct, frozen=True):
     """A metrics source that is not asked anything, and why."""
 
     why: str

@@ -7,9 +7,10 @@ of theirs with our rights, and send them the content of any file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.errors import UnauthorisedError
 from reconciler.model import ClusterConnection, PrometheusConnection

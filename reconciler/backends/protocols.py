@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from reconciler.model import (
     ConfigMap,
@@ -33,8 +34,7 @@ The last argument tells whether a Deployment owns the ReplicaSet; pods on the sa
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Resource(Generic[T]):
+class Resource(Struct, Generic[T], frozen=True):
     """A kind of object that can be read, and the noun of `model` it is read as."""
 
     group: str
@@ -134,8 +134,7 @@ REQUEST_SECONDS: tuple[float, ...] = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 """The upper bounds of the buckets in `Traffic.buckets`, in seconds; the last bucket has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(Struct, frozen=True):
     """What was exchanged with one cluster so far.
 
     `received` is bytes of answers as they came over the wire; `seconds` is the sum over all requests; `buckets` counts

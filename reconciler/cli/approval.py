@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from reconciler.cli.output import rendered, say, say_text, show
 from reconciler.cli.run import RunOptions, interruptible

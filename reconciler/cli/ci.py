@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.backends.code_host.comments import publish
 from reconciler.backends.code_host.run import ReviewRun, github_run, gitlab_run
@@ -60,8 +61,7 @@ def command(platform: str, path: str, **flags: Any) -> int:
     return first_exit_code(codes & _FAILING[flags["fail_on"]])
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     path: str
     base: str | None
     snapshot: str | None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
 from click.core import ParameterSource
+from msgspec import Struct
 
 from reconciler.cli.options import DEFAULT_PATH, option, policies_option, together
 from reconciler.cli.output import say
@@ -37,8 +37,7 @@ fleet_options = together(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FleetSource:
+class FleetSource(Struct, frozen=True):
     """What the flags and their variables say; `policies` None: they do not name one.
 
     `unasked`: the contexts come from the variable, not from a flag.

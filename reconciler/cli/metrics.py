@@ -6,10 +6,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.backends.stop import Stop

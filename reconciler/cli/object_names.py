@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState
@@ -27,8 +28,7 @@ _SHORT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectName:
+class ObjectName(Struct, frozen=True):
     """`namespace`, `kind` and `name` are "" where the name is a prefix."""
 
     cluster: str

@@ -8,12 +8,12 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from msgspec import Struct
 
 from reconciler.cli.verbs import example_lines
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
@@ -375,8 +375,7 @@ def text_width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
-@dataclass(frozen=True)
-class FilterOptions:
+class FilterOptions(Struct, frozen=True):
     """The filters as given."""
 
     policy: tuple[str, ...] = ()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from reconciler.cli.calendar import calendars_of
 from reconciler.cli.metrics import metrics_options

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.auth import WEAKNESSES
@@ -40,8 +42,7 @@ _SAFE = {
 _CLUSTER_WIDE = frozenset({"namespaces", "nodes", "customresourcedefinitions"})
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing found. A FAIL needs the action `todo`; a WARN is good to know."""
 
     check: str
@@ -50,16 +51,14 @@ class Finding:
     todo: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The rules that are missing, in a Role of `namespace`, or with "" in a ClusterRole."""
 
     namespace: str
     rules: tuple[Mapping[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterFindings:
+class ClusterFindings(Struct, frozen=True):
     """All that was found of one cluster; `answers`: it said something at all."""
 
     cluster: str
@@ -69,8 +68,7 @@ class ClusterFindings:
     identity: str = ""
 
 
-@dataclass(frozen=True)
-class ClusterCheck:
+class ClusterCheck(Struct, frozen=True):
     """What the findings of one cluster rest on."""
 
     name: str

@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.metrics import RunMetrics, run_metrics
@@ -48,8 +49,7 @@ progress_option = option(
 Choose = Callable[[Plan], tuple[Action, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRead:
+class ClusterRead(Struct, frozen=True):
     """What was read of one cluster. `over`: no more comes; `error` then says why it is unknown."""
 
     cluster: str
@@ -284,8 +284,7 @@ class ProgressBar(Progress):
         self._drawing = None
 
 
-@dataclass(frozen=True)
-class TrackedRun:
+class TrackedRun(Struct, frozen=True):
     """`options` with somebody looking on."""
 
     options: RunOptions

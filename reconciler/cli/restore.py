@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval
 from reconciler.cli.fleet_source import FleetSource, fleet_options

@@ -9,13 +9,15 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import click
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.backend import finish_changes
@@ -98,8 +100,7 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, former)
 
 
-@dataclass(frozen=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """The options of one run of a verb, read."""
 
     path: str

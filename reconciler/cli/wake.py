@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval
 from reconciler.cli.fleet_source import FleetSource, fleet_options
@@ -94,8 +95,7 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     return stop.ended(first_exit_code([exit_of_apply(applied), *failed]))
 
 
-@dataclass(frozen=True)
-class _RequestedWake:
+class _RequestedWake(Struct, frozen=True):
     """What `name` names, `found` asleep there, and the annotations that ask each of it to wake.
 
     `any_fleet`: every Fleet's marks count as its own.

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.errors import AnnotationError
 from reconciler.policy.types import Fleet
@@ -199,8 +200,7 @@ def placement_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
     return (fleet, key) if kind == PLACING_KIND and key else None
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedCapacity:
+class ObservedCapacity(Struct, frozen=True):
     """What a cluster was found to hold, and when. `retry_after` is set where nothing waits there to show more room.
 
     `owner` is set on workloads that carry no owner annotation: "Fleet/FederatedReplicaSet/namespace/name".

@@ -7,9 +7,11 @@ bounds of the autoscaler are that floor, and the wake gives it its bounds back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     FIELD_MANAGER,
@@ -26,8 +28,7 @@ from reconciler.errors import AnnotationError
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedCluster, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class Autoscalers:
+class Autoscalers(Struct, frozen=True):
     """The autoscalers of one cluster by the workload they control: (namespace, kind, name)."""
 
     horizontal: Mapping[LocalKey, HorizontalPodAutoscaler]
@@ -62,8 +63,7 @@ def shrunk_by(autoscalers: Autoscalers, ref: ObjectRef) -> str | None:
 _CLOCKS_DIFFER = timedelta(minutes=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """`minimum` None: absent, which counts as 1."""
 
     minimum: int | None
@@ -78,8 +78,7 @@ class Bounds:
         return min(max(count, self.least), self.maximum)
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedAutoscaler:
+class PinnedAutoscaler(Struct, frozen=True):
     """One autoscaler of a workload. `previous` is what it had before it was held, None where it is not held.
 
     `floor` is what both its bounds were set to, None where that is not known. `wake_begun`: it was us who gave it its

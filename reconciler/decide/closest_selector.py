@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.decide.selectors import local_key, names_kind
 from reconciler.labels import LabelRequirement, LabelSelector
@@ -20,16 +21,14 @@ from reconciler.policy.types import (
 Policy = IdlingPolicy | DownscalePolicy | FederatedReplicaSet
 
 
-@dataclass(frozen=True, slots=True)
-class SelectorPart:
+class SelectorPart(Struct, frozen=True):
     """One part of what a policy selects, as its field is called; `problem` is why it does not select, "" if it does."""
 
     field: str
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SelectorMatch:
+class SelectorMatch(Struct, frozen=True):
     """A policy, and which parts of its selector select a workload."""
 
     policy: Policy

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import PREVIOUS_SCALE
 from reconciler.decide.decisions import Decision, DesiredState, Phase, Undecided, Verb

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
 from itertools import chain
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from reconciler.model import NOTHING, ObjectRef, PodPicker, PodsQuestion
 from reconciler.policy.types import Writes
@@ -41,8 +42,7 @@ class Phase(IntEnum):
     RECORD = 5
 
 
-@dataclass(frozen=True, slots=True)
-class FieldChange:
+class FieldChange(Struct, frozen=True):
     """One field of an object. `path` is its keys from the top, ("metadata", "annotations", "reconciler/owner"); None
     is absent.
 
@@ -77,8 +77,7 @@ def annotation_tests(current: Mapping[str, str], keys: Iterable[str]) -> tuple[F
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """Why. `policy` is the policy's name ("" for none), `at` its file:line, `why` one phrase, `values` what decided."""
 
     policy: str
@@ -87,8 +86,7 @@ class Cause:
     values: Mapping[str, Any] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class VictimForecast:
+class VictimForecast(Struct, frozen=True):
     """Which pods go in a decrease. `pods` are names, first to go first; empty with `chosen_at_apply`.
 
     `certain`: the controller gives the same set whatever the order of its cache. `note` says what else a person should
@@ -114,8 +112,7 @@ Strategy = Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]
 """How the victims of a scale-down are chosen: by the policy's `strategy`, or by its pod picker."""
 
 
-@dataclass(frozen=True, slots=True)
-class DownscaleSettings:
+class DownscaleSettings(Struct, frozen=True):
     """Everything apply needs to shrink a workload whose victims are ours to choose; secret references, never values."""
 
     policy: str
@@ -128,8 +125,7 @@ class DownscaleSettings:
     verify_seconds: float = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """One change of one object.
 
     `key` is unique in a run; `needs` are keys of decisions of the same group that must be applied first. `group`
@@ -178,8 +174,7 @@ class Decision:
         return max(0, self.replicas_before - self.replicas_after)
 
 
-@dataclass(frozen=True, slots=True)
-class Undecided:
+class Undecided(Struct, frozen=True):
     """Something nothing is decided for, and why. `subject` names it (an object, or a cluster)."""
 
     subject: str
@@ -188,8 +183,7 @@ class Undecided:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Overridden:
+class Overridden(Struct, frozen=True):
     """A policy that was overridden: `policy` wanted `wish` for `ref`, but `winner` decides there."""
 
     ref: ObjectRef
@@ -200,8 +194,7 @@ class Overridden:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """Something a person should read. `partial`: it makes the run end with exit 6."""
 
     kind: str  # "overdueWake", "contested", "autoscaler", "setAside", "equalPriorities", "foreignMark", ...
@@ -211,8 +204,7 @@ class Notice:
     partial: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBack:
+class HeldBack(Struct, frozen=True):
     """Decisions that are not in the plan because a limit or a guard said so; `allow` is the name for --allow-exceed."""
 
     allow: str
@@ -220,8 +212,7 @@ class HeldBack:
     decisions: tuple[Decision, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyExplanation:
+class PolicyExplanation(Struct, frozen=True):
     """For `explain`: what one job thinks of one object, also when nothing changes.
 
     `outcome` is the state it ends in ("stays awake", "6 replicas"), `why` the reason, `counterfactual` the smallest
@@ -242,8 +233,7 @@ class PolicyExplanation:
     selected_by: tuple[str, ...] = ()  # the parts of the policy's selector that select it, in words
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementRow:
+class PlacementRow(Struct, frozen=True):
     """One cluster of one federated ReplicaSet. None: unknown. `reasons` tell which step and limit led there."""
 
     cluster: str
@@ -256,8 +246,7 @@ class PlacementRow:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementView:
+class PlacementView(Struct, frozen=True):
     """One federated ReplicaSet as the report shows it."""
 
     key: str
@@ -265,8 +254,7 @@ class PlacementView:
     rows: tuple[PlacementRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredState:
+class DesiredState(Struct, frozen=True):
     """What should be, as decisions and what is to be told beside them. Every tuple is in a fixed order."""
 
     decisions: tuple[Decision, ...] = ()
@@ -283,7 +271,7 @@ class DesiredState:
         """Return this and `others` as one."""
         return DesiredState(
             **{
-                field.name: tuple(chain.from_iterable(getattr(one, field.name) for one in (self, *others)))
-                for field in fields(self)
+                field: tuple(chain.from_iterable(getattr(one, field) for one in (self, *others)))
+                for field in self.__struct_fields__
             }
         )

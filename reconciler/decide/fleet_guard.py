@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 FLEET = "fleet"
 PATIENCE = timedelta(hours=24)
 
 
-@dataclass(frozen=True, slots=True)
-class FleetGuard:
+class FleetGuard(Struct, frozen=True):
     """`gone` are the policies that own marks and are not there any more; `tripped`: they are too many."""
 
     gone: frozenset[str] = frozenset()
@@ -37,8 +38,7 @@ def fleet_guard(owners: Iterable[str], names: frozenset[str], allow_exceed: froz
     return FleetGuard(gone, len(owning), _is_too_many(len(gone), len(owning)) and FLEET not in allow_exceed)
 
 
-@dataclass(frozen=True, slots=True)
-class FleetGuards:
+class FleetGuards(Struct, frozen=True):
     """The guard of each namespace in which policies that are gone own marks."""
 
     by_namespace: Mapping[str, FleetGuard] = field(default_factory=dict)

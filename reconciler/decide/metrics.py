@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import format_time
 from reconciler.model import NOTHING, QueryAnswer
@@ -30,8 +31,7 @@ def why_unusable(answer: QueryAnswer | None, now: datetime) -> str:
 # The samples of one answer, by Service.
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """The values of one answer by (namespace, service); `problem` set: nothing in it can be used."""
 
     values: Mapping[tuple[str, str], tuple[float, ...]] = NOTHING

@@ -7,7 +7,8 @@ Kubernetes takes an owner in another namespace for absent; to follow it would le
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.model import OwnerReference, Pod, Workload
 
@@ -15,8 +16,7 @@ OwnerKey = tuple[str, str]
 """(namespace, uid) of an owner: the uid alone must never be looked up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owners:
+class Owners(Struct, frozen=True):
     """The workloads of one cluster, as owners."""
 
     by_uid: Mapping[OwnerKey, Workload]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import EXCLUDE, EXCLUDE_UNTIL, format_time, parse_time
 from reconciler.model import SCALABLE_KINDS, ObjectRef, ObservedCluster, Workload
@@ -47,8 +48,7 @@ def namespace_annotations(cluster: ObservedCluster) -> dict[str, Mapping[str, st
     return {namespace.ref.name: namespace.annotations for namespace in cluster.namespaces}
 
 
-@dataclass(frozen=True, slots=True)
-class Exclusion:
+class Exclusion(Struct, frozen=True):
     """An opt-out that holds now. `until` None: until the annotation goes. `unreadable`: its value cannot be read.
 
     `counterfactual` is what would end it, "" where nothing in our hands does.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from reconciler.forecast.picture import Row, rows_of, state_of
 from reconciler.forecast.savings import savings_of
@@ -37,24 +38,21 @@ WIDTH = 1000
 _HEIGHTS = {"all": 10, "some": 5, "none": 1, "perhaps": 10}
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """All stretches of a bar that look the same: `path` is that of one SVG path."""
 
     state: str
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
+class Day(Struct, frozen=True):
     """A day at `x`, where it begins."""
 
     x: float
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class PictureRow:
+class PictureRow(Struct, frozen=True):
     """One row of the picture: what it is called, its bar, and what it is when read out."""
 
     words: str
@@ -64,8 +62,7 @@ class PictureRow:
     members: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PictureGroup:
+class PictureGroup(Struct, frozen=True):
     """The rows of one cluster and namespace."""
 
     name: str

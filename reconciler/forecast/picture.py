@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+
+from msgspec import Struct
 
 from reconciler.forecast.timelines import Forecast, Segment, WorkloadTimeline
 from reconciler.report.wording import DAYS
@@ -14,8 +15,7 @@ _PLAIN = {"all": "#", "some": "+", "none": ".", "perhaps": "?", "absent": " "}
 _BLOCKS = {"all": "█", "some": "▄", "none": "▁", "perhaps": "▒", "absent": " "}
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """Workloads of one namespace that run alike."""
 
     cluster: str

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.decide.placement.manifests import amount_of
 
 GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(Struct, frozen=True):
     """CPU in cores and memory in GiB."""
 
     cpu: float = 0.0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.forecast.requests import Requests
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(Struct, frozen=True):
     """What a core and a GiB cost for an hour, in whatever money; None: not told."""
 
     cpu: float | None = None
@@ -24,8 +24,7 @@ class Prices:
         return hours.requests.cpu * (self.cpu or 0.0) + hours.requests.memory * (self.memory or 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Hours:
+class Hours(Struct, frozen=True):
     """Replica-hours, and core-hours and GiB-hours of what their pods request."""
 
     replicas: float = 0.0
@@ -38,8 +37,7 @@ class Hours:
         return self.plus(Hours(-other.replicas, other.requests.times(-1)))
 
 
-@dataclass(frozen=True, slots=True)
-class Savings:
+class Savings(Struct, frozen=True):
     """What runs `without` the policies, and what they save: for certain, and if metrics stay as they were recorded."""
 
     workloads: int = 0

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access, Outcome
 from reconciler.backends.backend import JOURNAL, Opened
@@ -37,8 +39,7 @@ DEFAULT_TICK = timedelta(minutes=10)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One run: at which time, what it planned, what became of that.
 
     `state` is what the run saw, `replicas` what every workload asks for after it (a CronJob 1, suspended 0).
@@ -186,8 +187,7 @@ _HERE = WorkerPool(0)
 _EVERYTHING = Control(choose=lambda made: made.actions, progress=lambda _action, _outcome: None)
 
 
-@dataclass(frozen=True)
-class HeldMetrics:
+class HeldMetrics(Struct, frozen=True):
     """A `MetricsSource` whose values stay as fresh as they were when they were recorded, whatever the time is."""
 
     recorded: MetricsSource

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+
+from msgspec import Struct
 
 from reconciler.forecast.picture import cells, legend, rows_of, ruler
 from reconciler.forecast.savings import Hours, Prices, Savings, grouped_savings, savings_of
@@ -19,8 +20,7 @@ WITHIN = timedelta(hours=1)
 """Wakes that follow one another so closely are one moment: a wake order goes over several runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForecastStyle:
+class ForecastStyle(Struct, frozen=True):
     """How a forecast is shown: grouped `by`, priced, with block characters or plain ones, all steps where `verbose`."""
 
     by: str = "policy"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Job, Verb
 from reconciler.decide.idling.records import readable_part
@@ -20,8 +22,7 @@ _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
 _KINDS = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """From `start` to before `end` the workload asks for `replicas`.
 
     `assumes` says on which recorded value of a metric that rests, "" where on none.
@@ -37,8 +38,7 @@ class Segment:
         return (self.end - self.start) / timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadTimeline:
+class WorkloadTimeline(Struct, frozen=True):
     """One workload over the coming days.
 
     `policy` is the kind and name of the policy that selects it, "" for none. `without` are its replicas without any
@@ -67,8 +67,7 @@ class WorkloadTimeline:
         return self.ref.kind != "CronJob"
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBack:
+class HeldBack(Struct, frozen=True):
     """What a limit or guard keeps from being done from `start` to before `end`, `number` changes."""
 
     start: datetime
@@ -78,8 +77,7 @@ class HeldBack:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(Struct, frozen=True):
     """Capacity that is needed again at one moment: `pods`, and what they request.
 
     `clusters` has the pods by cluster; `tiers` the workloads by wake tier, in the order in which they wake.
@@ -92,8 +90,7 @@ class Wake:
     tiers: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """The coming days, from `start` to before `end`; `first` is the plan of the run at `start`, `runs` were played."""
 
     fleet: str

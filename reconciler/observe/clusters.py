@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.backends.protocols import (
     AUTOSCALERS,
@@ -40,8 +42,7 @@ from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """How much is looked at. `namespace` set: only what is in it, so that rights there are enough.
 
     `alone`: there is one cluster, so nothing rests on its identity, and that may stay unknown.
@@ -59,8 +60,7 @@ class Scope:
 EVERYTHING = Scope()
 
 
-@dataclass(frozen=True, slots=True)
-class ReadStep:
+class ReadStep(Struct, frozen=True):
     """One step of the reading: `objects` of the list `what` were read, or with `what` "" the whole cluster is through.
 
     `error` then says why it is unknown, "" where it answered.
@@ -169,8 +169,7 @@ class Observation:
             self._tell(step)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     """What is read of each cluster."""
 
     own_namespace: str

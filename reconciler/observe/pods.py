@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from reconciler.backends.protocols import PODS, PodPickerClient
 from reconciler.decide.decide import without_postponed

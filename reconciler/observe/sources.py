@@ -6,8 +6,9 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.backends.protocols import Cluster, MetricsSource, Resource
 from reconciler.worker_pool import WorkerPool
@@ -23,8 +24,7 @@ TOO_SLOW = "its reading took longer than it may in this run"
 _STEP_SECONDS = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """What one cluster is read through. `error` set: it could not even be opened, the others are None then.
 
     `workers` is how many of its lists are read side by side. `give_up` is called with the reason when nobody waits
@@ -38,8 +38,7 @@ class Source:
     give_up: Callable[[str], None] = lambda _: None
 
 
-@dataclass(frozen=True, slots=True)
-class ListKey:
+class ListKey(Struct, frozen=True):
     """One list that is asked for."""
 
     resource: Resource[Any]
@@ -51,8 +50,7 @@ def _no_end() -> float:
     return math.inf
 
 
-@dataclass(frozen=True)
-class Readers:
+class Readers(Struct, frozen=True):
     """The threads that read, and how many seconds one reading may take: `seconds`, and half of what the run has left.
 
     `run_seconds_left` says how much that is; a few seconds once the run is asked to stop.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import tzinfo
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, Phase
 from reconciler.decide.idling.criteria import calendar_name, schedules_of
@@ -17,8 +19,7 @@ from reconciler.plan.model import Action, HeldBackActions, Plan
 from reconciler.policy.types import Limits, PolicySet
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(Struct, frozen=True):
     """What a plan is stamped with: the digest of what was observed, and where that came from."""
 
     digest: str = ""

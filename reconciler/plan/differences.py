@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from reconciler.decide.annotations import CAUSE, FEDERATED_LABEL
 from reconciler.decide.decisions import Cause, Decision, Verb
@@ -30,8 +29,7 @@ _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """`differing`: why actions of a saved plan are not those of a fresh one, by id. `causes`: those of the others, in
     the fresh plan's words.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -26,15 +25,15 @@ def state_digest(state: ObservedState) -> str:
 def _parts(state: ObservedState) -> Iterator[list[Any]]:
     """Yield all of `state` in small lists; each says what it is part of, so that no two states give the same lists."""
     for name, cluster in sorted({**state.clusters, **state.wakes_only}.items()):
-        for field in fields(cluster):
-            value = getattr(cluster, field.name)
+        for field in cluster.__struct_fields__:
+            value = getattr(cluster, field)
             if isinstance(value, Mapping):
                 value = sorted(value.items())
             if not isinstance(value, list | tuple):
-                yield [name, field.name, value]
+                yield [name, field, value]
                 continue
             for start in range(0, len(value), _AT_ONCE):
-                yield [name, field.name, value[start : start + _AT_ONCE]]
+                yield [name, field, value[start : start + _AT_ONCE]]
     yield ["", "unreachable", sorted(state.unreachable.items())]
     yield ["", "answers", sorted(state.answers.items())]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import (
     Cause,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.errors import UsageError
 from reconciler.model import LabelSelector, ObjectRef, ObservedState
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(Struct, frozen=True):
     """Empty parts do not filter. `policies`, `clusters`, `namespaces` are globs, one of them must match."""
 
     policies: tuple[str, ...] = ()

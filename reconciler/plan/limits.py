@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.model import NOTHING, ObjectRef, Workload
@@ -20,8 +22,7 @@ _BOUND = (Phase.MOVE, Phase.DECREASE)
 _WORDS = {"workloads": "idle", "replicas": "remove"}
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """What shares are taken of: workloads, and the sum of what runs of them."""
 
     workloads: int
@@ -31,8 +32,7 @@ class Base:
         return self.workloads if unit == "workloads" else self.replicas
 
 
-@dataclass(frozen=True, slots=True)
-class Bases:
+class Bases(Struct, frozen=True):
     """What limits are taken of: `clusters` for the Fleet's, `policies` for those that have limits of their own.
 
     `running` is what every counted workload weighs (see `weight_of`).
@@ -50,8 +50,7 @@ class Bases:
         return min(decision.removed, max(0, running - decision.replicas_after))
 
 
-@dataclass(frozen=True, slots=True)
-class Limited:
+class Limited(Struct, frozen=True):
     """What is left of the decisions, what is held back, and how much of each limit is used by all of them."""
 
     decisions: tuple[Decision, ...]
@@ -109,8 +108,7 @@ PolicyKey = tuple[str, str]
 _EMPTY = Base(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """One limit for one policy; `cluster` "": on all clusters."""
 
     unit: str
@@ -144,8 +142,7 @@ def _units(limits: Limits) -> list[tuple[str, Limit]]:
     return [(unit, limit) for unit, limit in pairs if limit is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Checks:
+class _Checks(Struct, frozen=True):
     """`known` are the names that --allow-exceed takes."""
 
     bases: Bases

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import OUR_ANNOTATIONS
 from reconciler.decide.decisions import (
@@ -23,8 +24,7 @@ from reconciler.decide.decisions import (
 from reconciler.model import NOTHING, ObjectRef, QueryKey
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """One write of the plan. `id` counts from 1 in the plan's order; `needs` are ids, `wait_ready` is a wake tier."""
 
     id: int
@@ -60,8 +60,7 @@ def pointer(path: tuple[str, ...]) -> str:
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBackActions:
+class HeldBackActions(Struct, frozen=True):
     """What a limit or a guard keeps out of the plan; `allow` is the name for --allow-exceed.
 
     `used` and `allowed` are numbers of `unit` ("workloads", "replicas"), `base` what the share is taken of; 0 for
@@ -77,8 +76,7 @@ class HeldBackActions:
     base: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LimitUse:
+class LimitUse(Struct, frozen=True):
     """How much of one limit the plan uses. `name` is "fleet" or a policy's name; `unit` "workloads" or "replicas".
 
     The Fleet's limits hold for each policy on each `cluster`; of a cluster the `policy` that uses most is told, "" for
@@ -94,8 +92,7 @@ class LimitUse:
     policy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The whole plan."""
 
     made_at: datetime
@@ -180,8 +177,7 @@ def added(decision: Decision) -> int:
     return max(0, (decision.replicas_after or 0) - (decision.replicas_before or 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """How many changes of each kind a plan holds, and replicas they take and give."""
 
     to_idle: int = 0

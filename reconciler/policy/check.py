@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from reconciler.errors import Problem
 from reconciler.policy.kinds.document import PolicyDocument
@@ -25,8 +25,7 @@ _PICKERS: dict[str, Path] = {
 }
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(Struct, frozen=True):
     """One policy, the fields of its spec with their defaults, and the document it was made of."""
 
     kind: str

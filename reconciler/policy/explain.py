@@ -6,8 +6,9 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.errors import UsageError
 from reconciler.policy.schemas import kind_named, referred, schema_of
@@ -19,8 +20,7 @@ _SENTENCE_END = re.compile(r"(?<=\.)\s")
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One field of a kind. `path` is as `explain_field` takes it after the kind: `spec.clusters.name`.
 
     `default` is JSON text; None: there is none. `values` are the ones allowed, empty where it is not an enum.

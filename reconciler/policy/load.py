@@ -6,11 +6,13 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem
 from reconciler.policy.check import Built, cross_problems, cross_warnings
@@ -36,8 +38,7 @@ _OURS = b"reconciler/v1alpha1"
 _FLEET = re.compile(rb"""\bkind["']?\s*:\s*["']?Fleet\b""")
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """`complete` False: something could not be read, and may hold one more policy.
 
     `digest` is the SHA-256 (hex) over the names and bytes of all files.

@@ -6,18 +6,18 @@ Durations are `timedelta`. `place` is where the document starts; `at` renders it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from reconciler.errors import Problem
 from reconciler.model import NOTHING, ClusterConnection, LabelSelector, PodPicker, Service
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(Struct, frozen=True, order=True):
     """A place in a policy file; `line` and `column` are 1-based."""
 
     file: str
@@ -28,16 +28,14 @@ class Place:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """Allowed is max(floor(share * base), at_least); `share` is a fraction, 0.25 for 25%."""
 
     share: float
     at_least: int
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """None: not limited here (a policy may state just one of the two; the Fleet always has both)."""
 
     idled_workloads: Limit | None = None
@@ -58,8 +56,7 @@ _RESTRICTED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FleetCluster:
+class FleetCluster(Struct, frozen=True):
     name: str
     labels: Mapping[str, str]
     connection: ClusterConnection
@@ -81,8 +78,7 @@ class FleetCluster:
         return _RESTRICTED.get(self.state, (Writes.EVERYTHING, ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     place: Place
     clusters: tuple[FleetCluster, ...]
@@ -110,8 +106,7 @@ class Fleet:
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectSelector:
+class ObjectSelector(Struct, frozen=True):
     """Selects by name and labels; both must match. `include` and `exclude` are globs of names; excluded wins."""
 
     include: tuple[str, ...] = ("*",)
@@ -129,16 +124,14 @@ class ObjectSelector:
         return any(pattern == "*" or fnmatchcase(name, pattern) for pattern in self.include)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadSelector:
+class WorkloadSelector(Struct, frozen=True):
     """`kinds` as people write them ("Deployment"); () means every one that Kubernetes and KEDA bring, no custom one."""
 
     kinds: tuple[str, ...] = ()
     objects: ObjectSelector = ObjectSelector()
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Struct, frozen=True):
     """What a policy selects.
 
     At least one of `services` and `workloads` is set (DownscalePolicy: always `workloads`).
@@ -158,8 +151,7 @@ class Selector:
         return self.services is not None and self.services.matches(service.ref.name, service.labels)
 
 
-@dataclass(frozen=True, slots=True)
-class WeeklyWindow:
+class WeeklyWindow(Struct, frozen=True):
     """One window a week, on the wall clock: from `start_day` (0 = Monday) at `start_minute` (0 to 1440) of that day, to
     `end_minute` of the day `days` later. "Mon-Thu 20:00-07:00" is four of these with days=1; "Fri 20:00-Mon 07:00" one
     with days=3.
@@ -171,8 +163,7 @@ class WeeklyWindow:
     end_minute: int
 
 
-@dataclass(frozen=True, slots=True)
-class AbsoluteWindow:
+class AbsoluteWindow(Struct, frozen=True):
     """From `start` to before `end`, naive wall-clock times in the calendar's zone. `reason` is what people are told."""
 
     start: datetime
@@ -180,8 +171,7 @@ class AbsoluteWindow:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Calendar:
+class Calendar(Struct, frozen=True):
     """When something is idle: in the windows, less the exceptions and `awake`. `name` "": written inside a policy.
 
     Of a calendar that states its `uptime`, `windows` are what that leaves of a week, and `awake` what it has but once.
@@ -198,8 +188,7 @@ class Calendar:
     place: Place = Place("")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricCriterion:
+class MetricCriterion(Struct, frozen=True, kw_only=True):
     """Idle while the query's value for a Service is at or below `at_most`. Reasons call it `name`, if it has one."""
 
     query: str  # a Jinja2 template
@@ -211,28 +200,24 @@ class MetricCriterion:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleCriterion:
+class ScheduleCriterion(Struct, frozen=True):
     """Idle while the calendar has a window open."""
 
     calendar: Calendar
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(Struct, frozen=True):
     criteria: tuple[Criterion, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
+class AllOf(Struct, frozen=True):
     criteria: tuple[Criterion, ...]
 
 
 Criterion = MetricCriterion | ScheduleCriterion | AnyOf | AllOf
 
 
-@dataclass(frozen=True, slots=True)
-class WakeMetric:
+class WakeMetric(Struct, frozen=True):
     """Wake while the query's value is above `above`."""
 
     query: str  # a Jinja2 template
@@ -240,8 +225,7 @@ class WakeMetric:
     window: str
 
 
-@dataclass(frozen=True, slots=True)
-class WakeOrder:
+class WakeOrder(Struct, frozen=True):
     """Lower tiers wake first inside a group; `per_run` None: no limit. `group` is the policy's name by default."""
 
     group: str
@@ -249,8 +233,7 @@ class WakeOrder:
     per_run: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdlingPolicy:
+class IdlingPolicy(Struct, frozen=True, kw_only=True):
     name: str
     place: Place
     selector: Selector
@@ -269,22 +252,19 @@ class IdlingPolicy:
     limits: Limits = Limits()
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPreference:
+class ClusterPreference(Struct, frozen=True):
     min_replicas: int = 0
     max_replicas: int | None = None  # None: no maximum
     weight: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TargetRef:
+class TargetRef(Struct, frozen=True):
     api_version: str
     kind: str
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FederatedReplicaSet:
+class FederatedReplicaSet(Struct, frozen=True, kw_only=True):
     """`selector` and `template` are raw manifests parts, both None when `target` is set."""
 
     name: str
@@ -319,8 +299,7 @@ class FederatedReplicaSet:
         return self.clusters.get(cluster, self.clusters.get("*"))
 
 
-@dataclass(frozen=True, slots=True)
-class DownscaleTarget:
+class DownscaleTarget(Struct, frozen=True):
     """`query` or `replicas` is set, never both. `maximum` None: none."""
 
     query: str | None = None  # a Jinja2 template
@@ -330,8 +309,7 @@ class DownscaleTarget:
     direction: Literal["Down", "Both"] = "Down"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DownscalePolicy:
+class DownscalePolicy(Struct, frozen=True, kw_only=True):
     name: str
     place: Place
     selector: Selector
@@ -347,8 +325,7 @@ class DownscalePolicy:
     verify_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class PolicySet:
+class PolicySet(Struct, frozen=True):
     """All policies of one directory, valid and consistent.
 
     Each tuple is sorted by name (federated: namespace, name). `specs` are the fields of each policy with their
@@ -362,4 +339,4 @@ class PolicySet:
     downscale: tuple[DownscalePolicy, ...] = ()
     digest: str = ""  # SHA-256 (hex) over the files' names and bytes
     warnings: tuple[Problem, ...] = ()
-    specs: Mapping[Place, Any] = field(default=NOTHING, compare=False, repr=False)
+    specs: Mapping[Place, Any] = NOTHING

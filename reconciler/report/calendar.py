@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+
+from msgspec import Struct
 
 from reconciler.policy.types import Calendar
 from reconciler.report.wording import DAYS, counted, edge, weekday_and_time
@@ -14,8 +15,7 @@ _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class CalendarView:
+class CalendarView(Struct, frozen=True):
     """A calendar under the `name` to show it by, and its idle `periods` (UTC, in order, clipped to what is shown)."""
 
     name: str
@@ -23,8 +23,7 @@ class CalendarView:
     periods: tuple[tuple[datetime, datetime], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClockChange:
+class ClockChange(Struct, frozen=True):
     """A change of the clocks: `at` in UTC, `before` and `after` what the clock on the wall shows then."""
 
     at: datetime

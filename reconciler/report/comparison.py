@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision
 from reconciler.model import ObjectRef, QueryKey
@@ -29,8 +31,7 @@ from reconciler.untrusted_text import escaped
 Periods = tuple[tuple[datetime, datetime], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyChange:
+class PolicyChange(Struct, frozen=True):
     """What a change of policies means beside the two plans.
 
     `windows_before` and `windows_after` are the idle periods of the next seven days (UTC) by calendar or policy, which

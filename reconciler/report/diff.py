@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import unified_diff
 from itertools import groupby, zip_longest
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.plan.json_values import json_value
@@ -21,8 +22,7 @@ _NOTHING = "/dev/null"
 Manifest = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectDiff:
+class ObjectDiff(Struct, frozen=True):
     """One object before and after the plan, as far as the plan reads or writes it; None: it does not exist."""
 
     name: str

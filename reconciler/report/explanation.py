@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.decide.closest_selector import SelectorMatch
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
@@ -48,8 +49,7 @@ _CLAUSES = (
 _PENDING = re.compile(r"\b(\d+) waiting\b")
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectExplanation:
+class ObjectExplanation(Struct, frozen=True):
     """What is to be told of one object. `workload` None: it is not among those read (a Service, or gone).
 
     `closest` is the match of a policy that comes near, where none selects it.

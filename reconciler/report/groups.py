@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.decide.decisions import Decision, PlacementView
 from reconciler.plan.model import Action, Effect, Plan, effect_of
@@ -28,8 +29,7 @@ _WORST_FIRST = tuple(Effect)
 _SEVERAL = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One object that changes: `field` is what of it, `change` "3 -> 0". `reason` is what is particular to it.
 
     Of a metadata update, `reason` alone says what it records.
@@ -49,8 +49,7 @@ class Line:
         return self.action.decision
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """What one policy does. `kind` "" is no policy; `place` its file:line, "" where that is not known.
 
     `reason` is what holds for all of it. `updates` are the metadata updates; their `reason` says what they record.

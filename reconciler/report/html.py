@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import Decision, PlacementRow, PlacementView
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """One cluster; None: unknown. `capacity` None: no limit known. `desired` None: as many as `after`."""
 
     cluster: str
@@ -43,8 +43,7 @@ class Bar:
     desired: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaDistribution:
+class ReplicaDistribution(Struct, frozen=True):
     """A row of bars under a title; all bars have the same scale, `top` is its end."""
 
     title: str
@@ -96,8 +95,7 @@ def _bar(row: PlacementRow, clock: ReasonWords) -> Bar:
     return Bar(row.cluster, row.current, row.spec_replicas, row.capacity, clock.reason(row.why), desired)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One line of a group, and what became of it: "" for a plan, and for what went as planned."""
 
     line: Line
@@ -106,8 +104,7 @@ class Row:
     outcome: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A group; metadata updates are folded away."""
 
     group: Group
@@ -115,16 +112,14 @@ class Section:
     updates: tuple[Row, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HeldSection:
+class HeldSection(Struct, frozen=True):
     """What one limit or guard holds back."""
 
     held: Held
     sections: tuple[Section, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(Struct, frozen=True):
     """One number in large letters."""
 
     number: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+
+from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
@@ -16,8 +17,7 @@ from reconciler.plan.model import Action, Effect, Plan, effect_of
 Labels = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(Struct, frozen=True):
     """Values by labels, in the order they are shown. `unit` is the end of `name`, "" for none."""
 
     name: str
@@ -31,8 +31,7 @@ class Gauge:
             yield f"{self.name}{_labels(labels)} {_number(value)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(Struct, frozen=True):
     """How often what was seen: `buckets` counts what is up to each of the bounds and above the one before it, and last
     what is above them all.
     """
@@ -42,8 +41,7 @@ class Distribution:
     total: float
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(Struct, frozen=True):
     name: str
     explained: str
     bounds: Sequence[float]
@@ -105,8 +103,7 @@ AGE_RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Source: kubernetes/kubernetes pkg/controller/replicaset/metrics/metrics.go, SortingDeletionAgeRatio."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """What is known of a run at its end. `plan` None: it failed before there was one; nothing is said of clusters then.
 
     `last_success` is the time of the last run that ended well, this one or an earlier one, in seconds since the epoch;

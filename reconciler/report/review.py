@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from reconciler.errors import Problem
 from reconciler.report.markdown import code, details, fence, joined
@@ -18,8 +19,7 @@ _FENCE = re.compile(r"`{3,}")
 _CUT = "The rest is left out, because a comment holds no more."
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(Struct, frozen=True):
     """What is known of a change. `plan` is the Markdown of its plan, "" where there is none; `failure` says why.
 
     `problems` are those of the change, `base_problems` those of what it changes, where that cannot be used.

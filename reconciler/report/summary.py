@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Notice
@@ -47,8 +48,7 @@ def words_of(outcome: Outcome | None) -> Iterator[str]:
         yield ", ".join(words)
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True):
     """How many changes ended how, and the replicas that the applied ones took and gave."""
 
     applied: int = 0
@@ -83,8 +83,7 @@ _VERBS = ("create", "delete", "idle", "wake", "scale up", "scale down", "move", 
 _OTHERS = ("autoscaler", "update")
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """What one limit or guard holds back: `what` is too much, `where` it is, `allow` what lets it through."""
 
     what: str
@@ -98,8 +97,7 @@ class Held:
         return sum(len(one.lines) for one in self.groups) or sum(len(one.updates) for one in self.groups)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """A title, and below it changes, or entries: what each is about ("" where the words say it), and the words."""
 
     title: str

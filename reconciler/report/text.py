@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.annotations import CAUSE
@@ -37,8 +39,7 @@ _FEWER = (Effect.IDLE, Effect.DOWN, Effect.OVERWRITE)
 _MORE = (Effect.UP, Effect.CREATE, Effect.WAKE)
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     """How text is shown: with `color`, with everything (`verbose`), or headings alone (`summary`).
 
     Lines longer than `width` are wrapped at words; 0 wraps nothing. Without `changes` the report of an apply says only

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import OBSERVED_CAPACITY, UNIDLE_TARGETS, parse_time
 from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForecast
@@ -97,8 +98,7 @@ def age(length: timedelta) -> str:
     return f"{seconds}s"
 
 
-@dataclass(frozen=True, slots=True)
-class ReasonWords:
+class ReasonWords(Struct, frozen=True):
     """`now` of the plan, and the `zones` of the calendars by the words that reasons name them with."""
 
     now: datetime

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.downscale.choice import (
@@ -214,7 +215,10 @@ def test_marked_victims_are_exactly_those_the_controller_takes() -> None:
     pods = [a_pod(f"p{index}", uid=f"{9 - index}", node="n") for index in range(8)]
     pods.append(a_pod("x", ready=False))
     for chosen in combinations(range(8), 3):
-        marked = [replace(pod, deletion_cost=VICTIM_COST) if index in chosen else pod for index, pod in enumerate(pods)]
+        marked = [
+            dataclasses.replace(pod, deletion_cost=VICTIM_COST) if index in chosen else pod
+            for index, pod in enumerate(pods)
+        ]
         ranking = rank_victims(marked, 4, now_ns=NOW_NS)
         assert {pod.name for pod in ranking.victims} == {"x", *(f"p{index}" for index in chosen)}
         assert ranking.certain

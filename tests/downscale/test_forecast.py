@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.decisions import (
@@ -162,7 +163,7 @@ def test_defect_23_where_an_autoscaler_shrinks_the_prediction_is_of_the_controll
 )
 def test_defect_23_what_changes_before_it_can_be_applied_is_not_certain(seconds: int, certain: bool) -> None:
     border = NOW_NS - (1 << 47) + seconds * 10**9
-    young = replace(pod("young", uid="z"), ready_since_ns=border, created_ns=border)
+    young = dataclasses.replace(pod("young", uid="z"), ready_since_ns=border, created_ns=border)
     old = tuple(pod(name, days, uid=name) for name, days in (("a", 2), ("b", 3), ("c", 4)))
     found = victims_of(pods=(young, *old), to=3)
     assert (found.pods, found.certain) == (("young",) if seconds > 0 else ("a",), certain)
@@ -300,12 +301,12 @@ def test_defect_25_without_zone_labels_nothing_is_balanced(nodes: tuple[Node, ..
     assert found.note == ("no node has the label topology.kubernetes.io/zone; the controller chooses")
 
 
-COSTLY = (replace(PODS[0], deletion_cost="5"), *PODS[1:3], replace(PODS[3], deletion_cost="-7"))
+COSTLY = (dataclasses.replace(PODS[0], deletion_cost="5"), *PODS[1:3], dataclasses.replace(PODS[3], deletion_cost="-7"))
 
 
 @pytest.mark.parametrize(("strategy", "costly"), [("NewestFirst", "d"), ("ZoneBalanced", "c")])
 def test_defect_24_what_apply_refuses_is_not_promised(strategy: str, costly: str) -> None:
-    pods = tuple(replace(one, deletion_cost="-7") if one.name == costly else one for one in PODS)
+    pods = tuple(dataclasses.replace(one, deletion_cost="-7") if one.name == costly else one for one in PODS)
     found = victims_of(by(strategy), pods=pods, nodes=ZONES)
     assert (found.pods, found.certain, found.count, found.postponed) == ((), False, 0, True)
     assert found.note == (f"deferred: foreign deletion costs on {costly} (-7), expected none (onForeignCost: Skip)")
@@ -322,7 +323,7 @@ def test_defect_24_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> No
     )
     assert victims_of(policy, pods=PODS).note == ""
     assert victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=COSTLY).note == ""
-    lowest = (*PODS[:3], replace(PODS[3], deletion_cost="-2147483648"))
+    lowest = (*PODS[:3], dataclasses.replace(PODS[3], deletion_cost="-2147483648"))
     assert victims_of(policy, pods=lowest).postponed
     assert not victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=lowest).postponed
 
@@ -457,7 +458,7 @@ def test_beside_an_autoscaler_that_scales_down_nothing_is_marked() -> None:
 
 
 def test_marks_of_an_earlier_run_do_not_count() -> None:
-    left = replace(PODS[0], deletion_cost="-2147483647", labels={VICTIM_LABEL: "before"})
+    left = dataclasses.replace(PODS[0], deletion_cost="-2147483647", labels={VICTIM_LABEL: "before"})
     ref = ObjectRef("east", "reconciler", "ConfigMap", JOURNAL)
     web = a_workload(replicas=4)
     entry = JournalEntry(web.ref, web.uid, 4, 3, (MarkedPod("a", left.uid, "-7"),), NOW, "before")
@@ -468,4 +469,4 @@ def test_marks_of_an_earlier_run_do_not_count() -> None:
 
 
 def test_costs_of_others_count() -> None:
-    assert victims_of(pods=(replace(PODS[0], deletion_cost="-1"), *PODS[1:]), to=3).pods == ("a",)
+    assert victims_of(pods=(dataclasses.replace(PODS[0], deletion_cost="-1"), *PODS[1:]), to=3).pods == ("a",)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.apply.downscale.scale_down import shrink
 from reconciler.apply.outcomes import Outcome, OutcomeStatus

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.downscale.decide import decide_downscale

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision
 from reconciler.decide.idling.decide import IdlingOutcome, decide_idling

@@ -6,11 +6,11 @@ Each case differs in just that value, so that taking the other end of it fails h
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_UNTIL, IDLED_TO, WAKE_DUE
 from reconciler.decide.autoscalers import PinnedAutoscaler

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, WakeOrder
 from tests.builders import a_cluster, a_fleet, a_service, a_state, a_workload

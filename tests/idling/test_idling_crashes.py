@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Verb
 from tests.builders import a_ref, a_service, a_workload

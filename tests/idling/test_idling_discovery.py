@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.idling.discovery import discover_targets, inventory_of
 from reconciler.model import EndpointSlice, ObjectRef, OwnerReference, PodsQuestion, ScaleKind, Workload

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.apply.events import message_of
 from reconciler.decide.idling.contested import advice, fingerprint

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,6 +26,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.idling.idle_workloads import idle_workloads
 from reconciler.decide.idling.restore import Restoration, decide_restore

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.idling.decide import decide_wakes_due

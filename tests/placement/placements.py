@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Decision, DesiredState

@@ -7,9 +7,11 @@ the kubelet makes placed pods ready by the next tick, unless the cluster is brok
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Verb
 from reconciler.decide.placement.decide import decide_placement

@@ -8,10 +8,10 @@ that has room elsewhere. Where runs come so often that a stuck pod is not known 
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.placement.allocation import allocate_replicas
 from reconciler.policy.types import ClusterPreference

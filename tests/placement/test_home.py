@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.cli.preflight import home_finding
 from reconciler.decide.decisions import Verb

@@ -7,10 +7,10 @@ has pods that failed to be created."
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.model import Condition
 from reconciler.policy.types import ClusterPreference

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.placement.memory import ClusterStatus, PlacementStatus, read_status, status_text

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Overridden, Verb
 from reconciler.model import HorizontalPodAutoscaler

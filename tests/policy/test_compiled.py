@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.policy.durations import parse_duration, parse_share, spelt_duration, spelt_share
 from reconciler.policy.load import read_policies
@@ -29,7 +30,7 @@ def written(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-WRITTEN = {"place": Place(""), "digest": "", "warnings": ()}
+WRITTEN = {"place": Place(""), "digest": "", "warnings": (), "specs": {}}
 """Fields that tell where and how something was written, not what is decided."""
 
 
@@ -37,10 +38,11 @@ def decided(value: Any) -> Any:
     """Return `value` without what tells where and how it was written."""
     if isinstance(value, tuple):
         return tuple(decided(inside) for inside in value)
-    if not is_dataclass(value):
+    if not isinstance(value, Struct):
         return value
-    names = [field.name for field in fields(value)]
-    return replace(value, **{name: WRITTEN.get(name, decided(getattr(value, name))) for name in names})
+    return replace(
+        value, **{name: WRITTEN.get(name, decided(getattr(value, name))) for name in value.__struct_fields__}
+    )
 
 
 def as_policies(rules: list[dict[str, Any]]) -> str:

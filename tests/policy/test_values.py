@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import astuple
 
 from reconciler.model import (
     ClusterConnection,
@@ -231,7 +231,7 @@ def test_preferences_in_the_annotation(tmp_path, annotation, rebalance, clusters
         if one.name == "cache"
     ]
     assert found.rebalance == rebalance
-    assert {name: tuple(asdict(one).values()) for name, one in found.clusters.items()} == clusters
+    assert {name: astuple(one) for name, one in found.clusters.items()} == clusters
     assert all(isinstance(number, int | None) for one in clusters.values() for number in one)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.schedule import open_periods
 from reconciler.report.calendar import CalendarView, clock_changes, render_calendar

@@ -15,7 +15,7 @@ import pytest
         pytest.param("reconciler.report.json", {"jinja2", "rich", "yaml", "kubernetes", "jsonschema"}, id="JSON"),
         pytest.param("reconciler.report.markdown", {"jinja2", "rich", "kubernetes", "jsonschema"}, id="Markdown"),
         pytest.param("reconciler.report.html", {"jinja2", "rich", "kubernetes", "jsonschema"}, id="HTML, not rendered"),
-        pytest.param("reconciler.plan.model", {"msgspec"}, id="a plan that is not written"),
+        pytest.param("reconciler.plan.model", {"jinja2", "rich", "yaml", "kubernetes", "jsonschema"}, id="no form"),
     ],
 )
 def test_a_form_imports_no_more_than_it_needs(module, absent):

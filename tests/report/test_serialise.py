@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Cause, DownscaleSettings, FieldChange, VictimForecast
 from reconciler.errors import ExitCode, PlanFileError

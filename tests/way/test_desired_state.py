@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.decide import after_writes, placed_workloads, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb

@@ -15,13 +15,13 @@ policies that come and go. Besides those laws, which hold here too:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
+from msgspec.structs import replace
 
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Decision, DesiredState, Verb

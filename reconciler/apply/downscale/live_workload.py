@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.apply.outcomes import Access
 from reconciler.backends.protocols import AUTOSCALERS, NODES, PODS, SCALED_OBJECT, Resource, workloads_of
@@ -17,8 +17,7 @@ from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """One workload to shrink."""
 
     decision: Decision
@@ -42,8 +41,7 @@ class Task:
         return self.decision.replicas_after or 0
 
 
-@dataclass(frozen=True, slots=True)
-class LiveWorkload:
+class LiveWorkload(Struct, frozen=True):
     """The workload and all of its pods."""
 
     workload: Workload

@@ -7,7 +7,9 @@ journal tells the next run (decide/downscale/journal.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.apply.downscale.deletion_costs import (
     check_lock,
@@ -75,8 +77,7 @@ class _Unsure(ReconcilerError):
     """It is not known whether the scale was done; the deletion costs stay for the next run."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shrink:
+class _Shrink(Struct, frozen=True):
     """What was looked at, and which pods were chosen."""
 
     task: Task

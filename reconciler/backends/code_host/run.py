@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from reconciler.backends.code_host.comments import Comments, GitHubComments, GitLabNotes, pull_request_of
 from reconciler.backends.code_host.rest import RestApi
@@ -18,8 +18,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _GITHUB_VERSION = "2022-11-28"
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewRun:
+class ReviewRun(Struct, frozen=True):
     """`comments` None: no comment is written, and `reason` says why."""
 
     comments: Comments | None = None

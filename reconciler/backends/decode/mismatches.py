@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -25,8 +24,7 @@ _WORDS: dict[type, tuple[type, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True):
     """What stands at `path`, and what was expected there. `missing`: nothing stands there."""
 
     path: FieldPath

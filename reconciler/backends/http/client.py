@@ -15,6 +15,8 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError, TimedOutError, TooLargeError, http_error
 
@@ -151,8 +153,7 @@ class HttpClient:
         return body
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """What is worth another try: `statuses`, and what may pass by itself; what hung only with `after_timeout`.
 
     Pauses double from `first_pause`, each of random length; what the server asks for (Retry-After) counts instead. None

@@ -9,10 +9,11 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from reconciler.backends.credential_sources import allowed_file, check_plugins
 from reconciler.backends.http.client import ByteBudget, HttpClient
@@ -40,8 +41,7 @@ WEAKNESSES = {
 """What of a kubeconfig makes a connection insecure, and what a person should know of it."""
 
 
-@dataclass(frozen=True)
-class ApiServer:
+class ApiServer(Struct, frozen=True):
     """A cluster's address, the clients that ask it, and as whom (`impersonation`, headers).
 
     `weakness` is the key of WEAKNESSES that the kubeconfig itself has, "" for none. `certificate` is the client's.

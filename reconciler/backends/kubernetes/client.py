@@ -6,11 +6,13 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from math import inf
 from urllib.parse import quote, urlencode
+
+from msgspec import Struct, field
 
 from reconciler.backends.http.client import HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.deadline import Deadline
@@ -30,8 +32,7 @@ _LAST_SECONDS = 0.8
 _STEP_SECONDS = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSettings:
+class RequestSettings(Struct, frozen=True):
     """How much a run may ask of a cluster, and how long it waits.
 
     `timeout` is seconds for one request, until a whole answer has come. `qps` is writes a second, 0 for no limit.
@@ -79,8 +80,7 @@ def resource_name(group: str, resource: str) -> str:
     return f"{plural}.{group}{slash}{subresource}" if group else resource
 
 
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
+class ApiRequest(Struct, frozen=True):
     """One request. `accept` is the answer's form; `body` is sent as `content_type`. `writes`: it changes something.
 
     `seconds` is set for what keeps the lock: it needs no place among the others, and has that long, with all its

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct, field
 
 from reconciler.backends.decode.shapes import CustomResourceDefinition
 from reconciler.backends.decode.workloads import scale_kind_of
@@ -97,8 +97,7 @@ class _OldResources(msgspec.Struct):
     resources: list[_OldResource] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """One served resource in one version; `scales`: it has /scale."""
 
     group: str
@@ -109,8 +108,7 @@ class Served:
     scales: bool = False
 
 
-@dataclass(frozen=True)
-class ServedKinds:
+class ServedKinds(Struct, frozen=True):
     """`served` by (group, version, plural); `scale_kinds` are the built-in and the custom ones with a scale.
 
     `unreadable` are those of which it is not known where their replicas are, by group and plural, and why. `silent` are

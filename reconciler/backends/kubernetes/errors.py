@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
+from msgspec import Struct
 
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpResponse
@@ -37,8 +36,7 @@ class ApiStatus(msgspec.Struct):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """What was asked, for messages: "east: list deployments in shop"."""
 
     cluster: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+from msgspec import Struct
 
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, one
@@ -25,16 +25,14 @@ class _ServerVersion(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """`ahead` is how far its clock is before ours, None where it does not tell its time."""
 
     version: str
     ahead: timedelta | None
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """Who holds the lock, since when it was renewed last."""
 
     name: str

@@ -8,10 +8,10 @@ served, ask what one may do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, resource_name
 from reconciler.backends.kubernetes.errors import Operation
@@ -24,8 +24,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 Use = Literal["", "keda", "custom", "ZoneBalanced", "podPicker"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Right:
+class Right(Struct, frozen=True, order=True):
     """One verb on one resource, "deployments" or "deployments/scale".
 
     `own` True: only in our own namespace, the Fleet's; else in all namespaces, or for kinds without one. `name` limits

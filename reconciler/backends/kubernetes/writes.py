@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.backends.json_patch import equal, patched, value_at
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Attempts, collection, one, resource_name

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from reconciler.backends.decode.mismatches import FieldPath, dotted, mismatches
 from reconciler.backends.decode.shapes import SHAPES, decoded_value
@@ -63,8 +64,7 @@ class Named(Wire):
     metadata: Identity
 
 
-@dataclass(frozen=True, slots=True)
-class FoundManifest:
+class FoundManifest(Struct, frozen=True):
     """An object as it was found: its value, and what its list says of its apiVersion and kind."""
 
     value: Any
@@ -186,8 +186,7 @@ _HOLE = "\ud800"
 """In the place of the objects while a layout is taken: half a character, which no text that was read can hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class JsonLayout:
+class JsonLayout(Struct, frozen=True):
     """How a JSON file is written: what stands `before` and `after` its object or, in a List, its objects.
 
     `indent` is that of one level, None where all is on one line; `margin` what each further line of an object has.

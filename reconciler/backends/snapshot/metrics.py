@@ -19,10 +19,12 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.backends.decode.mismatches import FieldPath, dotted, shown
 from reconciler.backends.decode.wire import instant
@@ -115,8 +117,7 @@ def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") ->
     return answers, problems
 
 
-@dataclass(frozen=True, slots=True)
-class _Recorded:
+class _Recorded(Struct, frozen=True):
     """One result before it is read: where it stands and whose it is."""
 
     path: FieldPath

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct, field
 
 from reconciler.backends.decode.mismatches import mismatches
 from reconciler.backends.decode.wire import NonEmptyText, Wire
@@ -44,8 +44,7 @@ from reconciler.yaml.writer import block_text
 _ENDING = "Error"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ReadKey:
+class ReadKey(Struct, frozen=True, order=True):
     """What was asked for: a list, or with `name` one object."""
 
     resource: str
@@ -63,8 +62,7 @@ class ReadKey:
         return " ".join(part for part in parts if part)
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """What was asked for, each with the error it met, None where there was an answer. `kinds`: that of discovery."""
 
     cluster: str

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from heapq import heapify, heapreplace
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of, shrunk_by
@@ -45,8 +47,7 @@ def ours_to_choose(settings: DownscaleSettings) -> bool:
     return (settings.strategy, settings.logarithm_base) != (DEFAULT.strategy, DEFAULT.logarithm_base)
 
 
-@dataclass(frozen=True, slots=True)
-class VictimStrategy:
+class VictimStrategy(Struct, frozen=True):
     """How the victims of one workload are found. `note` tells what a person should know of it."""
 
     settings: DownscaleSettings = DEFAULT
@@ -57,13 +58,12 @@ class VictimStrategy:
         return ours_to_choose(self.settings)
 
 
-@dataclass(frozen=True, slots=True)
-class VictimStrategies:
+class VictimStrategies(Struct, frozen=True):
     """The orders of the workloads of one cluster."""
 
     policies: Mapping[ObjectRef, list[DownscalePolicy]]
     federated: Mapping[LocalKey, FederatedReplicaSet]
-    autoscalers: Autoscalers = field(repr=False)
+    autoscalers: Autoscalers
 
     def order_of(self, ref: ObjectRef) -> VictimStrategy:
         """Return the order for a workload; while an autoscaler scales it down too the choice is the controller's."""
@@ -172,8 +172,7 @@ OWN_PODS = ("ReplicaSet", "ReplicationController", "CloneSet")
 """Kinds that own ReplicaSets, and these the pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroup:
+class PodGroup(Struct, frozen=True):
     """The pods of the one ReplicaSet (or the like) that is scaled down; `siblings` as in `rank_victims`.
 
     `split`: several ReplicaSets have pods, so there is no such one.
@@ -234,8 +233,7 @@ def nanoseconds_at(run: Run) -> int:
 _CHOSEN, _TIED, _OTHER = 0, 1, 3  # ranks, source: seed downscale-pod-picker.md, Controller Behaviour Changes
 
 
-@dataclass(frozen=True, slots=True)
-class VictimSelection:
+class VictimSelection(Struct, frozen=True):
     """How a group is scaled down: `count` pods go, before all others those of `first` that are not Running and Ready.
 
     `candidates` are the others, in the controller's order. `requested` of them are ours to choose where it is `open`;
@@ -281,8 +279,7 @@ def picker_request(selection: VictimSelection, picker: PodPicker, namespace: str
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenVictims:
+class ChosenVictims(Struct, frozen=True):
     """The chosen candidates, and what a person should know of how."""
 
     pods: tuple[Pod, ...]

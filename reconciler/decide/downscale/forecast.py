@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count, takewhile
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, Notice, VictimForecast
 from reconciler.decide.downscale.choice import (
@@ -103,8 +105,7 @@ def with_victims(
     return tuple(done), tuple(sorted(set(questions))), tuple(dict.fromkeys(notices))
 
 
-@dataclass(frozen=True, slots=True)
-class _ScaleDown:
+class _ScaleDown(Struct, frozen=True):
     """One decrease, and what its victims depend on; `relatives` as in `siblings_in`."""
 
     decision: Decision
@@ -319,8 +320,7 @@ _AFTER = 3_600 * _SECOND  # how old a saved plan may be by default when it is ap
 _MOST = 200  # moments that are looked at
 
 
-@dataclass(frozen=True, slots=True)
-class _ApplyWindow:
+class _ApplyWindow(Struct, frozen=True):
     """The time in which the victims of a plan made at `now_ns` may be chosen."""
 
     now_ns: int

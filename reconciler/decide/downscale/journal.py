@@ -11,9 +11,10 @@ A mark is the pod's deletion cost and a label, put on and taken off in one patch
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import (
     DELETION_COST,
@@ -49,8 +50,7 @@ _COST_PATH = ("metadata", "annotations", DELETION_COST)
 _LABEL_PATH = ("metadata", "labels", VICTIM_LABEL)
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedPod:
+class MarkedPod(Struct, frozen=True):
     """A pod that is to be marked, and the text of the cost it had before, None for none."""
 
     name: str
@@ -58,8 +58,7 @@ class MarkedPod:
     cost: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class JournalEntry:
+class JournalEntry(Struct, frozen=True):
     """A shrink that has begun: `workload` goes from `before` to `after` replicas. `at` is the run's time."""
 
     workload: ObjectRef
@@ -214,8 +213,7 @@ LIFE = timedelta(hours=1)
 """After that a scale-down that was begun is not waited for any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Leftovers:
+class _Leftovers(Struct, frozen=True):
     """What is left in one cluster: the journal's entries by key, and marked pods by uid."""
 
     observed: ObservedCluster

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, VictimForecast
 from reconciler.decide.downscale.choice import PodGroup, nanoseconds_at, pod_group, relatives_in, siblings_in
@@ -12,8 +12,7 @@ from reconciler.model import ObservedState, PodsQuestion, Run, Workload
 from reconciler.policy.types import PolicySet
 
 
-@dataclass(frozen=True, slots=True)
-class RankedPod:
+class RankedPod(Struct, frozen=True):
     """`rule` is what puts a victim before the first pod that stays; "" for pods that stay."""
 
     name: str
@@ -21,8 +20,7 @@ class RankedPod:
     rule: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True):
     """`pods` are all active pods, first to go first; `forecast` is what a plan would say of the decrease."""
 
     workload: Workload

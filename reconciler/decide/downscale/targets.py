@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.decide.autoscalers import Autoscalers
 from reconciler.decide.decisions import Decision, Notice, Overridden, PolicyExplanation, Undecided
@@ -27,8 +28,7 @@ from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Fleet, Fle
 from reconciler.untrusted_text import MOST_REPLICAS
 
 
-@dataclass(frozen=True, slots=True)
-class TargetReplicas:
+class TargetReplicas(Struct, frozen=True):
     """What `policy` wants; `replicas` None: not known. `why` is a phrase, `values` what it rests on."""
 
     policy: DownscalePolicy
@@ -83,8 +83,7 @@ def _within(policy: DownscalePolicy, wanted: int, why: str, values: dict[str, An
 Result = Decision | Undecided | Overridden | Notice | PolicyExplanation
 
 
-@dataclass(frozen=True, slots=True)
-class DownscaleInputs:
+class DownscaleInputs(Struct, frozen=True):
     """One cluster, and everything that is looked at beside a workload in it."""
 
     fleet: Fleet
@@ -97,8 +96,7 @@ class DownscaleInputs:
     namespaces: Mapping[str, Mapping[str, str]]  # annotations by name
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadTarget:
+class WorkloadTarget(Struct, frozen=True):
     """One workload, and what one policy wants of it."""
 
     inputs: DownscaleInputs

@@ -18,6 +18,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from reconciler.errors import PolicyError, shown
 from reconciler.model import Pod
 from reconciler.untrusted_text import whole_number_in
@@ -74,8 +76,7 @@ ALL_RULES = RankingRules()
 AGE_RULES = frozenset({Rule.READY_TIME, Rule.CREATION_TIME, Rule.UID, Rule.CACHE})
 
 
-@dataclass(frozen=True, slots=True)
-class VictimRanking:
+class VictimRanking(Struct, frozen=True):
     """`victims`: first to go first; `order`: all active pods in that order, also when all of them go.
 
     `certain`: every order in which the controller may compare the pods gives the same set of victims. `rules` and
@@ -188,8 +189,7 @@ def _by_time(pods: Iterable[Pod]) -> dict[int, list[Pod]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Edge:
+class _Edge(Struct, frozen=True):
     """The bucket of the first pod that stays: its pods that go, and those that stay."""
 
     bucket: Bucket

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, format_time, optional_instant
 from reconciler.decide.idling.scalables import ScalableState
@@ -21,8 +22,7 @@ ITSELF = "app.kubernetes.io/name"
 _OUR_NAME = "reconciler"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """Why it is not idled, and the smallest change that would alter that."""
 
     words: str

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import CONTESTED, FIELD_MANAGER, UNDONE, compact, format_time, read_json
 from reconciler.decide.idling.records import Record, scaled_at
@@ -38,8 +40,7 @@ _NO_BOUNDS = "; idleReplicas: 0 needs no other bounds"
 _POINTERS = {"CronJob": "/spec/suspend", "ScaledObject": "/metadata/annotations/autoscaling.keda.sh~1paused-replicas"}
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(Struct, frozen=True):
     """One undo: by which field manager, when, and the how-manieth in a row.
 
     `autoscaler` is the name of the HorizontalPodAutoscaler whose bounds were put back, "" where it was the scale.
@@ -55,8 +56,7 @@ class Undo:
         return compact({"by": self.by, "at": format_time(self.at), "count": self.count})
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
+class Contest(Struct, frozen=True):
     """Somebody who undoes us whenever we idle; the object is left alone. `autoscaler` as in `Undo`."""
 
     by: str

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.decide.metrics import Series, series_of, value_for
@@ -35,8 +37,7 @@ class CriterionResult(StrEnum):
     NOT_SELECTED = "nobody"
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True):
     """What criteria say, in words; `counterfactual` is the smallest change that would alter it.
 
     `until` is when the schedules that make it idle end, None where none does.
@@ -57,8 +58,7 @@ def _any_service(_namespace: str, _service: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """What one policy was told on one cluster, at `now`. `selects`: whether it selects a Service, by namespace and
     name.
     """

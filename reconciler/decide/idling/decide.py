@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Notice, Verb
 from reconciler.decide.fleet_guard import FLEET, FleetGuards, fleet_guards
@@ -36,8 +38,7 @@ from reconciler.policy.types import Fleet, PolicySet, Writes
 _DONE_BLIND = frozenset({IdleAction.WAKE, IdleAction.RELEASE, IdleAction.OVERDUE})
 
 
-@dataclass(frozen=True, slots=True)
-class IdlingOutcome:
+class IdlingOutcome(Struct, frozen=True):
     """`claims` gives the policy's name for every workload that is idle because of us after this run, or that this run
     idles, wakes or repairs: placement and downscale leave those alone.
     """
@@ -165,8 +166,7 @@ def _query_notices(clusters: Sequence[IdlingCluster]) -> Iterator[Notice]:
         yield from query_notices(cluster.inventory.cluster.name, cluster.problems)
 
 
-@dataclass(frozen=True, slots=True)
-class _Writes:
+class _Writes(Struct, frozen=True):
     """Makes decisions of transitions, and of what they would be if a policy enforced, or a person allowed."""
 
     services: tuple[tuple[ServiceState, Inventory], ...]

@@ -6,7 +6,8 @@ Source: seed idling-and-unidling.md, "Idling" (endpoints, their pods, the pods' 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.decide.owners import Owners, owners_in
 from reconciler.model import (
@@ -37,8 +38,7 @@ Kind = tuple[str, str]
 """(group, kind)."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveredTargets:
+class DiscoveredTargets(Struct, frozen=True):
     """The top objects behind a Service, sorted by name, as far as they are known.
 
     `undecided` says why they are not all known; `question` asks for the pods that would tell. `by_labels`: labels tell
@@ -53,8 +53,7 @@ class DiscoveredTargets:
     nothing: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     """The scalables of one cluster, to be found by name, by what they own and by template label."""
 
     by_ref: Mapping[ObjectRef, Workload]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.decide.idling.state import MAYBE_DOWN
 from reconciler.decide.idling.transition_rules import Flag, IdleAction
@@ -13,8 +14,7 @@ from reconciler.model import ObjectRef, ObservedState
 from reconciler.policy.types import FederatedReplicaSet
 
 
-@dataclass(frozen=True, slots=True)
-class FederatedMembers:
+class FederatedMembers(Struct, frozen=True):
     """The local workloads of one federated ReplicaSet that transitions are about.
 
     `running` are clusters where it runs and no transition is about it; `held` says why it may not be idled now, "" for

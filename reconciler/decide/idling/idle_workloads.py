@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT
 from reconciler.decide.fleet_guard import FleetGuards
@@ -15,8 +16,7 @@ from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet
 
 
-@dataclass(frozen=True, slots=True)
-class IdleWorkload:
+class IdleWorkload(Struct, frozen=True):
     """Something to ask. `wakes` are the scalables that wake then; `problem` set: it would be in vain, and why."""
 
     asked: Service | Workload

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
 from reconciler.decide.autoscalers import Autoscalers, PinnedAutoscaler, autoscalers_of, pinned_autoscaler
@@ -37,8 +39,7 @@ def _nothing(_ref: ObjectRef) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class IdlingInputs:
+class IdlingInputs(Struct, frozen=True):
     """What is looked at. `without_policies`: the policies cannot be read, so nothing is known of what they want.
 
     `named` says which objects somebody asks about: such a Service counts though nothing is on it and no policy selects
@@ -53,8 +54,7 @@ class IdlingInputs:
     named: Callable[[ObjectRef], bool] = _nothing
 
 
-@dataclass(frozen=True, slots=True)
-class IdlingCluster:
+class IdlingCluster(Struct, frozen=True):
     """What idling is about on one cluster."""
 
     inventory: Inventory

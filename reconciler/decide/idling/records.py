@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
@@ -47,8 +48,7 @@ _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
 _OF_RECORD = (*_RECORD, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """How to wake one scalable. `replicas` is what it had (1 for a CronJob), at or below `idled_to` it is idle.
 
     `policy` and `fleet` are those of the owner, "" where there is none; `cause` is the annotation's text.
@@ -64,8 +64,7 @@ class Record:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordReading:
+class RecordReading(Struct, frozen=True):
     """What an object's marks say. `record` None with `problem`: there are marks, but they cannot be read."""
 
     ours: bool
@@ -186,8 +185,7 @@ def reason_of_others(workload: Workload, record: Record) -> str | None:
     return reason or ""
 
 
-@dataclass(frozen=True, slots=True)
-class ScaledDownByOthers:
+class ScaledDownByOthers(Struct, frozen=True):
     """What idling released because somebody else scaled it down: the replicas it had, their reason, "" for none."""
 
     previous: int
@@ -222,8 +220,7 @@ def awake_since(workload: Workload) -> datetime | None:
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class UnidleTarget:
+class UnidleTarget(Struct, frozen=True, order=True):
     """One scalable that a Service's mark lists, with the replicas it had."""
 
     kind: str
@@ -240,8 +237,7 @@ class UnidleTarget:
         return cls(ref.kind, ref.name, ref.group, replicas)
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceRecord:
+class ServiceRecord(Struct, frozen=True):
     """What a marked Service says. `targets` are sorted; `fleet` and `policy` are the owner's, "" without one."""
 
     idled_at: datetime
@@ -253,8 +249,7 @@ class ServiceRecord:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceRecordReading:
+class ServiceRecordReading(Struct, frozen=True):
     """`record` None with `problem`: there is a mark, but it cannot be read."""
 
     ours: bool
@@ -377,8 +372,7 @@ def foreign_record_cleared() -> dict[str, str | None]:
 # them out.
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """`idled_by_us`: our field manager wrote its replicas last, so what stands there is our idle.
 
     `most` is the highest number of replicas that a record of ours tells: on the scalable itself, or on a ReplicaSet

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import idling_owner, read_json
 from reconciler.decide.decisions import DesiredState, Notice
@@ -28,8 +30,7 @@ def _everything(_ref: ObjectRef) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Restoration:
+class Restoration(Struct, frozen=True):
     """What is given back: what `objects` accepts (the scalable, or a Service it is behind), of policies that match
     one of the globs `policies`, idled by one of the `runs`. An empty part does not narrow.
 
@@ -67,8 +68,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """What idled something, as its record tells; "" for what that does not tell."""
 
     policy: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import PAUSED, PAUSED_REPLICAS, WAKE_REQUESTED_AT, format_time, optional_instant
 from reconciler.decide.autoscalers import PinnedAutoscaler
@@ -26,8 +27,7 @@ from reconciler.policy.types import FleetCluster
 from reconciler.untrusted_text import whole_number_in
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """`written` is the object that is changed, `runs` the one whose pods it governs (a ScaledObject's target)."""
 
     written: Workload
@@ -105,8 +105,7 @@ class Scale:
 NEED_PODS = "NeedPods"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class WakeRequest:
+class WakeRequest(Struct, frozen=True, order=True):
     """Somebody asked at `at`; it counts for what was idled then or earlier."""
 
     at: datetime
@@ -141,8 +140,7 @@ def latest_of(*signals: WakeRequest | None) -> WakeRequest | None:
     return max((request for request in signals if request is not None), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceState:
+class ServiceState(Struct, frozen=True):
     """A Service that a policy selects, that carries marks, that opts out, or with a wake request.
 
     `overridden` are the verdicts of policies that others win over. `record` is ours, from the Service or else from its
@@ -193,8 +191,7 @@ class ServiceState:
         return any(reading is not None and not reading.ours for reading in (self.on_service, self.on_endpoints))
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """That our mark on `service` lists a scalable. `is_behind`: it is behind that Service, as far as can be told."""
 
     service: ServiceState
@@ -203,8 +200,7 @@ class Listing:
     is_behind: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ScalableState:
+class ScalableState(Struct, frozen=True):
     """One scalable with everything that bears on it.
 
     `services` are the Services it is behind or that list it; `listed_only` those of them that list it and that it is

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.decide.idling.blockers import Reason
 from reconciler.decide.idling.scalables import ServiceState
@@ -18,8 +19,7 @@ from reconciler.model import ObjectRef
 _GOES_IDLE = frozenset({IdleAction.IDLE, IdleAction.OBSERVE})
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceBackends:
+class ServiceBackends(Struct, frozen=True):
     """A Service that some policy selects, and the scalables behind it, sorted by name."""
 
     service: ServiceState

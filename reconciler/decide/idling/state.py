@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.idling.contested import contest_of, is_restored_by_others
 from reconciler.decide.idling.records import Record, reason_of_others
@@ -41,8 +43,7 @@ IDLE_STATES = frozenset(
 """What is idle with a record of ours, until it is woken or released."""
 
 
-@dataclass(frozen=True, slots=True)
-class Classification:
+class Classification(Struct, frozen=True):
     """`record` is what it goes back to: of its own and its Services' the newest. None where it is not idled."""
 
     state: IdleState

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from reconciler.decide.idling.blockers import (
     A_WAKE_REQUEST,
@@ -49,8 +50,7 @@ class IdleAction(StrEnum):
     DEFER = "defer"  # the wake waits for the next run
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """Everything the table looks at. `words` tells of each flag why it is set."""
 
     state: IdleState
@@ -59,8 +59,7 @@ class Situation:
     words: Mapping[Flag, str] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class TransitionRule:
+class TransitionRule(Struct, frozen=True):
     """One row of the table; without `results` it holds for every verdict.
 
     `flag` must be set and gives the reason; without one it is `reason`, and where that is "" too, what the criteria
@@ -190,8 +189,7 @@ _ON_READ_ONLY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenAction:
+class ChosenAction(Struct, frozen=True):
     """What is to be done, and why in one phrase ("" where the criteria say why).
 
     `flag` is the flag that gives the reason, if one does; `counterfactual` what would alter it, where no flag has a say

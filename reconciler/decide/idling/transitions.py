@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     FIELD_MANAGER,
@@ -37,8 +39,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _SINCE_ITS_RECORD = IDLE_STATES | {IdleState.FOREIGN, IdleState.IDLE_INCOMPLETE}
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(Struct, frozen=True):
     """What is done with one scalable. `why` is one phrase; `counterfactual` the smallest change that would alter it."""
 
     scalable: ScalableState

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.decide.idling.criteria import (
     Answers,
@@ -24,8 +25,7 @@ from reconciler.policy.types import FleetCluster, IdlingPolicy
 UNDONE_HOLDS = timedelta(hours=2)  # minAwake by default, where no policy is known
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyVerdict:
+class PolicyVerdict(Struct, frozen=True):
     """What `policy` says of `subject`, a Service or a scalable that it selects.
 
     `wake_when` is BUSY where it holds and IDLE where it does not. `equal_policies` are the names of all policies of the
@@ -53,8 +53,7 @@ def deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, 
     return tuple(sorted(of_highest_priority(enforcing or selecting), key=lambda policy: policy.name))
 
 
-@dataclass(frozen=True, slots=True)
-class CombinedVerdict:
+class CombinedVerdict(Struct, frozen=True):
     """All verdicts for one scalable. Without any, no policy selects it."""
 
     verdicts: tuple[PolicyVerdict, ...] = ()
@@ -190,8 +189,7 @@ class CombinedVerdict:
 # Which policies select what on one cluster, and what they say of it.
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyVerdicts:
+class PolicyVerdicts(Struct, frozen=True):
     """The verdicts that count for one object, and those of policies that others win over."""
 
     won: tuple[PolicyVerdict, ...] = ()

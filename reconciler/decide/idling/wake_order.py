@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.idling.state import IdleState
 from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction
@@ -100,8 +102,7 @@ def _urgency(transition: Transition) -> tuple[bool, int, bool, ObjectRef]:
     return (not begun, tier(transition), Flag.REQUESTED not in transition.situation.flags, transition.ref)
 
 
-@dataclass(frozen=True, slots=True)
-class WakeTier:
+class WakeTier(Struct, frozen=True):
     """`name` is what others wait for, `after` what it waits for itself; "" for none."""
 
     name: str = ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     CAUSE,
@@ -52,8 +54,7 @@ _UP_NOW = (IdleAction.WAKE, IdleAction.RELEASE)
 Annotations = Mapping[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceTargets:
+class ServiceTargets(Struct, frozen=True):
     """The scalables behind one Service. `idle` are those that stand at their idled count after this run."""
 
     service: ServiceState
@@ -88,8 +89,7 @@ class ServiceTargets:
         return tuple(target for target in self.targets if target.ref(self.service.ref) not in new)
 
 
-@dataclass(frozen=True, slots=True)
-class _ServiceWrite:
+class _ServiceWrite(Struct, frozen=True):
     """One write of a mark. `only_list`: nothing but its list changes, because another step follows."""
 
     verb: Verb
@@ -239,8 +239,7 @@ def _owner(behind: ServiceTargets, records: Sequence[Record], context: WriteCont
     return fleet, min(bidding or names)
 
 
-@dataclass(frozen=True, slots=True)
-class _Writer:
+class _Writer(Struct, frozen=True):
     """Turns steps into decisions on one holder of marks after the other; a later step finds what the earlier wrote."""
 
     service: ServiceState

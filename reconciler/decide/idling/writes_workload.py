@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
@@ -37,8 +39,7 @@ from reconciler.model import NOTHING, ObjectRef, Run
 from reconciler.policy.types import Fleet
 
 
-@dataclass(frozen=True, slots=True)
-class WriteContext:
+class WriteContext(Struct, frozen=True):
     """`places` gives the file:line of each policy. Without `repairs` only wakes and releases are made.
 
     `hold_until`: what is woken opts out until then.

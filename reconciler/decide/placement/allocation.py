@@ -5,12 +5,16 @@ A run calls this on validated values; `allocate_replicas` is the public function
 
 from __future__ import annotations
 
+import dataclasses
 import marshal
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import add, sub
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.placement.fair import Claims, fair_seats, kept_seats
 from reconciler.decide.placement.kubefed import Rounds
@@ -28,8 +32,7 @@ UNBOUNDED = 1 << 62
 Rounding = Literal["Fair", "KubeFed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Struct, frozen=True):
     """Clusters that have a preference; equal positions belong together, and earlier ones are served first.
 
     `absent` are the others, which get nothing. A maximum of UNBOUNDED is none.
@@ -42,8 +45,7 @@ class Candidates:
     absent: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(Struct, frozen=True):
     """What is to be spread. `kept` are the replicas a cluster has already, `capacity` the known limits."""
 
     total: int
@@ -53,8 +55,7 @@ class Demand:
     capacity: Mapping[str, int] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationSteps:
+class AllocationSteps(Struct, frozen=True):
     """How one cluster came to its replicas: minimum + sticky + share. `limit` is what they stand at, "" for none."""
 
     minimum: int = 0
@@ -156,7 +157,7 @@ def with_overflow(given: Allocation, served: Candidates, demand: Demand, probed:
         more = allocate(served, replace(demand, capacity=others)).replicas[name] - given.replicas[name]
         if more > 0:
             overflow[name] = more
-    return replace(given, overflow=overflow)
+    return dataclasses.replace(given, overflow=overflow)
 
 
 def _minimum(minimums: Sequence[int], capacities: Sequence[int] | None, total: int) -> list[int]:

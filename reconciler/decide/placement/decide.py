@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
 from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Overridden, PolicyExplanation, Undecided

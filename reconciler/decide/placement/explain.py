@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
@@ -147,8 +149,7 @@ def _entry(local: LocalWorkload, result: PlacementResult) -> ClusterStatus:
     return ClusterStatus(spec_replicas, max(0, spec_replicas - waiting - local.crashing), result.words[local.cluster])
 
 
-@dataclass(frozen=True, slots=True)
-class _Counterfactuals:
+class _Counterfactuals(Struct, frozen=True):
     """What would give clusters another number: `bound` would get one with a higher maxReplicas of their own, `totals`
     says from which total on each gets one more.
     """

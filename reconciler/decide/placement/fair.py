@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import ge
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+
+class Claims(Struct, frozen=True):
     """The clusters that share, in the order that settles ties: weight, seats taken already, and seats at most."""
 
     weights: Sequence[int]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import (
     FEDERATED_LABEL,
@@ -44,8 +45,7 @@ def names_another(workload: Workload, federated: FederatedReplicaSet, fleets: fr
     return workload.annotations[OWNER]
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """What every local ReplicaSet of one federated ReplicaSet is like, replicas aside."""
 
     federated: FederatedReplicaSet

@@ -24,9 +24,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     RECORDED_AT,
@@ -49,8 +51,7 @@ IN_A_ROW = 3
 """After so many refusals in a row the replicas go elsewhere until the retry time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """Refusals of one object's create or update in a row. `retry_after` is set from the third on."""
 
     count: int
@@ -144,8 +145,7 @@ def doubled(waited: timedelta) -> timedelta:
 PREFIX = "reconciler-status-"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
+class ClusterStatus(Struct, frozen=True):
     """One cluster of a status, without its time. None: unknown.
 
     `idle_by`: what keeps it idle, "" for nothing. `stays`: what was said before is left as it is, `idle_by` aside.
@@ -158,8 +158,7 @@ class ClusterStatus:
     stays: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementStatus:
+class PlacementStatus(Struct, frozen=True):
     """What an earlier run wrote. `entries` are as written."""
 
     desired: int | None = None
@@ -212,8 +211,7 @@ def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: Plac
 # Our ConfigMaps, as decisions: made where they are missing, changed key by key where they are there.
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigMapContent:
+class ConfigMapContent(Struct, frozen=True):
     """What a ConfigMap of ours should say. None takes a key off; what is not named stays."""
 
     ref: ObjectRef
@@ -299,8 +297,7 @@ def _said(content: Mapping[str, str | None]) -> dict[str, str]:
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """`cluster` is where it is written, "" for nowhere. `own` are our ConfigMaps there, `newest` the newest on any
     cluster, both by name; `others` those on clusters other than `cluster`.
 

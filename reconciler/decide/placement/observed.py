@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import ObservedCapacity, fleet_names, format_time, read_capacity
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
@@ -42,8 +43,7 @@ from reconciler.model import (
 from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, PolicySet
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPlacement:
+class ClusterPlacement(Struct, frozen=True):
     """One cluster of the Fleet. `observed` None: it did not answer, and `error` says how.
 
     `lost_since`: since when it does not answer; None where it does (also where its answer may not be used), or where
@@ -66,8 +66,7 @@ class ClusterPlacement:
         return "" if self.observed is None else self.observed.unread(group, kind)
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementInputs:
+class PlacementInputs(Struct, frozen=True):
     """What every federated ReplicaSet of a run is decided in.
 
     `claims` are the workloads that idling decides, with its policy's name. `ours` are the Fleet names whose marks are
@@ -134,8 +133,7 @@ def _known_since(home: Home) -> dict[str, datetime]:
 Limit = Literal["", "learned", "refused", "draining", "leaving", "missing", "no namespace"]
 
 
-@dataclass(frozen=True, slots=True)
-class LocalWorkload:
+class LocalWorkload(Struct, frozen=True):
     """One federated ReplicaSet on one cluster.
 
     `part`: "placed" takes part in the allocation; "held" is left out, its replicas (`spec_replicas`) taken off the
@@ -168,8 +166,7 @@ class LocalWorkload:
         return max(0, (self.spec_replicas or 0) - self.unschedulable)
 
 
-@dataclass(frozen=True, slots=True)
-class LocalFinding:
+class LocalFinding(Struct, frozen=True):
     """A `LocalWorkload`, and what is to be asked or told about it."""
 
     local: LocalWorkload
@@ -178,8 +175,7 @@ class LocalFinding:
     notice: Notice | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(Struct, frozen=True):
     """One federated ReplicaSet on one cluster, before it is known in which way it takes part."""
 
     federated: FederatedReplicaSet

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
 
 from reconciler.decide.workload_status import is_lagging
 from reconciler.model import Pod, Workload
@@ -15,8 +16,7 @@ ON_ITS_WAY = timedelta(minutes=1)
 """How long a replica may take until it runs; after that its cluster lags."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodCounts:
+class PodCounts(Struct, frozen=True):
     """Replicas of one local workload.
 
     `current` are placed on a node; `unschedulable` wait for one, or do not exist, for too long; `crashing` are placed

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import (
     FEDERATED_LABEL,
@@ -35,8 +36,7 @@ from reconciler.policy.types import FederatedReplicaSet, Writes
 _MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY)
 
 
-@dataclass(frozen=True, slots=True)
-class _Owned:
+class _Owned(Struct, frozen=True):
     """A workload with annotations of ours. `key` is "namespace/name" of the federated ReplicaSet they name."""
 
     key: str

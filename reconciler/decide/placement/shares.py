@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import sub
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, placement_owner_text
 from reconciler.decide.placement.allocation import (
@@ -24,16 +27,14 @@ from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierRuns:
+class EarlierRuns(Struct, frozen=True):
     """What earlier runs recorded; `readable`: all of it could be read, so no status means there is none."""
 
     status: PlacementStatus | None
     readable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(Struct, frozen=True):
     """`replicas` is what each placed cluster should run, `keeping` what draining clusters keep of that because it has
     no room anywhere else.
 
@@ -100,7 +101,7 @@ def shares(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], bef
     wanted = taken_off + _placeable(served, demand, sum(replicas.values()))
     lagging = _lagging(allocation, placed)
     return Shares(
-        replace(allocation, overflow=overflow),
+        dataclasses.replace(allocation, overflow=overflow),
         served,
         replicas,
         keeping,
@@ -252,8 +253,7 @@ PROBE = 1
 """How many replicas try a full cluster again where none keep waiting there."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementResult:
+class PlacementResult(Struct, frozen=True):
     """`target` is what a placed cluster should ask for, waiting replicas included; `next_replicas` what it asks for
     after this run; `memory` what is known of its room then. All by cluster; held clusters are in none of them.
     """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     FEDERATED_LABEL,
@@ -46,8 +48,7 @@ def group_of(key: str) -> str:
     return f"placement/{key}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Context:
+class _Context(Struct, frozen=True):
     """What the steps of one federated ReplicaSet have in common; `form` None: it only places what others make."""
 
     result: PlacementResult
@@ -61,8 +62,7 @@ class _Context:
         return group_of(self.result.federated.key)
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalWrite:
+class _LocalWrite(Struct, frozen=True):
     """One local workload and what it is to become."""
 
     local: LocalWorkload

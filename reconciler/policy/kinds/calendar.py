@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import replace
 
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from reconciler.policy.kinds.calendar import STATED, HoursFields, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
@@ -240,8 +239,7 @@ class IdlingPolicyDocument(Fields, frozen=True, kw_only=True):
     spec: Annotated[IdlingPolicyFields, Meta(description="spec states what is idled, and when.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Calendars:
+class Calendars(Struct, frozen=True):
     """The Calendar documents by name, None for those that are broken themselves.
 
     `complete` False: some document could not be read, and may be one more.
