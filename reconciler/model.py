@@ -24,6 +24,12 @@ class _NoEntries(Mapping[Any, Any]):
     def __getitem__(self, key: Any) -> Any:
         raise KeyError(key)
 
+    def __contains__(self, key: object) -> bool:
+        return False
+
+    def get(self, _: Any, default: Any = None) -> Any:  # as the base class has it, but without an exception each time
+        return default
+
     def __iter__(self) -> Iterator[Any]:
         return iter(())
 

@@ -11,6 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -20,7 +21,6 @@ from typing import Any
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
-from kubernetes.config import kube_config
 from pytest_httpserver import HTTPServer
 
 from reconciler.backends.backend import LiveSettings, open_live
@@ -28,8 +28,10 @@ from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.http.connections import environment_proxy
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError
+from reconciler.backends.kubernetes import kubeconfig
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import RequestSettings
+from reconciler.backends.kubernetes.kubeconfig import load
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
 from reconciler.model import ClusterConnection
 from tests.backends.clocks import CountingClock
@@ -103,14 +105,7 @@ def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str,
     assert bool(preflight.connection.weakness) is bool(words)
 
 
-def test_clusters_of_one_authority_are_connected_to_side_by_side(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def slowly(*arguments: Any) -> Any:
-        time.sleep(0.05)  # a thread that waits for the disk, between the name of the file and its content
-        return open(*arguments)
-
-    monkeypatch.setattr(kube_config, "open", slowly, raising=False)
+def test_clusters_of_one_authority_are_connected_to_side_by_side(tmp_path: Path) -> None:
     authority = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
     kubeconfig = a_kubeconfig(tmp_path / "config", {"token": SECRET}, {"certificate-authority-data": authority})
     with ThreadPoolExecutor(max_workers=4) as threads:
@@ -312,6 +307,14 @@ def _no_context(folder: Path) -> str:
     return str(folder / "config")
 
 
+def _an_empty_authority(folder: Path) -> str:
+    return a_kubeconfig(folder / "config", {}, {"certificate-authority-data": "="})
+
+
+def _no_server(folder: Path) -> str:
+    return a_kubeconfig(folder / "config", {}, {"server": None})
+
+
 def _no_authority(folder: Path) -> str:
     return a_kubeconfig(folder / "config", {}, {"certificate-authority": str(folder / "ca.crt")})
 
@@ -326,6 +329,8 @@ def _no_authority(folder: Path) -> str:
         pytest.param(_half, "clusters", id="no clusters"),
         pytest.param(_no_context, "east in ", id="no such context"),
         pytest.param(_no_authority, "ca.crt", id="no such certificate file"),
+        pytest.param(_an_empty_authority, "certificate-authority-data of ", id="an authority of nothing"),
+        pytest.param(_no_server, "Expected key server in ", id="no server"),
     ],
 )
 def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, make: Any, words: str) -> None:
@@ -591,6 +596,100 @@ def test_several_kubeconfigs_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, paths)))
     connection = a_connection(None)
     assert (connection.endpoint(soon()).url, connection.header(soon())) == (SERVER, "Bearer from-b")
+
+
+def test_the_file_of_a_user_and_a_password_alone(tmp_path: Path) -> None:
+    made = a_connection(a_kubeconfig(tmp_path / "config", {"username": "jane", "password": "pässword"})).header(soon())
+    assert made is not None
+    assert base64.b64decode(made.removeprefix("Basic ")).decode() == "jane:pässword"
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [
+        pytest.param({"token": "t", "tokenFile": "token"}, "Bearer t", id="the token itself before its file"),
+        pytest.param({"tokenFile": "token", "username": "u", "password": "p"}, "Bearer from-file", id="a token first"),
+        pytest.param({"username": "u"}, None, id="a user without a password"),
+        pytest.param({}, None, id="nobody"),
+    ],
+)
+def test_of_several_ways_in_the_first_counts(tmp_path: Path, user: dict[str, Any], header: str | None) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    assert a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon()) == header
+
+
+def test_a_token_of_a_plugin_is_replaced_before_it_expires(tmp_path: Path) -> None:
+    body = a_credential(token="short", expirationTimestamp="2020-01-01T00:00:00Z")
+    path = a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, body))
+    access = load(path, "east", soon())
+    assert [access.authorization(soon()) for _ in range(2)] == ["Bearer short"] * 2
+    assert (tmp_path / "calls").read_text() == "xxx"
+
+
+def test_a_client_certificate_in_the_kubeconfig_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = trustme.CA().issue_cert("us")
+    user = {
+        "client-certificate-data": base64.b64encode(made.cert_chain_pems[0].bytes()).decode(),
+        "client-key-data": base64.b64encode(made.private_key_pem.bytes()).decode(),
+    }
+    left = tmp_path / "left"
+    left.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(left))
+    endpoint = a_connection(a_kubeconfig(tmp_path / "config", user)).endpoint(soon())
+    assert endpoint.certificate == made.cert_chain_pems[0].bytes()
+    assert list(left.iterdir()) == []
+
+
+PLAIN = """
+import sys
+from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.kubernetes.auth import load_libraries
+from reconciler.backends.kubernetes.kubeconfig import load
+load_libraries()
+assert load(sys.argv[1], "east", Deadline(20)).server
+print(*sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "loads"),
+    [
+        pytest.param({"token": "t"}, False, id="a token"),
+        pytest.param({"username": "u", "password": "p"}, False, id="a password"),
+        pytest.param(an_oidc_user(**{"id-token": an_id_token(4102444800)}), True, id="a provider"),
+    ],
+)
+def test_the_kubernetes_package_is_loaded_for_providers_alone(
+    tmp_path: Path, user: dict[str, Any], loads: bool
+) -> None:
+    """It takes longer to import than all of a plan's own modules."""
+    command = [sys.executable, "-c", PLAIN, a_kubeconfig(tmp_path / "config", user)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    assert bool({"kubernetes", "pydantic", "requests", "oauthlib"} & set(said)) is loads
+
+
+def test_a_pod_reads_its_token_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.crt"))
+    (tmp_path / "token").write_text("first\n")
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
+    connection = Connection(ClusterConnection("east", in_cluster=True), CountingClock())
+    assert (connection.endpoint(soon()).url, connection.header(soon())) == ("https://[::1]:6443", "Bearer first")
+    (tmp_path / "token").write_text("second")
+    assert connection.endpoint(soon()).authorization(soon()) == "Bearer second"
+
+
+@pytest.mark.parametrize("empty", ["token", "ca.crt"])
+def test_a_pod_whose_service_account_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty: str) -> None:
+    for name in ("token", "ca.crt"):
+        (tmp_path / name).write_text("" if name == empty else "x")
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
+    connection = Connection(ClusterConnection("east", in_cluster=True), CountingClock())
+    with pytest.raises(UnreachableError, match=f"service account: .*/{empty} is not there, or empty"):
+        connection.header(soon())
 
 
 def test_a_pod_without_service_account(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 import stat
 import sys
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from reconciler.backends.kubernetes import kubeconfig
 from reconciler.backends.protocols import NAMESPACES
 from reconciler.errors import ForbiddenError, UnauthorisedError, UnreachableError
 from tests.kubernetes.live import opened
@@ -64,15 +66,12 @@ def test_a_pod_with_its_service_account(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The token is one that rotates; it may read nothing yet, and who it is shows in the refusal."""
-    from kubernetes.config import incluster_config
-
-    token = tmp_path / "token"
-    token.write_text(api_server.service_account(api_namespace, "reconciler"))
+    (tmp_path / "token").write_text(api_server.service_account(api_namespace, "reconciler"))
+    shutil.copy(api_server.ca_file, tmp_path / "ca.crt")
     place = urlsplit(api_server.url)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(place.hostname))
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(place.port))
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(api_server.ca_file))
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", str(tmp_path))
     with pytest.raises(ForbiddenError, match=f"system:serviceaccount:{api_namespace}:reconciler"):
         opened(None).identity()
 

@@ -1,17 +1,15 @@
-"""Where a cluster is, and who we are there, as the kubeconfig or the pod we run in says.
-
-The forms of kubeconfigs and tokens are the `kubernetes` package's; it is imported only when a cluster is asked.
-"""
+"""Where a cluster is, and who we are there, as the kubeconfig or the pod we run in says."""
 
 from __future__ import annotations
 
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,12 +17,15 @@ from reconciler.backends.credential_sources import allowed_file, check_plugins
 from reconciler.backends.http.client import ByteBudget, HttpClient
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import TimedOutError
+from reconciler.backends.kubernetes.config_node import CredentialError, KubeconfigError
 from reconciler.backends.protocols import Clock
 from reconciler.errors import UnauthorisedError, UnreachableError
 from reconciler.model import ClusterConnection
 
 if TYPE_CHECKING:
     import yaml
+
+    from reconciler.backends.kubernetes.kubeconfig import Access, Pem
 
 LARGEST_ANSWER = 32 << 20
 """Bytes of one answer: 500 objects of 64 kB each fit; four are read of a cluster at once."""
@@ -143,95 +144,88 @@ class Connection:
 
 def load_libraries() -> None:
     """Import what credentials and connections need: the first time it takes longer than a short request may."""
-    import kubernetes.config
-
     import reconciler.backends.http.connections
     import reconciler.backends.kubernetes.kubeconfig  # noqa: F401
-
-    assert kubernetes.config
 
 
 def opened(settings: ClusterConnection, budget: ByteBudget, deadline: Deadline) -> ApiServer:
     """Return the endpoint that the kubeconfig, or the pod's service account, describes; no request is sent to it."""
-    import kubernetes.config as package
-    from kubernetes.client.configuration import Configuration
-
     from reconciler.backends.http.connections import connections, environment_proxy
 
-    untyped: Any = package
-    configuration = Configuration()
-    loader = None if settings.in_cluster else _loaded(settings, configuration, deadline)
-    if loader is None:
-        untyped.load_incluster_config(client_configuration=configuration)
-    url = configuration.host.rstrip("/")
+    access = _access(settings, deadline)
     pool = connections(
-        tls=_tls(configuration),
-        server_name=getattr(configuration, "tls_server_name", None),
-        proxy=(loader.proxy_url if loader is not None else None) or environment_proxy(url),
+        tls=_tls(access) if access.is_secured else None,
+        server_name=access.server_name or None,
+        proxy=access.proxy or environment_proxy(access.server),
     )
 
     def authorization(until: Deadline) -> str | None:
-        if loader is not None:
-            loader.deadline = until
-        settled: Any = configuration.auth_settings()
-        found = (settled.get("BearerToken") or {}).get("value")
-        return found.strip() if isinstance(found, str) and found.strip() else None
+        found = access.authorization(until)
+        return found.strip() or None if found is not None else None
 
     return ApiServer(
-        url=url,
+        url=access.server,
         reader=HttpClient(pool, largest=LARGEST_ANSWER, budget=budget),
         writer=HttpClient(pool, largest=LARGEST_ANSWER),
         authorization=authorization,
-        impersonation=loader.impersonation() if loader is not None else (),
-        weakness=_weakness(configuration),
-        certificate=_certificate(configuration),
+        impersonation=access.impersonation,
+        weakness=_weakness(access),
+        certificate=_certificate(access),
     )
 
 
-def _loaded(settings: ClusterConnection, configuration: Any, deadline: Deadline) -> Any:
+def _access(settings: ClusterConnection, deadline: Deadline) -> Access:
     from reconciler.backends.kubernetes import kubeconfig
 
+    if settings.in_cluster:
+        return kubeconfig.own_access()
     given = settings.kubeconfig
     if given is not None:
         given = allowed_file(settings, "kubeconfig", given)
         if not Path(given).expanduser().is_file():
             raise UnreachableError(f"{settings.name}: no file {settings.kubeconfig}, expected a kubeconfig")
     name, check = settings.context or settings.name, partial(check_plugins, settings)
-    return kubeconfig.load(given, name, configuration, deadline, check)
+    return kubeconfig.load(given, name, deadline, check)
 
 
-def _tls(configuration: Any) -> Any:
+def _tls(access: Access) -> ssl.SSLContext:
     from reconciler.backends.http.connections import tls_context
 
-    if not configuration.host.lower().startswith("https://"):
-        return None
-    return tls_context(
-        ca_file=configuration.ssl_ca_cert,
-        certificate=(configuration.cert_file, configuration.key_file) if configuration.cert_file else None,
-        verified=configuration.verify_ssl,
-    )
+    authority, certificate = access.authority, access.certificate
+    with ExitStack() as files:
+        return tls_context(
+            ca_file=authority if isinstance(authority, str) else None,
+            ca_data=authority.decode("ascii", "ignore") if isinstance(authority, bytes) else None,
+            certificate=None if certificate is None else (_named(certificate[0], files), _named(certificate[1], files)),
+            verified=access.verified,
+        )
 
 
-def _weakness(configuration: Any) -> str:
-    if not configuration.host.lower().startswith("https://"):
+def _named(pem: Pem, files: ExitStack) -> str:
+    """Return the name of a file with `pem`: OpenSSL reads keys from files alone. One of ours is gone with `files`."""
+    if isinstance(pem, str):
+        return pem
+    file = files.enter_context(NamedTemporaryFile())  # noqa: SIM115 - closed with `files`; only we may read it
+    file.write(pem)
+    file.flush()
+    return file.name
+
+
+def _weakness(access: Access) -> str:
+    if not access.is_secured:
         return "http"
-    return "" if configuration.verify_ssl else "insecure-skip-tls-verify"
+    return "" if access.verified else "insecure-skip-tls-verify"
 
 
-def _certificate(configuration: Any) -> bytes:
-    try:
-        return Path(configuration.cert_file).read_bytes() if configuration.cert_file else b""
-    except OSError:
-        return b""  # told when a connection needs it
+def _certificate(access: Access) -> bytes:
+    certificate = b"" if access.certificate is None else access.certificate[0]
+    return certificate if isinstance(certificate, bytes) else Path(certificate).read_bytes()
 
 
 @contextmanager
 def _in_our_words(settings: ClusterConnection) -> Iterator[None]:
     """Let what goes wrong with a kubeconfig, and with those that give credentials, be one of our errors."""
     import yaml
-    from kubernetes.config import ConfigException
-
-    from reconciler.backends.kubernetes.kubeconfig import CredentialError
 
     where = _where(settings)
     try:
@@ -240,7 +234,7 @@ def _in_our_words(settings: ClusterConnection) -> Iterator[None]:
         raise UnreachableError(f"{where}: {error}, expected them sooner") from error
     except CredentialError as error:
         raise UnauthorisedError(f"{where}: {error}, expected valid credentials") from error
-    except ConfigException as error:
+    except KubeconfigError as error:
         raise UnreachableError(f"{where}: {_one_line(error)}, expected a kubeconfig that names it") from error
     except yaml.YAMLError as error:
         raise UnreachableError(f"{where}: {_place(error)}, expected a kubeconfig in YAML") from error
@@ -267,5 +261,5 @@ def _where(settings: ClusterConnection) -> str:
 
 
 def _one_line(words: object) -> str:
-    text = " ".join(str(words).split()).removeprefix("Invalid kube-config file. ").rstrip(".")
+    text = " ".join(str(words).split()).rstrip(".")
     return text if len(text) <= 300 else f"{text[:297]}..."

@@ -1,0 +1,104 @@
+"""Users of a kubeconfig with an `auth-provider`, of which kubectl knows only oidc any more.
+
+Their forms are the `kubernetes` package's, which is imported for them alone: that takes longer than a whole plan. Their
+servers are asked here, within a deadline: the package waits for them for ever.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from kubernetes.client.configuration import Configuration
+from kubernetes.config import ConfigException
+from kubernetes.config.kube_config import KubeConfigLoader
+
+from reconciler.backends.http.client import HttpClient, HttpRequest
+from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.errors import HttpError, TimedOutError
+from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError
+
+_AUTHORITIES = ("idp-certificate-authority-data", "idp-certificate-authority")
+_Package: Any = KubeConfigLoader
+
+
+class ProviderToken:
+    """The Authorization header of `user`, asked for anew once its token has expired; None where it has none.
+
+    Raises:
+        CredentialError: there is no token. KubeconfigError: something is missing in the kubeconfig.
+    """
+
+    def __init__(self, user: ConfigNode) -> None:
+        content = {
+            "contexts": [{"name": "own", "context": {"cluster": "own", "user": "own"}}],
+            "clusters": [{"name": "own", "cluster": {}}],
+            "users": [{"name": "own", "user": user.value}],
+        }
+        self._configuration: Any = Configuration()
+        self._loader = _Loader(content, active_context="own")
+        self._begun = False
+
+    def __call__(self, deadline: Deadline) -> str | None:
+        self._loader.deadline = deadline
+        try:
+            if not self._begun:
+                self._loader.load_and_set(self._configuration)
+                self._begun = True
+            found = self._configuration.auth_settings().get("BearerToken") or {}
+        except ConfigException as error:
+            raise KubeconfigError(str(error).removeprefix("Invalid kube-config file. ")) from error
+        token: str | None = found.get("value")
+        return token
+
+
+class _Loader(_Package):  # type: ignore[misc]
+    """`deadline` is that of the next time that a server is asked for credentials."""
+
+    deadline: Deadline
+
+    def _refresh_gcp_token(self) -> None:
+        raise CredentialError("its access token has expired, and kubectl gives up this way too (auth-provider gcp)")
+
+    def _refresh_oidc(self, provider: Any) -> None:
+        """Get a new id-token. Without an authority anybody could answer and be told client secret and refresh token."""
+        config = provider["config"].value
+        if not any(config.get(name) for name in _AUTHORITIES):
+            raise CredentialError(
+                "its id-token has expired, and nothing vouches for its issuer: no idp-certificate-authority"
+            )
+        try:
+            config["id-token"] = id_token(config, self.deadline)
+        except (HttpError, OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, TimedOutError):
+                raise
+            words = f"its id-token has expired, and its issuer gave no other ({type(error).__name__})"
+            raise CredentialError(words) from error
+
+
+def id_token(config: Mapping[str, str], deadline: Deadline) -> str:
+    """Return a new id-token from the issuer.
+
+    Raises:
+        HttpError: it does not answer. OSError, ValueError, KeyError, TypeError: it answers something else.
+
+    Source: RFC 6749, section 6; OpenID Connect Discovery 1.0, section 4.
+    """
+    from reconciler.backends.http.connections import connections, environment_proxy, tls_context
+
+    data = config.get("idp-certificate-authority-data")
+    tls = tls_context(
+        ca_data=base64.b64decode(data).decode() if data else None,
+        ca_file=None if data else config["idp-certificate-authority"],
+    )
+    issuer = config["idp-issuer-url"].rstrip("/")
+    client = HttpClient(connections(tls=tls, proxy=environment_proxy(issuer)))
+    found = client.exchange(HttpRequest("GET", f"{issuer}/.well-known/openid-configuration"), deadline)
+    form = {"grant_type": "refresh_token", "refresh_token": config["refresh-token"]}
+    login = base64.b64encode(f"{config['client-id']}:{config['client-secret']}".encode()).decode()
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Authorization": f"Basic {login}"}
+    request = HttpRequest("POST", json.loads(found.body)["token_endpoint"], headers, urlencode(form).encode())
+    return str(json.loads(client.exchange(request, deadline).body)["id_token"])
