@@ -20,6 +20,7 @@ from reconciler.decide.decide import decide, urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
 from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, Scope, no_progress
@@ -367,7 +368,12 @@ def _run(policies: PolicySet, digest: str, request: RunRequest) -> Run:
 
 def _unanswered(desired: DesiredState) -> tuple[Undecided, ...]:
     return tuple(
-        Undecided(str(question.workload), _job_of(desired, question), "", "its pods could not be read")
+        Undecided(
+            str(question.workload),
+            _job_of(desired, question),
+            "",
+            (reason(ReasonCode.LIST_UNREADABLE, list="its pods"),),
+        )
         for question in desired.questions
     )
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reconciler.decide.decisions import PolicyExplanation
+from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.model import (
     ClusterConnection,
     LabelSelector,
@@ -184,3 +186,13 @@ def a_policy_set(fleet: Fleet | None = None, **fields: Any) -> PolicySet:
 
 def a_run(now: datetime = NOW, **fields: Any) -> Run:
     return Run(now=now, **({"id": "0123456789ab"} | fields))
+
+
+def said(*texts: str) -> tuple[Reason, ...]:
+    """Reasons with just a text."""
+    return tuple(Reason(ReasonCode.OTHER, {"text": text}) for text in texts)
+
+
+def flip_of(one: PolicyExplanation) -> str:
+    """What would change a decision, as text; "" where nothing is known."""
+    return "" if one.counterfactual is None else str(one.counterfactual)

@@ -13,6 +13,7 @@ from reconciler.decide.downscale.forecast import with_victims
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.idling.decide import IdlingOutcome, decide_idling, decide_wakes_due
 from reconciler.decide.placement.decide import decide_placement
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
@@ -121,9 +122,14 @@ def without_postponed(desired: DesiredState) -> DesiredState:
     What another job decides stays in the plan, with a note: its other decisions rest on it.
     """
     told = {
-        one.key: Undecided(str(one.ref), "downscale", one.cause.policy, one.victims.note)
+        one.key: _deferred(one, one.victims.note)
         for one in desired.decisions
         if one.job == "downscale" and one.victims is not None and one.victims.postponed
     }
     kept = tuple(one for one in desired.decisions if one.key not in told)
     return replace(desired, decisions=kept, undecided=(*desired.undecided, *told.values()))
+
+
+def _deferred(decision: Decision, note: str) -> Undecided:
+    why = reason(ReasonCode.VICTIMS_DEFERRED, note=note)
+    return Undecided(str(decision.ref), "downscale", decision.cause.policy, (why,))

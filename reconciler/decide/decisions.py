@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from reconciler.decide.reasons import Counterfactual, Reasons, text_of
 from reconciler.model import NOTHING, ObjectRef, PodPicker, PodsQuestion
 from reconciler.policy.types import Writes
 
@@ -77,12 +78,27 @@ def annotation_tests(current: Mapping[str, str], keys: Iterable[str]) -> tuple[F
     )
 
 
-class Cause(Struct, frozen=True):
-    """Why. `policy` is the policy's name ("" for none), `at` its file:line, `why` one phrase, `values` what decided."""
+class _Reasoned:
+    """Something that has reasons: `why` is their text, `reason_code` the code of the first, "" without any."""
+
+    __slots__ = ()
+    reasons: Reasons
+
+    @property
+    def why(self) -> str:
+        return text_of(self.reasons)
+
+    @property
+    def reason_code(self) -> str:
+        return self.reasons[0].code if self.reasons else ""
+
+
+class Cause(_Reasoned, Struct, frozen=True):
+    """Why. `policy` is the policy's name ("" for none), `at` its file:line, `values` what decided."""
 
     policy: str
     at: str
-    why: str
+    reasons: Reasons
     values: Mapping[str, Any] = NOTHING
 
 
@@ -174,16 +190,16 @@ class Decision(Struct, frozen=True):
         return max(0, self.replicas_before - self.replicas_after)
 
 
-class Undecided(Struct, frozen=True):
+class Undecided(_Reasoned, Struct, frozen=True):
     """Something nothing is decided for, and why. `subject` names it (an object, or a cluster)."""
 
     subject: str
     job: Job
     policy: str
-    why: str
+    reasons: Reasons
 
 
-class Overridden(Struct, frozen=True):
+class Overridden(_Reasoned, Struct, frozen=True):
     """A policy that was overridden: `policy` wanted `wish` for `ref`, but `winner` decides there."""
 
     ref: ObjectRef
@@ -191,7 +207,7 @@ class Overridden(Struct, frozen=True):
     policy: str
     wish: str
     winner: str
-    why: str
+    reasons: Reasons
 
 
 class Notice(Struct, frozen=True):
@@ -212,20 +228,21 @@ class HeldBack(Struct, frozen=True):
     decisions: tuple[Decision, ...]
 
 
-class PolicyExplanation(Struct, frozen=True):
+class PolicyExplanation(_Reasoned, Struct, frozen=True):
     """For `explain`: what one job thinks of one object, also when nothing changes.
 
-    `outcome` is the state it ends in ("stays awake", "6 replicas"), `why` the reason, `counterfactual` the smallest
-    change that would alter it. `idled` is the marked object and the policy of the mark, where it stands at its idled
-    count because of us before this run; None otherwise. `selected`: `policy` selects it; else it only owns the marks.
+    `outcome` is the state it ends in ("stays awake", "6 replicas"), `counterfactual` the smallest change that would
+    alter it, None where none is known. `idled` is the marked object and the policy of the mark, where it stands at its
+    idled count because of us before this run; None otherwise. `selected`: `policy` selects it; else it only owns the
+    marks.
     """
 
     ref: ObjectRef
     job: Job
     policy: str
     outcome: str
-    why: str
-    counterfactual: str = ""
+    reasons: Reasons
+    counterfactual: Counterfactual | None = None
     idled: tuple[ObjectRef, str] | None = None
     selected: bool = True
     written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
@@ -233,7 +250,7 @@ class PolicyExplanation(Struct, frozen=True):
     selected_by: tuple[str, ...] = ()  # the parts of the policy's selector that select it, in words
 
 
-class PlacementRow(Struct, frozen=True):
+class PlacementRow(_Reasoned, Struct, frozen=True):
     """One cluster of one federated ReplicaSet. None: unknown. `reasons` tell which step and limit led there."""
 
     cluster: str
@@ -243,7 +260,7 @@ class PlacementRow(Struct, frozen=True):
     running: int | None  # available now
     capacity: int | None = None  # None: none known
     overflow: int = 0
-    why: str = ""
+    reasons: Reasons = ()
 
 
 class PlacementView(Struct, frozen=True):

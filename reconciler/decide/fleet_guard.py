@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.decide.reasons import Reason, ReasonCode, reason
+
 FLEET = "fleet"
 PATIENCE = timedelta(hours=24)
 
@@ -21,8 +23,13 @@ class FleetGuard(Struct, frozen=True):
     tripped: bool = False
 
     @property
+    def reason(self) -> Reason:
+        code = ReasonCode.POLICIES_REMOVED
+        return reason(code, count=len(self.gone), owners=self.owners, policies=_first(self.gone))
+
+    @property
     def words(self) -> str:
-        return f"{len(self.gone)} of {self.owners} policies that own objects were removed: {_first(self.gone)}"
+        return str(self.reason)
 
     def holds(self, policy: str, orphaned_since: datetime | None, now: datetime) -> bool:
         """Return whether a wake waits: its `policy` is gone, and the day of patience is not over."""

@@ -8,24 +8,24 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import format_time
+from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.model import NOTHING, QueryAnswer
 
 STALE_AFTER = timedelta(minutes=5)
 """A recorded value that is older is unknown."""
 
 
-def why_unusable(answer: QueryAnswer | None, now: datetime) -> str:
-    """Return why nothing in `answer` counts, "" where its samples do."""
+def why_unusable(answer: QueryAnswer | None, now: datetime) -> Reason | None:
+    """Return why nothing in `answer` counts, None where its samples do."""
     if answer is None:
-        return "not evaluated"
+        return reason(ReasonCode.QUERY_NOT_EVALUATED)
     if answer.error:
-        return f"failed to load: {answer.error}"
+        return reason(ReasonCode.QUERY_FAILED, error=answer.error)
     if answer.warnings:
-        return f"partial: {answer.warnings[0]}"
+        return reason(ReasonCode.QUERY_PARTIAL, warning=answer.warnings[0])
     if answer.at is not None and now - answer.at > STALE_AFTER:
-        return f"recorded at {format_time(answer.at)}, more than 5 minutes ago"
-    return ""
+        return reason(ReasonCode.QUERY_STALE, at=answer.at)
+    return None
 
 
 # The samples of one answer, by Service.
@@ -35,12 +35,12 @@ class Series(Struct, frozen=True):
     """The values of one answer by (namespace, service); `problem` set: nothing in it can be used."""
 
     values: Mapping[tuple[str, str], tuple[float, ...]] = NOTHING
-    problem: str = ""
+    problem: Reason | None = None
 
 
 def series_of(answer: QueryAnswer | None, now: datetime) -> Series:
     problem = why_unusable(answer, now)
-    if answer is None or problem:
+    if answer is None or problem is not None:
         return Series(problem=problem)
     values: dict[tuple[str, str], tuple[float, ...]] = {}
     for sample in answer.samples:
@@ -49,15 +49,15 @@ def series_of(answer: QueryAnswer | None, now: datetime) -> Series:
     return Series(values)
 
 
-def value_for(series: Series, namespace: str, service: str | None) -> float | str | None:
+def value_for(series: Series, namespace: str, service: str | None) -> float | Reason | None:
     """Return the one finite value for the Service, None where there is no series, else why it is unknown."""
     if service is None:
-        return "a metric needs a Service"
-    if series.problem:
+        return reason(ReasonCode.NO_SERVICE)
+    if series.problem is not None:
         return series.problem
     found = series.values.get((namespace, service), ())
     if len(found) > 1:
-        return f"given {len(found)} times"
+        return reason(ReasonCode.SEVERAL_SERIES, count=len(found))
     if found and not math.isfinite(found[0]):
-        return f"{found[0]}"
+        return reason(ReasonCode.NOT_FINITE, value=str(found[0]))
     return found[0] if found else None

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import EXCLUDE, EXCLUDE_UNTIL, format_time, parse_time
+from reconciler.decide.annotations import EXCLUDE, EXCLUDE_UNTIL, parse_time
+from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.model import SCALABLE_KINDS, ObjectRef, ObservedCluster, Workload
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, IdlingPolicy, WorkloadSelector
 
@@ -51,13 +52,14 @@ def namespace_annotations(cluster: ObservedCluster) -> dict[str, Mapping[str, st
 class Exclusion(Struct, frozen=True):
     """An opt-out that holds now. `until` None: until the annotation goes. `unreadable`: its value cannot be read.
 
-    `counterfactual` is what would end it, "" where nothing in our hands does.
+    `counterfactual` is what would end it, None where nothing in our hands does. `on` is what carries it, "Namespace/x".
     """
 
-    why: str
+    reason: Reason
     until: datetime | None = None
     unreadable: bool = False
-    counterfactual: str = ""
+    counterfactual: Counterfactual | None = None
+    on: str = ""
 
 
 def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None:
@@ -66,20 +68,27 @@ def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None
     A value that cannot be read counts as excluded.
     """
     flag = annotations.get(EXCLUDE)
+    removed = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=EXCLUDE)
     if flag == "true":
-        return Exclusion(f'{EXCLUDE}: "true"', counterfactual=f"taking {EXCLUDE} off")
+        why = reason(ReasonCode.ANNOTATION_SET, annotation=EXCLUDE, value=flag)
+        return Exclusion(why, counterfactual=removed)
     if flag not in (None, "false"):
-        why = f'{EXCLUDE} is "{flag}", expected "true" or "false"'
-        return Exclusion(why, unreadable=True, counterfactual=f"taking {EXCLUDE} off")
+        return Exclusion(_unreadable(EXCLUDE, flag, '"true" or "false"'), unreadable=True, counterfactual=removed)
     until = annotations.get(EXCLUDE_UNTIL)
     if until is None:
         return None
     at = parse_time(until)
     if at is None:
-        why = f'{EXCLUDE_UNTIL} is "{until}", expected a time as in RFC 3339'
-        return Exclusion(why, unreadable=True, counterfactual="a time that can be read")
-    ends = f"after {format_time(at)}"
-    return Exclusion(f"{EXCLUDE_UNTIL}: {until}", until=at, counterfactual=ends) if now < at else None
+        why = _unreadable(EXCLUDE_UNTIL, until, "a time as in RFC 3339")
+        return Exclusion(why, unreadable=True, counterfactual=change_if(CounterfactualCode.TIME_READABLE))
+    if now >= at:
+        return None
+    why = reason(ReasonCode.ANNOTATION_UNTIL, annotation=EXCLUDE_UNTIL, value=until)
+    return Exclusion(why, until=at, counterfactual=change_if(CounterfactualCode.AFTER, at=at))
+
+
+def _unreadable(annotation: str, value: str, expected: str) -> Reason:
+    return reason(ReasonCode.ANNOTATION_UNREADABLE, annotation=annotation, value=value, expected=expected)
 
 
 # Federated ReplicaSets name their local workloads.

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Job, Verb
+from reconciler.decide.idling.criteria import schedules_of
 from reconciler.decide.idling.records import readable_part
 from reconciler.forecast.assumptions import Assumptions
 from reconciler.forecast.requests import Requests
@@ -105,7 +106,7 @@ class Forecast(Struct, frozen=True):
     undecided: Mapping[str, str] = field(default_factory=dict)  # object -> why, at any time
     unanswered: tuple[QueryKey, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
-    zones: Mapping[str, tzinfo] = NOTHING
+    zones: Mapping[str, tzinfo] = NOTHING  # of its calendars, by the zone's name
 
     @property
     def selected(self) -> tuple[WorkloadTimeline, ...]:
@@ -233,7 +234,11 @@ class _Recording:
             undecided=dict(sorted(self._undecided.items())),
             unanswered=first.unanswered,
             unknown=dict(first.unknown),
-            zones=first.zones,
+            zones={
+                calendar.zone_name: calendar.zone
+                for policy in self._policies.idling
+                for calendar in schedules_of(policy.idle_when)
+            },
         )
 
     def _timelines(self) -> Iterator[WorkloadTimeline]:

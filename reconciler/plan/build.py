@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import tzinfo
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, Phase
-from reconciler.decide.idling.criteria import calendar_name, schedules_of
 from reconciler.decide.placement.observed import unknown_since
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.plan.filters import Filters, kept_groups
@@ -51,7 +49,6 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         explanations=desired.explanations,
         unknown_since=unknown_since(policies.fleet, state, run.now),
         places=_places(policies),
-        zones=_zones(policies),
         unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
         dropped=len(limited.decisions) - len(kept.decisions),
         revision=run.revision,
@@ -65,15 +62,6 @@ def _places(policies: PolicySet) -> dict[str, str]:
     found |= {f"FederatedReplicaSet {policy.key}": policy.place for policy in policies.federated}
     found |= {f"DownscalePolicy {policy.name}": policy.place for policy in policies.downscale}
     return {name: str(place) for name, place in found.items() if place.file}
-
-
-def _zones(policies: PolicySet) -> dict[str, tzinfo]:
-    """Return the zones of calendars; of those that reasons call by the same words and that differ, none."""
-    inside = [calendar for policy in policies.idling for calendar in schedules_of(policy.idle_when)]
-    zones: dict[str, set[tzinfo]] = {}
-    for calendar in inside:
-        zones.setdefault(calendar_name(calendar), set()).add(calendar.zone)
-    return {name: found.pop() for name, found in zones.items() if len(found) == 1}
 
 
 def in_order(decisions: Sequence[Decision]) -> tuple[Decision, ...]:

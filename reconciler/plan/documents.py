@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta, Struct, field
 
 from reconciler.decide.decisions import Job, Verb
+from reconciler.decide.reasons import ReasonCode
 
 PLAN_VERSION: Final = "reconciler/plan/v1alpha2"
 VERSION = Meta(
@@ -37,6 +38,22 @@ class ObjectDocument(Document, frozen=True):
     ]
 
 
+class ReasonDocument(Document, frozen=True):
+    """One reason, as data."""
+
+    code: Annotated[ReasonCode, Meta(description="The reason's code, one of a closed list.")]
+    values: Annotated[
+        dict[str, Any], Meta(description="The values of the reason, by name: text, numbers, lists of text.")
+    ]
+
+
+ReasonCodeField = Annotated[str, Meta(description='The code of the first of the reasons; "" for none.')]
+ReasonsField = Annotated[
+    list[ReasonDocument],
+    Meta(description="The reasons as data. reason is their text, for people: it may change in any release."),
+]
+
+
 class CauseDocument(Document, frozen=True):
     """Why something is done."""
 
@@ -50,6 +67,8 @@ class CauseDocument(Document, frozen=True):
             '"NaN", "+Inf" and "-Inf".'
         ),
     ]
+    reason_code: ReasonCodeField = ""
+    reasons: ReasonsField = field(default_factory=list)
 
 
 class ReplicasDocument(Document, frozen=True):
@@ -207,6 +226,8 @@ class UndecidedDocument(Document, frozen=True):
     job: Annotated[Job, Meta(description="The job that cannot decide.")]
     policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
     why: Annotated[str, Meta(description="The reason.")] = field(name="reason")
+    reason_code: ReasonCodeField = ""
+    reasons: ReasonsField = field(default_factory=list)
 
 
 class OverriddenDocument(Document, frozen=True):
@@ -222,6 +243,8 @@ class OverriddenDocument(Document, frozen=True):
     wish: Annotated[str, Meta(description="What the policy would do.")] = field(name="desired")
     winner: Annotated[str, Meta(description="The policy that decides instead.")]
     why: Annotated[str, Meta(description="Why that policy takes precedence.")] = field(name="reason")
+    reason_code: ReasonCodeField = ""
+    reasons: ReasonsField = field(default_factory=list)
 
 
 class NoticeDocument(Document, frozen=True):
@@ -261,6 +284,8 @@ class PlacementRowDocument(Document, frozen=True):
     ]
     overflow: Annotated[Number, Meta(description="The replicas that exceed the capacity.")]
     why: Annotated[str, Meta(description="The step and the limit that decided.")] = field(name="reason")
+    reason_code: ReasonCodeField = ""
+    reasons: ReasonsField = field(default_factory=list)
 
 
 class PlacementDocument(Document, frozen=True):

@@ -21,11 +21,13 @@ from reconciler.decide.decisions import (
     Notice,
     Overridden,
     Phase,
+    PlacementRow,
     PlacementView,
     Undecided,
     Verb,
     VictimForecast,
 )
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons
 from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef, PickerHeader, PodPicker
 from reconciler.plan.build import number
@@ -44,8 +46,10 @@ from reconciler.plan.documents import (
     ObjectDocument,
     OverriddenDocument,
     PlacementDocument,
+    PlacementRowDocument,
     PlanDocument,
     PodPickerDocument,
+    ReasonDocument,
     ReplicasDocument,
     SecretKeyDocument,
     UndecidedDocument,
@@ -91,11 +95,11 @@ def plan_document(plan: Plan) -> PlanDocument:
         actions=[change_document(action) for action in plan.actions],
         held_back=[_held_back(held) for held in plan.held_back],
         observed=_changes(plan.observed),
-        undecided=_each(plan.undecided, UndecidedDocument),
+        undecided=[_undecided(one) for one in plan.undecided],
         overridden=[_overridden(lost) for lost in plan.overridden],
         unknown={name: plan.unknown[name] for name in sorted(plan.unknown)},
         notices=_each(plan.notices, NoticeDocument),
-        placements=_each(plan.placements, PlacementDocument),
+        placements=[_placement(view) for view in plan.placements],
         dropped=plan.dropped,
     )
 
@@ -174,7 +178,40 @@ def _replicas(decision: Decision) -> ReplicasDocument | None:
 
 def _cause(decision: Decision) -> CauseDocument:
     cause = decision.cause
-    return CauseDocument(policy=cause.policy, at=cause.at, why=cause.why, values=json_value(cause.values))
+    return CauseDocument(
+        policy=cause.policy,
+        at=cause.at,
+        why=cause.why,
+        reason_code=cause.reason_code,
+        reasons=_reason_documents(cause.reasons),
+        values=json_value(cause.values),
+    )
+
+
+def _reason_documents(reasons: Reasons) -> list[ReasonDocument]:
+    return [ReasonDocument(code=one.code, values=json_value(one.values)) for one in reasons]
+
+
+def _undecided(one: Undecided) -> UndecidedDocument:
+    return UndecidedDocument(
+        subject=one.subject,
+        job=one.job,
+        policy=one.policy,
+        why=one.why,
+        reason_code=one.reason_code,
+        reasons=_reason_documents(one.reasons),
+    )
+
+
+def _placement(view: PlacementView) -> PlacementDocument:
+    return PlacementDocument(key=view.key, total=view.total, rows=[_row(row) for row in view.rows])
+
+
+def _row(row: PlacementRow) -> PlacementRowDocument:
+    plain = _same(replace(row, reasons=()), PlacementRowDocument)
+    return msgspec.structs.replace(
+        plain, why=row.why, reason_code=row.reason_code, reasons=_reason_documents(row.reasons)
+    )
 
 
 def _victims(forecast: VictimForecast) -> VictimsDocument:
@@ -222,6 +259,8 @@ def _overridden(lost: Overridden) -> OverriddenDocument:
         wish=lost.wish,
         winner=lost.winner,
         why=lost.why,
+        reason_code=lost.reason_code,
+        reasons=_reason_documents(lost.reasons),
     )
 
 
@@ -279,12 +318,12 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
         actions=_actions(document.actions),
         held_back=tuple(_held_actions(held) for held in document.held_back),
         observed=_decisions(document.observed),
-        undecided=tuple(_each(document.undecided, Undecided)),
+        undecided=tuple(Undecided(one.subject, one.job, one.policy, _reasons(one)) for one in document.undecided),
         overridden=tuple(_lost(one) for one in document.overridden),
         unknown=document.unknown,
         notices=tuple(_each(document.notices, Notice)),
         limits=tuple(_each(document.limits, LimitUse)),
-        placements=tuple(_each(document.placements, PlacementView)),
+        placements=tuple(_view(one) for one in document.placements),
         dropped=document.dropped,
         revision=document.revision,
         source=document.source,
@@ -359,7 +398,7 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
         api_version=found.api_version,
         uid=found.uid,
         changes=tuple(FieldChange(_path(text), change.before[text], change.after[text]) for text in change.before),
-        cause=_same(change.cause, Cause),
+        cause=Cause(change.cause.policy, change.cause.at, _reasons(change.cause), change.cause.values),
         group=change.group,
         order=tuple(change.order),
         needs=tuple(keys[need] for need in change.needs),
@@ -417,5 +456,20 @@ def _lost(document: OverriddenDocument) -> Overridden:
         policy=document.policy,
         wish=document.wish,
         winner=document.winner,
-        why=document.why,
+        reasons=_reasons(document),
     )
+
+
+def _view(document: PlacementDocument) -> PlacementView:
+    rows = (
+        replace(_same(msgspec.structs.replace(row, reasons=[]), PlacementRow), reasons=_reasons(row))
+        for row in document.rows
+    )
+    return PlacementView(document.key, document.total, tuple(rows))
+
+
+def _reasons(document: CauseDocument | UndecidedDocument | OverriddenDocument | PlacementRowDocument) -> Reasons:
+    """Return the reasons; a plan of an earlier version has just their text."""
+    if not document.reasons:
+        return (Reason(ReasonCode.OTHER, {"text": document.why}),) if document.why else ()
+    return tuple(Reason(one.code, one.values) for one in document.reasons)

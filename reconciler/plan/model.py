@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime, tzinfo
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -113,7 +113,6 @@ class Plan(Struct, frozen=True):
     explanations: tuple[PolicyExplanation, ...] = ()  # for `explain`; not part of its JSON
     unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when; not part of its JSON
     places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line; not part of its JSON
-    zones: Mapping[str, tzinfo] = NOTHING  # of calendars, as reasons name these; not part of its JSON
     unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in its JSON they are part of `unknown`
     dropped: int = 0  # actions dropped by filters
     revision: str = ""

@@ -96,12 +96,6 @@ class Fleet(Struct, frozen=True, kw_only=True):
         own = {"kube-system", "kube-public", "kube-node-lease", self.namespace}
         return frozenset(own.union(self.protected_namespaces))
 
-    def protection(self, namespace: str) -> str:
-        """Return why what is idle in `namespace`, and is not ours, stays as it is; "" where it may be woken."""
-        if namespace in self.protected:
-            return f"the namespace {namespace} is protected"
-        return "the namespaces that the Fleet protects cannot be read" if self.protects_unread else ""
-
     def cluster(self, name: str) -> FleetCluster | None:
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 

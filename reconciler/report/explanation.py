@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
 from reconciler.decide.closest_selector import SelectorMatch
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
+from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef, Workload
 from reconciler.plan.model import Plan
 from reconciler.report.groups import reasons_in
 from reconciler.report.wording import KINDS, field_of, is_metadata, metadata_words, name_of, verb_of, victims_of
 from reconciler.untrusted_text import one_line
-
-_WHOLE = (
-    (r"scaling it, or reconciler restore --adopt", "it is scaled, or `reconciler restore --adopt` is run"),
-    (r'an entry for (.+) or "\*" in (.+)', r'\2 has an entry for \1 or "*"'),
-)
-_CLAUSES = (
-    (r"a value above (.+)", r"the metric is above \1"),
-    (r"a value of at most (.+)", r"the metric is at most \1"),
-    (r"a value for it", "the metric has a value"),
-    (r"from (.+)|after (.+)", r"it is \1\2 or later"),
-    (r"in (\S+)", r"\1 pass"),
-    (r"taking (.+) off (\S.*)", r"\1 is removed from \2"),
-    (r"taking (.+) off", r"\1 is removed"),
-    (r"permission to read it", "it can be read"),
-    (r"an? (.+) that can be read", r"the \1 can be read"),
-    (r"a write that is not refused", "its write is not refused"),
-    (r"a change of its policy", "its policy changes"),
-    (r"another state of the cluster", "its cluster has another state"),
-    (r"the end of the rollout", "the rollout ends"),
-    (r"different priorities", "the priorities differ"),
-    (r"a higher weight", "its weight is higher"),
-    (r"an? (\w+) (above \S+)", r"its \1 is \2"),
-    (r"more than (.+)", r"it has more than \1"),
-    (r"capacity above (\d+)", r"its capacity is above \1"),
-    (r"kubectl create namespace (.+)", r"namespace \1 exists"),
-    (r"(\w+) (above|below) (.+)", r"\1 is \2 \3"),
-    (r"(\w+) of (at least .+)", r"\1 is \2"),
-    (r"(.+) in the selector of (.+)", r"\1 is in the selector of \2"),
-    (r"(--.+)", r"the run has \1"),
-    (r"([\w./]+): (.+)", r"\1 is \2"),
-    (r"(.+)", r"there is \1"),
-)
-_PENDING = re.compile(r"\b(\d+) waiting\b")
 
 
 class ObjectExplanation(Struct, frozen=True):
@@ -75,7 +42,7 @@ def explanation_lines(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
         yield from _policy(plan, found)
     for lost in plan.overridden:
         if lost.ref == one.ref:
-            why = reasons_in(plan).reason(lost.why)
+            why = reasons_in(plan).reason(lost.reasons)
             yield f"  {lost.policy}: {lost.wish}, overridden by {lost.winner} ({why})"
     if one.closest is not None:
         yield ""
@@ -104,8 +71,8 @@ def _kept_besides(plan: Plan, ref: ObjectRef) -> str:
     rows = [row for view in plan.placements if view.key in keys for row in view.rows if row.cluster == ref.cluster]
     for row in rows:
         if None not in (row.desired, row.spec_replicas) and row.desired != row.spec_replicas:
-            pending = _PENDING.search(row.why)
-            besides = f" ({pending[1]} pending, waitingReplicas)" if pending else " for now"
+            waiting = [one.values.get("waitingReplicas") for one in row.reasons if one.code is ReasonCode.WAITING]
+            besides = f" ({waiting[0]} pending, waitingReplicas)" if waiting else " for now"
             return f"{row.desired}, spec.replicas {row.spec_replicas}{besides}"
     return ""
 
@@ -133,27 +100,10 @@ def _policy(plan: Plan, found: PolicyExplanation) -> Iterator[str]:
     yield one_line(f"{title}{f' ({place})' if place else ''}: {found.outcome}")
     if found.selected_by:
         yield one_line(f"  selected by {' and '.join(found.selected_by)}")
-    if found.why:
-        yield f"  because: {clock.reason(found.why)}"
-    if found.counterfactual:
-        yield f"  It would change if {changed_if(clock.flip(one_line(found.counterfactual), found.why))}."
-
-
-def changed_if(counterfactual: str) -> str:
-    """Return what would change a decision as a clause: "a value above 0" is "the metric is above 0"."""
-    for pattern, words in _WHOLE:
-        if re.fullmatch(pattern, counterfactual):
-            return re.sub(pattern, words, counterfactual)
-    parts = re.split(r"(,? (?:or|and) )", counterfactual)
-    return "".join(part if n % 2 else _clause(part) for n, part in enumerate(parts))
-
-
-def _clause(part: str) -> str:
-    for pattern, words in _CLAUSES:
-        found = re.fullmatch(pattern, part, re.DOTALL)
-        if found is not None:
-            return found.expand(words)
-    return part
+    if found.reasons:
+        yield f"  because: {clock.reason(found.reasons)}"
+    if found.counterfactual is not None:
+        yield f"  It would change if {clock.counterfactual(found.counterfactual)}."
 
 
 def _closest(match: SelectorMatch) -> Iterator[str]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
 from reconciler.decide.decisions import Decision, PlacementView
+from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, parts_of
 from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.report.wording import (
     KINDS,
     ReasonWords,
     counted,
     field_of,
-    is_measured,
     is_metadata,
     metadata_words,
     name_of,
@@ -88,7 +88,7 @@ def updates_of(number: int) -> str:
 
 def reasons_in(plan: Plan) -> ReasonWords:
     """Return by which reasons of `plan` are told."""
-    return ReasonWords(plan.made_at, plan.zones)
+    return ReasonWords(plan.made_at)
 
 
 def grouped(
@@ -141,19 +141,22 @@ def _group(
     moves = owner[0] == KINDS["placement"] and Effect.DOWN in effects and bool({Effect.UP, Effect.CREATE} & effects)
     if moves:  # pairs: what comes in stands above what goes out
         shown.sort(key=lambda action: (not urgent(action), action.decision.removed > 0))
-    reasons = {action.id: clock.reasons(action.decision.cause.why) for action in shown}
+    reasons = {action.id: parts_of(action.decision.cause.reasons) for action in shown}
     common = _common([action for action in shown if not is_metadata(action.decision)], reasons, owner[0])
-    words = [_placement_words(view, moves) if view is not None and shown else "", ", ".join(common)]
+    words = [_placement_words(view, moves) if view is not None and shown else "", ", ".join(map(clock.part, common))]
     return Group(
         *owner,
         place=next((one_line(action.decision.cause.at) for action in actions if action.decision.cause.at), ""),
         reason="; ".join(word for word in words if word),
-        lines=tuple(_line(action, [one for one in reasons[action.id] if one not in common], moves) for action in shown),
+        lines=tuple(
+            _line(action, [clock.part(one) for one in reasons[action.id] if one not in common], moves)
+            for action in shown
+        ),
         updates=tuple(_line(action, (), moves) for action in updates),
     )
 
 
-def _common(actions: Sequence[Action], reasons: dict[int, tuple[str, ...]], kind: str) -> tuple[str, ...]:
+def _common(actions: Sequence[Action], reasons: Mapping[int, tuple[Reasons, ...]], kind: str) -> tuple[Reasons, ...]:
     """Return the parts of the reason that all changes of the most frequent sort share, less what was measured for each.
 
     How replicas are placed is particular to each cluster, unless all clusters have the same words.
@@ -163,7 +166,11 @@ def _common(actions: Sequence[Action], reasons: dict[int, tuple[str, ...]], kind
         return ()
     verbs = Counter(verb_of(action.decision) for action in actions).most_common(1)
     main = [reasons[one.id] for one in actions if placed or verb_of(one.decision) == verbs[0][0]]
-    return tuple(part for part in main[0] if not is_measured(part) and all(part in one for one in main))
+    return tuple(part for part in main[0] if not _is_measured(part) and all(part in one for one in main))
+
+
+def _is_measured(part: Reasons) -> bool:
+    return any(one.code in MEASURED for one in part)
 
 
 def _placement_words(view: PlacementView, moves: bool) -> str:
@@ -189,6 +196,7 @@ def _line(action: Action, reasons: Sequence[str], moves: bool) -> Line:
     name, sign = name_of(decision.ref), sign_of(decision)
     if is_metadata(decision):
         return Line(action, sign, name, "", "", "", metadata_words(decision), "")
-    kept = ["pods keep running"] if decision.orphan and "keep running" not in decision.cause.why else []
+    told = any(one.code is ReasonCode.SELECTOR_DIFFERS for one in decision.cause.reasons)
+    kept = ["pods keep running"] if decision.orphan and not told else []
     verb, reason = verb_of(decision, moves=moves), ", ".join([*reasons, *kept])
     return Line(action, sign, name, *field_of(decision), verb, reason, victims_of(decision))

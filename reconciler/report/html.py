@@ -92,7 +92,7 @@ def _placement(view: PlacementView, clock: ReasonWords) -> ReplicaDistribution:
 
 def _bar(row: PlacementRow, clock: ReasonWords) -> Bar:
     desired = None if row.desired == row.spec_replicas else row.desired
-    return Bar(row.cluster, row.current, row.spec_replicas, row.capacity, clock.reason(row.why), desired)
+    return Bar(row.cluster, row.current, row.spec_replicas, row.capacity, clock.reason(row.reasons), desired)
 
 
 class Row(Struct, frozen=True):

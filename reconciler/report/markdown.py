@@ -234,7 +234,7 @@ def _placement(view: PlacementView, plan: Plan) -> list[str]:
         (
             one_line(row.cluster),
             *map(_known, (row.current, row.desired, row.spec_replicas, row.running, row.capacity)),
-            clock.reason(row.why),
+            clock.reason(row.reasons),
         )
         for row in view.rows
     ]

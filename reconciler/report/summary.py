@@ -182,7 +182,7 @@ def _undecided(plan: Plan) -> Block:
     entries = []
     for one in plan.undecided:
         place = plan.places.get(f"{KINDS[one.job]} {one.policy}", one.policy)
-        entries.append((f"? {one_line(one.subject)}", clock.reason(one.why) + _bracketed(place)))
+        entries.append((f"? {one_line(one.subject)}", clock.reason(one.reasons) + _bracketed(place)))
     return Block(f"Undecided: {counted(len(entries), 'object')}, unchanged", tuple(entries))
 
 
@@ -197,7 +197,12 @@ def _unknown(plan: Plan) -> Block:
 
 def _overridden(plan: Plan) -> Block:
     entries = [
-        (one_line(str(lost.ref)), one_line(f"{lost.policy}: {lost.wish}, overridden by {lost.winner} ({lost.why})"))
+        (
+            one_line(str(lost.ref)),
+            one_line(
+                f"{lost.policy}: {lost.wish}, overridden by {lost.winner} ({reasons_in(plan).reason(lost.reasons)})"
+            ),
+        )
         for lost in plan.overridden
     ]
     return Block(f"Overridden: {counted(len(entries), 'object')}", tuple(entries))

@@ -1,15 +1,15 @@
 """The words for one change: what happens to which object, why, and which pods go. The same words serve every format.
 
-Reasons are stored as text in UTC; here they are rendered for people, with ages and the time of calendars. A reason of
-another form is shown as it is.
+Reasons are codes and values; here they are rendered for people, with ages and the time of calendars.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
@@ -19,7 +19,17 @@ from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForec
 from reconciler.decide.downscale.journal import JOURNAL
 from reconciler.decide.placement.memory import MEMORY, REPLACED
 from reconciler.decide.placement.memory import PREFIX as STATUS
-from reconciler.model import NOTHING, ObjectRef
+from reconciler.decide.reasons import (
+    Counterfactual,
+    CounterfactualCode,
+    Reason,
+    ReasonCode,
+    Reasons,
+    filled,
+    parts_of,
+    stable,
+)
+from reconciler.model import ObjectRef
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Effect, effect_of, is_acted_on
 from reconciler.untrusted_text import one_line
@@ -27,7 +37,6 @@ from reconciler.untrusted_text import one_line
 KINDS = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
 """The kind of policy by job."""
 
-ADOPTED = "adopted, it was not ours"
 _VERBS = {
     Verb.IDLE: "idle",
     Verb.WAKE: "wake",
@@ -37,45 +46,32 @@ _VERBS = {
     Verb.RELEASE: "release",
 }
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_TIME = r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)"
-_NUMBER = r"-?(?:\d[\d.]*(?:e[-+]?\d+)?|inf)"
-_BOUND = rf"(?P<bound>{_NUMBER})(?: in (?P<window>\S+))?"
-_PHRASES = tuple(
-    (re.compile(pattern), words)
-    for pattern, words in (
-        (rf"wakeWhen (?P<value>{_NUMBER}) above {_BOUND}", "wakeWhen {value} > {bound}{window}"),
-        (rf"wakeWhen (?P<value>{_NUMBER}) at most {_BOUND}", "wakeWhen {value} <= {bound}{window}"),
-        (
-            rf"(?:(?P<name>.+) )?(?P<value>{_NUMBER}) (?:at most|above) {_BOUND}",
-            "{name} {value}, idle at <= {bound}{window}",
-        ),
-        (r"(?P<name>.+) unknown(?: in \S+)?: (?P<rest>.+)", "{name}: {rest}"),
-        (rf"schedule (?P<name>.+) closed until {_TIME}(?P<rest> \(.*\))?", "{name} starts {edge}{rest}"),
-        (rf"schedule (?P<name>.+) until {_TIME}", "{name} until {edge}"),
-        (r"schedule (?P<name>.+) (?P<rest>without end|is over.*)", "{name} {rest}"),
-        (
-            rf"(?P<name>(?:outside|in|exception to) uptime .+) until {_TIME}(?P<rest> \(.*\))?",
-            "{name} until {edge}{rest}",
-        ),
-        (rf"kept awake until {_TIME}", "kept awake for another {age}"),
-        (rf"wake requested at {_TIME}", "requested {age} ago"),
-        (rf"NeedPods at {_TIME}", "NeedPods Event {age} ago"),
-        (rf"due since {_TIME}", "due {age} ago"),
-        (rf"awake since {_TIME}", "awake for {age}"),
-        (rf"created at {_TIME}", "created {age} ago"),
-        (rf"recorded at {_TIME}", "recorded {age} ago"),
-        (rf"unreachable since {_TIME}", "unreachable for {age}"),
-        (rf"(?P<name>refused [^:,]+), tried again at {_TIME}(?P<rest>: .*)", "{name}, retried in {age}{rest}"),
-        (r"its policy was removed(?P<rest>.*)", "policy removed{rest}"),
-        (r"the target is (?P<rest>.+)", "target {rest}"),
-        (r"the query returns (?P<rest>.+)", "query {rest}"),
-        (r"(?P<rest>\d+) waiting", "{rest} pending (waitingReplicas)"),
-    )
-)
-_MOMENT = re.compile(rf"\b(?P<word>at|since) {_TIME}")
-_CALENDAR = re.compile(r"(?:schedule|uptime) .+")
-_EDGE = re.compile(rf"(?P<name>(?:schedule|uptime) .+?) (?:closed )?until {_TIME}")
-_SEPARATOR = re.compile(r'(?:[^,"(]|"[^"]*"|\([^()]*\)|,(?! )|["(])+')
+_METRIC = "{name:metric} {value}, idle at <= {atMost}[ ({window})]"
+_WORDS: Mapping[ReasonCode | CounterfactualCode, str] = {
+    ReasonCode.METRIC_IDLE: _METRIC,
+    ReasonCode.METRIC_BUSY: _METRIC,
+    ReasonCode.METRIC_UNKNOWN: "{name}:",
+    ReasonCode.WAKE_WHEN_TRUE: "wakeWhen {value} > {above} ({window})",
+    ReasonCode.WAKE_WHEN_FALSE: "wakeWhen {value} <= {above} ({window})",
+    ReasonCode.WAKE_WHEN_UNKNOWN: "wakeWhen:",
+    ReasonCode.IN_DOWNTIME: "{calendar} {until:until}",
+    ReasonCode.OUTSIDE_DOWNTIME: "{calendar} starts {until:edge}[ ({exception})]",
+    ReasonCode.DOWNTIME_OVER: "{calendar} is over[ ({exception})]",
+    ReasonCode.KEPT_AWAKE: "kept awake for another {until:age}",
+    ReasonCode.WAKE_REQUESTED: "requested {at:ago}",
+    ReasonCode.NEED_PODS: "NeedPods Event {at:ago}",
+    ReasonCode.WAKE_DUE: "due {due:ago}",
+    ReasonCode.POLICY_REMOVED: "policy removed[ (onDelete: {onDelete})]",
+    ReasonCode.WRITE_REFUSED: "refused {count} times in a row[, retried in {retryAfter:age}]: {error}",
+    ReasonCode.WAITING: "{waitingReplicas} pending (waitingReplicas)",
+    ReasonCode.ADOPTED: "not managed by this Fleet before",
+    ReasonCode.TARGET: "target {replicas}",
+    ReasonCode.QUERY: "query {value}",
+    CounterfactualCode.AFTER: "{at:age} pass",
+}
+"""What people read, where that is not the text that is stored."""
+
+_MOMENT = re.compile(r"\b(?P<word>at|since) (?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 
 
 def weekday_and_time(at: datetime, zone: tzinfo) -> str:
@@ -99,29 +95,38 @@ def age(length: timedelta) -> str:
 
 
 class ReasonWords(Struct, frozen=True):
-    """`now` of the plan, and the `zones` of the calendars by the words that reasons name them with."""
+    """Reasons as a person reads them `now`."""
 
     now: datetime
-    zones: Mapping[str, tzinfo] = NOTHING
 
-    def reasons(self, why: str) -> tuple[str, ...]:
-        """Return the parts of a stored reason as a person reads them."""
-        if why.startswith(ADOPTED):
-            return ("not managed by this Fleet before", *self.reasons(why[len(ADOPTED) :].lstrip("; ")))
-        head, refused, message = why.partition("refused ")
-        parts = [part.strip() for part in _SEPARATOR.findall(head)]
-        return tuple(self._phrase(one_line(part)) for part in (*parts, refused + message) if part)
+    def reason(self, reasons: Iterable[Reason]) -> str:
+        """Return `reasons` as one phrase."""
+        return ", ".join(map(self.part, parts_of(reasons)))
 
-    def reason(self, why: str) -> str:
-        """Return a stored reason as a person reads it."""
-        return ", ".join(self.reasons(why))
+    def part(self, part: Reasons) -> str:
+        """Return one part of a phrase."""
+        return one_line(" ".join(map(self._filled, part)))
 
-    def _phrase(self, part: str) -> str:
-        for pattern, words in _PHRASES:
-            found = pattern.fullmatch(part)
-            if found is not None and ("time" not in pattern.groupindex or parse_time(found["time"]) is not None):
-                return words.format_map(self._values(found.groupdict()))
-        return part
+    def counterfactual(self, found: Counterfactual) -> str:
+        """Return what would change a decision as a clause: "the metric is above 0"."""
+        return one_line(found.shown(self._filled))
+
+    def _filled(self, one: Reason | Counterfactual) -> str:
+        zone = _zone(one.values.get("timeZone"))
+        return filled(
+            _WORDS.get(one.code, one.code.text), one.values, lambda value, form: self._shown(value, form, zone)
+        )
+
+    def _shown(self, value: Any, form: str, zone: tzinfo) -> str:
+        if form == "metric":
+            return str(value or "metric")
+        at = parse_time(value) if form and isinstance(value, str) else None
+        if at is None:
+            return stable(value, form)
+        if form in ("edge", "until"):
+            return f"{'until ' if form == 'until' else ''}{edge(at, zone)}"
+        length = age(abs(self.now - at))
+        return {"ago": f"{length} ago", "since": f"for {length}"}.get(form, length)
 
     def text(self, words: str) -> str:
         """Return `words` with the moments in them as ages."""
@@ -129,41 +134,21 @@ class ReasonWords(Struct, frozen=True):
 
     def _age(self, found: re.Match[str]) -> str:
         at = parse_time(found["time"])
-        if at is None:
-            return found.group()
-        return f"for {age(abs(self.now - at))}" if found["word"] == "since" else f"{age(abs(self.now - at))} ago"
-
-    def flip(self, words: str, why: str) -> str:
-        """Return what would change a decision; a moment that `why` names as an edge of a calendar is told like that."""
-        edges = {found["time"]: self._values(found.groupdict())["edge"] for found in _EDGE.finditer(why)}
-
-        def told(found: re.Match[str]) -> str:
-            at = parse_time(found.group())
-            return found.group() if at is None else edges.get(found.group()) or f"in {age(abs(at - self.now))}"
-
-        return re.sub(_TIME, told, words).replace("after in ", "in ").replace("from in ", "in ")
-
-    def _values(self, found: Mapping[str, str | None]) -> dict[str, str]:
-        at, name = parse_time(found.get("time") or ""), found.get("name")
-        return {
-            "name": name or "metric",
-            "value": found.get("value") or "",
-            "bound": found.get("bound") or "",
-            "rest": self.text(found.get("rest") or ""),
-            "window": f" ({found['window']})" if found.get("window") else "",
-            "edge": "" if at is None else edge(at, self._zone(name or "")),
-            "age": "" if at is None else age(abs(self.now - at)),
-        }
-
-    def _zone(self, name: str) -> tzinfo:
-        """Return the zone of the calendar that a reason calls by `name`, UTC where it is not known."""
-        stated = _CALENDAR.search(name)
-        return self.zones.get(stated.group() if stated else f"schedule {name}", UTC)
+        return found.group() if at is None else self._shown(found["time"], _MOMENTS[found["word"]], UTC)
 
 
-def is_measured(reason: str) -> bool:
-    """Return whether a part of a reason is what was measured for one object."""
-    return ", idle at <= " in reason or reason.startswith("wakeWhen ")
+_MOMENTS = {"at": "ago", "since": "since"}
+
+
+@cache
+def _zone(name: Any) -> tzinfo:
+    """Return the time zone of that name, UTC where there is none."""
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name) if isinstance(name, str) and name else UTC
+    except (OSError, ValueError, LookupError):
+        return UTC
 
 
 def name_of(ref: ObjectRef) -> str:

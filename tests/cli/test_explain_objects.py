@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from reconciler.policy.explain import fields
-from reconciler.report.explanation import changed_if
 from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
@@ -234,33 +233,6 @@ def test_of_several_policies_the_closest_is_named(folder):
         "policies/all.yaml", f"{FLEET.replace('[{name: east}]', '[{name: east}, {name: x}]')}---\n{other}---\n{near}"
     )
     assert "Closest is IdlingPolicy nights " in explained(folder, "east/shop/deploy/web")
-
-
-@pytest.mark.parametrize(
-    ("counterfactual", "clause"),
-    [
-        ("a value above 0 or from Mon", "the metric is above 0 or it is Mon or later"),
-        ("a value of at most 0.5", "the metric is at most 0.5"),
-        ("in 3h", "3h pass"),
-        (
-            "taking reconciler/contested off, or a change of its policy",
-            "reconciler/contested is removed, or its policy changes",
-        ),
-        (
-            "taking the namespace off protectedNamespaces of the Fleet",
-            "the namespace is removed from protectedNamespaces of the Fleet",
-        ),
-        ('an entry for east or "*" in preferences.clusters', 'preferences.clusters has an entry for east or "*"'),
-        ("autoscalers.hpa: Idle", "autoscalers.hpa is Idle"),
-        ("minReplicas of at least 1", "minReplicas is at least 1"),
-        ("a priority above 5", "its priority is above 5"),
-        ("capacity above 4", "its capacity is above 4"),
-        ("a wake request", "there is a wake request"),
-        ("words that nobody foresaw", "there is words that nobody foresaw"),
-    ],
-)
-def test_what_would_change_it_is_a_clause(counterfactual, clause):
-    assert changed_if(counterfactual) == clause
 
 
 def test_recursive_lists_every_field_with_type_default_and_description(folder):

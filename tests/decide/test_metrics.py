@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from reconciler.decide.metrics import series_of, value_for, why_unusable
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import QueryAnswer, Sample
 from tests.builders import NOW
 
@@ -18,23 +19,26 @@ def a_sample(value: float, **labels: str) -> Sample:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        pytest.param(QueryAnswer(), "", id="read now"),
+        pytest.param(QueryAnswer(), "None", id="read now"),
         pytest.param(None, "not evaluated", id="not asked"),
         pytest.param(QueryAnswer(error="refused"), "failed to load: refused", id="failed"),
         pytest.param(QueryAnswer(warnings=("one store is away", "b")), "partial: one store is away", id="partial"),
-        pytest.param(QueryAnswer(at=NOW - timedelta(minutes=5)), "", id="recorded five minutes ago"),
+        pytest.param(QueryAnswer(at=NOW - timedelta(minutes=5)), "None", id="recorded five minutes ago"),
         pytest.param(
             QueryAnswer(at=NOW - timedelta(minutes=5, seconds=1)),
             "recorded at 2026-11-20T15:36:22Z, more than 5 minutes ago",
             id="and longer",
         ),
-        pytest.param(QueryAnswer(at=NOW + timedelta(hours=1)), "", id="by a clock that is ahead"),
+        pytest.param(QueryAnswer(at=NOW + timedelta(hours=1)), "None", id="by a clock that is ahead"),
     ],
 )
 def test_an_answer_that_cannot_be_used(answer, expected):
-    assert why_unusable(answer, NOW) == expected
+    assert str(why_unusable(answer, NOW)) == expected
     series = series_of(answer, NOW)
-    assert (series.problem, dict(series.values)) == (expected, {})
+    assert (str(series.problem), dict(series.values)) == (expected, {})
+
+
+TWICE = reason(ReasonCode.SEVERAL_SERIES, count=2)
 
 
 @pytest.mark.parametrize(
@@ -44,9 +48,9 @@ def test_an_answer_that_cannot_be_used(answer, expected):
         pytest.param((a_sample(2.5), a_sample(9, service="api"), a_sample(8, namespace="bank")), 2.5, id="its own"),
         pytest.param((), None, id="no series"),
         pytest.param((a_sample(9, service="api"),), None, id="only of another Service"),
-        pytest.param((a_sample(1), a_sample(1, pod="web-1")), "given 2 times", id="several series"),
-        pytest.param((a_sample(float("nan")),), "nan", id="not a number"),
-        pytest.param((a_sample(float("-inf")),), "-inf", id="infinite"),
+        pytest.param((a_sample(1), a_sample(1, pod="web-1")), TWICE, id="several series"),
+        pytest.param((a_sample(float("nan")),), reason(ReasonCode.NOT_FINITE, value="nan"), id="not a number"),
+        pytest.param((a_sample(float("-inf")),), reason(ReasonCode.NOT_FINITE, value="-inf"), id="infinite"),
     ],
 )
 def test_the_value_for_a_service(samples, expected):
@@ -60,5 +64,5 @@ def test_a_series_without_labels_is_of_no_service():
 
 
 def test_what_has_no_service_has_no_value():
-    assert value_for(series_of(QueryAnswer((a_sample(1),)), NOW), "shop", None) == "a metric needs a Service"
-    assert value_for(series_of(None, NOW), "shop", "web") == "not evaluated"
+    assert value_for(series_of(QueryAnswer((a_sample(1),)), NOW), "shop", None) == reason(ReasonCode.NO_SERVICE)
+    assert value_for(series_of(None, NOW), "shop", "web") == reason(ReasonCode.QUERY_NOT_EVALUATED)

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from reconciler.decide.selectors import (
-    Exclusion,
     exclusion,
     key_of,
     local_key,
@@ -67,49 +66,46 @@ def test_the_highest_priority(priorities, expected):
 
 FLAG, TIME = "reconciler/exclude", "reconciler/exclude-until"
 AT = "2026-11-20T15:41:23Z"  # NOW
+REMOVED, LATER = f"{FLAG} is removed", "it is 2026-11-20T15:41:24Z or later"
 
 
 @pytest.mark.parametrize(
     ("annotations", "expected"),
     [
         pytest.param({}, None, id="nothing"),
-        pytest.param({FLAG: "true"}, Exclusion(f'{FLAG}: "true"', counterfactual=f"taking {FLAG} off"), id="for good"),
+        pytest.param({FLAG: "true"}, (f'{FLAG}: "true"', None, False, REMOVED), id="for good"),
         pytest.param({FLAG: "false"}, None, id="not"),
         pytest.param(
             {FLAG: "True"},
-            Exclusion(f'{FLAG} is "True", expected "true" or "false"', None, True, f"taking {FLAG} off"),
+            (f'{FLAG} is "True", expected "true" or "false"', None, True, REMOVED),
             id="a value that cannot be read",
         ),
         pytest.param(
-            {FLAG: ""},
-            Exclusion(f'{FLAG} is "", expected "true" or "false"', None, True, f"taking {FLAG} off"),
-            id="an empty value",
+            {FLAG: ""}, (f'{FLAG} is "", expected "true" or "false"', None, True, REMOVED), id="an empty value"
         ),
         pytest.param(
             {TIME: "2026-11-20T16:41:24+01:00"},
-            Exclusion(
-                f"{TIME}: 2026-11-20T16:41:24+01:00", NOW + timedelta(seconds=1), False, "after 2026-11-20T15:41:24Z"
-            ),
+            (f"{TIME}: 2026-11-20T16:41:24+01:00", NOW + timedelta(seconds=1), False, LATER),
             id="until a second from now",
         ),
         pytest.param({TIME: AT}, None, id="until now"),
         pytest.param(
             {TIME: "tomorrow"},
-            Exclusion(f'{TIME} is "tomorrow", expected a time as in RFC 3339', None, True, "a time that can be read"),
+            (f'{TIME} is "tomorrow", expected a time as in RFC 3339', None, True, "the time can be read"),
             id="until a time that cannot be read",
         ),
         pytest.param(
             {FLAG: "false", TIME: "2026-11-20T15:41:24Z"},
-            Exclusion(f"{TIME}: 2026-11-20T15:41:24Z", NOW + timedelta(seconds=1), False, "after 2026-11-20T15:41:24Z"),
+            (f"{TIME}: 2026-11-20T15:41:24Z", NOW + timedelta(seconds=1), False, LATER),
             id="false does not end a time",
         ),
-        pytest.param(
-            {FLAG: "true", TIME: AT}, Exclusion(f'{FLAG}: "true"', counterfactual=f"taking {FLAG} off"), id="both"
-        ),
+        pytest.param({FLAG: "true", TIME: AT}, (f'{FLAG}: "true"', None, False, REMOVED), id="both"),
     ],
 )
 def test_an_opt_out(annotations, expected):
-    assert exclusion(annotations, NOW) == expected
+    found = exclusion(annotations, NOW)
+    told = found and (str(found.reason), found.until, found.unreadable, str(found.counterfactual))
+    assert told == expected
 
 
 def federated(target: TargetRef | None = None) -> FederatedReplicaSet:

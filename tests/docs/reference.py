@@ -5,12 +5,14 @@ python -m tests.docs.reference      writes them
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import click
 
 from reconciler.cli.app import cli
 from reconciler.cli.verbs import VERBS, example_lines
+from reconciler.decide.reasons import PREPOSITIONS, ReasonCode
 from reconciler.policy.explain import Field, fields
 from reconciler.policy.load import KINDS
 from tests.docs.pages import ROOT
@@ -40,6 +42,37 @@ Objects are named `CLUSTER/NAMESPACE/KIND/NAME`; the case of the kind does not m
 and a prefix stands for all below it. stdout is the result, stderr is progress, warnings and errors. [Exit
 codes](exit-codes.md) says what a run ends with.
 """
+
+
+_REASONS = """\
+# Reasons
+
+In the JSON of a plan and of a report, whatever has a `reason` has its data beside it: `reasonCode` is the code of the
+first reason, and `reasons` lists all of them with their `values`. The codes are a closed list, below. A new release may
+add codes and values; it never gives a code another meaning. The text of `reason` is for people and may change in any
+release: nothing should read it, and the reconciler itself never compares it, so a better sentence changes no cluster.
+
+Texts on clusters (annotations, ConfigMaps, Events) and in JSON have times in UTC, as here; plans in text, Markdown and
+HTML say `2m ago`, or the time of the calendar. A value in square brackets may be absent. Reasons are joined with
+commas; one that ends with a colon goes on with the next. `timeZone` beside a time is the time zone of the calendar.
+"""
+
+
+def reasons_page() -> str:
+    rows = [f"| `{code.value}` | {cell(spelt(code.text))} | {cell(values_of(code.text))} |" for code in ReasonCode]
+    return "\n".join([WRITTEN, "", _REASONS, "| code | text | values |\n|---|---|---|", *rows, ""])
+
+
+def spelt(template: str) -> str:
+    """Return a template with its values in capitals, "awake since SINCE"."""
+    until = re.sub(r"\{(\w+):until\}", r"until {\1}", template)
+    words = re.sub(r"\{(\w+):(ago|since)\}", lambda found: f"{PREPOSITIONS[found[2]]}{{{found[1]}}}", until)
+    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda found: found[1].upper(), words)
+
+
+def values_of(template: str) -> str:
+    names = dict.fromkeys(re.findall(r"\{(\w+)", template))
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def policies_page() -> str:
@@ -98,4 +131,8 @@ def default_of(option: click.Option) -> str:
     return f"`{words}`" if words and " " not in words else words
 
 
-PAGES = {FOLDER / "policies.md": policies_page, FOLDER / "cli.md": cli_page}
+PAGES = {
+    FOLDER / "policies.md": policies_page,
+    FOLDER / "cli.md": cli_page,
+    FOLDER / "reasons.md": reasons_page,
+}

@@ -45,6 +45,7 @@ from tests.builders import (
     a_run,
     a_state,
     a_workload,
+    said,
 )
 from tests.downscale.world import a_downscale_policy
 
@@ -71,7 +72,7 @@ def shrinking(workload: Workload, to: int, job: Any = "idling") -> Decision:
         api_version=workload.api_version,
         uid=workload.uid,
         changes=(replicas_change(workload.replicas, to),),
-        cause=Cause("some", "policies/some.yaml:1", "because"),
+        cause=Cause("some", "policies/some.yaml:1", said("because")),
         group="g",
         replicas_before=workload.spec_replicas,
         replicas_after=to,

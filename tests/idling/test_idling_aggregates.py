@@ -18,6 +18,7 @@ from reconciler.decide.fleet_guard import fleet_guard, fleet_guards
 from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_of, any_of, window_end
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.verdicts import UNDONE_HOLDS, CombinedVerdict, PolicyVerdict, deciding_policies
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Service
 from reconciler.policy.types import (
     AbsoluteWindow,
@@ -31,7 +32,17 @@ from reconciler.policy.types import (
     WakeOrder,
     WorkloadSelector,
 )
-from tests.builders import a_cluster, a_federated_replica_set, a_fleet, a_ref, a_service, a_state, a_workload
+from tests.builders import (
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_ref,
+    a_service,
+    a_state,
+    a_workload,
+    flip_of,
+    said,
+)
 from tests.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -77,14 +88,14 @@ class TestCriteria:
     )
     def test_defect_21_ends(self, hours, first, last):
         ends = [None if one is None else NIGHT + one * HOUR for one in hours]
-        idle = tuple(Evaluation(CriterionResult.IDLE, f"{end}", until=end) for end in ends)
+        idle = tuple(Evaluation(CriterionResult.IDLE, (), until=end) for end in ends)
         assert all_of(idle).until == (None if first is None else NIGHT + first * HOUR)
         assert any_of(idle).until == (None if last is None else NIGHT + last * HOUR)
 
     def test_what_is_not_idle_ends_nothing(self):
-        busy = Evaluation(CriterionResult.BUSY, "busy", until=NIGHT + 9 * HOUR)
-        assert any_of((Evaluation(CriterionResult.IDLE, "idle", until=NIGHT + HOUR), busy)).until == NIGHT + HOUR
-        assert all_of((Evaluation(CriterionResult.IDLE, "idle", until=NIGHT + HOUR), busy)).until is None
+        busy = Evaluation(CriterionResult.BUSY, (), until=NIGHT + 9 * HOUR)
+        assert any_of((Evaluation(CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until == NIGHT + HOUR
+        assert all_of((Evaluation(CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until is None
 
     @pytest.mark.parametrize(
         ("idle_when", "due"),
@@ -114,10 +125,8 @@ def verdict_of(
     name: str = "a", *, end: int | None = None, idle_when: AllOf | None = None, **fields: Any
 ) -> PolicyVerdict:
     chosen = {} if idle_when is None else {"idle_when": idle_when}
-    evaluation = Evaluation(CriterionResult.IDLE, "idle", until=None if end is None else NIGHT + end * HOUR)
-    return PolicyVerdict(
-        a_policy(name, **(fields | chosen)), SERVICE, evaluation, Evaluation(CriterionResult.IDLE, "quiet")
-    )
+    evaluation = Evaluation(CriterionResult.IDLE, (), until=None if end is None else NIGHT + end * HOUR)
+    return PolicyVerdict(a_policy(name, **(fields | chosen)), SERVICE, evaluation, Evaluation(CriterionResult.IDLE, ()))
 
 
 class TestBids:
@@ -415,8 +424,8 @@ def test_min_age_is_that_of_the_younger_of_a_scaled_object_and_its_target(scaled
     outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(web, jobs))), a_policy(min_age=2 * HOUR))
     assert outcome.desired.decisions == ()
     assert why_of(outcome) == "created at 2026-11-20T21:00:00Z, younger than minAge"
-    assert [one.counterfactual for one in outcome.desired.explanations if one.ref.name == "web"] == [
-        "after 2026-11-20T23:00:00Z"
+    assert [flip_of(one) for one in outcome.desired.explanations if one.ref.name == "web"] == [
+        "it is 2026-11-20T23:00:00Z or later"
     ]
 
 
@@ -567,17 +576,16 @@ class TestGuards:
 
 
 def test_what_several_verdicts_found_is_told_together():
-    first, second = (
-        replace(verdict_of(name), evaluation=Evaluation(CriterionResult.IDLE, name, values={name: 1})) for name in "ab"
-    )
-    busy = replace(verdict_of("c"), evaluation=Evaluation(CriterionResult.BUSY, "c", values={"c": 1}))
-    assert (CombinedVerdict((first, second)).values, CombinedVerdict((first, second)).words) == (
-        {"a": 1, "b": 1},
-        "a, b",
-    )
-    assert (CombinedVerdict((first, busy)).values, CombinedVerdict((first, busy)).words) == ({"c": 1}, "c")
-    assert (CombinedVerdict((verdict_of(),)).values, CombinedVerdict().words) == ({}, "no policy selects it")
-    assert (CombinedVerdict(without_policies=True).words, CombinedVerdict(without_policies=True).result) == (
-        "the policies cannot be read",
+    def saying(name: str, result: CriterionResult, *reasons: str) -> PolicyVerdict:
+        return replace(verdict_of(name), evaluation=Evaluation(result, said(*reasons)))
+
+    first, second = saying("a", CriterionResult.IDLE, "a", "x"), saying("b", CriterionResult.IDLE, "b", "x")
+    busy = saying("c", CriterionResult.BUSY, "c")
+    assert CombinedVerdict((first, second)).reasons == said("a", "x", "b")
+    assert CombinedVerdict((first, busy)).reasons == said("c")
+    assert CombinedVerdict().reasons == (reason(ReasonCode.NOT_SELECTED),)
+    unknown = CombinedVerdict(without_policies=True)
+    assert (unknown.reasons, unknown.result) == (
+        (reason(ReasonCode.POLICIES_UNREADABLE),),
         CriterionResult.UNKNOWN,
     )

@@ -17,6 +17,7 @@ from reconciler.decide.idling.criteria import (
     evaluator_of,
     wake_evaluator_of,
 )
+from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.model import LabelSelector, QueryAnswer, QueryKey, Sample
 from reconciler.policy.types import (
     AbsoluteWindow,
@@ -80,7 +81,7 @@ def judged(policy, said=None, now=NIGHT, service: str | None = "web") -> Evaluat
 def test_a_metric(said, result, words):
     evaluation = judged(a_policy("idle-dev", a_metric()), said)
     assert evaluation.result is result
-    assert words in evaluation.words
+    assert words in text_of(evaluation.reasons)
 
 
 @pytest.mark.parametrize(
@@ -147,24 +148,36 @@ def test_coverage(coverage, result, words):
     policy = a_policy("idle-dev", a_metric(coverage=COVERAGE, coverage_at_least=50))
     evaluation = judged(policy, {**answers(("web", 0)), **coverage})
     assert evaluation.result is result
-    assert words in evaluation.words
+    assert words in text_of(evaluation.reasons)
 
 
 def test_a_workload_without_a_service_has_no_metric():
     evaluation = judged(a_policy("idle-dev", a_metric()), answers(("web", 0)), service=None)
-    assert (evaluation.result, "a metric needs a Service" in evaluation.words) == (UNKNOWN, True)
+    assert (evaluation.result, "a metric needs a Service" in text_of(evaluation.reasons)) == (UNKNOWN, True)
 
 
 @pytest.mark.parametrize(
     ("now", "result", "words", "flip", "until"),
     [
-        (NIGHT, IDLE, "schedule office-hours-off until 2026-11-23T06:00:00Z", "from 2026-11-23T06:00:00Z", MONDAY),
-        (NOON, BUSY, "schedule office-hours-off closed until 2026-11-20T19:00:00Z", "from 2026-11-20T19:00:00Z", None),
+        (
+            NIGHT,
+            IDLE,
+            "schedule office-hours-off until 2026-11-23T06:00:00Z",
+            "it is 2026-11-23T06:00:00Z or later",
+            MONDAY,
+        ),
+        (
+            NOON,
+            BUSY,
+            "schedule office-hours-off closed until 2026-11-20T19:00:00Z",
+            "it is 2026-11-20T19:00:00Z or later",
+            None,
+        ),
         (
             MONDAY,
             BUSY,
             "schedule office-hours-off closed until 2026-11-23T19:00:00Z",
-            "from 2026-11-23T19:00:00Z",
+            "it is 2026-11-23T19:00:00Z or later",
             None,
         ),
     ],
@@ -172,7 +185,7 @@ def test_a_workload_without_a_service_has_no_metric():
 )
 def test_a_schedule(now, result, words, flip, until):
     evaluation = judged(a_policy(), now=now)
-    assert (evaluation.result, evaluation.words, evaluation.counterfactual, evaluation.until) == (
+    assert (evaluation.result, text_of(evaluation.reasons), str(evaluation.counterfactual), evaluation.until) == (
         result,
         words,
         flip,
@@ -193,38 +206,42 @@ RELEASE = AbsoluteWindow(datetime(2026, 11, 20, 20), datetime(2026, 11, 20, 23),
             {},
             IDLE,
             'outside uptime "Mon-Fri 07:00-20:00" until 2026-11-23T07:00:00Z',
-            "from 2026-11-23T07:00:00Z",
+            "it is 2026-11-23T07:00:00Z or later",
         ),
         pytest.param(
-            NOON, {}, BUSY, 'in uptime "Mon-Fri 07:00-20:00" until 2026-11-20T20:00:00Z', "from 2026-11-20T20:00:00Z"
+            NOON,
+            {},
+            BUSY,
+            'in uptime "Mon-Fri 07:00-20:00" until 2026-11-20T20:00:00Z',
+            "it is 2026-11-20T20:00:00Z or later",
         ),
         pytest.param(
             NIGHT,
             {"name": "office-hours"},
             IDLE,
             "outside uptime office-hours until 2026-11-23T07:00:00Z",
-            "from 2026-11-23T07:00:00Z",
+            "it is 2026-11-23T07:00:00Z or later",
         ),
         pytest.param(
             NIGHT,
             {"exceptions": (RELEASE,)},
             BUSY,
             'exception to uptime "Mon-Fri 07:00-20:00" until 2026-11-20T23:00:00Z (release)',
-            "from 2026-11-20T23:00:00Z",
+            "it is 2026-11-20T23:00:00Z or later",
         ),
         pytest.param(
             NOON,
             {"windows": (), "texts": ("00:00-24:00",)},
             BUSY,
             'in uptime "00:00-24:00" without end',
-            'an end of uptime "00:00-24:00"',
+            'there is an end of uptime "00:00-24:00"',
         ),
         pytest.param(
             NOON,
             {"windows": (WeeklyWindow(0, 0, 7, 0),), "texts": (ONCE,)},
             IDLE,
             f'outside uptime "{ONCE}" without end',
-            f'a window of uptime "{ONCE}"',
+            f'there is a window of uptime "{ONCE}"',
         ),
     ],
     ids=["outside", "inside", "a name", "an exception", "always", "never"],
@@ -233,11 +250,11 @@ def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, flip):
     texts = ("Mon-Fri 07:00-20:00",)
     calendar = replace(a_calendar("UTC"), **{"windows": OFFICE_HOURS, "texts": texts, "field": "uptime"} | fields)
     evaluation = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)
-    assert (evaluation.result, evaluation.words, evaluation.counterfactual) == (result, words, flip)
+    assert (evaluation.result, text_of(evaluation.reasons), str(evaluation.counterfactual)) == (result, words, flip)
 
 
 def said(*result: CriterionResult) -> tuple[Evaluation, ...]:
-    return tuple(Evaluation(one, one.value, f"not {one.value}") for one in result)
+    return tuple(Evaluation(one, ()) for one in result)
 
 
 @pytest.mark.parametrize(
@@ -262,10 +279,10 @@ def test_criteria_nest_and_tell_what_decided():
     policy = a_policy("idle-dev", a_metric(), AnyOf((a_schedule(), a_metric(window="5m"))))
     evaluation = judged(policy, answers(("web", 0)))
     assert evaluation.result is IDLE
-    assert evaluation.words == "0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
-    assert evaluation.counterfactual == "a value above 0 or from 2026-11-23T06:00:00Z"
+    assert text_of(evaluation.reasons) == "0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
+    assert str(evaluation.counterfactual) == "the metric is above 0 or it is 2026-11-23T06:00:00Z or later"
     busy = judged(policy, {**answers(("web", 0)), **answers(("web", 3), window="5m")}, NOON)
-    assert busy.words == "schedule office-hours-off closed until 2026-11-20T19:00:00Z, 3 above 0 in 5m"
+    assert text_of(busy.reasons) == "schedule office-hours-off closed until 2026-11-20T19:00:00Z, 3 above 0 in 5m"
 
 
 @pytest.mark.parametrize(
@@ -304,4 +321,5 @@ def test_coverage_needs_a_series_and_no_more_where_no_least_is_given():
 
 def test_what_each_criterion_found_is_told():
     policy = a_policy("idle-dev", AnyOf((a_metric(at_most=1), a_schedule())))
-    assert judged(policy, answers(("web", 1))).values == {"value": 1.0, "atMost": 1, "window": "30m"}
+    (found,) = judged(policy, answers(("web", 1))).reasons[:1]
+    assert found == reason(ReasonCode.METRIC_IDLE, value=1.0, atMost=1.0, window="30m")

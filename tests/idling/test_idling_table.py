@@ -9,6 +9,8 @@ import pytest
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.state import IDLE_STATES, IdleState
 from reconciler.decide.idling.transition_rules import ROWS, Flag, IdleAction, Situation, choose
+from reconciler.decide.reasons import text_of
+from tests.builders import said
 
 SUBSETS = [
     frozenset(chosen) for chosen in chain.from_iterable(combinations(Flag, count) for count in range(len(Flag) + 1))
@@ -104,12 +106,14 @@ def test_every_row_decides_something():
     [
         (
             Situation(
-                IdleState.IDLE, CriterionResult.UNKNOWN, frozenset({Flag.REQUESTED}), {Flag.REQUESTED: "NeedPods"}
+                IdleState.IDLE, CriterionResult.UNKNOWN, frozenset({Flag.REQUESTED}), {Flag.REQUESTED: said("NeedPods")}
             ),
             "NeedPods",
         ),
         (
-            Situation(IdleState.AWAKE, CriterionResult.IDLE, frozenset({Flag.BLOCKED}), {Flag.BLOCKED: "too young"}),
+            Situation(
+                IdleState.AWAKE, CriterionResult.IDLE, frozenset({Flag.BLOCKED}), {Flag.BLOCKED: said("too young")}
+            ),
             "too young",
         ),
         (Situation(IdleState.IDLE, CriterionResult.NOT_SELECTED), "no policy selects it"),
@@ -118,4 +122,4 @@ def test_every_row_decides_something():
     ids=["the signal", "what holds it", "nobody", "the criteria themselves"],
 )
 def test_the_reason(situation, why):
-    assert choose(situation).why == why
+    assert text_of(choose(situation).reasons) == why

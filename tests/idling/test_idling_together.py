@@ -29,7 +29,17 @@ from reconciler.policy.types import (
     Selector,
     WorkloadSelector,
 )
-from tests.builders import a_cluster, a_federated_replica_set, a_fleet, a_pod, a_ref, a_service, a_state, a_workload
+from tests.builders import (
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_pod,
+    a_ref,
+    a_service,
+    a_state,
+    a_workload,
+    flip_of,
+)
 from tests.idling.idling_policies import (
     NIGHT,
     NOON,
@@ -226,12 +236,12 @@ class TestSharedTargets:
         outcome = decided(a_state(a_cluster(services=services, workloads=(WEB, API))), sleep, watch)
         assert outcome.desired.decisions == ()
         for name in ("web", "api"):
-            assert why_of(outcome, name) == "watch only observes Deployment/api through Service/two"
-        flips = {one.counterfactual for one in outcome.desired.explanations}
-        assert flips == {"mode: Enforce in watch"}
+            assert why_of(outcome, name) == "Deployment/api is only observed by watch through Service/two"
+        flips = {flip_of(one) for one in outcome.desired.explanations}
+        assert flips == {"mode is Enforce in watch"}
         assert notices_of(outcome, "heldTogether") == [
             "east/shop/Service/one: no workload behind it is idled: "
-            "watch only observes Deployment/api through Service/two"
+            "Deployment/api is only observed by watch through Service/two"
         ]
 
     def test_what_policies_that_only_observe_select_keeps_the_reason_of_its_criteria(self):
@@ -517,16 +527,16 @@ def naming(*kinds: str) -> Selector:
 def test_row_18_a_custom_kind_behind_a_service_is_idled_only_where_a_policy_names_it():
     outcome = decided(a_monitored_state(WEB))
     assert outcome.desired.decisions == ()
-    assert why_of(outcome, "k8s") == "Prometheus is a custom kind, and idle-dev does not name it"
-    (flip,) = {one.counterfactual for one in outcome.desired.explanations if one.ref == K8S}
-    assert flip == "workloads: {kinds: [Prometheus], include: [k8s]} in the selector of idle-dev"
+    assert why_of(outcome, "k8s") == "Prometheus is a custom kind, not named by idle-dev"
+    (flip,) = {flip_of(one) for one in outcome.desired.explanations if one.ref == K8S}
+    assert flip == "workloads: {kinds: [Prometheus], include: [k8s]} is in the selector of idle-dev"
     assert why_of(outcome).startswith("Prometheus/k8s behind Service/web stays awake: Prometheus is a custom kind")
 
 
 def test_row_18_it_says_what_to_write():
     (told,) = notices_of(decided(a_monitored_state()), "customKind")
     assert told == (
-        "east/shop/Prometheus/k8s: Prometheus is a custom kind, and idle-dev does not name it; "
+        "east/shop/Prometheus/k8s: Prometheus is a custom kind, not named by idle-dev; "
         "to idle it too, write workloads: {kinds: [Prometheus], include: [k8s]} in the selector of idle-dev"
     )
 

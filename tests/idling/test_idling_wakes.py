@@ -133,6 +133,19 @@ class TestCriteria:
         told = {(one.cause.policy, one.cause.at, one.cause.why) for one in decisions if one.phase is Phase.WAKE}
         assert told == {("night", "policies/night.yaml:4", why)}
 
+    def test_a_requested_wake_has_no_values_of_criteria_that_did_not_decide(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0))
+        run_in(world, self.policy)
+        asked = {"reconciler/wake-requested-at": "2026-11-20T22:30:00Z"}
+        world.objects[WEB] = replace(world.objects[WEB], annotations=world.objects[WEB].annotations | asked)
+        decisions = decided(world.state(), self.policy, now=world.now + 60 * MINUTE).desired.decisions
+        wakes = [one.cause for one in decisions if one.phase is Phase.WAKE]
+        assert {(one.why, one.reason_code) for one in wakes} == {
+            ("wake requested at 2026-11-20T22:30:00Z", "WakeRequested")
+        }
+        assert [dict(one.values) for one in wakes if one.values] == []
+
     @pytest.mark.parametrize(("wake", "expected"), [("Automatic", WAKE), ("OnSignal", [])])
     def test_wake_when(self, wake, expected):
         policy = a_policy(wake_when=(WakeMetric("q", 0, "5m"),), wake=wake)

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.placement.memory import ClusterStatus, PlacementStatus, read_status, status_text
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.policy.types import ClusterPreference
-from tests.builders import a_cluster, a_fleet
+from tests.builders import a_cluster, a_fleet, flip_of
 
 from .placements import EVENLY, a_federated, a_fleet_with, a_full, a_local, a_status, numbers, place
 
@@ -33,11 +34,18 @@ def test_it_tells_what_is_asked_what_runs_why_and_since_when():
     assert status_of(place(settled("east", 5), a_full("west", 5, 1), federated=a_federated(10))) == {
         "desired": 10,
         "clusters": {
-            "east": {"asked": 9, "running": 9, "why": "weight 1 of 2", "since": "2026-11-20T15:41:23Z"},
+            "east": {
+                "asked": 9,
+                "running": 9,
+                "why": "weight 1 of 2",
+                "facts": "5a88a7bea680",
+                "since": "2026-11-20T15:41:23Z",
+            },
             "west": {
                 "asked": 3,
                 "running": 1,
                 "why": "weight 1 of 2, capacity 1, 2 waiting",
+                "facts": "df22da8fb4f5",
                 "since": "2026-11-20T15:41:23Z",
             },
         },
@@ -53,14 +61,34 @@ def test_it_is_written_last_and_only_if_everything_else_was_done():
 
 
 def test_what_did_not_change_keeps_its_time():
-    entries = {"east": ClusterStatus(5, 5, "weight 1 of 2"), "west": ClusterStatus(4, 4, "weight 1 of 2")}
+    half = (reason(ReasonCode.WEIGHT, weight=1, weights=2),)
+    entries = {"east": ClusterStatus(5, 5, half), "west": ClusterStatus(4, 4, half)}
     before = json.loads(status_text(9, entries, None, "yesterday"))
     now = json.loads(
-        status_text(
-            9, entries | {"west": ClusterStatus(4, 2, "weight 1 of 2")}, PlacementStatus(9, before["clusters"]), "today"
-        )
+        status_text(9, entries | {"west": ClusterStatus(4, 2, half)}, PlacementStatus(9, before["clusters"]), "today")
     )
     assert {name: entry["since"] for name, entry in now["clusters"].items()} == {"east": "yesterday", "west": "today"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        pytest.param(
+            {"why": "1/2 of the weight"}, {"why": "1/2 of the weight", "since": "yesterday"}, id="another text"
+        ),
+        pytest.param({"facts": "another"}, {"why": "weight 1 of 2", "since": "today"}, id="another reason"),
+        pytest.param({"facts": None}, {"why": "weight 1 of 2", "since": "today"}, id="written before there were facts"),
+        pytest.param({"asked": 4}, {"why": "weight 1 of 2", "since": "today"}, id="another number"),
+    ],
+)
+def test_an_entry_is_written_when_a_fact_changes_and_never_because_its_text_does(stored, expected):
+    entries = {"east": ClusterStatus(5, 5, (reason(ReasonCode.WEIGHT, weight=1, weights=2),))}
+    text = status_text(5, entries, None, "yesterday")
+    (entry,) = json.loads(text)["clusters"].values()
+    changed = {key: value for key, value in (entry | stored).items() if value is not None}
+    later = json.loads(status_text(5, entries, PlacementStatus(5, {"east": changed}), "today"))["clusters"]["east"]
+    assert later == entry | expected
+    assert status_text(5, entries, PlacementStatus(5, {"east": entry}), "today") == text
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"desired":"x","clusters":[]}', '{"clusters":{"east":3}}'])
@@ -102,15 +130,15 @@ def test_explain_knows_the_steps_the_limit_and_what_would_change_it():
     fleet = a_fleet_with("Draining", "a", "b", "c", "d", "e")
     clusters = [settled("a", 4), settled("b", 2), a_cluster("c"), a_full("d", 5, 3), settled("e", 0)]
     told = {
-        one.ref.cluster: (one.outcome, one.why, one.counterfactual)
+        one.ref.cluster: (one.outcome, one.why, flip_of(one))
         for one in place(*clusters, federated=federated, fleet=fleet).explanations
     }
     assert told == {
-        "a": ("4 replicas", "share 4: weight 1 of 4", "replicas: 10"),
-        "b": ("2 replicas", "share 2: weight 1 of 4, max 2", "maxReplicas above 2"),
-        "c": ("0 replicas", "no weight", "a weight above 0"),
-        "d": ("4 replicas", "share 3: weight 1 of 4, capacity 3, 1 waiting", "capacity above 3"),
-        "e": ("0 replicas", "draining", "state: Active in the Fleet"),
+        "a": ("4 replicas", "share 4: weight 1 of 4", "replicas is 10"),
+        "b": ("2 replicas", "share 2: weight 1 of 4, max 2", "maxReplicas is above 2"),
+        "c": ("0 replicas", "no weight", "its weight is above 0"),
+        "d": ("4 replicas", "share 3: weight 1 of 4, capacity 3, 1 waiting", "its capacity is above 3"),
+        "e": ("0 replicas", "draining", "state is Active in the Fleet"),
     }
 
 
@@ -139,7 +167,7 @@ def weighing(weight=0, least=0, most=None):
             14,
             EVENLY | {"c": weighing(1, 0, 4)},
             {},
-            ("share 4: weight 1 of 3, max 4", "maxReplicas above 4"),
+            ("share 4: weight 1 of 3, max 4", "maxReplicas is above 4"),
             id="at a maximum that binds",
         ),
         pytest.param(
@@ -156,14 +184,14 @@ def weighing(weight=0, least=0, most=None):
             4,
             {"*": weighing(9), "c": weighing()},
             {},
-            ("no weight", "a higher weight"),
+            ("no weight", "its weight is higher"),
             id="a weight of 1 would not be enough",
         ),
         pytest.param(
             7,
             {"a": weighing(2, 1, 5), "b": weighing(1, 1), "c": weighing(1, 1)},
             {"b": 7},
-            ("minimum 1: weight 1 of 4, min 1; weights share what the minimums leave, 4 of 7", ""),
+            ("minimum 1: weight 1 of 4, min 1, weights share what the minimums leave, 4 of 7", ""),
             id="replicas are given up, so the next total gives none here",
         ),
         pytest.param(
@@ -171,8 +199,8 @@ def weighing(weight=0, least=0, most=None):
             {"a": weighing(50), "b": weighing(30, 4), "c": weighing(20, 4)},
             {},
             (
-                "minimum 4 + share 2: weight 20 of 100, min 4; weights share what the minimums leave, 12 of 20",
-                "replicas: 21",
+                "minimum 4 + share 2: weight 20 of 100, min 4, weights share what the minimums leave, 12 of 20",
+                "replicas is 21",
             ),
             id="defect 11: a weight is a share of what the minimums leave",
         ),
@@ -181,9 +209,7 @@ def weighing(weight=0, least=0, most=None):
 def test_explain_names_only_what_would_change_the_number(total, preferences, current, expected):
     federated = a_federated(total, clusters=preferences, rebalance=False)
     clusters = [settled(name, current[name]) if name in current else a_cluster(name) for name in "abc"]
-    told = {
-        one.ref.cluster: (one.why, one.counterfactual) for one in place(*clusters, federated=federated).explanations
-    }
+    told = {one.ref.cluster: (one.why, flip_of(one)) for one in place(*clusters, federated=federated).explanations}
     assert told["c"] == expected
 
 
@@ -197,7 +223,7 @@ def test_the_next_total_is_the_one_at_which_the_cluster_gets_one_more():
 
     numbers_now, told = given(23)
     for one in told:
-        total = int(one.counterfactual.removeprefix("replicas: "))
+        total = int(flip_of(one).removeprefix("replicas is "))
         assert given(total)[0][one.ref.cluster] == numbers_now[one.ref.cluster] + 1
         assert given(total - 1)[0][one.ref.cluster] == numbers_now[one.ref.cluster]
 

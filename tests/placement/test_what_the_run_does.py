@@ -167,7 +167,7 @@ class TestConflict:
         desired = place(settled("east", 3), settled("west", 20, **(FOREIGN | {"template": template})))
         scaled = about(desired, "west")[-1]
         assert (scaled.verb, scaled.event) == (Verb.SCALE, "Adopted")
-        assert scaled.cause.why == "adopted, it was not ours; weight 1 of 2"
+        assert scaled.cause.why == "adopted, it was not ours, weight 1 of 2"
 
     def test_with_abort_it_is_reported_and_left_alone_and_does_not_count(self):
         desired = place(settled("east", 3), settled("west", 3, **FOREIGN), federated=a_federated(on_conflict="Abort"))
@@ -227,7 +227,7 @@ class TestConflict:
         # defect 9: the Event says what became of the one that was there
         assert (created.event, created.cause.why) == (
             "Overwritten",
-            "replaces the one deleted because its selector differs; weight 1 of 2",
+            "replaces the one deleted because its selector differs, weight 1 of 2",
         )
 
     def test_what_is_overwritten_is_scaled_in_the_same_run_with_our_marks_there_already(self):

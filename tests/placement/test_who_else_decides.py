@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Overridden, Verb
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import HorizontalPodAutoscaler
 from tests.builders import a_cluster, a_fleet, a_ref, a_workload
 
@@ -108,7 +109,7 @@ class TestIdling:
         desired = place(settled("east", 3), west, federated=a_federated(10), claims={west.workloads[0].ref: "nights"})
         ref = west.workloads[0].ref
         assert desired.overridden == (
-            Overridden(ref, "placement", "web", "5 replicas", "nights", "idle, nights decides"),
+            Overridden(ref, "placement", "web", "5 replicas", "nights", (reason(ReasonCode.IDLE, policy="nights"),)),
         )
 
     def test_one_that_is_idle_everywhere_is_not_made_anywhere_else(self):
@@ -201,7 +202,7 @@ def test_a_protected_namespace_is_never_touched():
     east = a_cluster("east", workloads=(a_local("east", 3), a_workload("gone", kind="ReplicaSet", annotations=marks)))
     desired = place(east, fleet=fleet)
     assert desired.decisions == ()
-    assert desired.undecided[0].why == "namespace shop is protected"
+    assert desired.undecided[0].why == "the namespace shop is protected"
 
 
 def test_what_is_read_of_many_federated_replica_sets_is_kept_apart():

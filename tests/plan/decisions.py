@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, replicas_change
 from reconciler.model import ObjectRef
-from tests.builders import a_ref
+from tests.builders import a_ref, said
 
 
 def a_decision(name: str = "web", *, before: int = 3, after: int = 0, **fields: Any) -> Decision:
@@ -22,7 +22,7 @@ def a_decision(name: str = "web", *, before: int = 3, after: int = 0, **fields: 
         "api_version": "apps/v1",
         "uid": f"uid-{name}",
         "changes": (replicas_change(before, after),),
-        "cause": Cause(policy, f"policies/{policy}.yaml:1", "0 at most 0 in 30m"),
+        "cause": Cause(policy, f"policies/{policy}.yaml:1", said("0 at most 0 in 30m")),
         "group": f"idling/{ref}",
         "replicas_before": before,
         "replicas_after": after,

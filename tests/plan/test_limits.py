@@ -109,7 +109,7 @@ def test_the_base_of_a_policys_own_limits_is_what_it_selects_and_not_what_still_
     policies = a_policy_set(idling=(a_policy("nights", Limits(Limit(0.5, 1), NONE.removed_replicas)),))
     state = a_state(a_cluster(workloads=(a_workload("web"), a_workload("left"))))
     told = [
-        PolicyExplanation(a_ref(name), "idling", "nights", "", "", selected=selected)
+        PolicyExplanation(a_ref(name), "idling", "nights", "", (), selected=selected)
         for name, selected in (("web", True), ("left", False))
     ]
     plan = make_plan(policies, state, DesiredState(explanations=tuple(told)), a_run(), Inputs())

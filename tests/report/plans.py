@@ -8,10 +8,10 @@ from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Ver
 from reconciler.model import ObjectRef
 from reconciler.plan.build import in_order, number
 from reconciler.plan.model import LimitUse, Plan
-from tests.builders import NOW, a_ref
+from tests.builders import NOW, a_ref, said
 
-IDLE_DEV = Cause("idle-dev", "policies/dev.yaml:4", "0 requests in 30m", {"requests": 0, "window": "30m"})
-PLACE_WEB = Cause("web", "policies/shop.yaml:9", "weight 1 of 4, max 2")
+IDLE_DEV = Cause("idle-dev", "policies/dev.yaml:4", said("0 requests in 30m"), {"requests": 0, "window": "30m"})
+PLACE_WEB = Cause("web", "policies/shop.yaml:9", said("weight 1 of 4", "max 2"))
 
 
 def a_decision(

@@ -21,6 +21,7 @@ from reconciler.decide.decisions import (
     Verb,
     VictimForecast,
 )
+from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.model import ObjectRef, PickerHeader, PodPicker
 from reconciler.plan.build import number
 from reconciler.plan.model import HeldBackActions, LimitUse, Plan
@@ -39,7 +40,12 @@ json_values = st.recursive(
     max_leaves=4,
 )
 manifests = st.dictionaries(texts, json_values, max_size=3)
-causes = st.builds(Cause, texts, texts, texts, st.dictionaries(texts, json_values, max_size=2))
+value_names = st.sampled_from(("at", "since", "until", "name", "value", "policies", "timeZone", "text")) | texts
+values = json_values | st.just("2026-11-20T15:41:23Z") | st.lists(texts, max_size=2)
+reasons = st.lists(
+    st.builds(Reason, st.sampled_from(ReasonCode), st.dictionaries(value_names, values, max_size=3)), max_size=3
+).map(tuple)
+causes = st.builds(Cause, texts, texts, reasons, st.dictionaries(texts, json_values, max_size=2))
 refs = st.builds(ObjectRef, clusters, names, st.sampled_from(("Deployment", "Service", "CronJob")), names, texts)
 headers = st.builds(PickerHeader, texts, st.none() | texts, st.none() | st.tuples(texts, texts))
 seconds = st.floats(0, 100) | st.integers(0, 100)  # policies may say 2 as well as 2.0
@@ -165,7 +171,7 @@ rows = st.builds(
     running=st.none() | numbers,
     capacity=st.none() | numbers,
     overflow=numbers,
-    why=texts,
+    reasons=reasons,
 )
 few = {"max_size": 2}
 
@@ -188,8 +194,8 @@ def plans(draw):
         actions=number(found),
         held_back=draw(_tuples(held_back())),
         observed=draw(decision_lists("observed")),
-        undecided=draw(_tuples(st.builds(Undecided, texts, jobs, texts, texts))),
-        overridden=draw(_tuples(st.builds(Overridden, refs, jobs, texts, texts, texts, texts))),
+        undecided=draw(_tuples(st.builds(Undecided, texts, jobs, texts, reasons))),
+        overridden=draw(_tuples(st.builds(Overridden, refs, jobs, texts, texts, texts, reasons))),
         unknown=draw(st.dictionaries(texts, texts, **few)),
         notices=draw(_tuples(st.builds(Notice, texts, texts, texts, texts, st.booleans()))),
         limits=draw(_tuples(st.builds(LimitUse, texts, texts, numbers, numbers, numbers))),

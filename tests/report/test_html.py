@@ -15,7 +15,7 @@ from reconciler.plan.model import HeldBackActions
 from reconciler.report.html import distributions_of, render_html
 from reconciler.report.text import render_text
 from reconciler.report.wording import name_of, what_of
-from tests.builders import a_ref
+from tests.builders import a_ref, said
 from tests.report.plans import a_create, a_mark, a_plan, a_scale, an_idle
 from tests.report.rendered import page_of_html
 from tests.report.strategies import outcomes_of, plans
@@ -46,16 +46,16 @@ def test_every_change_is_shown_and_nothing_comes_from_elsewhere(data, plan, appl
     ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "</td></table>", "' onload='x"],
 )
 def test_hostile_texts_stay_texts(text):
-    cause = Cause(text, text, text)
+    cause = Cause(text, text, said(text))
     held = HeldBackActions(text, text, (an_idle(cause=cause),))
-    view = PlacementView(text, 1, (PlacementRow(text, 1, 2, 1, 1, None, 0, text),))
+    view = PlacementView(text, 1, (PlacementRow(text, 1, 2, 1, 1, None, 0, said(text)),))
     plan = a_plan(
         a_scale(3, 1, ref=a_ref(text), cause=cause),
         fleet=text,
         revision=text,
         held_back=(held,),
         placements=(view,),
-        undecided=(Undecided(text, "idling", text, text),),
+        undecided=(Undecided(text, "idling", text, said(text)),),
         unknown={text: text},
     )
     ids = [action.id for action in plan.actions]
@@ -116,7 +116,7 @@ def test_the_distribution_of_everything_the_plan_changes():
 
 
 def test_the_distribution_of_a_federated_replica_set():
-    rows = (PlacementRow("a", 2, 4, 6, 6, 3, 2, "full"), PlacementRow("b", None, None, None, None))
+    rows = (PlacementRow("a", 2, 4, 6, 6, 3, 2, said("full")), PlacementRow("b", None, None, None, None))
     plan = a_plan(placements=(PlacementView("shop/web", 8, rows), PlacementView("shop/api", 0, ())))
     web, api = distributions_of(plan)
     assert (web.title, web.top, web.changes) == ("shop/web, 8 replicas desired", 6, True)

@@ -18,7 +18,7 @@ from reconciler.plan.model import HeldBackActions
 from reconciler.report.comparison import PolicyChange, render_markdown_comparison
 from reconciler.report.markdown import LONGEST_TEXT, ROWS, code, fence, prose, render_markdown, table
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
-from tests.builders import a_ref
+from tests.builders import a_ref, said
 from tests.report.plans import a_mark, a_plan, a_scale, a_wake, an_idle
 from tests.report.rendered import page_of_markdown
 from tests.report.strategies import outcomes_of, plans, texts
@@ -113,7 +113,7 @@ ORIGIN = "<sub>Run <code>0123456789ab</code>, planned from live clusters at Fri 
 
 
 def test_a_plan():
-    view = PlacementView("shop/web", 8, (PlacementRow("eu-west", 2, 2, 6, 5, None, 0, "weight 1 of 4"),))
+    view = PlacementView("shop/web", 8, (PlacementRow("eu-west", 2, 2, 6, 5, None, 0, said("weight 1 of 4")),))
     plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), placements=(view,), revision="3f2c1ab")
     assert render_markdown(plan) == (
         f"## {HEADING}\n"
@@ -178,7 +178,7 @@ def test_what_is_told_beside_the_changes():
     plan = a_plan(
         held_back=(held,),
         observed=(an_idle("seen"),),
-        undecided=(Undecided("eu-west/a/Service/b", "idling", "", "no answer"),),
+        undecided=(Undecided("eu-west/a/Service/b", "idling", "", said("no answer")),),
         notices=(Notice("contested", "eu-west/a/Deployment/c", "scaled back by @argocd", "", partial=True),),
     )
     text = render_markdown(plan)
@@ -244,7 +244,7 @@ def long_notices(count):
         pytest.param(a_plan(notices=long_notices(2)), 0, id="two annotations of 200 KB"),
         pytest.param(a_plan(notices=long_notices(500)), 450, id="500 of them"),
         pytest.param(
-            a_plan(*(an_idle(f"api-{n}", cause=Cause("p", "f:1", f"{n} {'|' * 5_000}")) for n in range(90))),
+            a_plan(*(an_idle(f"api-{n}", cause=Cause("p", "f:1", said(f"{n} {'|' * 5_000}"))) for n in range(90))),
             40,
             id="long reasons",
         ),
@@ -257,7 +257,9 @@ def test_r7_a_comment_fits_and_says_what_is_left_out(plan, left):
 
 
 def test_r7_the_worst_is_what_stays():
-    idles = (an_idle(f"api-{n}", replicas=n + 2, cause=Cause("p", "f:1", f"{n} {'|' * 5_000}")) for n in range(90))
+    idles = (
+        an_idle(f"api-{n}", replicas=n + 2, cause=Cause("p", "f:1", said(f"{n} {'|' * 5_000}"))) for n in range(90)
+    )
     text = render_markdown(a_plan(*idles))
     assert "replicas  91 -> 0" in text
     assert "replicas  2 -> 0" not in text
@@ -364,7 +366,7 @@ def test_a_comparison_shows_what_is_new_what_is_different_and_what_is_gone():
 
 
 def test_a_change_of_reason_alone_is_no_change():
-    base = a_plan(an_idle(cause=Cause("old", "policies/a.yaml:1", "old words")))
+    base = a_plan(an_idle(cause=Cause("old", "policies/a.yaml:1", said("old words"))))
     assert block(compared(base, a_plan(an_idle())), "Now")[0].startswith("Nothing")
 
 

@@ -86,7 +86,7 @@ def test_replicas_of_a_federated_replica_set_and_none_for_what_is_unknown() -> N
 
 def considered(name: str, policy: str, idled_by: str = "", cluster: str = "eu-west") -> PolicyExplanation:
     ref = a_ref(name, cluster=cluster, namespace="dev-a")
-    return PolicyExplanation(ref, "idling", policy, "", "", idled=(ref, idled_by) if idled_by else None)
+    return PolicyExplanation(ref, "idling", policy, "", (), idled=(ref, idled_by) if idled_by else None)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Cause, DownscaleSettings, FieldChange, VictimForecast
+from reconciler.decide.decisions import Cause, DownscaleSettings, FieldChange, Overridden, Undecided, VictimForecast
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ExitCode, PlanFileError
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.plan.file import plan_from_dict, plan_to_dict, plan_to_json
 from reconciler.plan.json_values import json_value
 from reconciler.report.json import plan_schema
+from tests.builders import NOW, a_ref, said
 from tests.report.plans import PLACE_WEB, a_create, a_mark, a_plan, a_scale, an_idle
 from tests.report.strategies import json_values, plans
 from tests.report.validators import schema_file, validator_of
@@ -48,6 +50,47 @@ def test_every_plan_is_what_the_schema_says(plan):
     validator_of("plan.schema.json").validate(json.loads(plan_to_json(plan)))
 
 
+def test_a_reason_has_its_code_and_values_beside_its_text():
+    requests = reason(ReasonCode.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")
+    ends = reason(ReasonCode.IN_DOWNTIME, calendar="nights", until=NOW, timeZone="Europe/Berlin")
+    lost = Overridden(a_ref("web"), "idling", "a", "idle", "b", (reason(ReasonCode.HIGHER_PRIORITY, priority=5),))
+    unknown = Undecided("east", "idling", "a", (reason(ReasonCode.NO_SERIES),))
+    plan = a_plan(
+        an_idle(cause=Cause("nights", "p.yaml:1", (requests, ends))), overridden=(lost,), undecided=(unknown,)
+    )
+    cause = plan_to_dict(plan)["actions"][0]["cause"]
+    assert (cause["reason"], cause["reasonCode"]) == (
+        "requests 0 at most 0 in 30m, schedule nights until 2026-11-20T15:41:23Z",
+        "MetricIdle",
+    )
+    assert cause["reasons"] == [
+        {"code": "MetricIdle", "values": {"atMost": 0.0, "name": "requests", "value": 0.0, "window": "30m"}},
+        {
+            "code": "InDowntime",
+            "values": {"calendar": "nights", "timeZone": "Europe/Berlin", "until": "2026-11-20T15:41:23Z"},
+        },
+    ]
+    assert [plan_to_dict(plan)[name][0]["reasonCode"] for name in ("overridden", "undecided")] == [
+        "HigherPriority",
+        "NoSeries",
+    ]
+    check_round_trip(plan)
+
+
+def test_a_plan_saved_before_reasons_had_codes_is_read_with_their_text():
+    value = plan_to_dict(a_plan(an_idle(cause=Cause("p", "f:1", said("0 at most 0")))))
+    cause = value["actions"][0]["cause"]
+    assert (cause.pop("reasonCode"), len(cause.pop("reasons"))) == ("Other", 1)
+    assert plan_from_dict(value).actions[0].decision.cause.reasons == said("0 at most 0")
+
+
+def test_a_code_that_is_not_in_the_list_is_refused():
+    value = plan_to_dict(a_plan(an_idle()))
+    value["actions"][0]["cause"]["reasons"][0]["code"] = "Whim"
+    with pytest.raises(PlanFileError, match="Whim"):
+        plan_from_dict(value)
+
+
 def test_the_schema_file_is_what_the_documents_say():
     assert json.loads(schema_file("plan.schema.json")) == plan_schema(), "run: python -m tests.report.write_schemas"
 
@@ -61,8 +104,12 @@ def test_the_keys_are_in_a_fixed_order_and_the_file_ends_with_a_newline():
 
 
 def test_mappings_in_another_order_give_the_same_bytes():
-    one = a_plan(an_idle(cause=Cause("p", "f:1", "w", {"a": 1, "b": {"c": 2, "d": 3}})), unknown={"x": "1", "y": "2"})
-    other = a_plan(an_idle(cause=Cause("p", "f:1", "w", {"b": {"d": 3, "c": 2}, "a": 1})), unknown={"y": "2", "x": "1"})
+    one = a_plan(
+        an_idle(cause=Cause("p", "f:1", said("w"), {"a": 1, "b": {"c": 2, "d": 3}})), unknown={"x": "1", "y": "2"}
+    )
+    other = a_plan(
+        an_idle(cause=Cause("p", "f:1", said("w"), {"b": {"d": 3, "c": 2}, "a": 1})), unknown={"y": "2", "x": "1"}
+    )
     assert plan_to_json(one) == plan_to_json(other)
 
 

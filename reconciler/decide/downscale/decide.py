@@ -23,6 +23,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.downscale.choice import policies_by_workload, strategy_of
 from reconciler.decide.downscale.guards import GUARDS
 from reconciler.decide.downscale.targets import DownscaleInputs, Result, WorkloadTarget, target_replicas
+from reconciler.decide.reasons import CounterfactualCode, ReasonCode, Reasons, change_if, reason
 from reconciler.decide.selectors import namespace_annotations, of_highest_priority
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import DownscalePolicy, PolicySet
@@ -82,26 +83,28 @@ def _enforced(inputs: DownscaleInputs, workload: Workload, policies: Sequence[Do
             yield from _considered(inputs, workload, policy)
             continue
         case = WorkloadTarget(inputs, workload, target_replicas(policy, inputs.cluster.name, inputs.state, inputs.run))
-        why = f"{deciding[0].name} has the higher priority"
+        why = reason(ReasonCode.OVERRIDDEN_BY, policy=deciding[0].name)
         if case.changes:
             yield case.overridden(deciding[0].name, why)
-        yield case.stays(why, f"a priority above {deciding[0].priority}")
+        above = change_if(CounterfactualCode.FIELD_IS, field="its priority", value=f"above {deciding[0].priority}")
+        yield case.stays(why, counterfactual=above)
 
 
 def _undecidable(workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Result]:
-    names = " and ".join(policy.name for policy in policies)
-    why = f"{names} have the same priority {policies[0].priority}, expected different ones; nothing is decided"
-    yield Notice("equalPriorities", str(workload.ref), why, policies[0].name, partial=True)
+    names = [policy.name for policy in policies]
+    why = reason(ReasonCode.SAME_PRIORITY, policies=names, priority=policies[0].priority)
+    different = change_if(CounterfactualCode.DIFFERENT_PRIORITIES)
+    yield Notice("equalPriorities", str(workload.ref), str(why), policies[0].name, partial=True)
     for policy in policies:
         stays = f"stays at {workload.spec_replicas}"
-        yield PolicyExplanation(workload.ref, "downscale", policy.name, stays, why, "different priorities")
+        yield PolicyExplanation(workload.ref, "downscale", policy.name, stays, (why,), different)
 
 
 def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePolicy) -> Iterator[Result]:
     """Yield what one policy makes of one workload."""
     if policy.target is None:
         outcome = f"victims by {strategy_of(policy)}"
-        yield PolicyExplanation(workload.ref, "downscale", policy.name, outcome, "the policy has no target")
+        yield PolicyExplanation(workload.ref, "downscale", policy.name, outcome, (reason(ReasonCode.NO_TARGET),))
         return
     case = WorkloadTarget(inputs, workload, target_replicas(policy, inputs.cluster.name, inputs.state, inputs.run))
     for guard in GUARDS:
@@ -110,7 +113,7 @@ def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePo
             yield from held
             return
     yield _decision(case)
-    yield PolicyExplanation(workload.ref, "downscale", policy.name, f"{case.desired} replicas", case.wanted.why)
+    yield PolicyExplanation(workload.ref, "downscale", policy.name, f"{case.desired} replicas", case.wanted.reasons)
 
 
 def _decision(case: WorkloadTarget) -> Decision:
@@ -125,7 +128,7 @@ def _decision(case: WorkloadTarget) -> Decision:
         api_version=workload.api_version,
         uid=workload.uid,
         changes=(replicas_change(workload.replicas, case.desired, workload.replicas_path),),
-        cause=Cause(case.policy, str(case.wanted.policy.place), _why(case), case.wanted.values),
+        cause=Cause(case.policy, str(case.wanted.policy.place), _reasons(case), case.wanted.values),
         group=group_name(ref),
         replicas_before=workload.spec_replicas,
         replicas_after=case.desired,
@@ -135,10 +138,10 @@ def _decision(case: WorkloadTarget) -> Decision:
     )
 
 
-def _why(case: WorkloadTarget) -> str:
+def _reasons(case: WorkloadTarget) -> Reasons:
     if case.autoscaler is None or case.desired == case.wanted.replicas:
-        return case.wanted.why
-    return f"{case.wanted.why}, not below minReplicas of {case.autoscaler.ref.name}"
+        return case.wanted.reasons
+    return (*case.wanted.reasons, reason(ReasonCode.NOT_BELOW_HPA, autoscaler=case.autoscaler.ref.name))
 
 
 def group_name(ref: ObjectRef) -> str:

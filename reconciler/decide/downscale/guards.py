@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from reconciler.decide.annotations import IDLED_AT, IDLED_TO, OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE
 from reconciler.decide.decisions import Notice
 from reconciler.decide.downscale.targets import Result, WorkloadTarget
+from reconciler.decide.reasons import CounterfactualCode, ReasonCode, change_if, reason, text_of
 from reconciler.decide.selectors import exclusion
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.untrusted_text import whole_number_in
@@ -16,19 +17,20 @@ _Guard = Callable[[WorkloadTarget], Iterator[Result]]
 
 def _restricted(case: WorkloadTarget) -> Iterator[Result]:
     if case.inputs.cluster.restriction:
-        yield case.stays(case.inputs.cluster.restriction, "its state")
+        why = reason(ReasonCode.CLUSTER_RESTRICTED, restriction=case.inputs.cluster.restriction)
+        yield case.stays(why, counterfactual=change_if(CounterfactualCode.CLUSTER_STATE))
 
 
 def _protected(case: WorkloadTarget) -> Iterator[Result]:
     if case.ref.namespace in case.inputs.fleet.protected:
-        yield case.stays(f"the namespace {case.ref.namespace} is protected")
+        yield case.stays(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=case.ref.namespace))
 
 
 def _unreadable(case: WorkloadTarget) -> Iterator[Result]:
     """Opt-outs and autoscalers that could not be read may be there."""
     for what in ("namespaces", "horizontalpodautoscalers", "scaledobjects"):
         if what in case.inputs.observed.unreadable:
-            why = f"the {what} of {case.ref.cluster} could not be read"
+            why = reason(ReasonCode.LIST_UNREADABLE, list=f"{what} of {case.ref.cluster}")
             yield case.undecided(why)
             yield case.stays(why)
             return
@@ -42,8 +44,9 @@ def _excluded(case: WorkloadTarget) -> Iterator[Result]:
         if found is None:
             continue
         if found.unreadable:
-            yield Notice("exclusion", subject, f"{found.why}; it counts as excluded", case.policy)
-        yield case.stays(found.why, f"the annotation on {subject}")
+            yield Notice("exclusion", subject, f"{found.reason}; it counts as excluded", case.policy)
+        gone = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=f"the annotation on {subject}")
+        yield case.stays(found.reason, counterfactual=gone)
         return
 
 
@@ -51,9 +54,10 @@ def _claimed(case: WorkloadTarget) -> Iterator[Result]:
     winner = case.inputs.claims.get(case.ref)
     if winner is None:
         return
+    why = reason(ReasonCode.DECIDED_BY, policy=winner)
     if case.changes:
-        yield case.overridden(winner, f"{winner} decides its replicas")
-    yield case.stays(f"{winner} decides its replicas")
+        yield case.overridden(winner, why)
+    yield case.stays(why)
 
 
 def _idle(case: WorkloadTarget) -> Iterator[Result]:
@@ -62,47 +66,52 @@ def _idle(case: WorkloadTarget) -> Iterator[Result]:
         return
     floor = whole_number_in(annotations.get(IDLED_TO, "0"))
     if floor is None or case.workload.spec_replicas <= floor:
-        why = "it is idle, as its record says"
+        why = reason(ReasonCode.IDLE_RECORD)
         if case.changes:
             yield case.overridden("idling", why)
-        yield case.stays(why, "its wake")
+        yield case.stays(why, counterfactual=change_if(CounterfactualCode.WOKEN))
 
 
 def _being_deleted(case: WorkloadTarget) -> Iterator[Result]:
     if case.workload.terminating:
-        yield case.stays("it is being deleted")
+        yield case.stays(reason(ReasonCode.TERMINATING))
 
 
 def _autoscaled(case: WorkloadTarget) -> Iterator[Result]:
     name = case.inputs.autoscalers.name_of(case.ref)
     if name is not None and case.autoscaler is None:
-        why = f"{name} controls its replicas"
-        yield Notice("autoscaler", str(case.ref), why, case.policy)
-        yield case.stays(why, "behavior.scaleDown.selectPolicy: Disabled on its HorizontalPodAutoscaler")
+        why = reason(ReasonCode.AUTOSCALED, autoscaler=name)
+        field, value = "behavior.scaleDown.selectPolicy", "Disabled on its HorizontalPodAutoscaler"
+        yield Notice("autoscaler", str(case.ref), str(why), case.policy)
+        yield case.stays(why, counterfactual=change_if(CounterfactualCode.FIELD_IS, field=field, value=value))
 
 
 def _unknown(case: WorkloadTarget) -> Iterator[Result]:
     if case.wanted.replicas is None:
-        yield case.undecided(case.wanted.why)
-        yield Notice("unknownQuery", case.ref.cluster, case.wanted.why, case.policy, partial=True)
-        yield case.stays(case.wanted.why)
+        reasons = case.wanted.reasons
+        yield case.undecided(*reasons)
+        yield Notice("unknownQuery", case.ref.cluster, text_of(reasons), case.policy, partial=True)
+        yield case.stays(*reasons)
 
 
 def _settled(case: WorkloadTarget) -> Iterator[Result]:
     if case.changes:
         return
     if case.desired > case.workload.spec_replicas:
-        beside = "direction: both" if case.autoscaler is None else "its autoscaler"
-        yield case.stays(f"{case.wanted.why}, and the policy takes only the way down", beside)
+        up = change_if(CounterfactualCode.FIELD_IS, field="direction", value="Both")
+        if case.autoscaler is not None:
+            up = change_if(CounterfactualCode.HPA_SCALES_UP)
+        yield case.stays(*case.wanted.reasons, reason(ReasonCode.ONLY_DOWN), counterfactual=up)
     else:
-        yield case.stays(case.wanted.why, f"anything but {case.workload.spec_replicas}")
+        other = change_if(CounterfactualCode.OTHER_TARGET, replicas=case.workload.spec_replicas)
+        yield case.stays(*case.wanted.reasons, counterfactual=other)
 
 
 def _in_rollout(case: WorkloadTarget) -> Iterator[Result]:
     if case.desired < case.workload.spec_replicas and replaces_replica_sets(case.workload):
-        why = "it is rollout in progress"
+        why = reason(ReasonCode.ROLLOUT_IN_PROGRESS)
         yield case.undecided(why)
-        yield case.stays(why, "the end of the rollout")
+        yield case.stays(why, counterfactual=change_if(CounterfactualCode.ROLLOUT_ENDS))
 
 
 GUARDS: tuple[_Guard, ...] = (

@@ -38,6 +38,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.downscale.choice import PodGroup, VictimSelection
 from reconciler.decide.downscale.decide import group_name
 from reconciler.decide.downscale.victims import deletion_cost, goes_first
+from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import AnnotationError
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
@@ -268,7 +269,7 @@ def _in_cluster(observed: ObservedCluster, namespace: str, run: Run) -> DesiredS
     )
 
 
-_STRAY = Cause("", "", "a victim without a journal entry")
+_STRAY = Cause("", "", (reason(ReasonCode.STRAY_VICTIM),))
 
 
 def _pod_name(pod: Pod) -> tuple[str, str]:
@@ -302,10 +303,8 @@ def _of_entry(left: _Leftovers, key: str, run: Run) -> Iterator[Decision | Polic
     workload = left.workloads.get(entry.uid)
     why = _why_finished(entry, workload, left.observed, run)
     if not why:
-        outcome = "its victims stay marked"
-        yield PolicyExplanation(
-            entry.workload, "downscale", entry.policy, outcome, "its last scale-down is in progress"
-        )
+        outcome, progress = "its victims stay marked", reason(ReasonCode.SCALE_DOWN_IN_PROGRESS)
+        yield PolicyExplanation(entry.workload, "downscale", entry.policy, outcome, (progress,))
         return
     cause = Cause(entry.policy, "", why, {"from": entry.before, "to": entry.after, "run": entry.run})
     group = group_name(entry.workload)
@@ -316,18 +315,19 @@ def _of_entry(left: _Leftovers, key: str, run: Run) -> Iterator[Decision | Polic
         yield _entry_removed(left.journal, key, group, cause, unmarks)
 
 
-def _why_finished(entry: JournalEntry, workload: Workload | None, observed: ObservedCluster, run: Run) -> str:
-    """Return why the marks of `entry` are of no use any more, "" while they are or while that is not known."""
+def _why_finished(entry: JournalEntry, workload: Workload | None, observed: ObservedCluster, run: Run) -> Reasons:
+    """Return why the marks of `entry` are of no use any more, () while they are or while that is not known."""
     if workload is None:
         ref = entry.workload
-        return "" if observed.unread(ref.group, ref.kind) else "the workload is gone"
+        return () if observed.unread(ref.group, ref.kind) else (reason(ReasonCode.WORKLOAD_GONE),)
+    interrupted = reason(ReasonCode.SCALE_DOWN_INTERRUPTED, replicas=entry.after)
     if workload.spec_replicas == entry.before:
-        return f"a scale-down to {entry.after} was interrupted"
+        return (interrupted,)
     if workload.spec_replicas != entry.after:
-        return f"a scale-down to {entry.after} was interrupted, and another writer scaled to {workload.spec_replicas}"
+        return (interrupted, reason(ReasonCode.SCALED_SINCE, replicas=workload.spec_replicas))
     if workload.status_replicas in (entry.after, None) or run.now >= entry.at + LIFE:
-        return f"the scale-down to {entry.after} is complete"
-    return ""
+        return (reason(ReasonCode.SCALE_DOWN_COMPLETE, replicas=entry.after),)
+    return ()
 
 
 def _unmark(pod: Pod, former: str | None, group: str, cause: Cause) -> Decision:

@@ -58,7 +58,7 @@ def _decrease(workload: Workload, active: int, target: int) -> Decision:
         api_version=workload.api_version,
         uid=workload.uid,
         changes=(),
-        cause=Cause("", "", ""),
+        cause=Cause("", "", ()),
         group="rank",
         replicas_before=active,
         replicas_after=target,

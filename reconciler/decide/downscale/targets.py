@@ -12,6 +12,7 @@ from msgspec import Struct
 from reconciler.decide.autoscalers import Autoscalers
 from reconciler.decide.decisions import Decision, Notice, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.metrics import why_unusable
+from reconciler.decide.reasons import Counterfactual, Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import key_of
 from reconciler.model import (
     NOTHING,
@@ -29,11 +30,11 @@ from reconciler.untrusted_text import MOST_REPLICAS
 
 
 class TargetReplicas(Struct, frozen=True):
-    """What `policy` wants; `replicas` None: not known. `why` is a phrase, `values` what it rests on."""
+    """What `policy` wants, and why; `replicas` None: not known. `values` are what it rests on."""
 
     policy: DownscalePolicy
     replicas: int | None
-    why: str
+    reasons: Reasons
     values: Mapping[str, Any] = NOTHING
 
     @property
@@ -46,38 +47,37 @@ def target_replicas(policy: DownscalePolicy, cluster: str, state: ObservedState,
     target = policy.target or DownscaleTarget()
     if target.query is None:
         wanted = target.replicas or 0
-        return _within(policy, wanted, f"the target is {wanted}", {"replicas": wanted})
+        return _within(policy, wanted, reason(ReasonCode.TARGET, replicas=wanted), {"replicas": wanted})
     answer = state.answers.get(QueryKey(cluster, policy.name, target.query, ""))
     value = value_of(answer, run.now)
-    if isinstance(value, str):
-        return TargetReplicas(policy, None, f"its query is unknown: {value}")
-    return _within(policy, math.ceil(value), f"the query returns {value:g}", {"value": value})
+    if isinstance(value, Reason):
+        return TargetReplicas(policy, None, (reason(ReasonCode.QUERY_UNKNOWN), value))
+    return _within(policy, math.ceil(value), reason(ReasonCode.QUERY, value=value), {"value": value})
 
 
-def value_of(answer: QueryAnswer | None, now: datetime) -> float | str:
+def value_of(answer: QueryAnswer | None, now: datetime) -> float | Reason:
     """Return the one number in `answer`, or why there is none."""
     why = why_unusable(answer, now)
-    if answer is None or why:
+    if why is not None:
         return why
-    if len(answer.samples) != 1:
-        return f"it returns {len(answer.samples) or 'no'} series, expected one"
-    value = answer.samples[0].value
+    samples = () if answer is None else answer.samples
+    if len(samples) != 1:
+        return reason(ReasonCode.NOT_ONE_SERIES, count=len(samples))
+    value = samples[0].value
     if not math.isfinite(value) or math.ceil(value) > MOST_REPLICAS:
-        return f"it returns {value:g}, expected a number of replicas"
+        return reason(ReasonCode.NO_NUMBER_OF_REPLICAS, value=f"{value:g}")
     return value
 
 
-def _within(policy: DownscalePolicy, wanted: int, why: str, values: dict[str, Any]) -> TargetReplicas:
+def _within(policy: DownscalePolicy, wanted: int, why: Reason, values: dict[str, Any]) -> TargetReplicas:
     target = policy.target or DownscaleTarget()
     if wanted < target.minimum:
-        return TargetReplicas(
-            policy, target.minimum, f"{why}, at least {target.minimum}", values | {"min": target.minimum}
-        )
+        bound = reason(ReasonCode.AT_LEAST, min=target.minimum)
+        return TargetReplicas(policy, target.minimum, (why, bound), {**values, **bound.values})
     if target.maximum is not None and wanted > target.maximum:
-        return TargetReplicas(
-            policy, target.maximum, f"{why}, at most {target.maximum}", values | {"max": target.maximum}
-        )
-    return TargetReplicas(policy, wanted, why, values)
+        bound = reason(ReasonCode.AT_MOST, max=target.maximum)
+        return TargetReplicas(policy, target.maximum, (why, bound), {**values, **bound.values})
+    return TargetReplicas(policy, wanted, (why,), values)
 
 
 Result = Decision | Undecided | Overridden | Notice | PolicyExplanation
@@ -132,14 +132,13 @@ class WorkloadTarget(Struct, frozen=True):
             return self.wanted.target.direction == "Both" and self.autoscaler is None
         return self.desired < self.workload.spec_replicas
 
-    def stays(self, why: str, counterfactual: str = "") -> PolicyExplanation:
-        """Return that the workload keeps its replicas because of `why`."""
-        return PolicyExplanation(
-            self.ref, "downscale", self.policy, f"stays at {self.workload.spec_replicas}", why, counterfactual
-        )
+    def stays(self, *reasons: Reason, counterfactual: Counterfactual | None = None) -> PolicyExplanation:
+        """Return that the workload keeps its replicas because of `reasons`."""
+        outcome = f"stays at {self.workload.spec_replicas}"
+        return PolicyExplanation(self.ref, "downscale", self.policy, outcome, reasons, counterfactual)
 
-    def undecided(self, why: str) -> Undecided:
-        return Undecided(str(self.ref), "downscale", self.policy, why)
+    def undecided(self, *reasons: Reason) -> Undecided:
+        return Undecided(str(self.ref), "downscale", self.policy, reasons)
 
-    def overridden(self, winner: str, why: str) -> Overridden:
-        return Overridden(self.ref, "downscale", self.policy, f"{self.desired} replicas", winner, why)
+    def overridden(self, winner: str, why: Reason) -> Overridden:
+        return Overridden(self.ref, "downscale", self.policy, f"{self.desired} replicas", winner, (why,))

@@ -4,65 +4,80 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, format_time, optional_instant
+from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
 from reconciler.decide.idling.scalables import ScalableState
+from reconciler.decide.reasons import Counterfactual, CounterfactualCode, ReasonCode, Reasons, change_if, reason
 from reconciler.decide.selectors import names_kind
 from reconciler.decide.workload_status import in_rollout
 from reconciler.model import SCALABLE_KINDS
 
-ANOTHER_STATE = "another state of the cluster"
-A_WAKE_REQUEST = "a wake request"
-UNCONTESTED = "taking reconciler/contested off, or a change of its policy"
-UNPROTECTED = "taking the namespace off protectedNamespaces of the Fleet"
+ANOTHER_STATE = change_if(CounterfactualCode.CLUSTER_STATE)
+A_WAKE_REQUEST = change_if(CounterfactualCode.WAKE_REQUEST)
+UNCONTESTED = change_if(CounterfactualCode.UNCONTESTED)
+UNPROTECTED = change_if(CounterfactualCode.UNPROTECTED)
 
 ITSELF = "app.kubernetes.io/name"
 _OUR_NAME = "reconciler"
 
 
-class Reason(Struct, frozen=True):
-    """Why it is not idled, and the smallest change that would alter that."""
+class Blocker(Struct, frozen=True):
+    """Why it is not idled, or is woken, and the smallest change that would alter that, None where none is known."""
 
-    words: str
-    counterfactual: str = ""
+    reasons: Reasons
+    counterfactual: Counterfactual | None = None
 
 
-def blocker_of(scalable: ScalableState, now: datetime) -> Reason | None:
+def blocker(code: ReasonCode, counterfactual: Counterfactual | None = None, **values: Any) -> Blocker:
+    """Return the blocker with one reason."""
+    return Blocker((reason(code, **values),), counterfactual)
+
+
+def blocker_of(scalable: ScalableState, now: datetime) -> Blocker | None:
     """Return the first reason not to idle `scalable` at `now`, None where there is none."""
-    return next((reason for check in _BLOCKERS for reason in check(scalable, now)), None)
+    return next((found for check in _BLOCKERS for found in check(scalable, now)), None)
 
 
-def _cluster_restricted(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def _cluster_restricted(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
     if scalable.cluster.restriction:
-        yield Reason(scalable.cluster.restriction, ANOTHER_STATE)
+        yield restricted(scalable)
 
 
-def _equal_priorities(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def restricted(scalable: ScalableState) -> Blocker:
+    """Return that not everything may be written on the cluster of `scalable`."""
+    return blocker(ReasonCode.CLUSTER_RESTRICTED, ANOTHER_STATE, restriction=scalable.cluster.restriction)
+
+
+def _equal_priorities(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
     if scalable.verdict.equal_policies:
-        yield Reason(f"{' and '.join(scalable.verdict.equal_policies)} have the same priority", "different priorities")
+        different = change_if(CounterfactualCode.DIFFERENT_PRIORITIES)
+        yield blocker(ReasonCode.EQUAL_PRIORITIES, different, policies=scalable.verdict.equal_policies)
 
 
-def _unreadable(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def _unreadable(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
     if scalable.unknown:
-        yield Reason(scalable.unknown, "permission to read it")
+        yield blocker(ReasonCode.UNREADABLE, change_if(CounterfactualCode.READABLE), problem=scalable.unknown)
     for service in scalable.services:
+        name = service.ref.name
         if service.problem:
-            yield Reason(f"the idle record of Service/{service.ref.name} cannot be read", "a record that can be read")
+            readable = change_if(CounterfactualCode.RECORD_READABLE)
+            yield blocker(ReasonCode.SERVICE_RECORD_UNREADABLE, readable, service=name)
         elif service.is_foreign:
-            yield Reason(f"Service/{service.ref.name} is idled by another tool or Fleet", "taking its record off")
+            yield blocker(ReasonCode.SERVICE_FOREIGN, change_if(CounterfactualCode.RECORD_REMOVED), service=name)
         elif service.verdicts and service.found.undecided:
-            yield Reason(f"the targets of Service/{service.ref.name} are unknown: {service.found.undecided}")
+            yield blocker(ReasonCode.SERVICE_TARGETS_UNKNOWN, service=name, problem=service.found.undecided)
 
 
-def _custom_kind(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
-    reason = custom_kind_blocker(scalable)
-    if reason is not None:
-        yield reason
+def _custom_kind(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
+    found = custom_kind_blocker(scalable)
+    if found is not None:
+        yield found
 
 
-def custom_kind_blocker(scalable: ScalableState) -> Reason | None:
+def custom_kind_blocker(scalable: ScalableState) -> Blocker | None:
     """Return that none of its policies names the custom kind of `scalable`, None where that is no reason.
 
     What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
@@ -71,78 +86,98 @@ def custom_kind_blocker(scalable: ScalableState) -> Reason | None:
     for ref in (scalable.scale.runs.ref, scalable.scale.written.ref):
         is_known = (ref.group, ref.kind) in SCALABLE_KINDS
         if not is_known and not any(names_kind(policy.selector.workloads, ref.kind) for policy in policies):
-            names = " and ".join(policy.name for policy in policies)
-            verb = "does" if len(policies) == 1 else "do"
-            words = f"{ref.kind} is a custom kind, and {names} {verb} not name it"
-            named = f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
-            return Reason(words, f"{named} in the selector of {names}")
+            names = [policy.name for policy in policies]
+            selector = f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
+            named = change_if(CounterfactualCode.NAMED, selector=selector, policies=names)
+            return blocker(ReasonCode.CUSTOM_KIND, named, kind=ref.kind, policies=names)
     return None
 
 
-def _reconciler_itself(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def _reconciler_itself(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
     if scalable.scale.runs.labels.get(ITSELF) == _OUR_NAME:
-        yield Reason("the reconciler does not idle itself")
+        yield blocker(ReasonCode.RECONCILER_ITSELF)
 
 
-def _autoscaled(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def _autoscaled(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
     leaves = scalable.verdict.leaves_autoscalers
     if scalable.controller:
-        yield Reason(f"left to {scalable.controller}")
+        yield blocker(ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=scalable.controller)
     if scalable.scale.is_paused_kind and "keda" in leaves:
-        yield Reason("autoscalers.keda: Leave", "autoscalers.keda: Pause")
-    if scalable.scale.paused_by:
-        yield Reason(f"{scalable.scale.paused_by} is set by another writer", "taking it off")
+        yield blocker(ReasonCode.KEDA_LEFT, field_is("autoscalers.keda", "Pause"))
+    paused_by = scalable.scale.paused_by
+    if paused_by:
+        removed = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=paused_by)
+        yield blocker(ReasonCode.SET_BY_OTHERS, removed, annotation=paused_by)
     if scalable.autoscaler is None:
         return
     name = f"HorizontalPodAutoscaler/{scalable.autoscaler.hpa.ref.name}"
     if "hpa" in leaves:
-        yield Reason(f"{name} controls it (autoscalers.hpa: Leave)", "autoscalers.hpa: Idle")
+        yield blocker(ReasonCode.HPA_LEFT, field_is("autoscalers.hpa", "Idle"), autoscaler=name)
     if scalable.autoscaler.own_bounds.minimum == 0:
-        yield Reason(f"{name} scales to zero itself (minReplicas 0)", "minReplicas of at least 1")
+        yield blocker(ReasonCode.HPA_SCALES_TO_ZERO, field_is("minReplicas", "at least 1"), autoscaler=name)
     if scalable.autoscaler.problem:
-        yield Reason(f"{name}: {scalable.autoscaler.problem}")
+        yield blocker(ReasonCode.HPA_UNREADABLE, autoscaler=name, problem=scalable.autoscaler.problem)
 
 
-def _kept_awake(scalable: ScalableState, now: datetime) -> Iterator[Reason]:
+def field_is(name: str, value: str) -> Counterfactual:
+    """Return that a field has another value."""
+    return change_if(CounterfactualCode.FIELD_IS, field=name, value=value)
+
+
+def _kept_awake(scalable: ScalableState, now: datetime) -> Iterator[Blocker]:
     annotations = scalable.scale.written.annotations
     for key in (AWAKE_SINCE, AWAKE_UNTIL):
         if key in annotations and optional_instant(annotations, key) is None:
-            yield Reason(f'{key} is "{annotations[key]}", expected a time as in RFC 3339', "a time that can be read")
+            yield blocker(
+                ReasonCode.ANNOTATION_UNREADABLE,
+                change_if(CounterfactualCode.TIME_READABLE),
+                annotation=key,
+                value=annotations[key],
+                expected="a time as in RFC 3339",
+            )
     since = scalable.awake_since
     if since is not None and (now <= since or now < since + scalable.verdict.min_awake):
-        ends = format_time(since + scalable.verdict.min_awake)
-        yield Reason(f"awake since {format_time(since)}, less than minAwake", f"after {ends}")
+        yield blocker(ReasonCode.MIN_AWAKE, after(since + scalable.verdict.min_awake), since=since)
     until = optional_instant(annotations, AWAKE_UNTIL)
     if until is not None and now < until:
-        yield Reason(f"kept awake until {format_time(until)}", f"after {format_time(until)}")
+        yield blocker(ReasonCode.KEPT_AWAKE, after(until), until=until)
 
 
-def _younger_than_min_age(scalable: ScalableState, now: datetime) -> Iterator[Reason]:
+def after(at: datetime) -> Counterfactual:
+    """Return that it changes by itself once `at` is over."""
+    return change_if(CounterfactualCode.AFTER, at=at)
+
+
+def _younger_than_min_age(scalable: ScalableState, now: datetime) -> Iterator[Blocker]:
     created = [one.created_at for one in (scalable.scale.written, scalable.scale.runs) if one.created_at is not None]
     if created and now < max(created) + scalable.verdict.min_age:
-        ends = format_time(max(created) + scalable.verdict.min_age)
-        yield Reason(f"created at {format_time(max(created))}, younger than minAge", f"after {ends}")
+        yield blocker(ReasonCode.MIN_AGE, after(max(created) + scalable.verdict.min_age), at=max(created))
 
 
-def _at_idle_replicas(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def _at_idle_replicas(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
     if scalable.scale.replicas <= scalable.verdict.idle_replicas:
-        yield Reason("already at or below idleReplicas", f"more than {scalable.verdict.idle_replicas} replicas")
+        yield blocker(ReasonCode.AT_IDLE_REPLICAS, more_replicas(scalable))
 
 
-def _rollout_in_progress(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
+def more_replicas(scalable: ScalableState) -> Counterfactual:
+    """Return that `scalable` has more than its policies idle it to."""
+    return change_if(CounterfactualCode.MORE_REPLICAS, replicas=scalable.verdict.idle_replicas)
+
+
+def _rollout_in_progress(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
     if scalable.scale.written.terminating or scalable.scale.runs.terminating:
-        yield Reason("it is being deleted")
+        yield blocker(ReasonCode.TERMINATING)
     if in_rollout(scalable.scale.runs):
-        yield Reason("rollout in progress", "the end of the rollout")
+        yield blocker(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(CounterfactualCode.ROLLOUT_ENDS))
 
 
-def _wake_when(scalable: ScalableState, _now: datetime) -> Iterator[Reason]:
-    wake_when_blocker = scalable.verdict.wake_when_blocker
-    if wake_when_blocker is not None:
-        yield Reason(wake_when_blocker.words, wake_when_blocker.counterfactual)
+def _wake_when(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
+    found = scalable.verdict.wake_when_blocker
+    if found is not None:
+        yield Blocker(found.reasons, found.counterfactual)
 
 
-_BLOCKERS: tuple[Callable[[ScalableState, datetime], Iterator[Reason]], ...] = (
+_BLOCKERS: tuple[Callable[[ScalableState, datetime], Iterator[Blocker]], ...] = (
     _cluster_restricted,
     _equal_priorities,
     _unreadable,

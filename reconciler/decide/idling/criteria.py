@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
-from typing import Any
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import format_time
 from reconciler.decide.metrics import Series, series_of, value_for
+from reconciler.decide.reasons import (
+    Counterfactual,
+    CounterfactualCode,
+    Reason,
+    ReasonCode,
+    Reasons,
+    change_if,
+    joined,
+    reason,
+)
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
-from reconciler.model import NOTHING, QueryAnswer, QueryKey
+from reconciler.model import QueryAnswer, QueryKey
 from reconciler.policy.queries import render_query
 from reconciler.policy.types import (
     AllOf,
@@ -38,16 +47,15 @@ class CriterionResult(StrEnum):
 
 
 class Evaluation(Struct, frozen=True):
-    """What criteria say, in words; `counterfactual` is the smallest change that would alter it.
+    """What criteria say; `counterfactual` is the smallest change that would alter it, None for none.
 
     `until` is when the schedules that make it idle end, None where none does.
     """
 
     result: CriterionResult
-    words: str
-    counterfactual: str = ""
+    reasons: Reasons
+    counterfactual: Counterfactual | None = None
     until: datetime | None = None
-    values: Mapping[str, Any] = NOTHING
 
 
 Evaluator = Callable[[str, str | None], Evaluation]
@@ -73,7 +81,7 @@ class Answers(Struct, frozen=True):
         """Yield why a whole query of `policy` cannot be used, once for each that cannot."""
         for template, window in dict.fromkeys(queries_of(policy)):
             problem = self.series(template, window).problem
-            if problem:
+            if problem is not None:
                 query = render_query(template, window=window, cluster=self.cluster, policy=self.policy)
                 yield f"{query}: {problem}"
 
@@ -98,10 +106,8 @@ def _evaluator(criterion: Criterion, answers: Answers) -> Evaluator:
 
 
 def calendar_name(calendar: Calendar) -> str:
-    """Return the name of the schedule as people use it: its own, or the hours that it states."""
-    stated = "uptime" if calendar.field == "uptime" else "schedule"
-    texts = ", ".join(f'"{text}"' for text in calendar.texts)
-    return f"{stated} {calendar.name or texts}"
+    """Return the name of the calendar as people use it: its own, or the hours that it states."""
+    return calendar.name or ", ".join(f'"{text}"' for text in calendar.texts)
 
 
 def _schedule_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
@@ -109,44 +115,45 @@ def _schedule_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
 
 
 def _uptime_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
-    name, exception, reason = calendar_name(calendar), exception_at(calendar, now), _reason(calendar, now)
     if is_open(calendar, now):
         end = open_until(calendar, now)
-        result, words, counterfactual = CriterionResult.IDLE, f"outside {name}", f"a window of {name}"
-    else:
-        end = opens_next(calendar, now)
-        result, words, counterfactual = (
-            CriterionResult.BUSY,
-            f"in {name}" if exception is None else f"exception to {name}",
-            f"an end of {name}",
-        )
-    if end is None:
-        return Evaluation(result, f"{words} without end{reason}", counterfactual)
-    until = end if result is CriterionResult.IDLE else None
-    return Evaluation(result, f"{words} until {format_time(end)}{reason}", f"from {format_time(end)}", until)
+        why = _schedule_reason(ReasonCode.OUTSIDE_UPTIME, calendar, now, end)
+        return Evaluation(CriterionResult.IDLE, (why,), _change(CounterfactualCode.WINDOW, calendar, end), end)
+    end, excepted = opens_next(calendar, now), exception_at(calendar, now) is not None
+    code = ReasonCode.UPTIME_EXCEPTION if excepted else ReasonCode.IN_UPTIME
+    why = _schedule_reason(code, calendar, now, end)
+    return Evaluation(CriterionResult.BUSY, (why,), _change(CounterfactualCode.END, calendar, end))
 
 
 def _downtime_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
-    name = calendar_name(calendar)
     if is_open(calendar, now):
-        until = open_until(calendar, now)
-        if until is None:
-            return Evaluation(CriterionResult.IDLE, f"{name} without end", f"an end of {name}")
-        return Evaluation(
-            CriterionResult.IDLE, f"{name} until {format_time(until)}", f"from {format_time(until)}", until
-        )
-    opens, reason = opens_next(calendar, now), _reason(calendar, now)
-    if opens is None:
-        return Evaluation(CriterionResult.BUSY, f"{name} is over{reason}", f"another window of {name}")
-    return Evaluation(
-        CriterionResult.BUSY, f"{name} closed until {format_time(opens)}{reason}", f"from {format_time(opens)}"
+        end = open_until(calendar, now)
+        why = _schedule_reason(ReasonCode.IN_DOWNTIME, calendar, now, end)
+        return Evaluation(CriterionResult.IDLE, (why,), _change(CounterfactualCode.END, calendar, end), end)
+    opens = opens_next(calendar, now)
+    code = ReasonCode.DOWNTIME_OVER if opens is None else ReasonCode.OUTSIDE_DOWNTIME
+    why = _schedule_reason(code, calendar, now, opens)
+    return Evaluation(CriterionResult.BUSY, (why,), _change(CounterfactualCode.ANOTHER_WINDOW, calendar, opens))
+
+
+def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until: datetime | None) -> Reason:
+    """Return the reason, with the zone that its time is shown in, and why an exception keeps things awake now."""
+    exception = exception_at(calendar, now)
+    return reason(
+        code,
+        calendar=calendar_name(calendar),
+        until=until,
+        timeZone=calendar.zone_name if until is not None else "",
+        exception="" if exception is None else exception.reason,
     )
 
 
-def _reason(calendar: Calendar, now: datetime) -> str:
-    """Return " (why)" where an exception that has a reason keeps things awake now, else ""."""
-    exception = exception_at(calendar, now)
-    return f" ({exception.reason})" if exception is not None and exception.reason else ""
+def _change(code: CounterfactualCode, calendar: Calendar, at: datetime | None) -> Counterfactual:
+    """Return that it changes by itself `at` that time; None: as `code` says of the calendar."""
+    if at is not None:
+        return change_if(CounterfactualCode.AT, at=at, timeZone=calendar.zone_name)
+    stated = "uptime" if calendar.field == "uptime" else "schedule"
+    return change_if(code, calendar=f"{stated} {calendar_name(calendar)}")
 
 
 def _metric_evaluator(criterion: MetricCriterion, answers: Answers) -> Evaluator:
@@ -154,18 +161,18 @@ def _metric_evaluator(criterion: MetricCriterion, answers: Answers) -> Evaluator
     coverage = Series() if criterion.coverage is None else answers.series(criterion.coverage, criterion.window)
 
     @cache
-    def absent() -> float | str:
-        return _absent(series, answers) if criterion.no_series == "Zero" else "no series"
+    def absent() -> float | Reason:
+        return _absent(series, answers) if criterion.no_series == "Zero" else reason(ReasonCode.NO_SERIES)
 
     def evaluate(namespace: str, service: str | None) -> Evaluation:
-        gap = _gap(criterion, value_for(coverage, namespace, service)) if criterion.coverage is not None else ""
+        gap = _gap(criterion, value_for(coverage, namespace, service)) if criterion.coverage is not None else None
         value = value_for(series, namespace, service)
         return _metric_evaluation(criterion, gap or (absent() if value is None else value))
 
     return evaluate
 
 
-def _absent(series: Series, answers: Answers) -> float | str:
+def _absent(series: Series, answers: Answers) -> float | Reason:
     """Return the value of a Service without a series under `noSeries: Zero`, or why it is unknown.
 
     Where there are series, and none of them names a selected Service, their labels are not what we look for
@@ -174,34 +181,28 @@ def _absent(series: Series, answers: Answers) -> float | str:
     # An empty answer is zero traffic; series of other names only are a query with the wrong labels.
     if not series.values or any(answers.selects(*named) for named in series.values):
         return 0.0
-    return "none of its series names a selected Service by the labels namespace and service"
+    return reason(ReasonCode.OTHER_LABELS)
 
 
-def _gap(criterion: MetricCriterion, covered: float | str | None) -> str:
-    """Return why the coverage is not enough, "" where it is."""
+def _gap(criterion: MetricCriterion, covered: float | Reason | None) -> Reason | None:
+    """Return why the coverage is not enough, None where it is."""
     least = criterion.coverage_at_least or 0
     if isinstance(covered, float) and covered >= least:
-        return ""
-    found = "no series" if covered is None else covered if isinstance(covered, str) else f"{covered:.12g}"
-    return f"coverage is {found}, expected at least {least:.12g}"
+        return None
+    found = "no series" if covered is None else covered if isinstance(covered, float) else str(covered)
+    return reason(ReasonCode.LOW_COVERAGE, coverage=found, atLeast=float(least))
 
 
-def _metric_evaluation(criterion: MetricCriterion, value: float | str) -> Evaluation:
-    window = f" in {criterion.window}" if criterion.window else ""
-    if isinstance(value, str):
-        return Evaluation(
-            CriterionResult.UNKNOWN, f"{criterion.name or 'metric'} unknown{window}: {value}", "a value for it"
-        )
-    name = f"{criterion.name} " if criterion.name else ""
-    bound = f"{criterion.at_most:.12g}"
-    values = {"value": value, "atMost": criterion.at_most, "window": criterion.window}
-    if value <= criterion.at_most:
-        return Evaluation(
-            CriterionResult.IDLE, f"{name}{value:.12g} at most {bound}{window}", f"a value above {bound}", None, values
-        )
-    return Evaluation(
-        CriterionResult.BUSY, f"{name}{value:.12g} above {bound}{window}", f"a value of at most {bound}", None, values
-    )
+def _metric_evaluation(criterion: MetricCriterion, value: float | Reason) -> Evaluation:
+    window = criterion.window
+    if isinstance(value, Reason):
+        unknown = reason(ReasonCode.METRIC_UNKNOWN, name=criterion.name or "metric", window=window)
+        return Evaluation(CriterionResult.UNKNOWN, (unknown, value), change_if(CounterfactualCode.METRIC_KNOWN))
+    idle, bound = value <= criterion.at_most, float(criterion.at_most)
+    code = ReasonCode.METRIC_IDLE if idle else ReasonCode.METRIC_BUSY
+    why = reason(code, value=value, atMost=bound, window=window, name=criterion.name)
+    change = change_if(CounterfactualCode.METRIC_ABOVE if idle else CounterfactualCode.METRIC_AT_MOST, bound=bound)
+    return Evaluation(CriterionResult.IDLE if idle else CriterionResult.BUSY, (why,), change)
 
 
 def all_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
@@ -209,11 +210,11 @@ def all_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
     for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN):
         found = [evaluation for evaluation in evaluations if evaluation.result is result]
         if found:
-            return _joined(result, found, " and ")
+            return _joined(result, found, CounterfactualCode.ALL)
     if not evaluations:
-        return Evaluation(CriterionResult.UNKNOWN, "no criterion", "a criterion")
+        return _NO_CRITERION
     ends = [evaluation.until for evaluation in evaluations if evaluation.until is not None]
-    return replace(_joined(CriterionResult.IDLE, evaluations, " or "), until=min(ends, default=None))
+    return replace(_joined(CriterionResult.IDLE, evaluations, CounterfactualCode.ANY), until=min(ends, default=None))
 
 
 def any_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
@@ -221,53 +222,50 @@ def any_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
     idle = [evaluation for evaluation in evaluations if evaluation.result is CriterionResult.IDLE]
     if idle:
         ends = [evaluation.until for evaluation in idle if evaluation.until is not None]
-        return replace(_joined(CriterionResult.IDLE, idle, " and "), until=max(ends, default=None))
+        return replace(_joined(CriterionResult.IDLE, idle, CounterfactualCode.ALL), until=max(ends, default=None))
     unknown = [evaluation for evaluation in evaluations if evaluation.result is CriterionResult.UNKNOWN]
     if unknown:
-        return _joined(CriterionResult.UNKNOWN, unknown, " or ")
+        return _joined(CriterionResult.UNKNOWN, unknown, CounterfactualCode.ANY)
     if not evaluations:
-        return Evaluation(CriterionResult.UNKNOWN, "no criterion", "a criterion")
-    return _joined(CriterionResult.BUSY, evaluations, " or ")
+        return _NO_CRITERION
+    return _joined(CriterionResult.BUSY, evaluations, CounterfactualCode.ANY)
 
 
-def _joined(result: CriterionResult, evaluations: Iterable[Evaluation], flips: str) -> Evaluation:
-    found = tuple(evaluations)
-    values: dict[str, Any] = {}
-    for evaluation in found:
-        values.update(evaluation.values)
+def _joined(result: CriterionResult, evaluations: Sequence[Evaluation], changes: CounterfactualCode) -> Evaluation:
     return Evaluation(
         result,
-        ", ".join(dict.fromkeys(evaluation.words for evaluation in found)),
-        flips.join(dict.fromkeys(evaluation.counterfactual for evaluation in found if evaluation.counterfactual)),
-        None,
-        values or NOTHING,
+        tuple(dict.fromkeys(chain.from_iterable(evaluation.reasons for evaluation in evaluations))),
+        joined(changes, (evaluation.counterfactual for evaluation in evaluations)),
     )
+
+
+_NO_CRITERION = Evaluation(
+    CriterionResult.UNKNOWN, (reason(ReasonCode.NO_CRITERION),), change_if(CounterfactualCode.CRITERION)
+)
 
 
 def wake_evaluator_of(policy: IdlingPolicy, answers: Answers) -> Evaluator:
     """Return how `policy` judges its `wakeWhen`: BUSY where one holds, IDLE where none does, else UNKNOWN."""
     series = [(metric, answers.series(metric.query, metric.window)) for metric in policy.wake_when]
     if not series:
-        quiet = Evaluation(CriterionResult.IDLE, "no wakeWhen")
+        quiet = Evaluation(CriterionResult.IDLE, (reason(ReasonCode.NO_WAKE_WHEN),))
         return lambda _namespace, _service: quiet
     return lambda namespace, service: all_of(
         tuple(_wake_evaluation(metric, value_for(one, namespace, service)) for metric, one in series)
     )
 
 
-def _wake_evaluation(metric: WakeMetric, value: float | str | None) -> Evaluation:
-    bound = f"{metric.above:.12g}"
-    if value is None or isinstance(value, str):
-        return Evaluation(
-            CriterionResult.UNKNOWN, f"wakeWhen unknown in {metric.window}: {value or 'no series'}", "a value for it"
-        )
-    if value > metric.above:
-        return Evaluation(
-            CriterionResult.BUSY, f"wakeWhen {value:.12g} above {bound} in {metric.window}", f"at most {bound}"
-        )
-    return Evaluation(
-        CriterionResult.IDLE, f"wakeWhen {value:.12g} at most {bound} in {metric.window}", f"above {bound}"
-    )
+def _wake_evaluation(metric: WakeMetric, value: float | Reason | None) -> Evaluation:
+    window, bound = metric.window, float(metric.above)
+    if value is None or isinstance(value, Reason):
+        unknown = reason(ReasonCode.WAKE_WHEN_UNKNOWN, window=window)
+        why = value or reason(ReasonCode.NO_SERIES)
+        return Evaluation(CriterionResult.UNKNOWN, (unknown, why), change_if(CounterfactualCode.METRIC_KNOWN))
+    wakes = value > bound
+    code = ReasonCode.WAKE_WHEN_TRUE if wakes else ReasonCode.WAKE_WHEN_FALSE
+    change = change_if(CounterfactualCode.METRIC_AT_MOST if wakes else CounterfactualCode.METRIC_ABOVE, bound=bound)
+    why = reason(code, value=value, above=bound, window=window)
+    return Evaluation(CriterionResult.BUSY if wakes else CriterionResult.IDLE, (why,), change)
 
 
 def schedules_of(criterion: Criterion) -> Iterator[Calendar]:

@@ -104,7 +104,7 @@ def _others_kept(
             ref,
             transition
             if transition.was_idle
-            else replace(transition, choice=ChosenAction(IdleAction.LEAVE, transition.why)),
+            else replace(transition, choice=ChosenAction(IdleAction.LEAVE, transition.reasons)),
         )
         for ref, transition in alone.items()
     }
@@ -199,7 +199,7 @@ class _Writes(Struct, frozen=True):
         if not concerned:
             return ()
         assumed = {
-            ref: replace(transition, choice=ChosenAction(action, transition.choice.why))
+            ref: replace(transition, choice=ChosenAction(action, transition.choice.reasons))
             if ref in concerned
             else transition
             for ref, transition in transitions.items()

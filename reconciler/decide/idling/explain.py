@@ -15,7 +15,9 @@ from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_r
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import Flag, IdleAction
 from reconciler.decide.idling.transitions import Transition, owner_policy
-from reconciler.model import ObjectRef, PodsQuestion, Run
+from reconciler.decide.reasons import Reason, ReasonCode, reason, text_of
+from reconciler.decide.selectors import Exclusion
+from reconciler.model import NOTHING, ObjectRef, PodsQuestion, Run
 
 _LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
 _TAKEN = (IdleState.TAKEN_OVER, IdleAction.RELEASE)
@@ -43,9 +45,15 @@ def explanations(transitions: Iterable[Transition], services: Iterable[ServiceSt
         yield from _considered(transition)
     for service in services:
         if service.ref not in told or service.found.undecided:
-            why = service.found.undecided or "no scalable workload is behind it"
+            why = _nothing_to_idle(service)
             for name in dict.fromkeys(verdict.policy.name for verdict in service.verdicts):
-                yield PolicyExplanation(service.ref, "idling", name, "left as it is", why)
+                yield PolicyExplanation(service.ref, "idling", name, "left as it is", (why,))
+
+
+def _nothing_to_idle(service: ServiceState) -> Reason:
+    if service.found.undecided:
+        return reason(ReasonCode.TARGETS_UNKNOWN, problem=service.found.undecided)
+    return reason(ReasonCode.NO_WORKLOAD)
 
 
 def _considered(transition: Transition) -> Iterator[PolicyExplanation]:
@@ -55,7 +63,7 @@ def _considered(transition: Transition) -> Iterator[PolicyExplanation]:
         job="idling",
         policy=owner_policy(transition),
         outcome=_outcome(transition),
-        why=transition.why,
+        reasons=transition.reasons,
         counterfactual=transition.counterfactual,
         idled=(transition.ref, owner_policy(transition)) if transition.was_idle else None,
         selected=False,
@@ -100,8 +108,10 @@ def overridden(transitions: Iterable[Transition]) -> Iterator[Overridden]:
             if winner is None or result is scalable.verdict.result or result is CriterionResult.UNKNOWN:
                 continue
             wish = "idle" if result is CriterionResult.IDLE else "awake"
-            why = "it only observes" if overridden[name].policy.mode == "Observe" else f"priority {winner.priority}"
-            yield Overridden(scalable.scale.runs.ref, "idling", name, wish, winner.name, why)
+            why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
+            if overridden[name].policy.mode == "Observe":
+                why = reason(ReasonCode.OBSERVES)
+            yield Overridden(scalable.scale.runs.ref, "idling", name, wish, winner.name, (why,))
 
 
 def undecided(transitions: Iterable[Transition], services: Iterable[ServiceState]) -> Iterator[Undecided]:
@@ -114,12 +124,13 @@ def undecided(transitions: Iterable[Transition], services: Iterable[ServiceState
             continue
         if verdict.result is CriterionResult.UNKNOWN:
             unknown = next(one for one in verdict.verdicts if one.evaluation.result is CriterionResult.UNKNOWN)
-            yield Undecided(str(scale.runs.ref), "idling", unknown.policy.name, verdict.words)
+            yield Undecided(str(scale.runs.ref), "idling", unknown.policy.name, verdict.reasons)
         elif verdict.result is CriterionResult.IDLE and scale.problem:
-            yield Undecided(str(scale.runs.ref), "idling", verdict.policy.name, scale.problem)
+            why = reason(ReasonCode.NOT_SCALABLE, problem=scale.problem)
+            yield Undecided(str(scale.runs.ref), "idling", verdict.policy.name, (why,))
     for service in services:
         if service.verdicts and service.found.undecided:
-            yield Undecided(str(service.ref), "idling", service.verdicts[0].policy.name, service.found.undecided)
+            yield Undecided(str(service.ref), "idling", service.verdicts[0].policy.name, (_nothing_to_idle(service),))
 
 
 def questions(transitions: Iterable[Transition], services: Iterable[ServiceState]) -> Iterator[PodsQuestion]:
@@ -169,7 +180,7 @@ def _service_notices(service: ServiceState) -> Iterator[Notice]:
         yield Notice("foreignMark", str(service.ref), f"{service.ref} was idled by {owner}")
     if service.exclusion is not None and service.exclusion.unreadable:
         yield Notice(
-            "excludedUnreadable", str(service.ref), f"{service.ref}: {service.exclusion.why}; it counts as excluded"
+            "excludedUnreadable", str(service.ref), f"{service.ref}: {service.exclusion.reason}; it counts as excluded"
         )
     yield from _unreadable_request(service.ref, service.service.annotations)
 
@@ -244,9 +255,11 @@ def _held_together(transition: Transition, _run: Run) -> Iterator[Notice]:
 
 
 def _custom_kind(transition: Transition, _run: Run) -> Iterator[Notice]:
-    reason = custom_kind_blocker(transition.scalable)
-    if reason is not None and transition.choice.flag is Flag.BLOCKED and transition.why == reason.words:
-        text = f"{transition.scalable.scale.runs.ref}: {reason.words}; to idle it too, write {reason.counterfactual}"
+    found = custom_kind_blocker(transition.scalable)
+    if found is not None and transition.choice.flag is Flag.BLOCKED and transition.reasons == found.reasons:
+        named = found.counterfactual.values if found.counterfactual is not None else NOTHING
+        then = f"to idle it too, write {named['selector']} in the selector of {' and '.join(named['policies'])}"
+        text = f"{transition.scalable.scale.runs.ref}: {transition.why}; {then}"
         yield Notice("customKind", str(transition.scalable.scale.runs.ref), text, owner_policy(transition))
 
 
@@ -263,17 +276,23 @@ def _unreadable_exclusion(transition: Transition, _run: Run) -> Iterator[Notice]
         service.exclusion is not None and service.exclusion.unreadable for service in transition.scalable.services
     )
     if found is not None and found.unreadable and not told:
-        yield Notice("excludedUnreadable", str(transition.ref), f"{transition.ref}: {found.why}; it counts as excluded")
+        yield Notice(
+            "excludedUnreadable", str(transition.ref), f"{transition.ref}: {_named(found)}; it counts as excluded"
+        )
+
+
+def _named(found: Exclusion) -> str:
+    return f"{found.on}: {found.reason}" if found.on else str(found.reason)
 
 
 def _autoscaled(transition: Transition, _run: Run) -> Iterator[Notice]:
-    held = transition.situation.words.get(Flag.BLOCKED, "")
+    held = transition.situation.reasons.get(Flag.BLOCKED, ())
     autoscaler, policy = transition.autoscaler, owner_policy(transition)
-    if transition.action is IdleAction.LEAVE and transition.choice.why == held and _by_autoscaler(transition):
+    if transition.action is IdleAction.LEAVE and transition.choice.reasons == held and _by_autoscaler(transition):
         yield Notice(
             "autoscaler",
             str(transition.scalable.scale.runs.ref),
-            f"{transition.scalable.scale.runs.ref}: {held}",
+            f"{transition.scalable.scale.runs.ref}: {text_of(held)}",
             policy,
         )
     if autoscaler is not None and autoscaler.problem:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from reconciler.decide.idling.blockers import Blocker, blocker
 from reconciler.decide.idling.state import MAYBE_DOWN
 from reconciler.decide.idling.transition_rules import Flag, IdleAction
 from reconciler.decide.idling.transitions import Transition
+from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState
 from reconciler.policy.types import FederatedReplicaSet
@@ -17,14 +19,14 @@ from reconciler.policy.types import FederatedReplicaSet
 class FederatedMembers(Struct, frozen=True):
     """The local workloads of one federated ReplicaSet that transitions are about.
 
-    `running` are clusters where it runs and no transition is about it; `held` says why it may not be idled now, "" for
-    nothing; `all` are its local workloads on every cluster that answered.
+    `running` are clusters where it runs and no transition is about it; `held` says why it may not be idled now, None
+    for nothing; `all` are its local workloads on every cluster that answered.
     """
 
     refs: tuple[ObjectRef, ...]
     all: tuple[ObjectRef, ...]
     running: tuple[str, ...] = ()
-    held: str = ""
+    held: Blocker | None = None
 
 
 def federated_members(
@@ -57,7 +59,9 @@ def _members(
 ) -> FederatedMembers:
     ruled = {ref.cluster for ref in refs}
     unread = next((name for name in sorted(state.unreachable) if _may_run_on(federated, name)), "")
-    held = f"{federated.name} is paused" if federated.paused else f"{unread} cannot be read" if unread else ""
+    held = blocker(ReasonCode.CLUSTER_UNREAD, cluster=unread) if unread else None
+    if federated.paused:
+        held = blocker(ReasonCode.FEDERATED_PAUSED, policy=federated.name)
     running = tuple(ref.cluster for ref, replicas in local.items() if ref.cluster not in ruled and replicas > 0)
     return FederatedMembers(tuple(refs), tuple(local), running, held)
 
@@ -79,8 +83,10 @@ def idle_together(
         for transition in inside:
             elsewhere = min(awake - {transition.ref.cluster}, default="")
             if elsewhere:
-                result[transition.ref] = transition.with_flag(Flag.RUNS_ELSEWHERE, f"runs on {elsewhere}")
-            elif members.held and not transition.was_idle:
+                result[transition.ref] = transition.with_flag(
+                    Flag.RUNS_ELSEWHERE, blocker(ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere)
+                )
+            elif members.held is not None and not transition.was_idle:
                 result[transition.ref] = transition.with_flag(Flag.BLOCKED, members.held)
     return result
 

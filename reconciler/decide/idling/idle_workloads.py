@@ -12,6 +12,7 @@ from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import Flag
 from reconciler.decide.idling.transitions import Transition, transitions_of
+from reconciler.decide.reasons import text_of
 from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet
 
@@ -77,6 +78,6 @@ def _problem(transition: Transition, asked: Service | Workload) -> str:
     if transition.state is IdleState.FOREIGN and transition.scalable.protected:
         return f"{transition.why}, and this Fleet did not idle it; scale it"
     if transition.state is IdleState.FOREIGN and Flag.BOUNDS in transition.situation.flags:
-        return f"{transition.situation.words[Flag.BOUNDS]}; `wake --context` gives its bounds back"
+        return f"{text_of(transition.situation.reasons[Flag.BOUNDS])}; `wake --context` gives its bounds back"
     is_broken = transition.state is IdleState.UNREADABLE and asked is transition.scalable.scale.written
     return f"{reading.problem}; `restore` gives back what can be read" if is_broken and reading is not None else ""

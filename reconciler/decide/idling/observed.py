@@ -22,6 +22,7 @@ from reconciler.decide.idling.scalables import (
     wake_request,
 )
 from reconciler.decide.idling.verdicts import ClusterVerdicts, CombinedVerdict, PolicyVerdict, PolicyVerdicts
+from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations
 from reconciler.model import Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
@@ -236,11 +237,16 @@ class _Observer:
             exclusion=self._exclusion(scale, services),
             request=latest_of(wake_request(scale.written.annotations), wake_request(scale.runs.annotations)),
             unknown=self._unknown or self._missing(scale),
-            protected=self._setting.fleet.protection(scale.ref.namespace),
+            protected=self._protected(scale.ref.namespace),
             listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
             evidence=self._evidence.on(scale.written) if services else Evidence(),
             direct=frozenset(verdict.policy.name for ref in own if ref in direct for verdict in direct[ref].won),
         )
+
+    def _protected(self, namespace: str) -> Reason | None:
+        if namespace in self._setting.fleet.protected:
+            return reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace)
+        return reason(ReasonCode.NAMESPACES_UNREAD) if self._setting.fleet.protects_unread else None
 
     def _pinned(self, scale: Scale) -> PinnedAutoscaler | None:
         key = key_of(scale.runs.ref)
@@ -260,10 +266,14 @@ class _Observer:
     def _exclusion(self, scale: Scale, services: Iterable[ServiceState]) -> Exclusion | None:
         namespace, now = scale.ref.namespace, self._setting.run.now
         if self._fleet_cluster.state == "Leaving":
-            return Exclusion(f"the cluster {self._fleet_cluster.name} is leaving", counterfactual=ANOTHER_STATE)
+            why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
+            return Exclusion(why, counterfactual=ANOTHER_STATE)
         if namespace in self._setting.fleet.protected:
             named = namespace in self._setting.fleet.protected_namespaces
-            return Exclusion(f"the namespace {namespace} is protected", counterfactual=UNPROTECTED if named else "")
+            return Exclusion(
+                reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace),
+                counterfactual=UNPROTECTED if named else None,
+            )
         annotated = (
             (f"Namespace/{namespace}", self._space_annotations.get(namespace, {})),
             *((f"{one.ref.kind}/{one.ref.name}", one.annotations) for one in (scale.written, scale.runs)),
@@ -272,7 +282,7 @@ class _Observer:
         for name, texts in annotated:
             found = exclusion(texts, now) if texts else None
             if found is not None:
-                return replace(found, why=f"{name}: {found.why}")
+                return replace(found, on=name)
         return None
 
 

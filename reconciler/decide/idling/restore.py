@@ -22,6 +22,7 @@ from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction
 from reconciler.decide.idling.transitions import Transition, transitions_of
 from reconciler.decide.idling.writes_workload import WriteContext
+from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, Writes
 
@@ -120,10 +121,10 @@ def _not_adopted(chosen: Sequence[Transition], fleet: Fleet, restoration: Restor
 
 def _why_left(transition: Transition) -> str:
     """Return why what is not ours is left where that is asked for too, and what gives it back."""
-    words = transition.situation.words.get(Flag.BOUNDS)
-    if words is None or transition.scalable.protected:
+    pinned = transition.situation.reasons.get(Flag.BOUNDS)
+    if pinned is None or transition.scalable.protected:
         return "in a protected namespace: scale it"
-    return f"{words}: use --context in place of the Fleet"
+    return f"{text_of(pinned)}: use --context in place of the Fleet"
 
 
 def _idler(transition: Transition) -> str:
@@ -147,17 +148,16 @@ def _restored(transition: Transition, restoration: Restoration, run: Run) -> Tra
     written = transition.scalable.cluster.writes is not Writes.NOTHING
     if transition.was_idle or _is_adopted(transition, restoration):
         action = IdleAction.WAKE if written else IdleAction.OVERDUE
-        return replace(transition, choice=ChosenAction(action, "restored"))
+        return replace(transition, choice=ChosenAction(action, (reason(ReasonCode.RESTORED),)))
     if transition.state is IdleState.UNREADABLE and written:
         return _salvaged(transition, run)
     if transition.state is IdleState.MANUALLY_SCALED and written:
         return transition
     if transition.state is IdleState.STALE and written:
-        return replace(transition, choice=ChosenAction(IdleAction.CLEAR, transition.why))
+        return replace(transition, choice=ChosenAction(IdleAction.CLEAR, transition.reasons))
     if _is_pinned_for_nothing(transition) and written:
-        return replace(
-            transition, choice=ChosenAction(IdleAction.RELEASE, "its autoscaler is pinned, but no workload is idle")
-        )
+        why = reason(ReasonCode.HPA_PINNED_FOR_NOTHING)
+        return replace(transition, choice=ChosenAction(IdleAction.RELEASE, (why,)))
     return _unchanged(transition)
 
 
@@ -177,14 +177,14 @@ def _salvaged(transition: Transition, run: Run) -> Transition:
     return replace(
         transition,
         classification=classification,
-        choice=ChosenAction(IdleAction.WAKE, "restored from what can be read"),
+        choice=ChosenAction(IdleAction.WAKE, (reason(ReasonCode.RESTORED_IN_PART),)),
     )
 
 
 def _unchanged(transition: Transition) -> Transition:
     """Return the transition that leaves it as it is, idle or not."""
     action = IdleAction.KEEP if transition.was_idle else IdleAction.LEAVE
-    return replace(transition, choice=ChosenAction(action, transition.why))
+    return replace(transition, choice=ChosenAction(action, transition.reasons))
 
 
 def _is_adopted(transition: Transition, restoration: Restoration) -> bool:

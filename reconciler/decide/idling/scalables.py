@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import PAUSED, PAUSED_REPLICAS, WAKE_REQUESTED_AT, format_time, optional_instant
+from reconciler.decide.annotations import PAUSED, PAUSED_REPLICAS, WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.decide.idling.discovery import DiscoveredTargets
@@ -21,6 +21,7 @@ from reconciler.decide.idling.records import (
     awake_since,
 )
 from reconciler.decide.idling.verdicts import CombinedVerdict, PolicyVerdict
+from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
 from reconciler.model import Endpoints, Event, ObjectRef, Service, Workload
 from reconciler.policy.types import FleetCluster
@@ -109,7 +110,11 @@ class WakeRequest(Struct, frozen=True, order=True):
     """Somebody asked at `at`; it counts for what was idled then or earlier."""
 
     at: datetime
-    words: str
+    code: ReasonCode = ReasonCode.WAKE_REQUESTED
+
+    @property
+    def reason(self) -> Reason:
+        return reason(self.code, at=self.at)
 
 
 def need_pods_requests(events: Iterable[Event]) -> dict[tuple[str, str], WakeRequest]:
@@ -121,7 +126,7 @@ def need_pods_requests(events: Iterable[Event]) -> dict[tuple[str, str], WakeReq
     for event in events:
         if event.reason != NEED_PODS or event.at is None:
             continue
-        request = WakeRequest(event.at, f"{NEED_PODS} at {format_time(event.at)}")
+        request = WakeRequest(event.at, ReasonCode.NEED_PODS)
         for about in (event.related, event.involved):
             if about is not None and about[:2] == ("Service", event.namespace):
                 key = (about[1], about[2])
@@ -132,7 +137,7 @@ def need_pods_requests(events: Iterable[Event]) -> dict[tuple[str, str], WakeReq
 def wake_request(annotations: Mapping[str, str]) -> WakeRequest | None:
     """Return the request in the annotations of a Service or a scalable, None where there is none that can be read."""
     at = optional_instant(annotations, WAKE_REQUESTED_AT)
-    return None if at is None else WakeRequest(at, f"wake requested at {format_time(at)}")
+    return None if at is None else WakeRequest(at)
 
 
 def latest_of(*signals: WakeRequest | None) -> WakeRequest | None:
@@ -205,7 +210,7 @@ class ScalableState(Struct, frozen=True):
 
     `services` are the Services it is behind or that list it; `listed_only` those of them that list it and that it is
     not behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
-    idling it would need, `protected` why it is left alone where it is not ours, "" where it need not be. `direct` are
+    idling it would need, `protected` why it is left alone where it is not ours, None where it need not be. `direct` are
     the policies that select it themselves, not just a Service it is behind.
     """
 
@@ -220,7 +225,7 @@ class ScalableState(Struct, frozen=True):
     exclusion: Exclusion | None = None
     request: WakeRequest | None = None
     unknown: str = ""
-    protected: str = ""
+    protected: Reason | None = None
     listed_only: frozenset[ObjectRef] = frozenset()
     evidence: Evidence = Evidence()
     direct: frozenset[str] = frozenset()

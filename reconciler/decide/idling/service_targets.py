@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from reconciler.decide.idling.blockers import Reason
+from reconciler.decide.idling.blockers import Blocker, blocker
 from reconciler.decide.idling.scalables import ServiceState
 from reconciler.decide.idling.transition_rules import Flag, IdleAction
 from reconciler.decide.idling.transitions import Transition
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef
 
 _GOES_IDLE = frozenset({IdleAction.IDLE, IdleAction.OBSERVE})
@@ -35,7 +36,7 @@ def all_or_none(transitions: Mapping[ObjectRef, Transition]) -> dict[ObjectRef, 
     services = _services(transitions.values())
     result = dict(transitions)
     for flag, found in ((Flag.SERVICE_RUNS, _running), (Flag.PODS_UNREAD, _not_known), (Flag.OBSERVED, _observed)):
-        reasons = {ref: reason for ref, one in services.items() if (reason := found(one, result)) is not None}
+        reasons = {ref: why for ref, one in services.items() if (why := found(one, result)) is not None}
         _spread(reasons, flag, services, result)
     return result
 
@@ -49,7 +50,7 @@ def _services(transitions: Iterable[Transition]) -> dict[ObjectRef, ServiceBacke
 
 
 def _spread(
-    reasons: dict[ObjectRef, Reason],
+    reasons: dict[ObjectRef, Blocker],
     flag: Flag,
     services: Mapping[ObjectRef, ServiceBackends],
     transitions: dict[ObjectRef, Transition],
@@ -59,36 +60,37 @@ def _spread(
     waiting = deque(reasons)
     while waiting:
         current = waiting.popleft()
-        reason = reasons[current]
+        why = reasons[current]
         for transition in [transitions[ref] for ref in services[current].refs if transitions[ref].action in changed]:
-            transitions[transition.ref] = transition.with_flag(flag, reason.words, reason.counterfactual)
+            transitions[transition.ref] = transition.with_flag(flag, why)
             others = [service.ref for service in transition.scalable.behind if service.ref not in reasons]
-            reasons.update(dict.fromkeys(others, reason))
+            reasons.update(dict.fromkeys(others, why))
             waiting.extend(others)
 
 
-def _running(service: ServiceBackends, transitions: Mapping[ObjectRef, Transition]) -> Reason | None:
+def _running(service: ServiceBackends, transitions: Mapping[ObjectRef, Transition]) -> Blocker | None:
     """Return why nothing behind `service` may go idle: its first target that stays up, None where none does."""
     up = next((transitions[ref] for ref in service.refs if _stays_up(transitions[ref])), None)
     if up is None:
         return None
-    ref, verb = up.scalable.scale.runs.ref, "wakes" if up.action is IdleAction.WAKE else "stays awake"
-    return Reason(
-        f"{ref.kind}/{ref.name} behind Service/{service.service.ref.name} {verb}: {up.why}", up.counterfactual
-    )
+    ref, code = up.scalable.scale.runs.ref, ReasonCode.SERVICE_RUNS
+    if up.action is IdleAction.WAKE:
+        code = ReasonCode.SERVICE_WAKES
+    why = reason(code, object=f"{ref.kind}/{ref.name}", service=service.service.ref.name)
+    return Blocker((why, *up.reasons), up.counterfactual)
 
 
 def _stays_up(transition: Transition) -> bool:
     return transition.stays_up and transition.action is not IdleAction.OBSERVE
 
 
-def _not_known(service: ServiceBackends, _rulings: Mapping[ObjectRef, Transition]) -> Reason | None:
+def _not_known(service: ServiceBackends, _rulings: Mapping[ObjectRef, Transition]) -> Blocker | None:
     if service.service.found.question is None:
         return None
-    return Reason(f"the pods behind Service/{service.service.ref.name} are not known yet")
+    return blocker(ReasonCode.PODS_UNREAD, service=service.service.ref.name)
 
 
-def _observed(service: ServiceBackends, transitions: Mapping[ObjectRef, Transition]) -> Reason | None:
+def _observed(service: ServiceBackends, transitions: Mapping[ObjectRef, Transition]) -> Blocker | None:
     """Return which policy only observes something behind `service` that would go idle, None where none does."""
     observed = next((transitions[ref] for ref in service.refs if transitions[ref].action is IdleAction.OBSERVE), None)
-    return None if observed is None else Reason(observed.why, observed.counterfactual)
+    return None if observed is None else Blocker(observed.reasons, observed.counterfactual)

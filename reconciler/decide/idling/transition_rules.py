@@ -14,6 +14,7 @@ from reconciler.decide.idling.blockers import (
 )
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.state import IdleState
+from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, Reasons, change_if, reason
 from reconciler.model import NOTHING
 
 
@@ -51,18 +52,18 @@ class IdleAction(StrEnum):
 
 
 class Situation(Struct, frozen=True):
-    """Everything the table looks at. `words` tells of each flag why it is set."""
+    """Everything the table looks at. `reasons` tell of each flag why it is set."""
 
     state: IdleState
     result: CriterionResult
     flags: frozenset[Flag] = frozenset()
-    words: Mapping[Flag, str] = NOTHING
+    reasons: Mapping[Flag, Reasons] = NOTHING
 
 
 class TransitionRule(Struct, frozen=True):
     """One row of the table; without `results` it holds for every verdict.
 
-    `flag` must be set and gives the reason; without one it is `reason`, and where that is "" too, what the criteria
+    `flag` must be set and gives the reason; without one it is `reason`, and where that is None too, what the criteria
     say. `counterfactual` is what would alter a `reason`.
     """
 
@@ -71,8 +72,8 @@ class TransitionRule(Struct, frozen=True):
     flag: Flag | None = None
     results: frozenset[CriterionResult] = frozenset(CriterionResult)
     without: frozenset[Flag] = frozenset()
-    reason: str = ""
-    counterfactual: str = ""
+    reason: Reason | None = None
+    counterfactual: Counterfactual | None = None
 
     def holds(self, situation: Situation) -> bool:
         return (
@@ -122,33 +123,33 @@ ROWS: tuple[TransitionRule, ...] = (
     TransitionRule(
         _UNREADABLE,
         IdleAction.LEAVE,
-        reason="its record cannot be read",
-        counterfactual="a record that can be read",
+        reason=reason(ReasonCode.RECORD_UNREADABLE),
+        counterfactual=change_if(CounterfactualCode.RECORD_READABLE),
     ),
     TransitionRule(
         _UNPROVEN,
         IdleAction.LEAVE,
-        reason="a Service lists it as idle, but it has no record of its own",
-        counterfactual="scaling it, or reconciler restore --adopt",
+        reason=reason(ReasonCode.UNPROVEN),
+        counterfactual=change_if(CounterfactualCode.SCALED_OR_ADOPTED),
     ),
     TransitionRule(_FOREIGN, IdleAction.LEAVE, Flag.PROTECTED),
     TransitionRule(_FOREIGN, IdleAction.LEAVE, Flag.BOUNDS),
     TransitionRule(_FOREIGN, IdleAction.WAKE, Flag.REQUESTED),
     TransitionRule(_FOREIGN, IdleAction.OVERDUE, Flag.DUE, counterfactual=A_WAKE_REQUEST),
-    TransitionRule(_FOREIGN, IdleAction.LEAVE, reason="idled by another tool or Fleet", counterfactual=A_WAKE_REQUEST),
+    TransitionRule(_FOREIGN, IdleAction.LEAVE, reason=reason(ReasonCode.FOREIGN), counterfactual=A_WAKE_REQUEST),
     # what was scaled by hand is respected
-    TransitionRule(_MANUALLY_SCALED, IdleAction.RELEASE, reason="scaled by hand"),
+    TransitionRule(_MANUALLY_SCALED, IdleAction.RELEASE, reason=reason(ReasonCode.MANUALLY_SCALED)),
     # what somebody else scaled for a reason of their own, or for none, is theirs, unless a wake is requested
     TransitionRule(_TAKEN_OVER, IdleAction.WAKE, Flag.REQUESTED),
     TransitionRule(
         _TAKEN_OVER,
         IdleAction.RELEASE,
-        reason="scaled by another writer (scale-reason)",
+        reason=reason(ReasonCode.TAKEN_OVER),
         counterfactual=A_WAKE_REQUEST,
     ),
     # what is idle is woken by the first of these
-    TransitionRule(_HPA_RESTORED, IdleAction.WAKE, reason="wake in progress"),
-    TransitionRule(_HPA_CHANGED, IdleAction.WAKE, reason="another writer changed the bounds of its autoscaler"),
+    TransitionRule(_HPA_RESTORED, IdleAction.WAKE, reason=reason(ReasonCode.WAKE_IN_PROGRESS)),
+    TransitionRule(_HPA_CHANGED, IdleAction.WAKE, reason=reason(ReasonCode.HPA_CHANGED)),
     TransitionRule(_IDLE, IdleAction.WAKE, Flag.REQUESTED),
     TransitionRule(_IDLE, IdleAction.WAKE, Flag.EXCLUDED),
     TransitionRule(_IDLE, IdleAction.WAKE, Flag.DUE, _NOT_IDLE),
@@ -161,22 +162,20 @@ ROWS: tuple[TransitionRule, ...] = (
         _IDLE,
         IdleAction.WAKE,
         results=_NOT_SELECTED,
-        reason="no policy selects it",
-        counterfactual="a policy that selects it",
+        reason=reason(ReasonCode.NOT_SELECTED),
+        counterfactual=change_if(CounterfactualCode.POLICY),
     ),
     TransitionRule(_IDLE, IdleAction.KEEP),
     # what runs is idled where everything agrees; what an earlier run left incomplete is finished or cleared
     TransitionRule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=_KEPT_UP | {Flag.OBSERVED}),
     TransitionRule(_AWAKE, IdleAction.OBSERVE, Flag.OBSERVED, _SAYS_IDLE, without=_KEPT_UP),
-    TransitionRule(
-        _IDLE_INCOMPLETE, IdleAction.CLEAR, reason="an earlier run recorded it as idle, but did not scale it"
-    ),
-    TransitionRule(_WAKE_INCOMPLETE, IdleAction.CLEAR, reason="an earlier run woke it, but did not clear its Service"),
-    TransitionRule(_STALE, IdleAction.CLEAR, reason="its record is older than its last wake"),
+    TransitionRule(_IDLE_INCOMPLETE, IdleAction.CLEAR, reason=reason(ReasonCode.IDLE_INCOMPLETE)),
+    TransitionRule(_WAKE_INCOMPLETE, IdleAction.CLEAR, reason=reason(ReasonCode.WAKE_INCOMPLETE)),
+    TransitionRule(_STALE, IdleAction.CLEAR, reason=reason(ReasonCode.RECORD_STALE)),
     *(TransitionRule(_AWAKE, IdleAction.LEAVE, flag, _SAYS_IDLE) for flag in _KEEP_UP),
     TransitionRule(_AWAKE, IdleAction.LEAVE),
-    TransitionRule(_DOWN, IdleAction.LEAVE, reason="already at or below idleReplicas, without a record"),
-    TransitionRule(_CONTESTED, IdleAction.LEAVE, reason="contested", counterfactual=UNCONTESTED),
+    TransitionRule(_DOWN, IdleAction.LEAVE, reason=reason(ReasonCode.DOWN_WITHOUT_RECORD)),
+    TransitionRule(_CONTESTED, IdleAction.LEAVE, reason=reason(ReasonCode.CONTESTED), counterfactual=UNCONTESTED),
 )
 
 _ON_READ_ONLY = {
@@ -190,22 +189,23 @@ _ON_READ_ONLY = {
 
 
 class ChosenAction(Struct, frozen=True):
-    """What is to be done, and why in one phrase ("" where the criteria say why).
+    """What is to be done, and why (() where the criteria say why).
 
     `flag` is the flag that gives the reason, if one does; `counterfactual` what would alter it, where no flag has a say
     in that.
     """
 
     action: IdleAction
-    why: str = ""
+    reasons: Reasons = ()
     flag: Flag | None = None
-    counterfactual: str = ""
+    counterfactual: Counterfactual | None = None
 
 
 def choose(situation: Situation) -> ChosenAction:
     """Return the action of the first row that holds; on a read-only cluster wakes are overdue and writes left out."""
     row = next(row for row in ROWS if row.holds(situation))
-    why = row.reason if row.flag is None else situation.words.get(row.flag, row.flag.value)
+    own = () if row.reason is None else (row.reason,)
+    reasons = own if row.flag is None else situation.reasons.get(row.flag, ())
     if Flag.READ_ONLY in situation.flags and row.action in _ON_READ_ONLY:
-        return ChosenAction(_ON_READ_ONLY[row.action], why, row.flag, ANOTHER_STATE)
-    return ChosenAction(row.action, why, row.flag, row.counterfactual)
+        return ChosenAction(_ON_READ_ONLY[row.action], reasons, row.flag, ANOTHER_STATE)
+    return ChosenAction(row.action, reasons, row.flag, row.counterfactual)

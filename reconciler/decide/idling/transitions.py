@@ -8,19 +8,20 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    FIELD_MANAGER,
-    format_time,
-)
+from reconciler.decide.annotations import FIELD_MANAGER
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import FLEET, FleetGuards
 from reconciler.decide.idling.blockers import (
     A_WAKE_REQUEST,
-    ANOTHER_STATE,
     UNCONTESTED,
     UNPROTECTED,
-    Reason,
+    Blocker,
+    after,
+    blocker,
     blocker_of,
+    field_is,
+    more_replicas,
+    restricted,
 )
 from reconciler.decide.idling.contested import contest_of
 from reconciler.decide.idling.criteria import CriterionResult
@@ -29,6 +30,16 @@ from reconciler.decide.idling.scalables import ScalableState, ServiceState, Wake
 from reconciler.decide.idling.state import IDLE_STATES, MAYBE_DOWN, NOT_OURS, Classification, IdleState, classify
 from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction, Situation, choose
 from reconciler.decide.idling.verdicts import CombinedVerdict
+from reconciler.decide.reasons import (
+    Counterfactual,
+    CounterfactualCode,
+    ReasonCode,
+    Reasons,
+    change_if,
+    joined,
+    reason,
+    text_of,
+)
 from reconciler.model import ObjectRef, Workload
 from reconciler.policy.types import Writes
 
@@ -40,13 +51,13 @@ _SINCE_ITS_RECORD = IDLE_STATES | {IdleState.FOREIGN, IdleState.IDLE_INCOMPLETE}
 
 
 class Transition(Struct, frozen=True):
-    """What is done with one scalable. `why` is one phrase; `counterfactual` the smallest change that would alter it."""
+    """What is done with one scalable. `counterfactual` is the smallest change that would alter it, None for none."""
 
     scalable: ScalableState
     classification: Classification
     situation: Situation
     choice: ChosenAction
-    counterfactual: str = ""
+    counterfactual: Counterfactual | None = None
 
     @property
     def ref(self) -> ObjectRef:
@@ -61,8 +72,12 @@ class Transition(Struct, frozen=True):
         return self.choice.action
 
     @property
+    def reasons(self) -> Reasons:
+        return self.choice.reasons or self.scalable.verdict.reasons
+
+    @property
     def why(self) -> str:
-        return self.choice.why or self.scalable.verdict.words
+        return text_of(self.reasons)
 
     @property
     def record(self) -> Record | None:
@@ -112,78 +127,70 @@ class Transition(Struct, frozen=True):
         released = self.action in (IdleAction.RELEASE, IdleAction.WAKE) and self.gets_bounds_back
         return 0 < replicas < (autoscaler.own_bounds if released else autoscaler.bounds).least
 
-    def with_flag(self, flag: Flag, words: str, counterfactual: str = "") -> Transition:
-        """Return the transition where `flag` holds too, and `counterfactual` would end that."""
-        words_of = {**self.situation.words, flag: words}
-        situation = replace(self.situation, flags=self.situation.flags | {flag}, words=words_of)
+    def with_flag(self, flag: Flag, why: Blocker) -> Transition:
+        """Return the transition where `flag` holds too, because of `why`."""
+        reasons = {**self.situation.reasons, flag: why.reasons}
+        situation = replace(self.situation, flags=self.situation.flags | {flag}, reasons=reasons)
         choice = choose(situation)
         return replace(
             self,
             situation=situation,
             choice=choice,
-            counterfactual=counterfactual if choice.flag is flag else self.counterfactual,
+            counterfactual=why.counterfactual if choice.flag is flag else self.counterfactual,
         )
 
 
 def transition_of(scalable: ScalableState, guards: FleetGuards, now: datetime) -> Transition:
     """Return the transition of `scalable` by itself, without its neighbours behind a Service or on other clusters."""
     classification = classify(scalable)
-    reasons = dict(_flags(scalable, classification, guards, now))
-    words = {flag: reason.words for flag, reason in reasons.items()}
-    situation = Situation(classification.state, scalable.verdict.result, frozenset(words), words)
+    flags = dict(_flags(scalable, classification, guards, now))
+    reasons = {flag: why.reasons for flag, why in flags.items()}
+    situation = Situation(classification.state, scalable.verdict.result, frozenset(flags), reasons)
     choice = choose(situation)
-    return Transition(
-        scalable, classification, situation, choice, _counterfactual(scalable.verdict, situation, choice, reasons)
-    )
+    return Transition(scalable, classification, situation, choice, _counterfactual(scalable, situation, choice, flags))
 
 
 def _counterfactual(
-    verdict: CombinedVerdict, situation: Situation, choice: ChosenAction, reasons: Mapping[Flag, Reason]
-) -> str:
+    scalable: ScalableState, situation: Situation, choice: ChosenAction, flags: Mapping[Flag, Blocker]
+) -> Counterfactual | None:
     """Return the smallest change of the cause of `choice` that would alter it."""
-    if choice.counterfactual:
+    if choice.counterfactual is not None:
         return choice.counterfactual
     if choice.flag is not None:
-        return reasons[choice.flag].counterfactual
+        return flags[choice.flag].counterfactual
     if situation.state is IdleState.DOWN:
-        return f"more than {verdict.idle_replicas} replicas"
-    if choice.why:
-        return ""
-    if choice.action is IdleAction.KEEP and verdict.result is CriterionResult.BUSY:
+        return more_replicas(scalable)
+    if choice.reasons:
+        return None
+    if choice.action is IdleAction.KEEP and scalable.verdict.result is CriterionResult.BUSY:
         return A_WAKE_REQUEST
-    excluded = reasons.get(Flag.EXCLUDED)
-    return " and ".join(
-        dict.fromkeys(
-            counterfactual
-            for counterfactual in (verdict.counterfactual, excluded.counterfactual if excluded else "")
-            if counterfactual
-        )
+    excluded = flags.get(Flag.EXCLUDED)
+    return joined(
+        CounterfactualCode.ALL, (scalable.verdict.counterfactual, None if excluded is None else excluded.counterfactual)
     )
 
 
 def _flags(
     scalable: ScalableState, classification: Classification, guards: FleetGuards, now: datetime
-) -> Iterator[tuple[Flag, Reason]]:
+) -> Iterator[tuple[Flag, Blocker]]:
     request = _counting_request(scalable, classification, now)
     if request is not None:
-        yield (
-            Flag.REQUESTED,
-            Reason(request.words, "" if classification.state in IDLE_STATES else f"after {format_time(request.at)}"),
-        )
+        is_idle = classification.state in IDLE_STATES
+        yield Flag.REQUESTED, Blocker((request.reason,), None if is_idle else after(request.at))
     opted_out = _excluded(scalable, classification)
     if opted_out is not None:
         yield Flag.EXCLUDED, opted_out
-    autoscaler = blocker_of(scalable, now)
-    if autoscaler is not None:
-        yield Flag.BLOCKED, autoscaler
+    blocked = blocker_of(scalable, now)
+    if blocked is not None:
+        yield Flag.BLOCKED, blocked
     yield from _verdict_flags(scalable.verdict)
     if scalable.verdict.observing:
         yield Flag.OBSERVED, _observed(scalable)
     yield from _pinned_by_others(scalable, classification)
-    if scalable.protected:
-        yield Flag.PROTECTED, Reason(scalable.protected, UNPROTECTED)
+    if scalable.protected is not None:
+        yield Flag.PROTECTED, Blocker((scalable.protected,), UNPROTECTED)
     if scalable.cluster.writes is Writes.NOTHING:
-        yield Flag.READ_ONLY, Reason(scalable.cluster.restriction, ANOTHER_STATE)
+        yield Flag.READ_ONLY, restricted(scalable)
     if classification.record is not None:
         yield from _record_flags(scalable, classification.record, guards, now)
 
@@ -194,47 +201,52 @@ def _pinned_as_read(scalable: ScalableState, classification: Classification) -> 
     return scalable.autoscaler.read_by(classification.record.fleet)
 
 
-def _pinned_by_others(scalable: ScalableState, classification: Classification) -> Iterator[tuple[Flag, Reason]]:
+def _pinned_by_others(scalable: ScalableState, classification: Classification) -> Iterator[tuple[Flag, Blocker]]:
     """Yield that a wake would not last: another Fleet than the one that idled it holds its autoscaler at a floor."""
     autoscaler = _pinned_as_read(scalable, classification)
     if autoscaler is not None and autoscaler.holder and autoscaler.gets_back:
-        words = f"Fleet {autoscaler.holder} pins HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}, but did not idle it"
-        yield Flag.BOUNDS, Reason(words, "--context in place of the Fleet")
+        name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
+        flag = change_if(CounterfactualCode.FLAG, flag="--context in place of the Fleet")
+        yield Flag.BOUNDS, blocker(ReasonCode.HPA_PINNED_BY_FLEET, flag, fleet=autoscaler.holder, autoscaler=name)
 
 
-def _verdict_flags(verdict: CombinedVerdict) -> Iterator[tuple[Flag, Reason]]:
+def _verdict_flags(verdict: CombinedVerdict) -> Iterator[tuple[Flag, Blocker]]:
     if verdict.busy is not None:
-        yield Flag.BUSY, Reason(verdict.busy.evaluation.words, verdict.busy.evaluation.counterfactual)
+        yield Flag.BUSY, Blocker(verdict.busy.evaluation.reasons, verdict.busy.evaluation.counterfactual)
     if verdict.wake_when is not None:
-        yield Flag.WAKE_WHEN, Reason(verdict.wake_when.wake_when.words, verdict.wake_when.wake_when.counterfactual)
+        yield Flag.WAKE_WHEN, Blocker(verdict.wake_when.wake_when.reasons, verdict.wake_when.wake_when.counterfactual)
 
 
-def _observed(scalable: ScalableState) -> Reason:
+def _observed(scalable: ScalableState) -> Blocker:
     """Return why `scalable` is only observed: what its policies say, or which of them holds back those that enforce."""
     verdict, ref = scalable.verdict, scalable.scale.runs.ref
     if not verdict.enforcing:
-        return Reason(verdict.words, verdict.counterfactual)
+        return Blocker(verdict.reasons, verdict.counterfactual)
     names = list(dict.fromkeys(verdict.policy.name for verdict in verdict.observing))
     services = dict.fromkeys(
         f"Service/{verdict.subject.name}" for verdict in verdict.observing if verdict.subject.kind == "Service"
     )
-    through = f" through {' and '.join(services)}" if services else ""
-    verb = "observes" if len(names) == 1 else "observe"
-    words = f"{' and '.join(names)} only {verb} {ref.kind}/{ref.name}{through}"
-    return Reason(words, f"mode: Enforce in {' and '.join(names)}")
+    enforced = field_is("mode", f"Enforce in {' and '.join(names)}")
+    return blocker(
+        ReasonCode.OBSERVED_ONLY, enforced, object=f"{ref.kind}/{ref.name}", policies=names, services=list(services)
+    )
 
 
 def _record_flags(
     scalable: ScalableState, record: Record, guards: FleetGuards, now: datetime
-) -> Iterator[tuple[Flag, Reason]]:
+) -> Iterator[tuple[Flag, Blocker]]:
     if record.wake_due is not None and record.wake_due <= now and scalable.scale.is_at_or_below(record.idled_to):
-        yield Flag.DUE, Reason(f"due since {format_time(record.wake_due)}")
-    if scalable.verdict.idle_replicas >= record.replicas:
-        words = f"idleReplicas is {scalable.verdict.idle_replicas}, it had {record.replicas}"
-        yield Flag.FLOOR, Reason(words, f"idleReplicas below {record.replicas}")
+        yield Flag.DUE, blocker(ReasonCode.WAKE_DUE, due=record.wake_due)
+    idle_replicas, replicas = scalable.verdict.idle_replicas, record.replicas
+    if idle_replicas >= replicas:
+        below = field_is("idleReplicas", f"below {replicas}")
+        yield (
+            Flag.FLOOR,
+            blocker(ReasonCode.IDLE_REPLICAS_TOO_HIGH, below, idleReplicas=idle_replicas, replicas=replicas),
+        )
     guard = guards.of(scalable.ref.namespace)
     if guard.holds(record.policy, record.orphaned_since, now):
-        yield Flag.GUARDED, Reason(guard.words, f"--allow-exceed {FLEET}")
+        yield Flag.GUARDED, Blocker((guard.reason,), change_if(CounterfactualCode.FLAG, flag=f"--allow-exceed {FLEET}"))
 
 
 def _counting_request(scalable: ScalableState, classification: Classification, now: datetime) -> WakeRequest | None:
@@ -269,15 +281,16 @@ def _really_idled_at(recorded: datetime, written: Workload, now: datetime) -> da
     return recorded if recorded <= now else _LONG_AGO
 
 
-def _excluded(scalable: ScalableState, classification: Classification) -> Reason | None:
+def _excluded(scalable: ScalableState, classification: Classification) -> Blocker | None:
     if scalable.verdict.without_policies:
         return None
-    if scalable.exclusion is not None:
-        return Reason(f"excluded: {scalable.exclusion.why}", scalable.exclusion.counterfactual)
+    found = scalable.exclusion
+    if found is not None:
+        return Blocker((reason(ReasonCode.EXCLUDED, object=found.on), found.reason), found.counterfactual)
     contest = (
         contest_of(scalable.scale.written, scalable.verdict.policy) if classification.state in _CONTESTABLE else None
     )
-    return None if contest is None else Reason(f"contested by {contest.by}", UNCONTESTED)
+    return None if contest is None else blocker(ReasonCode.CONTESTED, UNCONTESTED, by=contest.by)
 
 
 def transitions_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from itertools import chain
 
 from msgspec import Struct
 
@@ -18,8 +18,9 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
     window_end,
 )
+from reconciler.decide.reasons import Counterfactual, CounterfactualCode, ReasonCode, Reasons, joined, reason
 from reconciler.decide.selectors import namespace_labels, of_highest_priority, selects_workload
-from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
+from reconciler.model import ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 
 UNDONE_HOLDS = timedelta(hours=2)  # minAwake by default, where no policy is known
@@ -92,21 +93,15 @@ class CombinedVerdict(Struct, frozen=True):
         return tuple(verdict.evaluation for verdict in self.verdicts if verdict.evaluation.result is self.result)
 
     @property
-    def words(self) -> str:
+    def reasons(self) -> Reasons:
         if self.without_policies:
-            return "the policies cannot be read"
-        return ", ".join(dict.fromkeys(evaluation.words for evaluation in self.deciding)) or "no policy selects it"
+            return (reason(ReasonCode.POLICIES_UNREADABLE),)
+        said = dict.fromkeys(chain.from_iterable(evaluation.reasons for evaluation in self.deciding))
+        return tuple(said) or (reason(ReasonCode.NOT_SELECTED),)
 
     @property
-    def counterfactual(self) -> str:
-        return " and ".join(
-            dict.fromkeys(evaluation.counterfactual for evaluation in self.deciding if evaluation.counterfactual)
-        )
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        joined = {key: value for evaluation in self.deciding for key, value in evaluation.values.items()}
-        return joined or NOTHING
+    def counterfactual(self) -> Counterfactual | None:
+        return joined(CounterfactualCode.ALL, (evaluation.counterfactual for evaluation in self.deciding))
 
     @property
     def until(self) -> datetime | None:

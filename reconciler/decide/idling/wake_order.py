@@ -10,9 +10,11 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.decide.idling.blockers import field_is
 from reconciler.decide.idling.state import IdleState
 from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction
 from reconciler.decide.idling.transitions import Transition
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef
 from reconciler.policy.types import WakeOrder
 
@@ -45,9 +47,11 @@ def staggered(transitions: Mapping[ObjectRef, Transition], now: datetime) -> dic
     result = dict(transitions)
     for (_, name, limit), bound in sorted(_limited(transitions.values()).items()):
         for transition in _by_turns(bound, now)[limit:]:
-            why = f"deferred to the next run (perRun {limit} of wake group {name})"
+            why = reason(ReasonCode.WAKE_DEFERRED, perRun=limit, group=name)
             result[transition.ref] = replace(
-                transition, choice=ChosenAction(IdleAction.DEFER, why), counterfactual=f"a perRun above {limit}"
+                transition,
+                choice=ChosenAction(IdleAction.DEFER, (why,)),
+                counterfactual=field_is("perRun", f"above {limit}"),
             )
     return result
 

@@ -41,6 +41,7 @@ from reconciler.decide.idling.writes_workload import (
     own_decision_key,
     record_after,
 )
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import Endpoints, Service
 
 _TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)
@@ -181,23 +182,24 @@ def _shortened(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
 def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     """Return the repair of a Service's record in a run that neither idles nor wakes its targets."""
     after = _record_after(behind, behind.targets, context)
-    verb, why = _repair_words(set(behind.listed), set(after.targets) if after is not None else set())
+    verb, code = _repair(set(behind.listed), set(after.targets) if after is not None else set())
     first = tuple(
         own_decision_key(transition) for transition in behind.transitions if transition.state is IdleState.STALE
     )
     record = behind.service.record
     policy = after.policy if after is not None else record.policy if record is not None else ""
-    return _ServiceWrite(verb, Phase.REPAIR, after, Cause(policy, context.places.get(policy, ""), why), (2,), first)
+    cause = Cause(policy, context.places.get(policy, ""), (reason(code),))
+    return _ServiceWrite(verb, Phase.REPAIR, after, cause, (2,), first)
 
 
-def _repair_words(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, str]:
+def _repair(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, ReasonCode]:
     if not after:
-        return Verb.UNMARK, "no workload behind it is idle"
+        return Verb.UNMARK, ReasonCode.SERVICE_NOT_IDLE
     if after - listed:
-        return Verb.MARK, "workloads behind it are idle"
-    return (
-        (Verb.UNMARK, "some workloads it lists are awake") if listed - after else (Verb.REPAIR, "its record is updated")
-    )
+        return Verb.MARK, ReasonCode.SERVICE_IDLE
+    if listed - after:
+        return Verb.UNMARK, ReasonCode.SERVICE_PARTLY_AWAKE
+    return Verb.REPAIR, ReasonCode.RECORD_UPDATED
 
 
 def _record_after(

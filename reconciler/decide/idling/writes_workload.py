@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
@@ -35,6 +36,7 @@ from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import IdleAction
 from reconciler.decide.idling.transitions import Transition, owner_policy, wake_count, waking_policy
 from reconciler.decide.idling.wake_order import tier
+from reconciler.decide.reasons import MEASURED, Reason, ReasonCode, Reasons, reason
 from reconciler.model import NOTHING, ObjectRef, Run
 from reconciler.policy.types import Fleet
 
@@ -66,12 +68,14 @@ def decision_key(verb: Verb, ref: ObjectRef, part: str = "") -> str:
     return f"idling/{verb}/{group}{ref}{part}"
 
 
-def cause_of(transition: Transition, context: WriteContext, why: str = "") -> Cause:
-    """Return why something is done with a scalable."""
+def cause_of(transition: Transition, context: WriteContext, reasons: Reasons = ()) -> Cause:
+    """Return why something is done with a scalable; `reasons` in place of those of the transition."""
     policy = waking_policy(transition) or owner_policy(transition)
     recorded = transition.record.cause if transition.record is not None else ""
     at = context.places.get(policy) or _recorded_place(recorded)
-    return Cause(policy, at, why or transition.why, transition.scalable.verdict.values)
+    reasons = reasons or transition.reasons
+    measured = [one.values for one in reasons if one.code in MEASURED]
+    return Cause(policy, at, reasons, dict(ChainMap(*map(dict, reversed(measured)))) if measured else NOTHING)
 
 
 def _recorded_place(cause: str) -> str:
@@ -216,16 +220,14 @@ def _wake(transition: Transition, context: WriteContext) -> Decision | None:
         **_held_until(context.hold_until),
     }
     counted = not scale.is_suspended_kind and not scale.is_paused_kind
-    why = transition.why if undo is None else _undo_words(transition, undo)
-    clamped = (
-        f", {count} of {transition.record.replicas} within the bounds of its autoscaler"
-        if count != transition.record.replicas
-        else ""
-    )
+    recorded = transition.record.replicas
+    reasons = transition.reasons if undo is None else (_undo_reason(transition, undo),)
+    if count != recorded:
+        reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=recorded))
     return replace(
         _decision(transition, context, (scale.change_back(count), *annotation_changes(annotations, wanted))),
         phase=Phase.WAKE,
-        cause=cause_of(transition, context, why + clamped),
+        cause=cause_of(transition, context, reasons),
         order=(tier(transition), 1),
         replicas_before=scale.replicas if counted else None,
         replicas_after=count if counted else None,
@@ -257,16 +259,14 @@ def _undone(transition: Transition, record: Record, undo: Undo, context: WriteCo
     return {AWAKE_UNTIL: format_time(until), UNDONE: undo.text, **contested}
 
 
-def _undo_words(transition: Transition, undo: Undo) -> str:
+def _undo_reason(transition: Transition, undo: Undo) -> Reason:
     autoscaler = transition.autoscaler
     if undo.autoscaler and autoscaler is not None:
-        who, bounds = _SOMEBODY.get(undo.by, undo.by), f"the bounds of HorizontalPodAutoscaler/{undo.autoscaler}"
-        return (
-            f"{who} restored {bounds}"
-            if autoscaler.previous in (None, autoscaler.bounds)
-            else f"{who} changed {bounds}"
-        )
-    return f"scaled to {transition.scalable.scale.replicas} by {undo.by}"
+        restored = autoscaler.previous in (None, autoscaler.bounds)
+        code = ReasonCode.HPA_RESTORED_BY if restored else ReasonCode.HPA_CHANGED_BY
+        name = f"HorizontalPodAutoscaler/{undo.autoscaler}"
+        return reason(code, by=_SOMEBODY.get(undo.by, undo.by), autoscaler=name)
+    return reason(ReasonCode.SCALED_BY, replicas=transition.scalable.scale.replicas, by=undo.by)
 
 
 def _release(transition: Transition, context: WriteContext) -> Decision | None:
@@ -285,7 +285,7 @@ def _release(transition: Transition, context: WriteContext) -> Decision | None:
     }
     return replace(
         _decision(transition, context, (scalable.scale.unchanged(), *annotation_changes(annotations, wanted))),
-        cause=cause_of(transition, context, _undo_words(transition, undo)),
+        cause=cause_of(transition, context, (_undo_reason(transition, undo),)),
         event="IdlingContested" if is_contest(undo) else "",
     )
 
@@ -306,20 +306,23 @@ def _handed_over(transition: Transition, record: Record, context: WriteContext) 
         AWAKE_SINCE: format_time(now),
         AWAKE_UNTIL: format_time(awake_until(transition, record, now)),
     }
-    reason = reason_of_others(scale.written, record)
-    words = f"its scale-reason is {quoted(reason)}, not {IDLED}" if reason else "its scale-reason was cleared"
-    cause = cause_of(transition, context, f"{words}: {_then(transition)} (previous replicas {record.replicas})")
+    found = reason_of_others(scale.written, record)
+    changed = reason(ReasonCode.SCALE_REASON_CLEARED)
+    if found:
+        changed = reason(ReasonCode.SCALE_REASON_CHANGED, scaleReason=quoted(found), expected=IDLED)
+    cause = cause_of(transition, context, (changed, _handed_to(transition, record)))
     return replace(
         _decision(transition, context, (scale.unchanged(), *annotation_changes(annotations, wanted))), cause=cause
     )
 
 
-def _then(transition: Transition) -> str:
-    """Return what happens to the replicas after the hand-over, in words."""
+def _handed_to(transition: Transition, record: Record) -> Reason:
+    """Return what happens to the replicas after the hand-over."""
     autoscaler = transition.autoscaler
     if autoscaler is None or not transition.gets_bounds_back:
-        return "it stays as it is"
-    return f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name} gets its bounds back and scales it"
+        return reason(ReasonCode.STAYS, replicas=record.replicas)
+    name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
+    return reason(ReasonCode.SCALED_BY_HPA, autoscaler=name, replicas=record.replicas)
 
 
 def awake_until(transition: Transition, record: Record, now: datetime) -> datetime:
@@ -354,7 +357,7 @@ def _repair(transition: Transition, context: WriteContext) -> Decision | None:
     moved = _moves(transition, record)
     if _recorded(transition) == record and not moved:
         return None
-    cause = cause_of(transition, context, _repair_words(transition, record, moved))
+    cause = cause_of(transition, context, (_repair_reason(transition, record, moved),))
     wanted: dict[str, str | None] = {
         **record_annotations(record, scale.written),
         SCALE_TIME: format_time(context.run.now if moved else record.idled_at),
@@ -388,26 +391,25 @@ def _recorded(transition: Transition) -> Record | None:
     return reading.record
 
 
-def _repair_words(transition: Transition, record: Record, moved: bool) -> str:
+def _repair_reason(transition: Transition, record: Record, moved: bool) -> Reason:
     own = _recorded(transition)
     if own is None:
-        return "its record is restored from its Service"
+        return reason(ReasonCode.RECORD_FROM_SERVICE)
     if moved:
-        return f"idleReplicas is {record.idled_to}"
+        return reason(ReasonCode.IDLE_REPLICAS_CHANGED, idleReplicas=record.idled_to)
     if own.policy != record.policy:
-        return f"{_former_owner(transition, own)}, {record.policy} wants it idle"
+        return reason(_owner_change(transition, own), former=own.policy, policy=record.policy)
     if own.orphaned_since != record.orphaned_since:
-        return "its policy was removed" if record.orphaned_since else "its policy is there again"
-    return "its record is updated"
+        return reason(ReasonCode.POLICY_REMOVED if record.orphaned_since else ReasonCode.POLICY_BACK)
+    return reason(ReasonCode.RECORD_UPDATED)
 
 
-def _former_owner(transition: Transition, own: Record) -> str:
+def _owner_change(transition: Transition, own: Record) -> ReasonCode:
     """Return why the policy of `own` does not answer for the record any more."""
     if not own.policy:
-        return "its record names no policy"
-    if any(verdict.policy.name == own.policy for verdict in transition.scalable.overridden):
-        return f"{own.policy} no longer decides there"
-    return f"{own.policy} no longer selects it"
+        return ReasonCode.OWNER_UNKNOWN
+    overridden = any(verdict.policy.name == own.policy for verdict in transition.scalable.overridden)
+    return ReasonCode.OWNER_OVERRIDDEN if overridden else ReasonCode.OWNER_CHANGED
 
 
 def _with_replicas(decision: Decision, transition: Transition, record: Record) -> Decision:

@@ -34,6 +34,7 @@ from reconciler.decide.placement.observed import (
 from reconciler.decide.placement.removed_policies import removed_policies
 from reconciler.decide.placement.shares import PlacementResult, placement_result
 from reconciler.decide.placement.writes import group_of, local_writes
+from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
 from reconciler.policy.types import FederatedReplicaSet, PolicySet
@@ -62,8 +63,8 @@ def decide_placement(
 def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> DesiredState:
     """Return the decisions and the status of one federated ReplicaSet."""
     if federated.namespace in inputs.fleet.protected:
-        why = f"namespace {federated.namespace} is protected"
-        return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, why),))
+        why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
+        return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
     status = read_status(inputs.home.newest.get(status_name(federated.key)))
     findings = [local_finding(federated, placement, inputs, status) for placement in inputs.placements]
     if federated.paused:
@@ -103,9 +104,9 @@ def _is_idle(locals_: Sequence[LocalWorkload]) -> bool:
 def _left_idle(local: LocalWorkload) -> LocalWorkload:
     """Return `local` as it takes part while the federated ReplicaSet is idle: nothing is made there."""
     if local.part == "placed":
-        return replace(local, part="held", why="idle")
+        return replace(local, part="held", reasons=(reason(ReasonCode.IDLE),))
     if local.part == "out" and local.idle_by:
-        return replace(local, part="held", why=f"unreachable; idle, {local.idle_by} decides")
+        return replace(local, part="held", reasons=(reason(ReasonCode.UNREACHABLE_IDLE, policy=local.idle_by),))
     return local
 
 
@@ -116,14 +117,17 @@ def _paused(
     status: PlacementStatus | None,
 ) -> DesiredState:
     """Status only: everything is left as it is."""
+    paused = (reason(ReasonCode.PAUSED),)
     held = [
-        local if local.part == "out" else replace(local, part="held", why=local.why or "paused") for local in locals_
+        local if local.part == "out" else replace(local, part="held", reasons=local.reasons or paused)
+        for local in locals_
     ]
+    resumed = change_if(CounterfactualCode.FIELD_IS, field="paused", value="false")
     result = explained(placement_result(federated, held, status, inputs))
     return DesiredState(
         decisions=_status(result, cluster_statuses(result), (), inputs),
         explanations=tuple(
-            PolicyExplanation(local.ref, "placement", federated.name, "left alone", local.why, "paused: false")
+            PolicyExplanation(local.ref, "placement", federated.name, "left alone", local.reasons, resumed)
             for local in held
         ),
         placements=(placement_view(result),),
@@ -146,7 +150,7 @@ def _overridden(
             policy=result.federated.name,
             wish=f"{wished[local.cluster]} replicas",
             winner=local.idle_by,
-            why=local.why,
+            reasons=local.reasons,
         )
         for local in result.locals
         if local.idle_by and local.workload is not None and wished[local.cluster] != local.workload.spec_replicas
@@ -208,7 +212,7 @@ def _status(
     content = ConfigMapContent(
         inputs.home.ref(name), annotations={OWNER: placement_owner_text(fleet, federated.key), STATUS: text}
     )
-    cause = Cause(federated.name, str(federated.place), "status")
+    cause = Cause(federated.name, str(federated.place), (reason(ReasonCode.STATUS),))
     return inputs.home.written(content, inputs.run.now, group_of(federated.key), cause, needs)
 
 
@@ -225,7 +229,8 @@ def _refusals_cleared(
             continue
         content = ConfigMapContent(kept.ref, data={rejection_key(local.ref): _removed_key(kept)})
         needs = tuple(one.key for one in decisions if one.ref == local.ref)
-        cause = Cause(result.federated.name, str(result.federated.place), f"{local.ref} is no longer refused")
+        why = reason(ReasonCode.NO_LONGER_REFUSED, object=str(local.ref))
+        cause = Cause(result.federated.name, str(result.federated.place), (why,))
         found += config_map_written(content, kept, group_of(result.federated.key), cause, needs)
     return tuple(found)
 
@@ -243,18 +248,20 @@ def _memory(policies: PolicySet, inputs: PlacementInputs) -> DesiredState:
         return DesiredState()
     kept = inputs.home.newest.get(MEMORY)
     data: dict[str, str | None] = {}
-    words: list[str] = []
+    why: list[Reason] = []
     before = {} if kept is None else read_unreachable(kept.data)
     after = {
         placement.name: placement.lost_since for placement in inputs.placements if placement.lost_since is not None
     }
     if after != before or (kept is not None and UNREACHABLE not in kept.data):
         data[UNREACHABLE] = unreachable_text(after)
-        words.append(f"unreachable: {', '.join(sorted(after))}" if after else "all clusters are reachable")
+        clusters = ", ".join(sorted(after))
+        lost = reason(ReasonCode.CLUSTERS_UNREACHABLE, clusters=clusters)
+        why.append(lost if after else reason(ReasonCode.CLUSTERS_REACHABLE))
     if stale := _stale(policies, inputs, kept):
         data |= dict.fromkeys(stale)
-        words.append("refused writes of removed policies are forgotten")
-    cause = Cause("", str(inputs.fleet.place), "; ".join(words) or "the records move to another cluster")
+        why.append(reason(ReasonCode.REFUSALS_OF_REMOVED))
+    cause = Cause("", str(inputs.fleet.place), tuple(why) or (reason(ReasonCode.RECORDS_MOVE),))
     content = ConfigMapContent(inputs.home.ref(MEMORY), data=data)
     return DesiredState(decisions=inputs.home.written(content, inputs.run.now, "placement/memory", cause))
 

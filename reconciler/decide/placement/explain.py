@@ -1,87 +1,91 @@
-"""Why a cluster has the number it has, in words and rows. The words change only when a fact does."""
+"""Why a cluster has the number it has, as reasons and rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.decide.placement.allocation import LARGEST, UNBOUNDED, Allocation, Candidates, allocate, arranged
 from reconciler.decide.placement.memory import ClusterStatus, Rejection
 from reconciler.decide.placement.observed import LocalWorkload
 from reconciler.decide.placement.shares import PlacementResult
+from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, Reasons, change_if, reason
 from reconciler.policy.types import ClusterPreference
 
 
 def explained(result: PlacementResult) -> PlacementResult:
-    """Return `result` with its words: for each cluster why it should run its replicas, as "weight 1 of 4, max 2"."""
-    return replace(result, words={local.cluster: _why(local, result) for local in result.locals})
+    """Return `result` with its reasons: for each cluster why it should run its replicas, as "weight 1 of 4, max 2"."""
+    return replace(result, reasons={local.cluster: _reasons(local, result) for local in result.locals})
 
 
-def _why(local: LocalWorkload, result: PlacementResult) -> str:
+def _reasons(local: LocalWorkload, result: PlacementResult) -> Reasons:
     if local.part != "placed":
-        return local.why
-    return ", ".join([*_grounds(local, result), *_lasting(local, result)])
+        return local.reasons
+    return (*_grounds(local, result), *_lasting(local, result))
 
 
-def _grounds(local: LocalWorkload, result: PlacementResult) -> list[str]:
+def _grounds(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     cluster = local.cluster
     if local.limit in ("draining", "leaving"):
+        yield reason(ReasonCode.DRAINING if local.limit == "draining" else ReasonCode.LEAVING)
         keeps = result.shares.keeping.get(cluster, 0)
-        return [local.limit, *([f"keeps {keeps} that fit nowhere else"] if keeps else [])]
-    if local.limit in ("missing", "no namespace"):
-        return [local.why]
-    if cluster not in result.shares.served.names:
-        return ["no preference for this cluster"]
-    return [*_preferences(_preference(local, result), result, cluster), *_limits(local, result)]
+        if keeps:
+            yield reason(ReasonCode.FITS_NOWHERE_ELSE, replicas=keeps)
+    elif local.limit in ("missing", "no namespace"):
+        yield from local.reasons
+    elif cluster not in result.shares.served.names:
+        yield reason(ReasonCode.NO_PREFERENCE)
+    else:
+        yield from _preferences(_preference(local, result), result, cluster)
+        yield from _limits(local, result)
 
 
 def _preference(local: LocalWorkload, result: PlacementResult) -> ClusterPreference:
     return result.federated.preference(local.cluster) or ClusterPreference()
 
 
-def _preferences(own: ClusterPreference, result: PlacementResult, cluster: str) -> list[str]:
-    parts = [f"weight {own.weight} of {result.shares.weight}" if own.weight else "no weight"]
+def _preferences(own: ClusterPreference, result: PlacementResult, cluster: str) -> Iterator[Reason]:
+    if own.weight:
+        yield reason(ReasonCode.WEIGHT, weight=own.weight, weights=result.shares.weight)
+    else:
+        yield reason(ReasonCode.NO_WEIGHT)
     if own.min_replicas:
-        parts.append(f"min {own.min_replicas}")
+        yield reason(ReasonCode.MIN_REPLICAS, minReplicas=own.min_replicas)
     if own.max_replicas is not None and result.shares.replicas[cluster] >= own.max_replicas:
-        parts.append(f"max {own.max_replicas}")
-    return parts
+        yield reason(ReasonCode.MAX_REPLICAS, maxReplicas=own.max_replicas)
 
 
-def _limits(local: LocalWorkload, result: PlacementResult) -> list[str]:
+def _limits(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     if local.rejection is not None:
-        return [_refused(local, local.rejection)]
-    if local.cluster in result.shares.overflow:
+        yield _refused(local, local.rejection)
+    elif local.cluster in result.shares.overflow:
+        yield reason(ReasonCode.CAPACITY, capacity=local.capacity)
         waiting = result.waiting(local.cluster)
-        return [f"capacity {local.capacity}", *([f"{waiting} waiting"] if waiting else [])]
-    if local.cluster in result.shares.lagging:
-        return ["lagging: receives no replicas until all of its pods run"]
-    return []
+        if waiting:
+            yield reason(ReasonCode.WAITING, waitingReplicas=waiting)
+    elif local.cluster in result.shares.lagging:
+        yield reason(ReasonCode.LAGGING)
 
 
-def _refused(local: LocalWorkload, rejection: Rejection) -> str:
+def _refused(local: LocalWorkload, rejection: Rejection) -> Reason:
     """Return how often a write was refused, and why. The number lets the status change with each refusal."""
-    times = "once" if rejection.count == 1 else f"{rejection.count} times in a row"
-    again = ""
-    if local.limit == "refused" and rejection.retry_after is not None:
-        again = f", tried again at {format_time(rejection.retry_after)}"
-    return f"refused {times}{again}: {rejection.why}"
+    if rejection.count == 1:
+        return reason(ReasonCode.WRITE_REFUSED_ONCE, error=rejection.why)
+    again = rejection.retry_after if local.limit == "refused" else None
+    return reason(ReasonCode.WRITE_REFUSED, count=rejection.count, retryAfter=again, error=rejection.why)
 
 
-def _lasting(local: LocalWorkload, result: PlacementResult) -> list[str]:
-    """What is not as it should be and may stay so."""
-    parts = []
+def _lasting(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
+    """Yield what is not as it should be and may stay so."""
     if local.crashing:
-        parts.append(f"{local.crashing} placed, not available")
+        yield reason(ReasonCode.NOT_AVAILABLE, replicas=local.crashing)
     over = result.next_replicas[local.cluster] - result.target[local.cluster]
     if over > 0:
-        parts.append(f"{over} more move once as many are available elsewhere")
-    return parts
+        yield reason(ReasonCode.MOVES_LATER, replicas=over)
 
 
 def cause(local: LocalWorkload, result: PlacementResult) -> Cause:
@@ -94,7 +98,7 @@ def cause(local: LocalWorkload, result: PlacementResult) -> Cause:
         values["overflow"] = result.shares.overflow[local.cluster]
     if result.shares.taken_off:
         values["elsewhere"] = result.shares.taken_off
-    return Cause(federated.name, str(federated.place), result.words[local.cluster], values)
+    return Cause(federated.name, str(federated.place), result.reasons[local.cluster], values)
 
 
 def placement_view(result: PlacementResult) -> PlacementView:
@@ -116,7 +120,7 @@ def _row(local: LocalWorkload, result: PlacementResult) -> PlacementRow:
         running=local.available if readable else None,
         capacity=local.capacity,
         overflow=result.shares.overflow.get(local.cluster, 0),
-        why=result.words[local.cluster],
+        reasons=result.reasons[local.cluster],
     )
 
 
@@ -140,13 +144,13 @@ def _entry(local: LocalWorkload, result: PlacementResult) -> ClusterStatus:
         readable = local.workload is not None and local.part == "held"
         stays = bool(local.idle_by) and local.workload is not None
         return ClusterStatus(
-            local.spec_replicas, local.spec_replicas if readable else None, local.why, local.idle_by, stays
+            local.spec_replicas, local.spec_replicas if readable else None, local.reasons, local.idle_by, stays
         )
     spec_replicas = result.next_replicas[local.cluster]
     if local.rejection is not None:
         spec_replicas = local.spec_replicas or 0  # what it asks for in this run may be refused again
     waiting = min(local.unschedulable, max(0, spec_replicas - local.current))
-    return ClusterStatus(spec_replicas, max(0, spec_replicas - waiting - local.crashing), result.words[local.cluster])
+    return ClusterStatus(spec_replicas, max(0, spec_replicas - waiting - local.crashing), result.reasons[local.cluster])
 
 
 class _Counterfactuals(Struct, frozen=True):
@@ -168,58 +172,62 @@ def explanations(result: PlacementResult, *, counterfactuals: bool) -> tuple[Pol
 def _explanation(local: LocalWorkload, result: PlacementResult, found: _Counterfactuals | None) -> PolicyExplanation:
     name = result.federated.name
     if local.part != "placed":
-        return PolicyExplanation(local.ref, "placement", name, "left alone", local.why)
-    grounds = f"{_steps(local, result)}{result.words[local.cluster]}{_shared(local, result)}"
+        return PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons)
+    grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = f"{result.next_replicas[local.cluster]} replicas"
-    counterfactual = "" if found is None else _counterfactual(local, result, found)
+    counterfactual = None if found is None else _counterfactual(local, result, found)
     return PolicyExplanation(local.ref, "placement", name, outcome, grounds, counterfactual)
 
 
-def _steps(local: LocalWorkload, result: PlacementResult) -> str:
+def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     steps = result.shares.allocation.steps(local.cluster)
     numbers = [("minimum", steps.minimum), ("kept", steps.sticky), ("share", steps.share)]
     told = [f"{word} {number}" for word, number in numbers if number]
-    return " + ".join(told) + ": " if told else ""
+    if told:
+        yield reason(ReasonCode.STEPS, steps=" + ".join(told))
 
 
-def _shared(local: LocalWorkload, result: PlacementResult) -> str:
-    """Return of how many replicas a weight is a share, "" where that is all of them."""
+def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
+    """Yield of how many replicas a weight is a share, where that is not all of them."""
     allocation = result.shares.allocation
     minimums = sum(allocation.minimum)
-    if not minimums or not _preference(local, result).weight:
-        return ""
-    left = max(0, allocation.demand.total - minimums)
-    return f"; weights share what the minimums leave, {left} of {allocation.demand.total}"
+    if minimums and _preference(local, result).weight:
+        total = allocation.demand.total
+        yield reason(ReasonCode.MINIMUMS_FIRST, left=max(0, total - minimums), total=total)
 
 
-def _counterfactual(local: LocalWorkload, result: PlacementResult, found: _Counterfactuals) -> str:
-    """Return the smallest change that would give `local` another number, "" where none is known."""
+def _counterfactual(local: LocalWorkload, result: PlacementResult, found: _Counterfactuals) -> Counterfactual | None:
+    """Return the smallest change that would give `local` another number, None where none is known."""
     by_limit = {
-        "draining": "state: Active in the Fleet",
-        "leaving": "state: Active in the Fleet",
-        "refused": "a write that is not refused",
-        "missing": f"a {local.ref.kind} of that name",
-        "no namespace": f"kubectl create namespace {local.ref.namespace}",
+        "draining": _field_is("state", "Active in the Fleet"),
+        "leaving": _field_is("state", "Active in the Fleet"),
+        "refused": change_if(CounterfactualCode.WRITE_ACCEPTED),
+        "missing": change_if(CounterfactualCode.OBJECT_EXISTS, object=f"{local.ref.kind} {local.ref.name}"),
+        "no namespace": change_if(CounterfactualCode.OBJECT_EXISTS, object=f"namespace {local.ref.namespace}"),
     }
     if local.limit in by_limit:
         return by_limit[local.limit]
     if local.cluster in result.shares.overflow:
-        return f"capacity above {local.capacity}"
+        return _field_is("its capacity", f"above {local.capacity}")
     if local.cluster not in result.shares.served.names:
-        return f'an entry for {local.cluster} or "*" in preferences.clusters'
+        return change_if(CounterfactualCode.CLUSTER_ENTRY, cluster=local.cluster)
     total = found.totals.get(local.cluster)
-    return _other_preference(local, result, found.bound) or ("" if total is None else f"replicas: {total}")
+    return _other_preference(local, result, found.bound) or (None if total is None else _field_is("replicas", total))
 
 
-def _other_preference(local: LocalWorkload, result: PlacementResult, bound: frozenset[str]) -> str:
-    """Return which preference of its own would give `local` another number, "" where none would."""
+def _field_is(field: str, value: str | int) -> Counterfactual:
+    return change_if(CounterfactualCode.FIELD_IS, field=field, value=value)
+
+
+def _other_preference(local: LocalWorkload, result: PlacementResult, bound: frozenset[str]) -> Counterfactual | None:
+    """Return which preference of its own would give `local` another number, None where none would."""
     own = _preference(local, result)
     if local.cluster in bound:
-        return f"maxReplicas above {own.max_replicas}"
+        return _field_is("maxReplicas", f"above {own.max_replicas}")
     if own.weight or not moves_with_weight(result.shares.allocation, local.cluster, LARGEST):
-        return ""
+        return None
     small = moves_with_weight(result.shares.allocation, local.cluster, 1)
-    return "a weight above 0" if small else "a higher weight"
+    return _field_is("its weight", "above 0" if small else "higher")
 
 
 # What another preference would change: the allocation is made once more, with that one preference changed.

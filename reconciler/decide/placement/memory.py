@@ -11,13 +11,15 @@ Which clusters do not answer since when, and which writes were refused, are in t
 
 The status of a federated ReplicaSet is the annotation reconciler/status of a ConfigMap of its own:
 
-    {"desired": 50, "clusters": {"east": {"asked": 25, "running": 25, "why": "weight 1 of 2", "since": "..."}}}
+    {"desired": 50, "clusters": {"east": {"asked": 25, "running": 25, "why": "weight 1 of 2",
+                                          "facts": "0123456789ab", "since": "..."}}}
 
 An entry has `"idle": "nights"` beside these while the IdlingPolicy of that name keeps the cluster's workload idle: it
 then says what it was awake. So a cluster that does not answer is known to be idle. `asked` is spec.replicas once
 the plan is carried out, `running` is that without the replicas that are known to wait (longer than
-unschedulableAfter) or to be placed and not available (longer than progressDeadline), `since` when the entry became what
-it is. So nothing in it changes by itself while replicas come up, and it is written only when a fact changes.
+unschedulableAfter) or to be placed and not available (longer than progressDeadline), `facts` a digest of the reasons in
+`why` (their codes and values; the text is never compared), `since` when the entry became what it is. So nothing in it
+changes by itself while replicas come up, and it is written only when a fact changes.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from reconciler.decide.annotations import (
     read_time,
 )
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes
+from reconciler.decide.reasons import ReasonCode, Reasons, reason, text_of
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedState
 from reconciler.policy.types import Fleet, Writes
 
@@ -142,6 +145,12 @@ def doubled(waited: timedelta) -> timedelta:
 
 # The status of a federated ReplicaSet.
 
+
+def digest_of_reasons(reasons: Reasons) -> str:
+    """Return 12 hex digits that stay the same while the codes and values of `reasons` do, whatever their texts say."""
+    return digest_of(compact([[one.code, dict(one.values)] for one in reasons]))
+
+
 PREFIX = "reconciler-status-"
 
 
@@ -153,7 +162,7 @@ class ClusterStatus(Struct, frozen=True):
 
     spec_replicas: int | None
     running: int | None
-    why: str
+    reasons: Reasons
     idle_by: str = ""
     stays: bool = False
 
@@ -201,9 +210,10 @@ def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: Plac
         idle = {"idle": entry.idle_by} if entry.idle_by else {}
         if entry.stays and old:
             return {key: value for key, value in old.items() if key != "idle"} | idle
-        parts = {"asked": entry.spec_replicas, "running": entry.running, "why": entry.why}
-        same = all(old.get(key) == value for key, value in parts.items()) and isinstance(old.get("since"), str)
-        return parts | {"since": old["since"] if same else now} | idle
+        facts = {"asked": entry.spec_replicas, "running": entry.running, "facts": digest_of_reasons(entry.reasons)}
+        if all(old.get(key) == value for key, value in facts.items()) and isinstance(old.get("since"), str):
+            return {key: value for key, value in old.items() if key != "idle"} | idle
+        return facts | {"why": text_of(entry.reasons), "since": now} | idle
 
     return compact({"desired": desired, "clusters": {name: told(name, entry) for name, entry in entries.items()}})
 
@@ -337,7 +347,7 @@ class Home(Struct, frozen=True):
     def _copies_deleted(self, name: str, group: str, cause: Cause, needs: tuple[str, ...]) -> Iterator[Decision]:
         if self.cluster != self.fleet.home:
             return
-        words = replace(cause, why="the home cluster is reachable again")
+        words = replace(cause, reasons=(reason(ReasonCode.HOME_REACHABLE),))
         for copy in self.others:
             if copy.ref.name == name and _is_written_to(self.fleet, copy.ref.cluster):
                 yield config_map_deleted(copy, group, words, needs)

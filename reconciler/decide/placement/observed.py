@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import ObservedCapacity, fleet_names, format_time, read_capacity
+from reconciler.decide.annotations import ObservedCapacity, fleet_names, read_capacity
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
 from reconciler.decide.decisions import Notice, Undecided
 from reconciler.decide.idling.records import read_record, scaled_down_by_others
@@ -27,6 +27,7 @@ from reconciler.decide.placement.memory import (
     rejection_key,
 )
 from reconciler.decide.placement.pods import PodCounts, available_replicas, calm_counts, counted, is_calm
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import key_of, local_key, local_ref
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.model import (
@@ -158,7 +159,7 @@ class LocalWorkload(Struct, frozen=True):
     remembered: ObservedCapacity | None = None
     rejection: Rejection | None = None
     idle_by: str = ""
-    why: str = ""
+    reasons: Reasons = ()
 
     @property
     def kept(self) -> int:
@@ -192,10 +193,10 @@ class _Case(Struct, frozen=True):
             self.placement.name, self.ref, workload=self.workload, **({"spec_replicas": spec_replicas} | known)
         )
 
-    def held(self, why: str, **known: Any) -> LocalWorkload:
+    def held(self, why: Reason, **known: Any) -> LocalWorkload:
         """Return the `LocalWorkload` of a workload that is left alone, with what its status says."""
         available = 0 if self.workload is None else available_replicas(self.workload)
-        return self.local(**({"part": "held", "available": available, "why": why} | known))
+        return self.local(**({"part": "held", "available": available, "reasons": (why,)} | known))
 
     @property
     def asked_before(self) -> int | None:
@@ -204,11 +205,11 @@ class _Case(Struct, frozen=True):
 
     def undecided(self, local: LocalWorkload) -> LocalFinding:
         """Return a finding that says nothing could be decided there, and why."""
-        return LocalFinding(local, undecided=Undecided(str(local.ref), "placement", self.federated.name, local.why))
+        return LocalFinding(local, undecided=Undecided(str(local.ref), "placement", self.federated.name, local.reasons))
 
     def with_notice(self, local: LocalWorkload, kind: str) -> LocalFinding:
         """Return a finding with a notice of why nothing is done there."""
-        return LocalFinding(local, notice=Notice(kind, str(local.ref), local.why, self.federated.name))
+        return LocalFinding(local, notice=Notice(kind, str(local.ref), text_of(local.reasons), self.federated.name))
 
 
 def local_finding(
@@ -232,11 +233,12 @@ def _unreachable(case: _Case) -> LocalFinding | None:
     idle_by = "" if case.status is None else case.status.idle_by(placement.name)
     since = placement.lost_since
     if since is None or placement.cluster.restriction:
-        return LocalFinding(case.held("unreachable", spec_replicas=case.asked_before, idle_by=idle_by))
-    why = f"unreachable since {format_time(since)}"
-    if case.inputs.run.now - since < case.federated.cluster_grace_period:
+        why = reason(ReasonCode.CLUSTER_UNREACHABLE)
         return LocalFinding(case.held(why, spec_replicas=case.asked_before, idle_by=idle_by))
-    why = f"{why}, its replicas move elsewhere"
+    if case.inputs.run.now - since < case.federated.cluster_grace_period:
+        why = reason(ReasonCode.CLUSTER_UNREACHABLE, since=since)
+        return LocalFinding(case.held(why, spec_replicas=case.asked_before, idle_by=idle_by))
+    why = reason(ReasonCode.CLUSTER_LOST, since=since)
     return LocalFinding(case.held(why, part="out", spec_replicas=case.asked_before, idle_by=idle_by))
 
 
@@ -247,10 +249,12 @@ def _unreadable(case: _Case) -> LocalFinding | None:
         return None
     own = case.placement.unread(case.ref.group, case.ref.kind)
     if own:
-        why = f"{own} cannot be read: {unreadable[own]}"
+        why = reason(ReasonCode.LIST_UNREADABLE, list=own, problem=unreadable[own])
         return case.undecided(case.held(why, spec_replicas=case.asked_before))
     found = next((name for name in ("horizontalpodautoscalers", "scaledobjects") if name in unreadable), None)
-    return None if found is None else case.undecided(case.held(f"{found} cannot be read: {unreadable[found]}"))
+    if found is None:
+        return None
+    return case.undecided(case.held(reason(ReasonCode.LIST_UNREADABLE, list=found, problem=unreadable[found])))
 
 
 def _not_ours(case: _Case) -> LocalFinding | None:
@@ -259,15 +263,15 @@ def _not_ours(case: _Case) -> LocalFinding | None:
     if workload is None:
         return None
     if workload.owner is not None:
-        why = f"is controlled by {workload.owner.kind}/{workload.owner.name}"
+        why = reason(ReasonCode.CONTROLLED_BY, owner=f"{workload.owner.kind}/{workload.owner.name}")
         return case.with_notice(case.held(why, part="out"), "conflict")
     if federated.target is not None:
         return None
     other = names_another(workload, federated, ours)
     if other:
-        return case.with_notice(case.held(f"is owned by {other}", part="out"), "foreignMark")
+        return case.with_notice(case.held(reason(ReasonCode.OWNED_BY, owner=other), part="out"), "foreignMark")
     if federated.on_conflict == "Abort" and not is_ours(workload, federated, ours):
-        return case.with_notice(case.held("is not managed by this Fleet (onConflict: Abort)", part="out"), "conflict")
+        return case.with_notice(case.held(reason(ReasonCode.NOT_MANAGED), part="out"), "conflict")
     return None
 
 
@@ -285,7 +289,8 @@ def _idle(case: _Case) -> LocalFinding | None:
         return None
     winner = claimed or (record.policy if record is not None else "") or "its idle record"
     spec_replicas = record.replicas if record is not None and asleep else workload.spec_replicas
-    return LocalFinding(case.held(f"idle, {winner} decides", spec_replicas=spec_replicas, idle_by=winner))
+    why = reason(ReasonCode.IDLE, policy=winner)
+    return LocalFinding(case.held(why, spec_replicas=spec_replicas, idle_by=winner))
 
 
 def _scaled_down_by_others(case: _Case) -> LocalFinding | None:
@@ -294,17 +299,20 @@ def _scaled_down_by_others(case: _Case) -> LocalFinding | None:
     if found is None:
         return None
     who = found.reason or "somebody else"
-    return LocalFinding(case.held(f"scaled down by {who}, left unchanged", spec_replicas=found.previous, idle_by=who))
+    why = reason(ReasonCode.SCALED_DOWN_BY_OTHERS, by=who)
+    return LocalFinding(case.held(why, spec_replicas=found.previous, idle_by=who))
 
 
 def _restricted(case: _Case) -> LocalFinding | None:
-    why = case.placement.cluster.restriction
-    return LocalFinding(case.held(why)) if why else None
+    found = case.placement.cluster.restriction
+    return LocalFinding(case.held(reason(ReasonCode.CLUSTER_RESTRICTED, restriction=found))) if found else None
 
 
 def _autoscaled(case: _Case) -> LocalFinding | None:
     controller = None if case.workload is None else case.placement.autoscalers.name_of(case.ref)
-    return None if controller is None else case.with_notice(case.held(f"{controller} controls it"), "autoscaler")
+    if controller is None:
+        return None
+    return case.with_notice(case.held(reason(ReasonCode.AUTOSCALED, autoscaler=controller)), "autoscaler")
 
 
 def _in_rollout(case: _Case) -> LocalFinding | None:
@@ -312,20 +320,21 @@ def _in_rollout(case: _Case) -> LocalFinding | None:
     if workload is None:
         return None
     if workload.terminating:
-        return LocalFinding(case.held("is being deleted"))
-    return LocalFinding(case.held("rollout in progress")) if replaces_replica_sets(workload) else None
+        return LocalFinding(case.held(reason(ReasonCode.TERMINATING)))
+    in_rollout = replaces_replica_sets(workload)
+    return LocalFinding(case.held(reason(ReasonCode.ROLLOUT_IN_PROGRESS))) if in_rollout else None
 
 
 def _missing(case: _Case) -> LocalFinding | None:
     if case.workload is not None:
         return None
     if not _has_namespace(case):
-        why = f"namespace {case.ref.namespace} does not exist"
-        return case.undecided(case.local(capacity=0, limit="no namespace", why=why))
+        why = reason(ReasonCode.NO_NAMESPACE, namespace=case.ref.namespace)
+        return case.undecided(case.local(capacity=0, limit="no namespace", reasons=(why,)))
     if case.federated.target is None:
         return LocalFinding(_with_room(case, PodCounts(0, 0), None))
-    why = f"{case.ref.kind} {case.ref.name} does not exist"
-    return case.undecided(case.local(capacity=0, limit="missing", why=why))
+    why = reason(ReasonCode.NO_OBJECT, kind=case.ref.kind, name=case.ref.name)
+    return case.undecided(case.local(capacity=0, limit="missing", reasons=(why,)))
 
 
 def _has_namespace(case: _Case) -> bool:
@@ -348,7 +357,7 @@ def _placed(case: _Case) -> LocalFinding:
         return LocalFinding(_with_room(case, calm_counts(workload), None))
     failed = observed.unreadable.get(unreadable_pods_key(case.ref))
     if failed is not None:
-        return case.undecided(case.held(f"its pods cannot be read: {failed}"))
+        return case.undecided(case.held(reason(ReasonCode.LIST_UNREADABLE, list="its pods", problem=failed)))
     pods = observed.pods.get(case.ref)
     if pods is None:
         return LocalFinding(case.local(), PodsQuestion(case.ref))

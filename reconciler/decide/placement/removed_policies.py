@@ -29,6 +29,7 @@ from reconciler.decide.fleet_guard import FLEET, fleet_guard
 from reconciler.decide.placement.memory import PREFIX, config_map_deleted
 from reconciler.decide.placement.observed import PlacementInputs
 from reconciler.decide.placement.writes import group_of
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.model import Workload
 from reconciler.policy.types import FederatedReplicaSet, Writes
@@ -103,7 +104,7 @@ def _decision(one: _Owned) -> Decision:
         api_version=workload.api_version,
         uid=workload.uid,
         changes=() if delete else (*marks, *([label] if FEDERATED_LABEL in workload.labels else [])),
-        cause=_cause(one.key, f"its policy was removed (onDelete: {'delete' if delete else 'orphan'})"),
+        cause=_cause(one.key, "delete" if delete else "orphan"),
         group=group_of(one.key),
         replicas_before=workload.spec_replicas if delete else None,
         replicas_after=0 if delete else None,
@@ -118,8 +119,8 @@ def _statuses(federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInp
             continue
         owner = placement_owner(found.annotations)
         if owner is not None and owner[0] in inputs.ours and owner[1] not in federated:
-            yield config_map_deleted(found, group_of(owner[1]), _cause(owner[1], "its policy was removed"))
+            yield config_map_deleted(found, group_of(owner[1]), _cause(owner[1]))
 
 
-def _cause(key: str, why: str) -> Cause:
-    return Cause(key.partition("/")[2], "", why)
+def _cause(key: str, on_delete: str = "") -> Cause:
+    return Cause(key.partition("/")[2], "", (reason(ReasonCode.POLICY_REMOVED, onDelete=on_delete),))

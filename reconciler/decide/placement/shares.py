@@ -23,6 +23,7 @@ from reconciler.decide.placement.allocation import (
 from reconciler.decide.placement.fair import Claims, seats_until_more
 from reconciler.decide.placement.memory import FIRST_RETRY, PlacementStatus, doubled
 from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs
+from reconciler.decide.reasons import Reasons
 from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet
 
@@ -264,7 +265,7 @@ class PlacementResult(Struct, frozen=True):
     target: Mapping[str, int]
     next_replicas: Mapping[str, int]
     memory: Mapping[str, ObservedCapacity | None]
-    words: Mapping[str, str] = NOTHING  # why, by cluster
+    reasons: Mapping[str, Reasons] = NOTHING  # by cluster
 
     @property
     def placed(self) -> list[LocalWorkload]:

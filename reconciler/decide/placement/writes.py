@@ -38,9 +38,10 @@ from reconciler.decide.placement.manifests import (
 from reconciler.decide.placement.memory import ConfigMapContent, config_map_deleted, config_map_written, replaced_name
 from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs
 from reconciler.decide.placement.shares import PlacementResult
+from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ConfigMap, ObjectRef, Workload
 
-_ADOPTED = "adopted, it was not ours"
+_ADOPTED = reason(ReasonCode.ADOPTED)
 
 
 def group_of(key: str) -> str:
@@ -80,7 +81,7 @@ class _LocalWrite(Struct, frozen=True):
             return False
         return not is_ours(workload, setting.result.federated, setting.inputs.ours)
 
-    def decision(self, verb: Verb, phase: Phase, *changes: FieldChange, why: str = "") -> Decision:
+    def decision(self, verb: Verb, phase: Phase, *changes: FieldChange, why: Reasons = ()) -> Decision:
         """Return a decision about the workload as it is; `why` in place of the reason for its replicas."""
         workload, grounds = self.local.workload, cause(self.local, self.setting.result)
         return Decision(
@@ -92,7 +93,7 @@ class _LocalWrite(Struct, frozen=True):
             api_version="apps/v1" if workload is None else workload.api_version,
             uid=None if workload is None else workload.uid,
             changes=changes,
-            cause=replace(grounds, why=why) if why else grounds,
+            cause=replace(grounds, reasons=why) if why else grounds,
             group=self.setting.group,
             has_annotations=workload is None or workload.has_annotations,
             has_labels=workload is None or workload.has_labels,
@@ -123,9 +124,9 @@ def _of_one(write: _LocalWrite) -> Iterator[Decision]:
     marks, adopts = mark_changes(workload, form), write.adopts
     different = write.setting.differences(workload)
     if different:
-        words = f"template differs at {', '.join(different)}; its {write.local.current} pods keep the old one"
+        why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=write.local.current)
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)
-        yield replace(write.decision(Verb.OVERWRITE, Phase.REPAIR, template, *marks, why=words), event="Overwritten")
+        yield replace(write.decision(Verb.OVERWRITE, Phase.REPAIR, template, *marks, why=(why,)), event="Overwritten")
         # What follows finds our annotations there already, and no request adds a map that is there.
         workload, marks = _marked(workload, form), ()
         write = replace(write, local=replace(write.local, workload=workload))
@@ -145,9 +146,9 @@ def _marked(workload: Workload, form: Form) -> Workload:
 
 
 def _created(write: _LocalWrite, form: Form, needs: tuple[str, ...] = ()) -> Decision:
-    grounds = cause(write.local, write.setting.result).why
-    replaced = f"replaces the one deleted because its selector differs; {grounds}"
-    made = write.decision(Verb.CREATE, Phase.INCREASE, why=replaced if needs else "")
+    grounds = cause(write.local, write.setting.result).reasons
+    replaced = (reason(ReasonCode.REPLACES), *grounds)
+    made = write.decision(Verb.CREATE, Phase.INCREASE, why=replaced if needs else ())
     note = "Kubernetes adopts pods that match the selector and belong to nobody"
     return replace(
         made,
@@ -177,13 +178,14 @@ def _scaled(
         event = "Moved" if phase is Phase.MOVE else "Scaled"
         if adopts:
             event = "Adopted"
-            made = replace(made, cause=replace(made.cause, why=f"{_ADOPTED}; {made.cause.why}"))
+            made = replace(made, cause=replace(made.cause, reasons=(_ADOPTED, *made.cause.reasons)))
         yield replace(made, replicas_before=before, replicas_after=after, event=event)
     elif marks and adopts:
-        made = write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why=_ADOPTED)
+        made = write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why=(_ADOPTED,))
         yield replace(made, event="Adopted")
     elif marks:
-        yield write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why="tracking annotations are updated")
+        updated = (reason(ReasonCode.TRACKING_UPDATED),)
+        yield write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why=updated)
     elif known:
         yield write.decision(Verb.REMEMBER, Phase.RECORD, *known)
 
@@ -199,8 +201,8 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
 
     One without our label gets it first: what does not carry it is never deleted.
     """
-    words = f"selector differs; its {write.local.current} pods keep running"
-    deleted = replace(write.decision(Verb.DELETE, Phase.REPAIR, why=words), orphan=True)
+    differs = (reason(ReasonCode.SELECTOR_DIFFERS, replicas=write.local.current),)
+    deleted = replace(write.decision(Verb.DELETE, Phase.REPAIR, why=differs), orphan=True)
     content = ConfigMapContent(_journal_ref(write), data={"manifest": compact(found_manifest(workload))})
     written = tuple(
         replace(one, phase=Phase.REPAIR)
@@ -209,7 +211,7 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
     yield from written
     first = [one.key for one in written]
     if FEDERATED_LABEL not in workload.labels:
-        marked = write.decision(Verb.REPAIR, Phase.REPAIR, *mark_changes(workload, form), why=words)
+        marked = write.decision(Verb.REPAIR, Phase.REPAIR, *mark_changes(workload, form), why=differs)
         yield replace(marked, needs=tuple(first), event="Adopted" if write.adopts else "")
         first = [marked.key]
     yield replace(deleted, needs=tuple(first))
@@ -219,7 +221,7 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
 def _journal_closed(write: _LocalWrite) -> Iterator[Decision]:
     kept = _journal(write)
     if kept is not None:
-        words = replace(cause(write.local, write.setting.result), why="the replacement exists")
+        words = replace(cause(write.local, write.setting.result), reasons=(reason(ReasonCode.REPLACED),))
         yield config_map_deleted(kept, write.setting.group, words)
 
 

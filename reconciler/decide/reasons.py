@@ -1,0 +1,385 @@
+"""Why something is decided, and what would change it: codes of closed lists, with values.
+
+The texts here are those of JSON, annotations, ConfigMaps and Events: in English, times in UTC. They may become better
+at any time, so nothing compares them, or reads anything out of them. What people read is rendered by `report/wording`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.decide.annotations import format_time
+from reconciler.model import NOTHING
+
+_FIELD = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+PREPOSITIONS = {"ago": "at ", "since": "since "}
+
+
+class _Code(StrEnum):
+    """A code, and the template of its text: `{name}` is a value, `{name:form}` one in a form, and what stands in
+    brackets is left out where a value in it is absent. A text that ends with a colon goes on with the next reason.
+    """
+
+    text: str
+
+    def __new__(cls, code: str, text: str) -> _Code:
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.text = text
+        return member
+
+
+class ReasonCode(_Code):
+    """Why something is decided."""
+
+    # what the criteria of an IdlingPolicy say
+    METRIC_IDLE = "MetricIdle", "[{name} ]{value} at most {atMost}[ in {window}]"
+    METRIC_BUSY = "MetricBusy", "[{name} ]{value} above {atMost}[ in {window}]"
+    METRIC_UNKNOWN = "MetricUnknown", "{name} unknown[ in {window}]:"
+    WAKE_WHEN_TRUE = "WakeWhenTrue", "wakeWhen {value} above {above} in {window}"
+    WAKE_WHEN_FALSE = "WakeWhenFalse", "wakeWhen {value} at most {above} in {window}"
+    WAKE_WHEN_UNKNOWN = "WakeWhenUnknown", "wakeWhen unknown in {window}:"
+    NO_WAKE_WHEN = "NoWakeWhen", "no wakeWhen"
+    IN_DOWNTIME = "InDowntime", "schedule {calendar} {until:until}"
+    OUTSIDE_DOWNTIME = "OutsideDowntime", "schedule {calendar} closed until {until:edge}[ ({exception})]"
+    DOWNTIME_OVER = "DowntimeOver", "schedule {calendar} is over[ ({exception})]"
+    OUTSIDE_UPTIME = "OutsideUptime", "outside uptime {calendar} {until:until}[ ({exception})]"
+    IN_UPTIME = "InUptime", "in uptime {calendar} {until:until}[ ({exception})]"
+    UPTIME_EXCEPTION = "UptimeException", "exception to uptime {calendar} {until:until}[ ({exception})]"
+    NO_CRITERION = "NoCriterion", "no criterion"
+
+    # why a query says nothing
+    QUERY_NOT_EVALUATED = "QueryNotEvaluated", "not evaluated"
+    QUERY_FAILED = "QueryFailed", "failed to load: {error}"
+    QUERY_PARTIAL = "QueryPartial", "partial: {warning}"
+    QUERY_STALE = "QueryStale", "recorded {at:ago}, more than 5 minutes ago"
+    NO_SERVICE = "NoService", "a metric needs a Service"
+    NO_SERIES = "NoSeries", "no series"
+    SEVERAL_SERIES = "SeveralSeries", "given {count} times"
+    NOT_FINITE = "NotFinite", "{value}"
+    OTHER_LABELS = "OtherLabels", "none of its series names a selected Service by the labels namespace and service"
+    LOW_COVERAGE = "LowCoverage", "coverage is {coverage}, expected at least {atLeast}"
+
+    # which policies decide
+    NOT_SELECTED = "NotSelected", "no policy selects it"
+    POLICIES_UNREADABLE = "PoliciesUnreadable", "the policies cannot be read"
+    EQUAL_PRIORITIES = "EqualPriorities", "{policies} have the same priority"
+    HIGHER_PRIORITY = "HigherPriority", "priority {priority}"
+    OBSERVES = "Observes", "it only observes"
+    OBSERVED_ONLY = "ObservedOnly", "{object} is only observed by {policies}[ through {services}]"
+    OTHER_POLICY = "OtherPolicy", "but {policies}:"
+    POLICY_REMOVED = "PolicyRemoved", "its policy was removed[ (onDelete: {onDelete})]"
+    POLICIES_REMOVED = "PoliciesRemoved", "{count} of {owners} policies that own objects were removed: {policies}"
+
+    # what keeps an object as it is
+    CLUSTER_RESTRICTED = "ClusterRestricted", "{restriction}"
+    CLUSTER_LEAVING = "ClusterLeaving", "the cluster {cluster} is leaving"
+    NAMESPACE_PROTECTED = "NamespaceProtected", "the namespace {namespace} is protected"
+    NAMESPACES_UNREAD = "NamespacesUnread", "the namespaces that the Fleet protects cannot be read"
+    EXCLUDED = "Excluded", "excluded:[ {object}:]"
+    ANNOTATION_SET = "AnnotationSet", '{annotation}: "{value}"'
+    ANNOTATION_UNTIL = "AnnotationUntil", "{annotation}: {value}"
+    ANNOTATION_UNREADABLE = "AnnotationUnreadable", '{annotation} is "{value}", expected {expected}'
+    CONTESTED = "Contested", "contested[ by {by}]"
+    UNREADABLE = "Unreadable", "{problem}"
+    RECORD_UNREADABLE = "RecordUnreadable", "its record cannot be read"
+    SERVICE_RECORD_UNREADABLE = "ServiceRecordUnreadable", "the idle record of Service/{service} cannot be read"
+    SERVICE_FOREIGN = "ServiceForeign", "Service/{service} is idled by another tool or Fleet"
+    SERVICE_TARGETS_UNKNOWN = "ServiceTargetsUnknown", "the targets of Service/{service} are unknown: {problem}"
+    TARGETS_UNKNOWN = "TargetsUnknown", "{problem}"
+    NOT_SCALABLE = "NotScalable", "{problem}"
+    NO_WORKLOAD = "NoWorkload", "no scalable workload is behind it"
+    CUSTOM_KIND = "CustomKind", "{kind} is a custom kind, not named by {policies}"
+    RECONCILER_ITSELF = "ReconcilerItself", "the reconciler does not idle itself"
+    LEFT_TO_AUTOSCALER = "LeftToAutoscaler", "left to {autoscaler}"
+    KEDA_LEFT = "KEDALeft", "autoscalers.keda: Leave"
+    HPA_LEFT = "HPALeft", "{autoscaler} controls it (autoscalers.hpa: Leave)"
+    HPA_SCALES_TO_ZERO = "HPAScalesToZero", "{autoscaler} scales to zero itself (minReplicas 0)"
+    HPA_UNREADABLE = "HPAUnreadable", "{autoscaler}: {problem}"
+    HPA_PINNED_BY_FLEET = "HPAPinnedByFleet", "Fleet {fleet} pins {autoscaler}, but did not idle it"
+    SET_BY_OTHERS = "SetByOthers", "{annotation} is set by another writer"
+    MIN_AWAKE = "MinAwake", "awake {since:since}, less than minAwake"
+    MIN_AGE = "MinAge", "created {at:ago}, younger than minAge"
+    KEPT_AWAKE = "KeptAwake", "kept awake until {until:edge}"
+    AT_IDLE_REPLICAS = "AtIdleReplicas", "already at or below idleReplicas"
+    DOWN_WITHOUT_RECORD = "DownWithoutRecord", "already at or below idleReplicas, without a record"
+    TERMINATING = "Terminating", "it is being deleted"
+    ROLLOUT_IN_PROGRESS = "RolloutInProgress", "rollout in progress"
+    SERVICE_RUNS = "ServiceRuns", "{object} behind Service/{service} stays awake:"
+    SERVICE_WAKES = "ServiceWakes", "{object} behind Service/{service} wakes:"
+    PODS_UNREAD = "PodsUnread", "the pods behind Service/{service} are not known yet"
+    RUNS_ELSEWHERE = "RunsElsewhere", "runs on {cluster}"
+    FEDERATED_PAUSED = "FederatedPaused", "{policy} is paused"
+    CLUSTER_UNREAD = "ClusterUnread", "{cluster} cannot be read"
+    UNPROVEN = "Unproven", "a Service lists it as idle, but it has no record of its own"
+    FOREIGN = "Foreign", "idled by another tool or Fleet"
+
+    # why an object is woken, released or repaired
+    WAKE_REQUESTED = "WakeRequested", "wake requested {at:ago}"
+    NEED_PODS = "NeedPods", "NeedPods {at:ago}"
+    WAKE_DUE = "WakeDue", "due {due:since}"
+    WAKE_IN_PROGRESS = "WakeInProgress", "wake in progress"
+    WAKE_DEFERRED = "WakeDeferred", "deferred to the next run (perRun {perRun} of wake group {group})"
+    IDLE_REPLICAS_TOO_HIGH = "IdleReplicasTooHigh", "idleReplicas is {idleReplicas}, it had {replicas}"
+    RESTORED = "Restored", "restored"
+    RESTORED_IN_PART = "RestoredInPart", "restored from what can be read"
+    MANUALLY_SCALED = "ManuallyScaled", "scaled by hand"
+    SCALED_BY = "ScaledBy", "scaled to {replicas} by {by}"
+    TAKEN_OVER = "TakenOver", "scaled by another writer (scale-reason)"
+    SCALE_REASON_CHANGED = "ScaleReasonChanged", "its scale-reason is {scaleReason}, not {expected}:"
+    SCALE_REASON_CLEARED = "ScaleReasonCleared", "its scale-reason was cleared:"
+    STAYS = "Stays", "it stays as it is (previous replicas {replicas})"
+    SCALED_BY_HPA = "ScaledByHPA", "{autoscaler} gets its bounds back and scales it (previous replicas {replicas})"
+    HPA_CHANGED = "HPAChanged", "another writer changed the bounds of its autoscaler"
+    HPA_CHANGED_BY = "HPAChangedBy", "{by} changed the bounds of {autoscaler}"
+    HPA_RESTORED_BY = "HPARestoredBy", "{by} restored the bounds of {autoscaler}"
+    WITHIN_HPA_BOUNDS = "WithinHPABounds", "{replicas} of {recorded} within the bounds of its autoscaler"
+    HPA_PINNED_FOR_NOTHING = "HPAPinnedForNothing", "its autoscaler is pinned, but no workload is idle"
+    IDLE_INCOMPLETE = "IdleIncomplete", "an earlier run recorded it as idle, but did not scale it"
+    WAKE_INCOMPLETE = "WakeIncomplete", "an earlier run woke it, but did not clear its Service"
+    RECORD_STALE = "RecordStale", "its record is older than its last wake"
+    RECORD_FROM_SERVICE = "RecordFromService", "its record is restored from its Service"
+    RECORD_UPDATED = "RecordUpdated", "its record is updated"
+    IDLE_REPLICAS_CHANGED = "IdleReplicasChanged", "idleReplicas is {idleReplicas}"
+    OWNER_UNKNOWN = "OwnerUnknown", "its record names no policy, {policy} wants it idle"
+    OWNER_OVERRIDDEN = "OwnerOverridden", "{former} no longer decides there, {policy} wants it idle"
+    OWNER_CHANGED = "OwnerChanged", "{former} no longer selects it, {policy} wants it idle"
+    POLICY_BACK = "PolicyBack", "its policy is there again"
+    SERVICE_NOT_IDLE = "ServiceNotIdle", "no workload behind it is idle"
+    SERVICE_IDLE = "ServiceIdle", "workloads behind it are idle"
+    SERVICE_PARTLY_AWAKE = "ServicePartlyAwake", "some workloads it lists are awake"
+
+    # the replicas of a cluster in a FederatedReplicaSet
+    WEIGHT = "Weight", "weight {weight} of {weights}"
+    NO_WEIGHT = "NoWeight", "no weight"
+    MIN_REPLICAS = "MinReplicas", "min {minReplicas}"
+    MAX_REPLICAS = "MaxReplicas", "max {maxReplicas}"
+    NO_PREFERENCE = "NoPreference", "no preference for this cluster"
+    STEPS = "Steps", "{steps}:"
+    MINIMUMS_FIRST = "MinimumsFirst", "weights share what the minimums leave, {left} of {total}"
+    CAPACITY = "Capacity", "capacity {capacity}"
+    WAITING = "Waiting", "{waitingReplicas} waiting"
+    LAGGING = "Lagging", "lagging: receives no replicas until all of its pods run"
+    NOT_AVAILABLE = "NotAvailable", "{replicas} placed, not available"
+    MOVES_LATER = "MovesLater", "{replicas} more move once as many are available elsewhere"
+    WRITE_REFUSED_ONCE = "WriteRefusedOnce", "refused once: {error}"
+    WRITE_REFUSED = "WriteRefused", "refused {count} times in a row[, tried again at {retryAfter:edge}]: {error}"
+    DRAINING = "Draining", "draining"
+    LEAVING = "Leaving", "leaving"
+    FITS_NOWHERE_ELSE = "FitsNowhereElse", "keeps {replicas} that fit nowhere else"
+    CLUSTER_UNREACHABLE = "ClusterUnreachable", "unreachable[ {since:since}]"
+    CLUSTER_LOST = "ClusterLost", "unreachable {since:since}, its replicas move elsewhere"
+    LIST_UNREADABLE = "ListUnreadable", "{list} cannot be read[: {problem}]"
+    CONTROLLED_BY = "ControlledBy", "is controlled by {owner}"
+    OWNED_BY = "OwnedBy", "is owned by {owner}"
+    NOT_MANAGED = "NotManaged", "is not managed by this Fleet (onConflict: Abort)"
+    IDLE = "Idle", "idle[, {policy} decides]"
+    UNREACHABLE_IDLE = "UnreachableIdle", "unreachable; idle, {policy} decides"
+    SCALED_DOWN_BY_OTHERS = "ScaledDownByOthers", "scaled down by {by}, left unchanged"
+    AUTOSCALED = "Autoscaled", "{autoscaler} controls it"
+    NO_NAMESPACE = "NoNamespace", "namespace {namespace} does not exist"
+    NO_OBJECT = "NoObject", "{kind} {name} does not exist"
+    PAUSED = "Paused", "paused"
+
+    # what else placement writes
+    ADOPTED = "Adopted", "adopted, it was not ours"
+    TEMPLATE_DIFFERS = "TemplateDiffers", "template differs at {fields}; its {replicas} pods keep the old one"
+    SELECTOR_DIFFERS = "SelectorDiffers", "selector differs; its {replicas} pods keep running"
+    REPLACES = "Replaces", "replaces the one deleted because its selector differs"
+    REPLACED = "Replaced", "the replacement exists"
+    TRACKING_UPDATED = "TrackingUpdated", "tracking annotations are updated"
+    STATUS = "Status", "status"
+    HOME_REACHABLE = "HomeReachable", "the home cluster is reachable again"
+    CLUSTERS_UNREACHABLE = "ClustersUnreachable", "unreachable: {clusters}"
+    CLUSTERS_REACHABLE = "ClustersReachable", "all clusters are reachable"
+    NO_LONGER_REFUSED = "NoLongerRefused", "{object} is no longer refused"
+    REFUSALS_OF_REMOVED = "RefusalsOfRemoved", "refused writes of removed policies are forgotten"
+    RECORDS_MOVE = "RecordsMove", "the records move to another cluster"
+
+    # what a DownscalePolicy wants, and what keeps it from that
+    TARGET = "Target", "the target is {replicas}"
+    QUERY = "Query", "the query returns {value}"
+    AT_LEAST = "AtLeast", "at least {min}"
+    AT_MOST = "AtMost", "at most {max}"
+    QUERY_UNKNOWN = "QueryUnknown", "its query is unknown:"
+    NOT_ONE_SERIES = "NotOneSeries", "it returns {count} series, expected one"
+    NO_NUMBER_OF_REPLICAS = "NoNumberOfReplicas", "it returns {value}, expected a number of replicas"
+    NO_TARGET = "NoTarget", "the policy has no target"
+    DECIDED_BY = "DecidedBy", "{policy} decides its replicas"
+    OVERRIDDEN_BY = "OverriddenBy", "{policy} has the higher priority"
+    SAME_PRIORITY = (
+        "SamePriority",
+        "{policies} have the same priority {priority}, expected different ones; nothing is decided",
+    )
+    IDLE_RECORD = "IdleRecord", "it is idle, as its record says"
+    ONLY_DOWN = "OnlyDown", "and the policy takes only the way down"
+    NOT_BELOW_HPA = "NotBelowHPA", "not below minReplicas of {autoscaler}"
+    VICTIMS_DEFERRED = "VictimsDeferred", "{note}"
+    STRAY_VICTIM = "StrayVictim", "a victim without a journal entry"
+    SCALE_DOWN_IN_PROGRESS = "ScaleDownInProgress", "its last scale-down is in progress"
+    SCALE_DOWN_INTERRUPTED = "ScaleDownInterrupted", "a scale-down to {replicas} was interrupted"
+    SCALED_SINCE = "ScaledSince", "and another writer scaled to {replicas}"
+    SCALE_DOWN_COMPLETE = "ScaleDownComplete", "the scale-down to {replicas} is complete"
+    WORKLOAD_GONE = "WorkloadGone", "the workload is gone"
+
+    OTHER = "Other", "{text}"
+
+
+class CounterfactualCode(_Code):
+    """What would change a decision, as a clause: "it would change if ..."."""
+
+    AT = "At", "it is {at:edge} or later"
+    AFTER = "After", "it is {at:edge} or later"
+    WINDOW = "Window", "there is a window of {calendar}"
+    ANOTHER_WINDOW = "AnotherWindow", "there is another window of {calendar}"
+    END = "End", "there is an end of {calendar}"
+    METRIC_ABOVE = "MetricAbove", "the metric is above {bound}"
+    METRIC_AT_MOST = "MetricAtMost", "the metric is at most {bound}"
+    METRIC_KNOWN = "MetricKnown", "the metric has a value"
+    CRITERION = "Criterion", "there is a criterion"
+    CLUSTER_STATE = "ClusterState", "its cluster has another state"
+    DIFFERENT_PRIORITIES = "DifferentPriorities", "the priorities differ"
+    READABLE = "Readable", "it can be read"
+    RECORD_READABLE = "RecordReadable", "the record can be read"
+    TIME_READABLE = "TimeReadable", "the time can be read"
+    RECORD_REMOVED = "RecordRemoved", "its record is removed"
+    ANNOTATION_REMOVED = "AnnotationRemoved", "{annotation} is removed"
+    UNCONTESTED = "Uncontested", "reconciler/contested is removed, or its policy changes"
+    UNPROTECTED = "Unprotected", "the namespace is removed from protectedNamespaces of the Fleet"
+    NAMED = "Named", "{selector} is in the selector of {policies}"
+    FIELD_IS = "FieldIs", "{field} is {value}"
+    OTHER_TARGET = "OtherTarget", "the target is anything but {replicas}"
+    HPA_SCALES_UP = "HPAScalesUp", "its autoscaler scales it up"
+    WOKEN = "Woken", "it is woken"
+    OBJECT_EXISTS = "ObjectExists", "{object} exists"
+    WRITE_ACCEPTED = "WriteAccepted", "its write is not refused"
+    CLUSTER_ENTRY = "ClusterEntry", 'preferences.clusters has an entry for {cluster} or "*"'
+    MORE_REPLICAS = "MoreReplicas", "it has more than {replicas} replicas"
+    ROLLOUT_ENDS = "RolloutEnds", "the rollout ends"
+    WAKE_REQUEST = "WakeRequest", "there is a wake request"
+    POLICY = "Policy", "there is a policy that selects it"
+    SCALED_OR_ADOPTED = "ScaledOrAdopted", "it is scaled, or `reconciler restore --adopt` is run"
+    FLAG = "Flag", "the run has {flag}"
+    ALL = "All", ""
+    ANY = "Any", ""
+
+
+Show = Callable[[Any, str], str]
+"""How a value is shown in a form ("" for none); an absent one is ""."""
+
+
+def stable(value: Any, form: str = "") -> str:
+    """Return `value` in `form` as stored texts have it: a time in UTC."""
+    if form == "until":
+        return f"until {value}" if value else "without end"
+    if isinstance(value, list | tuple):
+        return " and ".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return f"{PREPOSITIONS.get(form, '')}{value}"
+
+
+def filled(template: str, values: Mapping[str, Any], show: Show = stable) -> str:
+    """Return `template` with `values` in place of their names, as `show` shows them."""
+
+    def optional(found: re.Match[str]) -> str:
+        names = (name for name, _ in _FIELD.findall(found[1]))
+        return "" if any(values.get(name, "") == "" for name in names) else found[1]
+
+    def value(found: re.Match[str]) -> str:
+        return show(values.get(found[1], ""), found[2] or "")
+
+    return _FIELD.sub(value, _OPTIONAL.sub(optional, template))
+
+
+def _values(named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values as JSON has them, without those that are absent."""
+    plain = {
+        key: format_time(value)
+        if isinstance(value, datetime)
+        else list(map(str, value))
+        if isinstance(value, list | tuple)
+        else value
+        for key, value in named.items()
+    }
+    return {key: value for key, value in plain.items() if value not in (None, "", [])} or NOTHING
+
+
+class Reason(Struct, frozen=True):
+    """One reason. `values` are text, numbers and lists of text; times are RFC 3339 in UTC."""
+
+    code: ReasonCode
+    values: Mapping[str, Any] = NOTHING
+
+    def __hash__(self) -> int:
+        return hash(self.code)  # a mapping has no hash
+
+    def __str__(self) -> str:
+        return filled(self.code.text, self.values)
+
+
+Reasons = tuple[Reason, ...]
+"""The reasons of one decision: the first gives it its code."""
+
+MEASURED = frozenset({ReasonCode.METRIC_IDLE, ReasonCode.METRIC_BUSY, ReasonCode.WAKE_WHEN_TRUE})
+"""Reasons whose values are what was measured for one object."""
+
+
+def reason(code: ReasonCode, **values: Any) -> Reason:
+    """Return the reason with `values`: also times, and sequences of names."""
+    return Reason(code, _values(values))
+
+
+def text_of(reasons: Iterable[Reason]) -> str:
+    """Return `reasons` as one phrase."""
+    return ", ".join(" ".join(map(str, part)) for part in parts_of(reasons))
+
+
+def parts_of(reasons: Iterable[Reason]) -> tuple[Reasons, ...]:
+    """Return the parts of a phrase: each one reason, or some that end with a colon and the next."""
+    found: list[Reasons] = []
+    goes_on = False
+    for one in reasons:
+        found[-1:] = [(*found[-1], one)] if goes_on else [*found[-1:], (one,)]
+        goes_on = one.code.text.removesuffix("]").endswith(":")
+    return tuple(found)
+
+
+class Counterfactual(Struct, frozen=True):
+    """What would change a decision; of `ALL` and `ANY` it is `parts` that would."""
+
+    code: CounterfactualCode
+    values: Mapping[str, Any] = NOTHING
+    parts: tuple[Counterfactual, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.parts))
+
+    def shown(self, show: Callable[[Counterfactual], str]) -> str:
+        """Return the clause, each part as `show` shows it."""
+        if not self.parts:
+            return show(self)
+        return (" and " if self.code is CounterfactualCode.ALL else " or ").join(
+            part.shown(show) for part in self.parts
+        )
+
+    def __str__(self) -> str:
+        return self.shown(lambda part: filled(part.code.text, part.values))
+
+
+def change_if(code: CounterfactualCode, **values: Any) -> Counterfactual:
+    """Return the counterfactual with `values`, as for a reason."""
+    return Counterfactual(code, _values(values))
+
+
+def joined(code: CounterfactualCode, changes: Iterable[Counterfactual | None]) -> Counterfactual | None:
+    """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none."""
+    parts = tuple(dict.fromkeys(one for one in changes if one is not None))
+    return parts[0] if len(parts) == 1 else Counterfactual(code, parts=parts) if parts else None

@@ -1,0 +1,95 @@
+"""Reasons as data: closed codes, one text for each, values that JSON can hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from reconciler.decide.reasons import (
+    Counterfactual,
+    CounterfactualCode,
+    Reason,
+    ReasonCode,
+    change_if,
+    filled,
+    joined,
+    parts_of,
+    reason,
+    text_of,
+)
+
+FIVE = datetime(2026, 11, 20, 17, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("code", [*ReasonCode, *CounterfactualCode])
+def test_a_code_is_in_camel_case_and_its_text_names_its_values(code):
+    assert re.fullmatch(r"[A-Z][A-Za-z]+", code.value)
+    names = re.findall(r"\{(\w+)", code.text)
+    values = {name: f"<{name}>" for name in names}
+    text = filled(code.text, values)
+    assert all(value in text for value in values.values())
+    assert not re.search(r"[{}\[\]]", text.replace("[]", ""))
+
+
+def test_no_two_codes_have_one_text_except_where_only_their_rendering_differs():
+    texts = [code.text for code in ReasonCode if not code.text.startswith("{")]
+    assert len(texts) == len(set(texts))
+
+
+@pytest.mark.parametrize(
+    ("template", "values", "text"),
+    [
+        ("a[ in {b}]", {}, "a"),
+        ("a[ in {b}]", {"b": "x"}, "a in x"),
+        ("a[ in {b}]", {"b": 0}, "a in 0"),
+        ("{a} of {b}", {"a": "{b}", "b": "[c]"}, "{b} of [c]"),
+        ("{a}", {}, ""),
+        ("{a}", {"a": ["x", "y"]}, "x and y"),
+        ("{a}", {"a": 0.1 + 0.2}, "0.3"),
+        ("{a:ago}, {a:since}, {a:until}, {a:edge}", {"a": "T"}, "at T, since T, until T, T"),
+        ("{a:until}", {}, "without end"),
+    ],
+)
+def test_a_template_is_filled_with_its_values(template, values, text):
+    assert filled(template, values) == text
+
+
+def test_values_are_those_of_json_and_absent_ones_are_left_out():
+    made = reason(ReasonCode.IN_DOWNTIME, calendar="nights", until=FIVE, exception="", other=None, names=("a", "b"))
+    assert json.loads(json.dumps(dict(made.values))) == {
+        "calendar": "nights",
+        "until": "2026-11-20T17:00:00Z",
+        "names": ["a", "b"],
+    }
+    assert reason(ReasonCode.NO_SERIES, name=None) == Reason(ReasonCode.NO_SERIES)
+
+
+def test_reasons_are_one_phrase_in_which_a_colon_goes_on():
+    excluded = reason(ReasonCode.EXCLUDED, object="Deployment/web")
+    leaving = reason(ReasonCode.CLUSTER_LEAVING, cluster="east")
+    idle = reason(ReasonCode.AT_IDLE_REPLICAS)
+    assert parts_of((idle, excluded, leaving, idle)) == ((idle,), (excluded, leaving), (idle,))
+    assert text_of((idle, excluded, leaving)) == (
+        "already at or below idleReplicas, excluded: Deployment/web: the cluster east is leaving"
+    )
+    assert text_of(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ((), None),
+        ((None,), None),
+        (("a", None, "a"), "mode is a"),
+        (("a", "b"), "mode is a or mode is b"),
+    ],
+)
+def test_counterfactuals_are_joined_each_once(parts, text):
+    changes: list[Counterfactual | None] = [
+        None if value is None else change_if(CounterfactualCode.FIELD_IS, field="mode", value=value) for value in parts
+    ]
+    found = joined(CounterfactualCode.ANY, changes)
+    assert (None if found is None else str(found)) == text
