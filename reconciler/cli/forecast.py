@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import click
 
-from reconciler.backends.backend import open_snapshot
+from reconciler.backends.backend import Opened, open_snapshot
 from reconciler.cli.options import (
     color_option,
     duration_of,
@@ -28,6 +29,7 @@ from reconciler.forecast.savings import GROUPS, Prices, grouping
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.text import ForecastStyle, render_text
 from reconciler.forecast.timelines import Forecast, forecast
+from reconciler.model import Pod
 from reconciler.policy.types import PolicySet
 
 _LEAST_TICK = timedelta(minutes=1)
@@ -74,20 +76,27 @@ def played(policies: PolicySet, options: RunOptions, length: timedelta, tick: ti
     Raises:
         SnapshotError: it cannot be read.
     """
-    assert options.snapshot is not None
     names = [cluster.name for cluster in policies.fleet.clusters]
-    now_ns = int(options.now.timestamp()) * 10**9
-    opened = open_snapshot(
-        options.snapshot,
-        names,
-        lambda pods, count, _: rank_victims(pods, count, now_ns=now_ns).victims,
-        policies.fleet.namespace,
-        options.now,
-    )
+    opened = opened_snapshot(options, names, policies.fleet.namespace)
     if not options.quiet:
         for warning in opened.warnings():
             say(f"warning: {warning}")
     return forecast(policies, Simulation(policies, opened, tick), options.now, options.now + length)
+
+
+def opened_snapshot(options: RunOptions, clusters: Sequence[str], namespace: str) -> Opened:
+    """Return `clusters` of the snapshot that `options` name, read once; who plays on them copies them.
+
+    Raises:
+        SnapshotError: it cannot be read.
+    """
+    assert options.snapshot is not None
+    now_ns = int(options.now.timestamp()) * 10**9
+
+    def victims(pods: Sequence[Pod], count: int, of_deployment: bool) -> Sequence[Pod]:
+        return rank_victims(pods, count, now_ns=now_ns, siblings=() if of_deployment else None).victims
+
+    return open_snapshot(options.snapshot, clusters, victims, namespace, options.now)
 
 
 def tick_of(text: str) -> timedelta:

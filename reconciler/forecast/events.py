@@ -13,6 +13,7 @@ from reconciler.decide.annotations import (
     AWAKE_SINCE,
     ORPHANED_SINCE,
     OUR_ANNOTATIONS,
+    WAKE_REQUESTED_AT,
     parse_time,
 )
 from reconciler.decide.downscale.journal import LIFE
@@ -35,6 +36,8 @@ from reconciler.policy.types import Calendar, PolicySet
 Durations = frozenset[timedelta]
 
 _AT_ONCE: Durations = frozenset({timedelta()})
+_AND_AFTER: Durations = frozenset({timedelta(), timedelta(seconds=1)})
+"""Of what counts at its very moment, and not after it: a request that nobody idle is waiting for."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -56,7 +59,7 @@ class _Waits(Struct, frozen=True):
         }
         return cls(
             ages=frozenset(one.min_age for one in policies.idling),
-            awake=_AT_ONCE | {one.min_awake for one in policies.idling},
+            awake=_AND_AFTER | {one.min_awake for one in policies.idling},
             placement=frozenset(placement | {timedelta()}) if placement else frozenset(),
             journal=_AT_ONCE | {LIFE},
         )
@@ -91,7 +94,7 @@ def _of_cluster(cluster: ObservedCluster, waits: _Waits) -> Iterator[datetime]:
         texts = (*config_map.data.values(), *config_map.annotations.values())
         for text in texts:
             yield from _later(_times_in(text), waits.journal | waits.placement)
-    yield from (event.at for event in cluster.events if event.at is not None)
+    yield from _later((event.at for event in cluster.events if event.at is not None), _AND_AFTER)
     if waits.placement:
         yield from _of_placement(cluster, waits.placement)
 
@@ -102,6 +105,8 @@ def _of_annotations(annotations: Mapping[str, str], waits: _Waits) -> Iterator[d
             continue
         if key == AWAKE_SINCE:
             yield from _later(_times_in(text), waits.awake)
+        elif key == WAKE_REQUESTED_AT:
+            yield from _later(_times_in(text), _AND_AFTER)
         elif key == ORPHANED_SINCE:
             yield from _later(_times_in(text), frozenset({PATIENCE}))
         else:

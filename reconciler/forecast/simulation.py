@@ -117,6 +117,11 @@ class Simulation:
         self.change(ref, {"metadata": {"annotations": dict(annotations)}})
 
     @property
+    def clusters(self) -> Mapping[str, MemoryCluster]:
+        """The clusters as they are after the last run."""
+        return self._clusters
+
+    @property
     def tick(self) -> timedelta:
         return self._tick
 

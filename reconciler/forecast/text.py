@@ -225,14 +225,19 @@ def _unknown(made: Forecast) -> list[str]:
     return ["Could not be judged", *(f"  {line}" for line in lines)] if lines else []
 
 
-def unknown_words(made: Forecast) -> Iterator[str]:
-    """Yield what the forecast could not know."""
+def undecided_words(made: Forecast) -> Iterator[str]:
+    """Yield what could not be read, or not be decided at some time."""
     yield from (f"{one_line(name)}: {one_line(why)}" for name, why in made.unknown.items())
     yield from (
         f"{one_line(subject)}: {one_line(why)}"
         for subject, why in made.undecided.items()
         if subject not in made.unknown
     )
+
+
+def unknown_words(made: Forecast) -> Iterator[str]:
+    """Yield what the forecast could not know."""
+    yield from undecided_words(made)
     unstated = savings_of(one for one in made.selected if one.runs).unstated
     if unstated:
         yield f"{counted(unstated, 'workload')} request no CPU and no memory: their hours count as replicas only"

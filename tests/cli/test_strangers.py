@@ -253,11 +253,12 @@ def test_r3_the_limits_of_the_base_hold_and_a_changed_fleet_is_told(quickstart):
     base.write_text(base.read_text().replace("share: 50%, atLeast: 2", "share: 0%, atLeast: 0"))
     lifted = ("share: 0%, atLeast: 0", "share: 100%, atLeast: 100")
     free = changed(quickstart, *lifted)
-    assert "**The Fleet is changed** (`spec.limits`).\n" in free.out
+    assert "The Fleet is changed (spec.limits).\n" in free.out
     assert "Held back" not in free.out
     bound = changed(quickstart, *(lifted[1], lifted[1]), "--fleet-from", "base")
-    assert "**The Fleet is changed** (`spec.limits`). All of this is planned with that of the base" in bound.out
+    assert "The Fleet is changed (spec.limits). All of this is planned with that of the base" in bound.out
     assert "**Held back: " in bound.out
+    assert "Held back by limits with this change" not in bound.out
     assert bound.code == 4
 
 
@@ -278,8 +279,9 @@ def test_r3_a_cluster_of_the_head_alone_is_not_looked_at(quickstart):
         file.write_text(re.sub(r"us-east(?!2)", "us-east2", file.read_text()))
     said = changed(quickstart, "us-east2", "us-east2", "--fleet-from", "base")
     assert said.code in (0, 4), said
-    assert "**The Fleet is changed** (`spec.clusters`)" in said.out
-    assert "us-east2" not in said.out
+    assert "The Fleet is changed (spec.clusters)" in said.out
+    assert "spec.clusters[us-east2]: none -> " in said.out, "a change of the Fleet is reviewed as text"
+    assert "us-east2/" not in said.out
 
 
 def test_r3_nothing_of_the_fleet_of_the_head_is_opened(folder, closed):
@@ -289,7 +291,7 @@ def test_r3_nothing_of_the_fleet_of_the_head_is_opened(folder, closed):
     call = ("plan", "head", "--base", "policies", "-o", "markdown", "--credentials-dir", str(folder.path))
     said = folder.call(*call, "--fleet-from", "base")
     assert not ran(folder)
-    assert "**The Fleet is changed** (`spec.clusters`)" in said.out
+    assert "The Fleet is changed (spec.clusters)" in said.out
     folder.call(*call)
     assert ran(folder), "it is the flag that keeps it from being opened"
 

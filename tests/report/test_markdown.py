@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,13 +11,11 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Cause, Notice, PlacementRow, PlacementView, Undecided
-from reconciler.model import QueryKey
 from reconciler.plan.model import HeldBackActions
-from reconciler.report.comparison import PolicyChange, render_markdown_comparison
 from reconciler.report.markdown import LONGEST_TEXT, ROWS, code, fence, prose, render_markdown, table
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
-from tests.builders import a_ref, said
-from tests.report.plans import a_mark, a_plan, a_scale, a_wake, an_idle
+from tests.builders import said
+from tests.report.plans import a_mark, a_plan, a_scale, an_idle
 from tests.report.rendered import page_of_markdown
 from tests.report.strategies import outcomes_of, plans, texts
 
@@ -272,8 +268,6 @@ def test_r7_more_parts_than_there_is_room_for():
     assert len(text) <= LONGEST_TEXT
     assert "dev-a/Deployment/first" in text
     assert re.search(r"\nand 1\d\d more parts; the JSON form has them all\.\n\Z", text)
-    compared_text = render_markdown_comparison(a_plan(), plan, PolicyChange())
-    assert len(compared_text) <= LONGEST_TEXT
 
 
 @given(plans(), st.integers(1, 50))
@@ -289,134 +283,3 @@ def test_nothing_from_a_plan_becomes_a_link_a_script_or_a_picture(data, plan, ap
     page = page_of_markdown(render_markdown(plan, data.draw(outcomes_of(plan)) if applied else None))
     assert {"a", "img", "script", "em", "blockquote", "ol"}.isdisjoint(page.tags)
     assert page.tags.count("details") == page.tags.count("summary")
-
-
-def test_a_comparison_of_equal_plans_says_so_in_every_block():
-    plan = a_plan(an_idle())
-    assert render_markdown_comparison(plan, plan, PolicyChange()) == (
-        "## What this change of policies does\n"
-        "\n"
-        "**Plan: 0 to create, 1 to change (1 idle), 0 to delete.**\n"
-        "<br>Replicas: 3 fewer (eu-west).\n"
-        "<br>Limits: 1 of 45 workloads, 7 of 300 replicas.\n"
-        "\n"
-        "### Now\n"
-        "\n"
-        "Nothing: the next run does exactly what it would do without this change.\n"
-        "\n"
-        "### Scope\n"
-        "\n"
-        "The same objects are selected as before.\n"
-        "\n"
-        "### Next seven days\n"
-        "\n"
-        "The same idle periods as before.\n"
-        "\n"
-        "### Not evaluated\n"
-        "\n"
-        "Every query of the policies has an answer.\n"
-        "\n"
-        "### What drifts already\n"
-        "\n"
-        "<details>\n"
-        "<summary>1 change that the next run makes with this change or without it</summary>\n"
-        "\n"
-        "**IdlingPolicy** `idle-dev` (policies/dev.yaml:4): 0 requests in 30m\n"
-        "\n"
-        "```text\n"
-        "  ~ eu-west/dev-a/Deployment/api  replicas  3 -> 0  idle\n"
-        "```\n"
-        "\n"
-        "</details>\n"
-        "\n"
-        f"{ORIGIN}.</sub>\n"
-    )
-
-
-def block(text: str, title: str) -> list[str]:
-    """The lines of one block of a comparison."""
-    return [line for line in text.partition(f"### {title}\n")[2].partition("\n### ")[0].splitlines() if line]
-
-
-def compared(base, head, **fields):
-    return render_markdown_comparison(base, head, PolicyChange(**fields))
-
-
-def test_a_comparison_shows_what_is_new_what_is_different_and_what_is_gone():
-    base = a_plan(a_scale(6, 4), a_wake("front"), an_idle("same"))
-    head = a_plan(a_scale(6, 2), an_idle("new"), an_idle("same"))
-    text = compared(base, head)
-    assert block(text, "Now") == [
-        "**IdlingPolicy** `idle-dev` (policies/dev.yaml:4): 0 requests in 30m",
-        "```text",
-        "  ~ eu-west/dev-a/Deployment/new  replicas  3 -> 0  idle",
-        "```",
-        "**FederatedReplicaSet** `shop/web` (policies/shop.yaml:9)",
-        "```text",
-        "  ~ eu-west/shop/Deployment/web  replicas  6 -> 2  scale down  weight 1 of 4, max 2 "
-        "(instead of replicas 6 -> 4)",
-        "```",
-        "1 change no longer made:",
-        "**IdlingPolicy** `idle-dev` (policies/dev.yaml:4): 0 requests in 30m",
-        "```text",
-        "  ~ eu-west/dev-a/Deployment/front  replicas  0 -> 3  wake",
-        "```",
-    ]
-    assert any("dev-a/Deployment/same" in line for line in block(text, "What drifts already"))
-
-
-def test_a_change_of_reason_alone_is_no_change():
-    base = a_plan(an_idle(cause=Cause("old", "policies/a.yaml:1", said("old words"))))
-    assert block(compared(base, a_plan(an_idle())), "Now")[0].startswith("Nothing")
-
-
-def test_a_comparison_shows_the_scope_whatever_the_state():
-    text = compared(
-        a_plan(), a_plan(), newly_selected=(a_ref("b"), a_ref("a")), no_longer_selected=(a_ref("c", cluster="west"),)
-    )
-    assert block(text, "Scope") == [
-        "<details>",
-        "<summary>2 objects newly selected, whatever their state</summary>",
-        "```text",
-        "  east/shop/Deployment/a",
-        "  east/shop/Deployment/b",
-        "```",
-        "</details>",
-        "<details>",
-        "<summary>1 object no longer selected</summary>",
-        "```text",
-        "  west/shop/Deployment/c",
-        "```",
-        "</details>",
-    ]
-
-
-def test_a_comparison_shows_the_windows_that_differ():
-    def period(day, start, end):
-        return (datetime(2026, 11, day, start, tzinfo=UTC), datetime(2026, 11, day, end, tzinfo=UTC))
-
-    text = compared(
-        a_plan(),
-        a_plan(),
-        windows_before={"nights": (period(21, 1, 6), period(22, 1, 6)), "same": (period(21, 2, 3),)},
-        windows_after={"nights": (period(21, 1, 6), period(22, 1, 8)), "same": (period(21, 2, 3),)},
-        zones={"nights": ZoneInfo("Europe/Berlin")},
-    )
-    assert block(text, "Next seven days") == [
-        "`nights`:",
-        "|  | idle from | until |",
-        "| --- | --- | --- |",
-        "| same | Sat 2026-11-21 02:00 +01:00 | Sat 2026-11-21 07:00 +01:00 |",
-        "| gone | Sun 2026-11-22 02:00 +01:00 | Sun 2026-11-22 07:00 +01:00 |",
-        "| new | Sun 2026-11-22 02:00 +01:00 | Sun 2026-11-22 09:00 +01:00 |",
-    ]
-
-
-def test_a_comparison_names_the_queries_without_an_answer():
-    text = compared(a_plan(), a_plan(), unanswered=(QueryKey("east", "idle-dev", "sum(a | b)", "30m"),))
-    assert block(text, "Not evaluated") == [
-        "The snapshot holds no answer to 1 query of the policies; what depends on it is not decided here.",
-        "```text",
-        "  east  idle-dev  sum(a | b)  30m",
-        "```",
-    ]

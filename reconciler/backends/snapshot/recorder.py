@@ -2,6 +2,7 @@
 
 With it the folder says what is unknown: what could not be read, and why, and what was not read at all.
 
+    at: 2026-11-20T15:40:00Z                        # when; absent: not known
     kinds: {error: Unreachable, message: "..."}     # only where the cluster did not say what it serves
     read:
       - resource: deployments.apps                  # a list of all namespaces
@@ -63,11 +64,15 @@ class ReadKey(Struct, frozen=True, order=True):
 
 
 class Recording(Struct, frozen=True):
-    """What was asked for, each with the error it met, None where there was an answer. `kinds`: that of discovery."""
+    """What was asked for, each with the error it met, None where there was an answer. `kinds`: that of discovery.
+
+    `at` is when, as it is written, "" where that is not known.
+    """
 
     cluster: str
     read: Mapping[ReadKey, ClusterError | None] = field(default_factory=dict)
     kinds: ClusterError | None = None
+    at: str = ""
 
     def check_list(self, asked: ReadKey) -> None:
         """Raise what a list met.
@@ -113,6 +118,7 @@ class _Read(Wire, forbid_unknown_fields=True):
 class _File(Wire, forbid_unknown_fields=True):
     read: list[_Read] = msgspec.field(default_factory=list)
     kinds: _Failure | None = None
+    at: str = ""
 
 
 def read_recording(directory: Path, cluster: str, root: str | Path = "") -> tuple[Recording | None, list[Problem]]:
@@ -146,13 +152,15 @@ def _recording(file: _File, cluster: str) -> Recording:
             for one in file.read
         },
         kinds=None if file.kinds is None else _error(file.kinds.error, file.kinds.message),
+        at=file.at,
     )
 
 
 def recording_value(recording: Recording) -> dict[str, Any]:
     """Return the content of `recording.yaml`."""
     kinds = {} if recording.kinds is None else {"kinds": _failure(recording.kinds)}
-    return {**kinds, "read": [_entry(asked, recording.read[asked]) for asked in sorted(recording.read)]}
+    at = {"at": recording.at} if recording.at else {}
+    return {**at, **kinds, "read": [_entry(asked, recording.read[asked]) for asked in sorted(recording.read)]}
 
 
 def _entry(asked: ReadKey, error: ClusterError | None) -> dict[str, str]:
@@ -251,7 +259,7 @@ class Recorder:
         results = [result_value(query, answer, at) for _, (query, answer) in sorted(self._answers.items())]
         if results:
             found["metrics.yaml"] = block_text({"results": results})
-        recording = Recording(self.cluster, self._read, self._kinds_error)
+        recording = Recording(self.cluster, self._read, self._kinds_error, at)
         return found | {"recording.yaml": _HEAD + block_text(recording_value(recording))}
 
     def _is_namespaced(self, kind: ScaleKind) -> bool:

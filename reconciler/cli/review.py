@@ -1,0 +1,142 @@
+"""`reconciler plan --base`: what a change of policies does, from two forecasts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from reconciler.cli.forecast import opened_snapshot, tick_of
+from reconciler.cli.options import duration_of
+from reconciler.cli.output import as_text, say, show
+from reconciler.cli.progress import TrackedRun
+from reconciler.cli.run import RunOptions, exit_of_plan, save
+from reconciler.decide.annotations import format_time, parse_time
+from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
+from reconciler.forecast.review import Review, review_of
+from reconciler.forecast.review_report import render_failure, render_markdown, render_text, review_to_dict
+from reconciler.forecast.simulation import Simulation
+from reconciler.forecast.timelines import Forecast, forecast
+from reconciler.pipeline import plan
+from reconciler.plan.model import Plan
+from reconciler.policy.types import PolicySet
+from reconciler.report.wording import age
+
+if TYPE_CHECKING:
+    from reconciler.backends.backend import Opened
+
+
+def reviewed(run: TrackedRun, output: str, base: str, flags: Mapping[str, Any]) -> ExitCode:
+    """Show what the policies of this run do that those at `base` do not, and return what the run ends with.
+
+    Raises:
+        ReconcilerError: it cannot be judged; that was shown, unless as JSON.
+    """
+    try:
+        made, unknown = _review(run, base, flags)
+    except ReconcilerError as error:
+        run.progress.close()
+        if output in ("text", "markdown"):
+            show(render_failure(error, markdown=output == "markdown"), output)
+        raise
+    run.progress.close()
+    saved = _saved(made.next_head, flags["out"])
+    show(_rendered(made, output), output)
+    return first_exit_code([saved, unknown, exit_of_plan(made.next_head, detailed=flags["detailed_exitcode"])])
+
+
+def _saved(made: Plan, file: str | None) -> ExitCode:
+    """Save the plan where that was asked for; what goes wrong is told beside the review, never instead of it."""
+    try:
+        if file is not None:
+            save(made, file)
+    except ReconcilerError as error:
+        say(f"error: {error}")
+        return error.exit_code
+    return ExitCode.DONE
+
+
+def _rendered(made: Review, output: str) -> str:
+    if output == "text":
+        return render_text(made)
+    if output == "markdown":
+        return render_markdown(made)
+    return as_text(review_to_dict(made), output)
+
+
+def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Review, ExitCode]:
+    options = run.options
+    head = options.policies()
+    before, problem = _base(options, base)
+    with_fleet = head if before is None or options.fleet_from == "head" else replace(head, fleet=before.fleet)
+    made = plan(with_fleet, run.metrics.opened(options.world(with_fleet.fleet)), options.request())
+    run.metrics.decided(made)
+    if before is None:
+        say(f"warning: {problem}")
+        played = _Played(options, flags, (with_fleet,))
+        return Review(
+            played.of(with_fleet), None, made, None, snapshot_age=played.age, problem=problem
+        ), ExitCode.PARTIAL
+    unlifted = replace(options.request(), run_id="")
+    without = plan(before, options.world(before.fleet), unlifted)
+    played = _Played(options, flags, (before, with_fleet))
+    found = review_of((before, head), (played.of(before), played.of(with_fleet)), (without, made))
+    return replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age), ExitCode.DONE
+
+
+def _base(options: RunOptions, path: str) -> tuple[PolicySet | None, str]:
+    """Return the policies of the base, or None and why they cannot be used.
+
+    Raises:
+        PolicyError: they cannot, and the Fleet was to come from there.
+    """
+    try:
+        return options.read(path), ""
+    except PolicyError as error:
+        if options.fleet_from == "base":
+            raise
+        first = str(error.problems[0]) if error.problems else str(error)
+        more = f", and {len(error.problems) - 1} more" if len(error.problems) > 1 else ""
+        return None, f"those of the base cannot be used: {first}{more}"
+
+
+class _Played:
+    """The days to come on the snapshot of a run, where it has one."""
+
+    def __init__(self, options: RunOptions, flags: Mapping[str, Any], sets: tuple[PolicySet, ...]) -> None:
+        """Raises SnapshotError: it cannot be read, or is too old."""
+        self._options = options
+        self._end = options.now + timedelta(days=flags["days"])
+        self._tick = tick_of(flags["tick"])
+        self.age: timedelta | None = None
+        self._opened: Opened | None = None
+        if options.snapshot is None:
+            return
+        names = dict.fromkeys(cluster.name for policies in sets for cluster in policies.fleet.clusters)
+        self._opened = opened_snapshot(options, tuple(names), sets[0].fleet.namespace)
+        at = _recorded_at(self._opened)
+        self.age = None if at is None else max(timedelta(), options.now - at)
+        most = duration_of("--max-snapshot-age", flags["max_snapshot_age"])
+        if at is not None and options.now - at > most:
+            raise SnapshotError(
+                f"{options.snapshot}: was recorded at {format_time(at)}, {age(options.now - at)} ago, expected at most "
+                f"{flags['max_snapshot_age']}; record it anew, or raise --max-snapshot-age"
+            )
+
+    def of(self, policies: PolicySet) -> Forecast | None:
+        """Return what the runs of the coming days do, None without a snapshot."""
+        if self._opened is None:
+            return None
+        simulation = Simulation(policies, self._opened, self._tick)
+        return forecast(policies, simulation, self._options.now, self._end)
+
+
+def _recorded_at(opened: Opened) -> datetime | None:
+    """Return when the oldest part of a snapshot was recorded, None where none says so."""
+    from reconciler.backends.snapshot.cluster import SnapshotCluster
+
+    clusters = [one.cluster for one in opened.backends.values() if isinstance(one.cluster, SnapshotCluster)]
+    texts = [one.recording.at for one in clusters if one.recording is not None and one.recording.at]
+    return min((at for at in map(parse_time, texts) if at is not None), default=None)

@@ -1,0 +1,219 @@
+"""What a change of policies does: two forecasts of the same days on the same snapshot, compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.forecast.policy_changes import PolicyChanges, policy_changes
+from reconciler.forecast.timelines import Forecast, HeldBack, WorkloadTimeline
+from reconciler.model import ObjectRef
+from reconciler.plan.model import Plan
+from reconciler.policy.types import Fleet, PolicySet
+
+PRODUCTION = ("prod", "prod-*", "*-prod", "*-prod-*", "production", "production-*", "*-production")
+"""How namespaces are called that hold production, where the Fleet says nothing else."""
+
+
+class Difference(Struct, frozen=True):
+    """One workload that runs in another way; None: it is not there."""
+
+    ref: ObjectRef
+    before: WorkloadTimeline | None
+    after: WorkloadTimeline | None
+    at: datetime  # the first moment
+    production: bool
+
+    @property
+    def hours(self) -> float:
+        """How many replica-hours more it runs; fewer are negative."""
+        return hours_of(self.after) - hours_of(self.before)
+
+    @property
+    def certain_hours(self) -> float:
+        """The same without what rests on a metric."""
+        return hours_of(self.after, certain=True) - hours_of(self.before, certain=True)
+
+
+class Owned(Struct, frozen=True):
+    """What a policy that goes, or has another name, keeps idle now, and what becomes of it.
+
+    Of `idle` workloads `unchanged` run as they would without the change. Of the others `woken` says when how many wake;
+    the rest stays idle.
+    """
+
+    policy: str
+    idle: int
+    unchanged: int
+    woken: tuple[tuple[datetime, int], ...]
+
+
+class Review(Struct, frozen=True):
+    """`base` None: its policies cannot be used, so that only what the head does is known; `problem` says why.
+
+    `next_base` and `next_head` are the plans of the next run.
+    """
+
+    head: Forecast | None
+    base: Forecast | None
+    next_head: Plan
+    next_base: Plan | None
+    changes: PolicyChanges = PolicyChanges()
+    differences: tuple[Difference, ...] = ()
+    owned: tuple[Owned, ...] = ()
+    newly_selected: tuple[ObjectRef, ...] = ()
+    no_longer_selected: tuple[ObjectRef, ...] = ()
+    newly_protected: tuple[ObjectRef, ...] = ()
+    production: frozenset[ObjectRef] = frozenset()
+    fleet_from_base: bool = False
+    fleet_changed: tuple[str, ...] = ()
+    snapshot_age: timedelta | None = None
+    problem: str = ""
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def idles_more(self) -> tuple[Difference, ...]:
+        """Workloads that go idle, or run with less, and would not without the change."""
+        return tuple(one for one in self.differences if _lowest(one.after) < _lowest(one.before))
+
+    @property
+    def idles_less(self) -> tuple[Difference, ...]:
+        return tuple(one for one in self.differences if _lowest(one.after) > _lowest(one.before))
+
+    @property
+    def held_back(self) -> tuple[HeldBack, ...]:
+        """What limits hold back with the change, and not without."""
+        if self.head is None:
+            return ()
+        before = self.base.held_back if self.base else ()
+        known = {(one.start, one.end, one.allow, one.number) for one in before}  # reasons name files: those differ
+        return tuple(one for one in self.head.held_back if (one.start, one.end, one.allow, one.number) not in known)
+
+    @property
+    def before_hours(self) -> float:
+        """The replica-hours of all workloads without the change."""
+        return sum(hours_of(one) for one in self.base.timelines) if self.base else 0.0
+
+
+def review_of(
+    policies: tuple[PolicySet, PolicySet], played: tuple[Forecast | None, Forecast | None], plans: tuple[Plan, Plan]
+) -> Review:
+    """Return the review of a change: `policies`, forecasts and plans of the next run are those before and after.
+
+    Where the Fleet of the base was taken, forecast and plan are made with that, and the policies as they are written.
+    """
+    (base, head), (before, after), (without, made) = policies, played, plans
+    changes = policy_changes(base, head)
+    selected, selected_now = selected_in(without), selected_in(made)
+    production = production_in(without) | production_in(made)
+    found = Review(
+        head=after,
+        base=before,
+        next_head=made,
+        next_base=without,
+        changes=changes,
+        newly_selected=tuple(sorted({ref for _, ref in selected_now - selected})),
+        no_longer_selected=tuple(sorted({ref for _, ref in selected - selected_now})),
+        newly_protected=protected_in(without, base.fleet, head.fleet),
+        production=production,
+        fleet_changed=tuple(sorted({_top(one.field) for one in changes.fields if one.policy == "Fleet"})),
+    )
+    if before is None or after is None:
+        return found
+    owners = [*(one.before for one in changes.renamed), *changes.removed]
+    return replace(
+        found,
+        differences=differences_of(before, after, production),
+        owned=tuple(owned_by(owners, before, after)),
+    )
+
+
+def _top(field: str) -> str:
+    """Return the first two names of a field: "spec.clusters" of "spec.clusters[east].state"."""
+    return ".".join(field.partition("[")[0].split(".")[:2])
+
+
+def hours_of(one: WorkloadTimeline | None, *, certain: bool = False) -> float:
+    """Return the replica-hours of a workload; `certain`: where fewer rest on a metric, those without policies count."""
+    if one is None or not one.runs:
+        return 0.0
+    return sum(
+        segment.hours * (max(segment.replicas, one.without) if certain and segment.assumes else segment.replicas)
+        for segment in one.segments
+    )
+
+
+def differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectRef]) -> tuple[Difference, ...]:
+    """Return every workload that runs in another way: production first, then those that change most."""
+    before, after = ({one.ref: one for one in made.timelines} for made in (base, head))
+    named = frozenset(production)
+    found = [
+        Difference(ref, before.get(ref), after.get(ref), at, ref in named)
+        for ref in {*before, *after}
+        if (at := _first_difference(before.get(ref), after.get(ref), head.start)) is not None
+    ]
+    return tuple(sorted(found, key=lambda one: (not one.production, -abs(one.hours), one.ref)))
+
+
+def _first_difference(
+    before: WorkloadTimeline | None, after: WorkloadTimeline | None, start: datetime
+) -> datetime | None:
+    was, now = (() if one is None else one.steps for one in (before, after))
+    if was == now:
+        return None
+    moments = sorted({at for at, _ in (*was, *now)})
+    return next((at for at in moments if _at(was, at) != _at(now, at)), start)
+
+
+def _at(steps: Iterable[tuple[datetime, int]], moment: datetime) -> int | None:
+    found = None
+    for at, replicas in steps:
+        if at <= moment:
+            found = replicas
+    return found
+
+
+def _lowest(one: WorkloadTimeline | None) -> int:
+    return 0 if one is None else min((segment.replicas for segment in one.segments), default=0)
+
+
+def owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterator[Owned]:
+    """Yield what each of `policies`, by kind and name, keeps idle at the start, and what becomes of that."""
+    owners: dict[str, list[ObjectRef]] = {}
+    for one in base.first.explanations:
+        if one.idled is not None:
+            owners.setdefault(f"IdlingPolicy {one.idled[1]}", []).append(one.ref)
+    before, after = ({one.ref: one for one in made.timelines} for made in (base, head))
+    for policy in policies:
+        refs = sorted(set(owners.get(policy, ())))
+        changed = [ref for ref in refs if _first_difference(before.get(ref), after.get(ref), head.start) is not None]
+        woken = Counter(at for ref in changed if (at := _wakes_at(after.get(ref))) is not None)
+        yield Owned(policy, len(refs), len(refs) - len(changed), tuple(sorted(woken.items())))
+
+
+def _wakes_at(one: WorkloadTimeline | None) -> datetime | None:
+    return None if one is None else next((at for at, replicas in one.steps if replicas >= max(1, one.without)), None)
+
+
+def selected_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
+    """Return the workloads that some policy selects, by job."""
+    return frozenset((one.job, one.ref) for one in made.explanations if one.selected and one.ref.kind != "Service")
+
+
+def production_in(made: Plan, patterns: Iterable[str] = PRODUCTION) -> frozenset[ObjectRef]:
+    """Return those workloads of a plan that are in a namespace whose name matches one of `patterns`."""
+    found = tuple(patterns)
+    return frozenset(
+        one.ref for one in made.explanations if any(fnmatchcase(one.ref.namespace, pattern) for pattern in found)
+    )
+
+
+def protected_in(made: Plan, before: Fleet, after: Fleet) -> tuple[ObjectRef, ...]:
+    """Return the workloads that `made`, the plan without the change, selects and that the Fleet protects now."""
+    namespaces = after.protected - before.protected
+    return tuple(sorted({ref for _, ref in selected_in(made) if ref.namespace in namespaces}))

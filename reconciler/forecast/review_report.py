@@ -1,0 +1,140 @@
+"""A review as text, as Markdown for a comment, and as JSON values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from reconciler.decide.annotations import format_time
+from reconciler.errors import ReconcilerError
+from reconciler.forecast.json import held_to_dict, query_to_dict, timeline_to_dict
+from reconciler.forecast.review import Difference, Review
+from reconciler.forecast.review_parts import Listing, Part, parts_of
+from reconciler.model import ObjectRef
+from reconciler.plan.file import plan_to_dict
+from reconciler.report.markdown import details, fence, joined, origin_of, prose
+from reconciler.report.wording import counted
+from reconciler.untrusted_text import escaped, one_line
+
+SCHEMA_VERSION = "reconciler/review/v1alpha1"
+TITLE = "What this change of policies does"
+
+
+def render_text(review: Review) -> str:
+    """Return the review as text."""
+    first, *rest = parts_of(review)
+    found = [*_block(replace(first, listings=())), *(block for part in rest for block in _block(part))]
+    found += [_lines(listing) for listing in first.listings]
+    blocks = [[TITLE], *([escaped(line) for line in block] for block in found)]
+    return "\n".join("\n".join(block) + "\n" for block in blocks if block)
+
+
+def _block(part: Part) -> list[list[str]]:
+    head = [*([part.title] if part.title else []), *part.words]
+    return [head, *map(_lines, part.listings)]
+
+
+def _lines(listing: Listing) -> list[str]:
+    return [listing.words, *(f"  {line}" for line in listing.lines)]
+
+
+def render_markdown(review: Review) -> str:
+    """Return the review as Markdown of at most 60,000 characters: what matters most stays, whatever is cut."""
+    first, *rest = parts_of(review)
+    headline = [f"**{prose(first.words[0])}**", *(f"<br>{prose(line)}" for line in first.words[1:])]
+    return joined(
+        [
+            [f"## {TITLE}"],
+            headline,
+            *(block for part in rest for block in _markdown(part)),
+            *(_listing(listing) for listing in first.listings),
+            origin_of(review.next_head),
+        ]
+    )
+
+
+def _markdown(part: Part) -> list[list[str]]:
+    return [[f"### {part.title}"], *([prose(line)] for line in part.words), *map(_listing, part.listings)]
+
+
+def _listing(listing: Listing) -> list[str]:
+    lines = fence(escaped(line) for line in listing.lines)
+    if not listing.lines:
+        return [f"**{prose(listing.words)}**"]
+    if listing.folded:
+        return details(prose(listing.words), lines)
+    return [f"**{prose(listing.words)}**", "", *lines]
+
+
+def render_failure(error: ReconcilerError, *, markdown: bool) -> str:
+    """Return what is shown where nothing can be judged: all that is wrong."""
+    problems = [str(problem) for problem in error.problems] or [str(error)]
+    words = f"This change cannot be judged: {counted(len(problems), 'problem')}."
+    if not markdown:
+        return "\n".join([TITLE, words, *(f"  {one_line(problem)}" for problem in problems)]) + "\n"
+    return joined([[f"## {TITLE}"], [f"**{prose(words)}**"], fence(escaped(problem) for problem in problems)])
+
+
+def review_to_dict(review: Review) -> dict[str, Any]:
+    """Return the review as JSON values."""
+    changes = review.changes
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "kind": "Review",
+        "summary": list(parts_of(review)[0].words),
+        "effect": bool(review.differences),
+        "replicaHours": round(sum(one.certain_hours for one in review.differences), 4),
+        "replicaHoursIfMetricsStay": round(sum(one.hours for one in review.differences), 4),
+        "baseReplicaHours": round(review.before_hours, 4),
+        "fields": [
+            {"policy": one.policy, "field": one.field, "before": one.before, "after": one.after}
+            for one in changes.fields
+        ],
+        "renamed": [{"before": one.before, "after": one.after} for one in changes.renamed],
+        "removed": list(changes.removed),
+        "added": list(changes.added),
+        "owned": [
+            {
+                "policy": one.policy,
+                "idle": one.idle,
+                "unchanged": one.unchanged,
+                "woken": [{"at": format_time(at), "workloads": number} for at, number in one.woken],
+            }
+            for one in review.owned
+        ],
+        "newlySelected": _names(review.newly_selected),
+        "noLongerSelected": _names(review.no_longer_selected),
+        "newlyProtected": _names(review.newly_protected),
+        "production": _names(tuple(review.production & _touched(review))),
+        "timeline": [_difference(one) for one in review.differences],
+        "heldBack": [held_to_dict(one) for one in review.held_back],
+        "fleetChanged": list(review.fleet_changed),
+        "fleetFromBase": review.fleet_from_base,
+        "next": plan_to_dict(review.next_head),
+        "nextWithout": None if review.next_base is None else plan_to_dict(review.next_base),
+        "unanswered": [query_to_dict(one) for one in sorted(review.next_head.unanswered)],
+        "unknown": dict(review.next_head.unknown),
+        "snapshotAgeSeconds": None if review.snapshot_age is None else int(review.snapshot_age.total_seconds()),
+        "problem": review.problem,
+    }
+
+
+def _touched(review: Review) -> frozenset[ObjectRef]:
+    differing = (one.ref for one in review.differences)
+    return frozenset((*differing, *review.newly_selected, *review.no_longer_selected, *review.newly_protected))
+
+
+def _names(refs: tuple[ObjectRef, ...]) -> list[str]:
+    return [str(ref) for ref in sorted(refs)]
+
+
+def _difference(one: Difference) -> dict[str, Any]:
+    return {
+        "object": str(one.ref),
+        "production": one.production,
+        "from": format_time(one.at),
+        "replicaHours": round(one.hours, 4),
+        "before": None if one.before is None else timeline_to_dict(one.before),
+        "after": None if one.after is None else timeline_to_dict(one.after),
+    }

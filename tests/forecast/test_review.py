@@ -1,0 +1,412 @@
+"""A change of policies on manifests that others wrote: what the comment must say, edit by edit."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from reconciler.backends.backend import Backend, Opened
+from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.forecast.policy_changes import FieldChange, PolicyChanges, Renamed
+from reconciler.forecast.review import Review, review_of
+from reconciler.forecast.review_report import render_markdown, render_text, review_to_dict
+from reconciler.forecast.simulation import Simulation
+from reconciler.forecast.timelines import forecast
+from reconciler.model import ObjectRef
+from reconciler.report.markdown import LONGEST_TEXT
+from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
+from tests.report.rendered import page_of_markdown
+from tests.way.calls import Folder, Said
+
+FRIDAY_NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+FRIDAY_NIGHT = datetime(2026, 11, 20, 21, tzinfo=UTC)
+DAYS = timedelta(days=3)
+Documents = dict[str, dict[str, Any]]
+Objects = dict[str, list[dict[str, Any]]]
+
+FILES = {
+    "dev": "online-boutique/kubernetes-manifests.yaml",
+    "prod-shop": "guestbook/guestbook-all-in-one.yaml",
+    "qa": "cassandra/cassandra-statefulset.yaml",
+}
+PLACED = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: router, namespace: edge}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: router}}
+  template: {metadata: {labels: {app: router}}, spec: {containers: [{name: router, image: router}]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def objects(shared: Path) -> Objects:
+    """The manifests of others in cluster eu, a namespace for each folder; a router in both clusters."""
+    found: list[dict[str, Any]] = []
+    for namespace, file in FILES.items():
+        read = yaml.safe_load_all((shared / "real-input" / file).read_text())
+        kept = [one for one in read if one and one["kind"] in ("Deployment", "StatefulSet", "Service")]
+        found += [{**one, "metadata": {**one["metadata"], "namespace": namespace}} for one in kept]
+    return {"eu": [*found, yaml.safe_load(PLACED)], "us": [yaml.safe_load(PLACED)]}
+
+
+def policies() -> Documents:
+    """The base of all edits, by name."""
+    nights = {"timeZone": "UTC", "downtime": ["20:00-06:00"]}
+    calendar = {**nights, "exceptions": [{"from": "2026-11-21T20:00:00", "to": "2026-11-22T06:00:00"}]}
+    dev = {"namespaces": {"include": ["dev"]}, "services": {}}
+    requests = {"metric": {"query": "requests", "atMost": 0, "window": "30m", "noSeries": "Zero"}}
+    picker = {"http": {"host": "picker.prod-shop.svc", "path": "/"}}
+    limit = {"share": "100%", "atLeast": 100}
+    found = [
+        document(
+            "Fleet",
+            "real",
+            {
+                "home": "eu",
+                "clusters": [{"name": "eu"}, {"name": "us"}],
+                "limits": {"idledWorkloads": limit, "removedReplicas": limit},
+            },
+        ),
+        document("Calendar", "nights", calendar),
+        document("IdlingPolicy", "dev", {"selector": dev, "idleWhen": [{"schedule": {"calendar": "nights"}}]}),
+        document(
+            "IdlingPolicy",
+            "late",
+            {
+                "selector": {"namespaces": {"include": ["dev"]}, "services": {"include": ["adservice"]}},
+                "priority": -1,
+                "idleWhen": [
+                    {"anyOf": [requests, {"schedule": {"timeZone": "UTC", "downtime": ["23:00-06:00"]}}]},
+                ],
+            },
+        ),
+        document(
+            "DownscalePolicy",
+            "frontends",
+            {
+                "selector": {
+                    "namespaces": {"include": ["prod-shop"]},
+                    "workloads": {"kinds": ["Deployment"], "include": ["frontend"]},
+                },
+                "target": {"replicas": 2},
+                "podPicker": picker,
+            },
+        ),
+        document(
+            "FederatedReplicaSet",
+            "router",
+            {
+                "replicas": 6,
+                "preferences": {"rebalance": True, "clusters": {"eu": {"weight": 1}, "us": {"weight": 1}}},
+                "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "router"},
+            },
+            namespace="edge",
+        ),
+    ]
+    return {f"{one['kind']} {one['metadata']['name']}": one for one in found}
+
+
+def spec(name: str, **fields: Any) -> Callable[[Documents], None]:
+    """Return an edit that sets fields of the spec of one document."""
+
+    def edit(documents: Documents) -> None:
+        documents[name]["spec"] |= copy.deepcopy(fields)
+
+    return edit
+
+
+def reviewed(
+    objects: Objects,
+    edit: Callable[[Documents], None],
+    *,
+    before: Callable[[Documents], None] | None = None,
+    start: datetime = FRIDAY_NOON,
+) -> Review:
+    """Return the review of `edit`; what `start` finds was made by a run an hour before it."""
+    old, new = policies(), policies()
+    for one in (old, new):
+        (before or (lambda _: None))(one)
+    edit(new)
+    base, head = policy_set(list(old.values())), policy_set(list(new.values()))
+    metrics = RecordedRequests(frozenset({"adservice"}))
+
+    def opened(clusters: dict[str, MemoryCluster]) -> Opened:
+        return Opened({name: Backend(name, cluster=one, metrics=metrics) for name, one in clusters.items()})
+
+    made = {name: MemoryCluster.of_manifests(name, copy.deepcopy(found), first_of) for name, found in objects.items()}
+    earlier = Simulation(base, opened(made))
+    for _ in earlier.play(start - timedelta(hours=1), start - timedelta(minutes=10)):
+        pass
+    now = opened(dict(earlier.clusters))
+    played = tuple(forecast(one, Simulation(one, now), start, start + DAYS) for one in (base, head))
+    return review_of((base, head), (played[0], played[1]), (played[0].first, played[1].first))
+
+
+def renamed(name: str, other: str) -> Callable[[Documents], None]:
+    def edit(documents: Documents) -> None:
+        documents[name]["metadata"]["name"] = other
+
+    return edit
+
+
+def without(*names: str) -> Callable[[Documents], None]:
+    def edit(documents: Documents) -> None:
+        for name in names:
+            del documents[name]
+
+    return edit
+
+
+def cluster_frozen(documents: Documents) -> None:
+    documents["Fleet real"]["spec"]["clusters"][0]["state"] = "Frozen"
+
+
+def late_without_dev(documents: Documents) -> None:
+    del documents["IdlingPolicy dev"]
+
+
+def young(objects: Objects) -> Objects:
+    """Half of the Deployments of dev are a day old."""
+    found = copy.deepcopy(objects)
+    for place, one in enumerate(found["eu"]):
+        if one["kind"] == "Deployment" and one["metadata"]["namespace"] == "dev" and place % 2:
+            one["metadata"]["creationTimestamp"] = "2026-11-19T12:00:00Z"
+    return found
+
+
+def with_autoscaler(objects: Objects) -> Objects:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "frontend"}
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "frontend", "namespace": "dev"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 4},
+    }
+    return {**objects, "eu": [*objects["eu"], autoscaler]}
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edit, and what the comment must say of it; `never`: what it must not."""
+
+    edit: Callable[[Documents], None]
+    says: tuple[str, ...]
+    start: datetime = FRIDAY_NOON
+    before: Callable[[Documents], None] | None = None
+    objects: Callable[[Objects], Objects] = lambda objects: objects
+    effect: bool = True
+
+
+EDITS = {
+    "mode": Edit(
+        spec("IdlingPolicy dev", mode="Observe"),
+        ("From Fri 2026-11-20 20:00", "no longer", "spec.mode: Enforce -> Observe"),
+    ),
+    "anyOf to allOf": Edit(
+        lambda documents: documents["IdlingPolicy late"]["spec"].update(
+            idleWhen=documents["IdlingPolicy late"]["spec"]["idleWhen"][0]["anyOf"]
+        ),
+        ("From Fri 2026-11-20 23:00", "eu/dev/Deployment/adservice", "no longer", "spec.idleWhen: [{"),
+        before=late_without_dev,
+    ),
+    "idleReplicas": Edit(
+        spec("IdlingPolicy dev", idleReplicas=1),
+        ("From Fri 2026-11-20 20:00", "no longer", "spec.idleReplicas: 0 -> 1"),
+    ),
+    "priority": Edit(
+        spec("IdlingPolicy late", priority=9),
+        ("eu/dev/Deployment/adservice", "From Fri 2026-11-20 20:00", "spec.priority: -1 -> 9"),
+    ),
+    "minAge": Edit(
+        spec("IdlingPolicy dev", minAge="40h"),
+        ("From Fri 2026-11-20 20:00", "4 workloads run at other times", "spec.minAge: 1h -> 1d16h"),
+        objects=young,
+    ),
+    "a calendar exception deleted": Edit(
+        spec("Calendar nights", exceptions=[]),
+        ("From Sat 2026-11-21 20:00", "11 workloads run at other times", "Calendar nights", "spec.exceptions: [{"),
+    ),
+    "a cluster frozen": Edit(
+        cluster_frozen,
+        ("From Fri 2026-11-20 20:00", "spec.clusters[eu].state: Active -> Frozen", "The Fleet is changed"),
+    ),
+    "HPA handling": Edit(
+        spec("IdlingPolicy dev", autoscalers={"hpa": "Leave"}),
+        ("1 workload", "eu/dev/Deployment/frontend", "spec.autoscalers.hpa: Idle -> Leave"),
+        objects=with_autoscaler,
+    ),
+    "a policy renamed": Edit(
+        renamed("IdlingPolicy dev", "develop"),
+        (
+            "No workload runs more or less in the next 3 days; the next run differs",
+            "IdlingPolicy dev is now called IdlingPolicy develop",
+            "11 of the 11 workloads it keeps idle run as without this change",
+        ),
+        start=FRIDAY_NIGHT,
+        effect=False,
+    ),
+    "the Fleet renamed": Edit(
+        renamed("Fleet real", "other"),
+        ("From ", "The Fleet is changed (metadata.name)", "metadata.name: real -> other"),
+        start=FRIDAY_NIGHT,
+    ),
+    "production selected by mistake": Edit(
+        lambda documents: documents["IdlingPolicy dev"]["spec"]["selector"].update(
+            namespaces={"include": ["dev", "prod-*"]}
+        ),
+        (
+            "Production: 3 workloads of it run in another way",
+            "Production: 3 objects newly selected",
+            "eu/prod-shop/Deployment/frontend",
+            'namespaces.include: ["dev"] -> ["dev", "prod-*"]',
+        ),
+    ),
+    "a folder deleted": Edit(
+        without("IdlingPolicy dev", "IdlingPolicy late"),
+        ("IdlingPolicy dev is removed", "of the 11 workloads it keeps idle", "11 objects no longer selected"),
+        start=FRIDAY_NIGHT,
+    ),
+    "a picker's host": Edit(
+        spec("DownscalePolicy frontends", podPicker={"http": {"host": "other.prod-shop.svc", "path": "/"}}),
+        ("No effect in the next 3 days", "spec.podPicker.http.host: picker.prod-shop.svc -> other.prod-shop.svc"),
+        effect=False,
+    ),
+    "a placement weight": Edit(
+        lambda documents: documents["FederatedReplicaSet router"]["spec"]["preferences"]["clusters"]["eu"].update(
+            weight=5
+        ),
+        ("eu/edge/Deployment/router", "us/edge/Deployment/router", "clusters.eu.weight: 1 -> 5"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_what_the_comment_says_of_an_edit(objects: Objects, name: str) -> None:
+    edit = EDITS[name]
+    found = reviewed(edit.objects(objects), edit.edit, before=edit.before, start=edit.start)
+    text = render_text(found)
+    assert [words for words in edit.says if words not in text] == [], text
+    assert bool(found.differences) is edit.effect, text
+    assert ("No effect" in text) is (not edit.effect and "next run differs" not in text), text
+
+
+def test_the_same_input_gives_the_same_bytes(objects: Objects) -> None:
+    edit = EDITS["production selected by mistake"].edit
+    first, second = (render_markdown(reviewed(objects, edit)) for _ in range(2))
+    assert first == second
+
+
+def test_production_is_never_folded(objects: Objects) -> None:
+    text = render_markdown(reviewed(objects, EDITS["production selected by mistake"].edit))
+    open_ = re.sub(r"<details>.*?</details>", "", text, flags=re.S)
+    assert "Production: 3 objects newly selected" in open_
+    assert "eu/prod-shop/Deployment/frontend" in open_
+
+
+def test_json_has_all_of_it(objects: Objects) -> None:
+    found = review_to_dict(reviewed(objects, EDITS["mode"].edit))
+    assert json.loads(json.dumps(found)) == found
+    assert found["effect"] is True
+    assert found["fields"] == [
+        {"policy": "IdlingPolicy dev", "field": "spec.mode", "before": "Enforce", "after": "Observe"}
+    ]
+    assert len(found["timeline"]) == 11
+    assert found["replicaHours"] == 2 * 10 * 11 - 3 * 7, "two nights of eleven, less three of one that late idles then"
+
+
+WILD = "</summary><script>@octocat #1 [x](https://evil.example) `|"
+
+
+def test_nothing_in_a_policy_or_name_becomes_markup(objects: Objects) -> None:
+    base = reviewed(objects, EDITS["mode"].edit)
+    change = FieldChange(WILD, WILD, WILD, WILD)
+    wild = replace(
+        base,
+        changes=PolicyChanges((change,), (Renamed(WILD, WILD),), (WILD,), (WILD,)),
+        newly_selected=(ObjectRef(WILD, WILD, WILD, WILD),),
+        problem=WILD,
+        notes=(WILD,),
+        fleet_changed=(WILD,),
+    )
+    page = page_of_markdown(render_markdown(wild))
+    assert {"a", "img", "script"}.isdisjoint(page.tags)
+    prose_alone = re.sub(r"^(`{3,})text$.*?^\1$", "", render_markdown(wild), flags=re.S | re.M)
+    assert "@octocat" not in prose_alone
+    assert "https://" not in prose_alone
+
+
+def test_it_is_never_longer_than_a_comment(objects: Objects) -> None:
+    base = reviewed(objects, EDITS["production selected by mistake"].edit)
+    change = FieldChange("IdlingPolicy dev", "spec.x", "a" * 900, "b" * 900)
+    many = replace(
+        base,
+        changes=PolicyChanges(tuple(replace(change, policy=f"IdlingPolicy {n}") for n in range(500))),
+        differences=base.differences * 300,
+    )
+    text = render_markdown(many)
+    assert len(text) <= LONGEST_TEXT
+    assert text.startswith("## What this change of policies does\n\n**From Fri 2026-11-20 20:00")
+    assert "Production: " in text
+
+
+@pytest.fixture
+def quickstart(repository: Path, tmp_path: Path) -> Folder:
+    folder = Folder.copied(repository / "examples" / "quickstart", tmp_path)
+    shutil.copytree(folder.path / "policies", folder.path / "head")
+    return folder
+
+
+def compared(folder: Folder, *more: str) -> Said:
+    look = ("--snapshot", "snapshot", "--now", "2026-11-20T15:00:00Z", "--days", "1")
+    return folder.call("plan", "head", "--base", "policies", *look, *more)
+
+
+def test_without_a_change(quickstart: Folder) -> None:
+    said = compared(quickstart, "-o", "markdown")
+    assert said.code == 0
+    assert "**No effect in the next 1 day.**" in said.out
+    assert "No policy says anything else." in said.out
+
+
+@pytest.mark.parametrize("output", ["markdown", "text"])
+def test_a_head_that_cannot_be_used_is_told_as_comment(quickstart: Folder, output: str) -> None:
+    quickstart.write("head/wrong.yaml", "apiVersion: reconciler/v1alpha1\nkind: IdlingPolicy\nmetadata: {name: x}\n")
+    said = compared(quickstart, "-o", output)
+    assert said.code == 3
+    assert "This change cannot be judged: 1 problem." in said.out
+    assert "head/wrong.yaml:1" in said.out
+    assert "head/wrong.yaml:1" in said.err
+
+
+def test_a_base_that_cannot_be_used_leaves_the_head_alone(quickstart: Folder) -> None:
+    quickstart.write("policies/wrong.yaml", "apiVersion: reconciler/v1alpha1\nkind: Nonsense\n")
+    said = compared(quickstart, "-o", "markdown")
+    assert said.code == 6
+    assert (
+        "Only the policies of this change are shown: those of the base cannot be used: policies/wrong.yaml" in said.out
+    )
+    assert "### Now" in said.out
+    assert compared(quickstart, "-o", "markdown", "--fleet-from", "base").code == 3
+
+
+def test_a_snapshot_that_is_too_old_is_refused(quickstart: Folder) -> None:
+    kinds = ("services", "endpoints", "namespaces", "events", "pods", "configmaps", "replicationcontrollers")
+    read = "".join(f"- resource: {kind}\n" for kind in kinds)
+    quickstart.write("snapshot/eu-west/recording.yaml", f"at: 2026-11-19T02:00:00Z\nread:\n{read}")
+    said = compared(quickstart, "-o", "markdown")
+    assert said.code == 3
+    assert "was recorded at 2026-11-19T02:00:00Z, 37h ago, expected at most 24h" in said.out
+    assert "The snapshot is 37h old." in compared(quickstart, "-o", "markdown", "--max-snapshot-age", "2d").out
