@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -55,6 +56,7 @@ class Action(Struct, frozen=True):
         return {pointer(change.path): change.after for change in self.decision.changes}
 
 
+@lru_cache(1024)  # a plan has the same few for each object
 def pointer(path: tuple[str, ...]) -> str:
     """Return the RFC 6901 JSON pointer of `path`."""
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)

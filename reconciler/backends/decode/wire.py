@@ -20,6 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = int((datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds())
 _LAST = int((datetime.max.replace(tzinfo=UTC) - _EPOCH).total_seconds())
 _FAR = (datetime(9000, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_REMEMBERED = 512
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII)
 
 
@@ -35,6 +36,7 @@ class Instant(int):
         return _EPOCH + timedelta(microseconds=min(max(self // 1000, 0), _FAR))
 
 
+@lru_cache(_REMEMBERED)  # many objects are made or written at once
 def instant(text: str) -> Instant:
     """Return an RFC 3339 time; what its fraction says beyond nanoseconds is dropped.
 
@@ -64,7 +66,6 @@ StringMap = dict[str, str]
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MOST_ENTRIES = 8
-_REMEMBERED = 512
 
 
 def shared(mapping: StringMap | None) -> StringMap | None:

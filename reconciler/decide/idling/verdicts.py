@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 
 from msgspec import Struct
@@ -54,13 +54,13 @@ def deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, 
     return tuple(sorted(of_highest_priority(enforcing or selecting), key=lambda policy: policy.name))
 
 
-class CombinedVerdict(Struct, frozen=True):
+class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked often can be kept
     """All verdicts for one scalable. Without any, no policy selects it."""
 
     verdicts: tuple[PolicyVerdict, ...] = ()
     without_policies: bool = False  # the policies are not known: nothing can be said of what they want
 
-    @property
+    @cached_property
     def policy(self) -> IdlingPolicy | None:
         """The policy that owns the marks: of the highest priority, then the first by name."""
         return min(
@@ -75,7 +75,7 @@ class CombinedVerdict(Struct, frozen=True):
         found = {verdict.policy.name: verdict.policy for verdict in self.verdicts}
         return tuple(found[name] for name in sorted(found))
 
-    @property
+    @cached_property
     def result(self) -> CriterionResult:
         """Idle where all verdicts are, busy where any is, else unknown."""
         if self.without_policies:
@@ -87,12 +87,12 @@ class CombinedVerdict(Struct, frozen=True):
             return CriterionResult.BUSY
         return CriterionResult.IDLE if said == {CriterionResult.IDLE} else CriterionResult.UNKNOWN
 
-    @property
+    @cached_property
     def deciding(self) -> tuple[Evaluation, ...]:
         """The verdicts that make it say what it says."""
         return tuple(verdict.evaluation for verdict in self.verdicts if verdict.evaluation.result is self.result)
 
-    @property
+    @cached_property
     def reasons(self) -> Reasons:
         if self.without_policies:
             return (reason(ReasonCode.POLICIES_UNREADABLE),)
