@@ -15,6 +15,7 @@ VERBS = {
     "rank": "List the pods that a scale down would delete first, and why.",
     "calendar": "List when calendars are idle in the days to come.",
     "forecast": "Show what the policies do in the days to come, and what they save.",
+    "test": "Run tests of policies (*_test.yaml).",
     "ci": "Review a change of policies in a pipeline of GitHub or GitLab.",
     "schema": "Print the JSON Schema of a kind.",
     "completion": "Print the completion script of a shell.",
@@ -84,6 +85,10 @@ EXAMPLES = {
             "What does each team save in two weeks, in money?",
             "forecast --snapshot DIR --days 14 --by label=team --price cpu=0.031 --price memory=0.0042",
         ),
+    ),
+    "test": (
+        ("Run the tests below ./policies", "test"),
+        ("Write the results for a CI system, and list what has no case", "test --coverage -o junit > results.xml"),
     ),
     "ci": (
         (

@@ -116,6 +116,18 @@ class Simulation:
         """Set annotations of an object; None takes one off. Raises what `change` does."""
         self.change(ref, {"metadata": {"annotations": dict(annotations)}})
 
+    def find(self, cluster: str, namespace: str, kind: str, name: str) -> ObjectRef | None:
+        """Return the object of that name, whatever its API group; the case of `kind` does not matter.
+
+        None: there is none.
+        """
+        wanted = (kind.lower(), namespace, name)
+        found = self._clusters.get(cluster)
+        for entry in () if found is None else found.entries():
+            if (entry.kind.lower(), entry.namespace, entry.name) == wanted:
+                return ObjectRef(cluster, entry.namespace, entry.kind, entry.name, entry.group)
+        return None
+
     @property
     def clusters(self) -> Mapping[str, MemoryCluster]:
         """The clusters as they are after the last run."""

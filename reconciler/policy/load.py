@@ -34,6 +34,9 @@ from reconciler.yaml.words import shown
 
 KINDS = tuple(kind for kind in DOCUMENTS if kind != "ReplicaSet")
 _ENDINGS = (".yaml", ".yml")
+TESTS = tuple(f"_test{ending}" for ending in _ENDINGS)
+"""How files end that hold tests of policies, and no policies."""
+
 _OURS = b"reconciler/v1alpha1"
 _FLEET = re.compile(rb"""\bkind["']?\s*:\s*["']?Fleet\b""")
 
@@ -88,7 +91,7 @@ def left_out(path: str | Path) -> tuple[str, ...]:
 
 
 def _is_policy_name(name: str) -> bool:
-    return name.endswith(_ENDINGS)
+    return name.endswith(_ENDINGS) and not name.endswith(TESTS)
 
 
 def _found(root: str) -> FoundFiles:

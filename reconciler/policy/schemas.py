@@ -19,6 +19,7 @@ KINDS = (
     "FederatedReplicaSet",
     "DownscalePolicy",
     "ReplicaSet",
+    "PolicyTest",
     "Plan",
     "Report",
 )

@@ -1,0 +1,224 @@
+"""Test files -> cases, with all problems of all files at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from reconciler.decide.annotations import parse_time
+from reconciler.errors import PolicyError, Problem
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.metadata import given
+from reconciler.policy.kinds.policy_test import (
+    CaseFields,
+    ExpectFields,
+    GivenFields,
+    PolicyTestDocument,
+    SeriesFields,
+    StepFields,
+)
+from reconciler.policy.load import TESTS
+from reconciler.policy.types import Place
+from reconciler.yaml.files import decoded, find_files, is_inside, read_bytes, spelt
+from reconciler.yaml.reader import read_documents
+from reconciler.yaml.words import Path, shown
+
+_INSTANT = timedelta(seconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EVENTS = {"annotate": (), "scale": ("replicas",), "patch": ("fields",), "query": ("series",)}
+_CHECKS = ("replicas", "state", "never", "policy", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What is expected, and until when; None: no end is expected."""
+
+    place: Place
+    fields: ExpectFields
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A run at `start`, with `is_period` all runs before `end`. Otherwise runs go on for what has an end."""
+
+    start: datetime
+    end: datetime
+    is_period: bool
+    given: tuple[tuple[Place, GivenFields], ...]
+    expected: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`start` is when the runs before the first moment begin; None: there are none."""
+
+    name: str
+    place: Place
+    start: datetime | None
+    moments: tuple[Moment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFile:
+    """Cases that share their clusters: those of the folder `snapshot`, or with "" those of `clusters`."""
+
+    place: Place
+    snapshot: str
+    clusters: Mapping[str, tuple[dict[str, Any], ...]]
+    series: tuple[SeriesFields, ...]
+    tick: timedelta
+    cases: tuple[Case, ...]
+
+
+def read_case_files(path: str) -> tuple[CaseFile, ...]:
+    """Return the tests below `path`, a folder with policies, or in the one test file that it names.
+
+    Raises:
+        PolicyError: with all problems of all files, or there is no such folder.
+    """
+    if not os.path.exists(path):
+        raise PolicyError.of([Problem(spelt(path), 1, 1, "", "does not exist, expected a directory with policy files")])
+    folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
+    found = find_files(path, lambda name: name.endswith(TESTS)) if os.path.isdir(path) else None
+    problems = list(found.problems) if found is not None else []
+    files: list[CaseFile] = []
+    for file in (path,) if found is None else found.files:
+        content = read_bytes(file, folder)
+        text = content if isinstance(content, Problem) else decoded(spelt(file), content)
+        if isinstance(text, Problem):
+            problems.append(text)
+            continue
+        read = read_documents(spelt(file), text[0])
+        problems += read.problems
+        for source in read.found:
+            reader = _Reader(PolicyDocument(source))
+            files.append(reader.case_file())
+            problems += reader.document.problems
+    if problems:
+        raise PolicyError.of(problems)
+    return tuple(files)
+
+
+class _Reader:
+    """Makes cases of one document; what is wrong is gathered in it."""
+
+    def __init__(self, document: PolicyDocument) -> None:
+        self.document = document
+        self._tick = timedelta(minutes=10)
+
+    def case_file(self) -> CaseFile:
+        fields = self.document.read("PolicyTest", PolicyTestDocument)
+        self._tick = max(+fields.tick, timedelta(minutes=1))
+        if fields.tick < timedelta(minutes=1):
+            self.document.add(("tick",), "is less than a minute, expected at least 1m")
+        self._one_of((), fields, ("snapshot", "clusters"))
+        default = self._time(("start",), given(fields.start))
+        return CaseFile(
+            place=self.document.place,
+            snapshot=self._snapshot(given(fields.snapshot) or ""),
+            clusters=given(fields.clusters) or {},
+            series=fields.series,
+            tick=self._tick,
+            cases=tuple(self._case(("cases", n), one, default) for n, one in enumerate(fields.cases)),
+        )
+
+    def _snapshot(self, name: str) -> str:
+        """Return the path of a snapshot. Whoever may add a test must not have other files of the machine read."""
+        if not name:
+            return ""
+        path = os.path.normpath(os.path.join(os.path.dirname(self.document.source.file), name))
+        if os.path.isabs(name) or not is_inside(os.path.realpath(path), os.path.realpath(".")):
+            self.document.add(("snapshot",), f"is {shown(name)}, expected a folder below the working directory")
+        elif not os.path.isdir(path):
+            self.document.add(("snapshot",), f"is {shown(name)}, expected a folder; there is no {path}")
+        return path
+
+    def _case(self, path: Path, fields: CaseFields, default: datetime | None) -> Case:
+        start = self._time((*path, "start"), given(fields.start)) or default
+        moments = [self._moment(path, fields)]
+        moments += [self._moment((*path, "then", n), one) for n, one in enumerate(fields.then)]
+        self._check_order(path, start, moments)
+        return Case(fields.name, self._place(path), start, tuple(moments))
+
+    def _check_order(self, path: Path, start: datetime | None, moments: list[Moment]) -> None:
+        if any(moment.start == _EPOCH for moment in moments):
+            return  # it could not be read
+        if start is not None and start > moments[0].start:
+            self.document.add((*path, "start"), "is after the first time, expected one before it")
+        for number, (before, moment) in enumerate(pairwise(moments)):
+            last = max(filter(None, [before.start, *(one.until for one in before.expected)]))
+            if moment.start <= before.start or moment.start < (before.end if before.is_period else last):
+                where = "during" if moment.is_period else "at"
+                self.document.add((*path, "then", number, where), "is not after the time before, expected a later one")
+
+    def _moment(self, path: Path, fields: StepFields) -> Moment:
+        self._one_of(path, fields, ("at", "during"))
+        period = given(fields.during)
+        if period is None:
+            start = self._time((*path, "at"), given(fields.at)) or _EPOCH
+            end = start + _INSTANT
+        else:
+            start = self._time((*path, "during", "from"), period.from_) or _EPOCH
+            end = start + timedelta(days=period.days)
+        expected = tuple(self._expectation((*path, "expect", n), one, start) for n, one in enumerate(fields.expect))
+        if period is not None:
+            for number, one in enumerate(expected):
+                if one.until is not None:
+                    self.document.add((*path, "expect", number, "until"), "stands beside during, expected at")
+        untils = [one.until + self._tick for one in expected if one.until is not None]
+        found = tuple(self._given((*path, "given", n), one) for n, one in enumerate(fields.given))
+        return Moment(start, max([end, *untils]), period is not None, found, expected)
+
+    def _given(self, path: Path, fields: GivenFields) -> tuple[Place, GivenFields]:
+        self._one_of(path, fields, tuple(_EVENTS))
+        sets = given(fields.wake_requested_at) is not None or bool(given(fields.annotations))
+        if (given(fields.annotate) is not None) != sets:
+            words = "has one of annotate and what it sets, expected it with wake-requested-at or annotations"
+            self.document.add(path, words)
+        for event, needs in _EVENTS.items():
+            for name in needs:
+                if (given(getattr(fields, event)) is None) != (given(getattr(fields, name)) is None):
+                    self.document.add(path, f"has one of {event} and {name}, expected both or neither")
+        when = given(fields.wake_requested_at)
+        if when is not None and when != "now":
+            self._time((*path, "wake-requested-at"), when)
+        return self._place(path), fields
+
+    def _expectation(self, path: Path, fields: ExpectFields, start: datetime) -> Expectation:
+        self._one_of(path, fields, ("object", "namespaces"))
+        if all(given(getattr(fields, name)) is None for name in _CHECKS):
+            self.document.add(path, f"expects nothing, expected at least one of {', '.join(_CHECKS)}")
+        until = self._time((*path, "until"), given(fields.until))
+        if until is not None and until <= start:
+            self.document.add((*path, "until"), "is not after the time of the run, expected a later one")
+        return Expectation(self._place(path), fields, until)
+
+    def _one_of(self, path: Path, fields: Any, names: tuple[str, ...]) -> None:
+        found = [name for name in names if given(getattr(fields, name)) is not None]
+        gone = any(not self.document.is_judged((*path, name)) for name in names)
+        if len(found) != 1 and not gone:
+            words = f"has {' and '.join(found)}" if found else f"has none of {', '.join(names)}"
+            self.document.add(path, f"{words}, expected exactly one of them")
+
+    def _time(self, path: Path, text: str | None) -> datetime | None:
+        found = None if not text else parse_time(text)
+        if text and found is None:
+            self.document.add(path, f'is {shown(text)}, expected a time with a zone, like "2026-11-23T07:00:00+01:00"')
+        return found
+
+    def _place(self, path: Path) -> Place:
+        return Place(self.document.source.file, *self.document.source.place(path))
+
+
+def runs_before(moment: Moment, at: datetime | None, tick: timedelta) -> Iterator[datetime]:
+    """Yield from when on runs are played before `moment`, where any are; `at` is when the last ones ended."""
+    if at is None:
+        return
+    after = _EPOCH - ((_EPOCH - at) // tick) * tick
+    if after < moment.start:
+        yield after

@@ -1,0 +1,194 @@
+"""What runs came to for a workload, and whether that is what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from reconciler.apply.outcomes import OutcomeStatus
+from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
+from reconciler.forecast.simulation import Step
+from reconciler.model import ObjectRef
+from reconciler.policy.kinds.metadata import given
+from reconciler.policy.kinds.policy_test import ExpectFields
+from reconciler.policy.spelling import nearest
+from reconciler.policy.types import Place
+from reconciler.policy_tests.cases import Expectation, Moment
+from reconciler.report.groups import reasons_in
+from reconciler.report.wording import edge, name_of, verb_of
+
+KINDS = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
+
+Touched = tuple[str, str, str]
+"""Kind and name of a policy that selects a judged workload, and what a run did with that, "" for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What was not as expected: of which workload, when, and the reasons that the run gave."""
+
+    place: Place
+    at: datetime
+    subject: str
+    expected: str
+    got: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The failures, and what of the policies was looked at."""
+
+    failures: tuple[Failure, ...]
+    touched: frozenset[Touched]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run by workload: what its policies say of it, what is planned for it, and which are idle after it."""
+
+    step: Step
+    explained: Mapping[ObjectRef, tuple[PolicyExplanation, ...]]
+    planned: Mapping[ObjectRef, tuple[Decision, ...]]
+    idle: frozenset[ObjectRef]
+
+    @classmethod
+    def of(cls, step: Step) -> _Run:
+        explained: dict[ObjectRef, tuple[PolicyExplanation, ...]] = {}
+        for one in step.plan.explanations:
+            explained[one.ref] = (*explained.get(one.ref, ()), one)
+        planned: dict[ObjectRef, tuple[Decision, ...]] = {}
+        for decision in (*(action.decision for action in step.plan.actions), *step.plan.observed):
+            planned[decision.ref] = (*planned.get(decision.ref, ()), decision)
+        return cls(step, explained, planned, frozenset(_idle_after(step)))
+
+
+def _idle_after(step: Step) -> set[ObjectRef]:
+    """Return the workloads that stand at their idle replicas because of a policy once `step` is done."""
+    idle = {one.ref for one in step.plan.explanations if one.idled is not None}
+    done = {outcome.action for outcome in step.outcomes if outcome.status is OutcomeStatus.APPLIED}
+    for action in step.plan.actions:
+        decision = action.decision
+        if action.id not in done or decision.job != "idling" or decision.replicas_after is None:
+            continue
+        if decision.verb is Verb.IDLE:
+            idle.add(decision.ref)
+        else:
+            idle.discard(decision.ref)
+    return idle
+
+
+def judged(moment: Moment, steps: Sequence[Step]) -> Judgement:
+    """Return how what `moment` expects compares with its runs, of which there is at least one."""
+    runs = [_Run.of(step) for step in steps]
+    failures: list[Failure] = []
+    touched: set[Touched] = set()
+    for one in moment.expected:
+        refs = [ref for ref in steps[0].replicas if _is_meant(ref, one.fields)]
+        failures += _failures(one, refs, moment, runs) if refs else [_nobody(one, steps[0])]
+        touched |= {row for run in runs for ref in refs for row in _rows(run, ref)}
+    return Judgement(tuple(failures), frozenset(touched))
+
+
+def _is_meant(ref: ObjectRef, fields: ExpectFields) -> bool:
+    named, kinds = given(fields.object), given(fields.kinds)
+    if named is not None:
+        cluster, namespace, kind, name = named.split("/", 3)
+        return (ref.cluster, ref.namespace, ref.kind.lower(), ref.name) == (cluster, namespace, kind.lower(), name)
+    return (
+        any(fnmatchcase(ref.namespace, pattern) for pattern in given(fields.namespaces) or ())
+        and any(fnmatchcase(ref.cluster, pattern) for pattern in fields.clusters)
+        and (kinds is None or ref.kind in kinds)
+    )
+
+
+def _nobody(one: Expectation, step: Step) -> Failure:
+    """Return that no workload is meant: an expectation of nothing would always hold."""
+    named = given(one.fields.object)
+    subject = named or f"namespaces {', '.join(given(one.fields.namespaces) or ())}"
+    near = nearest(named, [name_of(ref) for ref in step.replicas]) if named else ""
+    return Failure(one.place, step.at, subject, "a workload", f"none of that name{near}")
+
+
+def _failures(one: Expectation, refs: Sequence[ObjectRef], moment: Moment, runs: Sequence[_Run]) -> list[Failure]:
+    """Return the first failure of those of all `refs`, and how many more there are."""
+    found = [failure for ref in refs if (failure := _failure(one, ref, moment, runs)) is not None]
+    if len(found) < 2:
+        return found
+    first = min(found, key=lambda failure: failure.at)
+    return [replace(first, subject=f"{first.subject}, and {len(found) - 1} more,")]
+
+
+def _failure(one: Expectation, ref: ObjectRef, moment: Moment, runs: Sequence[_Run]) -> Failure | None:
+    name = name_of(ref)
+    for run in _looked_at(one, moment, runs):
+        wrong = [(expected, got) for expected, got, holds in _checks(one.fields, ref, run) if not holds]
+        if wrong:
+            until = f" until {edge(one.until)}" if one.until is not None else ""
+            expected = ", ".join(expected for expected, _ in wrong) + until
+            got = ", ".join(got for _, got in wrong)
+            return Failure(one.place, run.step.at, name, expected, got, tuple(_reasons(run, ref)))
+    last = runs[-1]
+    checks = list(_checks(one.fields, ref, last))
+    if one.until is None or not all(holds for *_, holds in checks):
+        return None
+    expected = f"{', '.join(words for words, *_ in checks)} until {edge(one.until)}"
+    return Failure(one.place, last.step.at, name, expected, "it still holds", tuple(_reasons(last, ref)))
+
+
+def _looked_at(one: Expectation, moment: Moment, runs: Sequence[_Run]) -> Iterator[_Run]:
+    """Yield the runs in which `one` must hold: the first, those before its end, or all of a period."""
+    for run in runs:
+        at = run.step.at
+        if at == moment.start or moment.is_period or (one.until is not None and at < one.until):
+            yield run
+
+
+def _checks(fields: ExpectFields, ref: ObjectRef, run: _Run) -> Iterator[tuple[str, str, bool]]:
+    """Yield for each thing that is expected what that is, what there is, and whether it holds."""
+    replicas, policy, reason = given(fields.replicas), given(fields.policy), given(fields.reason)
+    state, never = given(fields.state), given(fields.never)
+    now = "idle" if ref in run.idle else "awake"
+    if replicas is not None:
+        found = run.step.replicas.get(ref)
+        yield f"replicas {replicas}", f"replicas {'unknown' if found is None else found}", found == replicas
+    if state is not None:
+        yield state, now, now == state
+    if never is not None:
+        yield f"never {never}", now, now != never
+    if policy is not None:
+        names = sorted({one.policy for one in run.explained.get(ref, ()) if one.selected}) or ["none"]
+        yield f"policy {policy}", f"policy {', '.join(names)}", policy in names
+    if reason is not None:
+        reasons = list(_reasons(run, ref))
+        yield f'reason "{reason}"', f'reason "{(reasons or ["none"])[0]}"', any(reason in one for one in reasons)
+
+
+def _reasons(run: _Run, ref: ObjectRef) -> Iterator[str]:
+    """Yield what each policy says of a workload, with its file and line; what changes it comes first."""
+    plan = run.step.plan
+    clock = reasons_in(plan)
+
+    def words(job: str, policy: str, what: str, why: str) -> str:
+        name = f"{KINDS[job]} {policy}"
+        place = f" ({plan.places[name]})" if name in plan.places else ""
+        return f"{name}{place}: {what}: {clock.reason(why)}"
+
+    for decision in run.planned.get(ref, ()):
+        yield words(decision.job, decision.cause.policy, verb_of(decision), decision.cause.why)
+    for held in plan.held_back:
+        for decision in held.decisions:
+            if decision.ref == ref:
+                yield words(decision.job, decision.cause.policy, f"{verb_of(decision)} is held back", held.why)
+    for one in run.explained.get(ref, ()):
+        yield words(one.job, one.policy, one.outcome, one.why)
+
+
+def _rows(run: _Run, ref: ObjectRef) -> Iterator[Touched]:
+    for one in run.explained.get(ref, ()):
+        if one.selected:
+            yield KINDS[one.job], one.policy, ""
+    for decision in run.planned.get(ref, ()):
+        yield KINDS[decision.job], decision.cause.policy, verb_of(decision)

@@ -1,0 +1,122 @@
+"""Cases, played: runs before them, what is given, the runs at their times, and what those came to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from reconciler.backends.backend import Backend, Opened, open_snapshot
+from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.backends.snapshot.metrics import SnapshotMetrics
+from reconciler.decide.annotations import WAKE_REQUESTED_AT
+from reconciler.decide.downscale.victims import rank_victims
+from reconciler.errors import ClusterError, SnapshotError
+from reconciler.forecast.simulation import Simulation
+from reconciler.model import ObjectRef, Pod
+from reconciler.policy.kinds.metadata import given
+from reconciler.policy.kinds.policy_test import GivenFields
+from reconciler.policy.types import PolicySet
+from reconciler.policy_tests.cases import Case, CaseFile, runs_before
+from reconciler.policy_tests.judgement import Failure, Touched, judged
+from reconciler.policy_tests.metrics import GivenAnswers, GivenMetrics
+from reconciler.report.wording import name_of
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What came of a case: it passed where nothing failed."""
+
+    case: Case
+    failures: tuple[Failure, ...]
+    touched: frozenset[Touched]
+
+
+def played(file: CaseFile, policies: PolicySet) -> Iterator[CaseResult]:
+    """Yield the result of each case; none changes what another one begins with.
+
+    Raises:
+        SnapshotError: the clusters cannot be read.
+    """
+    opened = _opened(file, policies)
+    for case in file.cases:
+        answers = GivenAnswers(file.series)
+        backends = {name: _with_answers(one, answers) for name, one in opened.backends.items()}
+        yield _played(case, Simulation(policies, Opened(backends), file.tick), answers)
+
+
+def _played(case: Case, simulation: Simulation, answers: GivenAnswers) -> CaseResult:
+    failures: list[Failure] = []
+    touched: frozenset[Touched] = frozenset()
+    at = case.start
+    for moment in case.moments:
+        for begin in runs_before(moment, at, simulation.tick):
+            for _ in simulation.play(begin, moment.start):
+                pass
+        for place, event in moment.given:
+            if words := _happened(event, moment.start, simulation, answers):
+                failures.append(Failure(place, moment.start, *words))
+        found = judged(moment, list(simulation.play(moment.start, moment.end)))
+        failures += found.failures
+        touched |= found.touched
+        at = moment.end
+    return CaseResult(case, tuple(failures), touched)
+
+
+def _opened(file: CaseFile, policies: PolicySet) -> Opened:
+    names = [cluster.name for cluster in policies.fleet.clusters]
+    if file.snapshot:
+        return open_snapshot(file.snapshot, names, _victims, policies.fleet.namespace)
+    unknown = sorted(set(file.clusters) - set(names))
+    if unknown:
+        words = f"clusters: {', '.join(unknown)} is no cluster of the Fleet, expected one of {', '.join(names)}"
+        raise SnapshotError(f"{file.place}: {words}")
+    try:
+        made = {name: MemoryCluster.of_manifests(name, file.clusters.get(name, ()), _victims) for name in names}
+    except SnapshotError as error:
+        found = [replace(one, file=file.place.file, line=file.place.line) for one in error.problems]
+        raise SnapshotError.of(found) from error
+    return Opened({name: Backend(name, cluster=one, metrics=SnapshotMetrics(name, {})) for name, one in made.items()})
+
+
+def _victims(pods: Sequence[Pod], count: int, _: bool) -> Sequence[Pod]:
+    return rank_victims(pods, count, now_ns=0).victims
+
+
+def _with_answers(backend: Backend, answers: GivenAnswers) -> Backend:
+    if backend.metrics is None:
+        return backend
+    return replace(backend, metrics=GivenMetrics(backend.name, answers, backend.metrics))
+
+
+def _happened(
+    event: GivenFields, now: datetime, simulation: Simulation, answers: GivenAnswers
+) -> tuple[str, str, str] | None:
+    """Let `event` happen; where it cannot, return its object, what was expected, and why it cannot."""
+    query = given(event.query)
+    if query is not None:
+        answers.put(given(event.cluster) or "", query, given(event.series) or ())
+        return None
+    named = given(event.annotate) or given(event.scale) or given(event.patch) or ""
+    ref = simulation.find(*named.split("/"))
+    if ref is None:
+        return named, "an object", "none of that name"
+    try:
+        simulation.change(ref, _change(event, ref, now))
+    except ClusterError as error:
+        return name_of(ref), "the change is possible", str(error)
+    return None
+
+
+def _change(event: GivenFields, ref: ObjectRef, now: datetime) -> Mapping[str, object]:
+    """Return what happens to an object, as a merge patch."""
+    replicas, fields = given(event.replicas), given(event.fields)
+    if replicas is not None:
+        return {"spec": {"suspend": replicas == 0} if ref.kind == "CronJob" else {"replicas": replicas}}
+    if fields is not None:
+        return fields
+    annotations: dict[str, str | None] = dict(given(event.annotations) or {})
+    requested = given(event.wake_requested_at)
+    if requested is not None:
+        annotations[WAKE_REQUESTED_AT] = now.strftime("%Y-%m-%dT%H:%M:%SZ") if requested == "now" else requested
+    return {"metadata": {"annotations": annotations}}

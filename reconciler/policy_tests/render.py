@@ -1,0 +1,118 @@
+"""What tests of policies came to, as text, as JSON and as JUnit XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+from reconciler.policy_tests.coverage import PolicyCoverage
+from reconciler.policy_tests.judgement import Failure
+from reconciler.policy_tests.play import CaseResult
+from reconciler.report.wording import counted, edge
+from reconciler.untrusted_text import escaped
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """`covered` is None where nobody asked for it."""
+
+    cases: Sequence[CaseResult]
+    covered: Sequence[PolicyCoverage] | None = None
+
+    @property
+    def failed(self) -> int:
+        return sum(bool(one.failures) for one in self.cases)
+
+
+def as_lines(results: Results) -> Iterator[str]:
+    """Yield a line for each case, below it why it failed, and the counts."""
+    for result in results.cases:
+        yield f"{'FAIL' if result.failures else 'PASS'}  {result.case.place}  {result.case.name}"
+        for failure in result.failures:
+            yield from (f"  {line}" for line in _failure_lines(failure))
+    yield ""
+    if results.covered is not None:
+        yield from _coverage_lines(results.covered)
+        yield ""
+    passed = len(results.cases) - results.failed
+    yield f"{counted(len(results.cases), 'case')}: {passed} passed, {results.failed} failed."
+
+
+def _failure_lines(failure: Failure) -> Iterator[str]:
+    yield f"{failure.place}: {failure.subject} at {edge(failure.at)}"
+    yield f"  expected  {failure.expected}"
+    yield f"  got       {failure.got}"
+    for reason in failure.reasons[:1]:
+        yield f"  because   {reason}"
+
+
+def _coverage_lines(covered: Sequence[PolicyCoverage]) -> Iterator[str]:
+    touched = sum(one.is_touched for one in covered)
+    yield f"Coverage: {touched} of {counted(len(covered), 'policy', 'policies')} have a case."
+    for one in covered:
+        if one.unseen:
+            words = f"no {' and no '.join(one.unseen)}" if one.is_touched else "no case"
+            yield f"  {one.kind} {one.name} ({one.place}): {words}"
+
+
+def as_dict(results: Results) -> dict[str, Any]:
+    """Return all of it as JSON values."""
+    found: dict[str, Any] = {
+        "schemaVersion": "reconciler/v1alpha1",
+        "kind": "PolicyTestResults",
+        "passed": len(results.cases) - results.failed,
+        "failed": results.failed,
+        "cases": [
+            {
+                "name": one.case.name,
+                "file": one.case.place.file,
+                "line": one.case.place.line,
+                "passed": not one.failures,
+                "failures": [_failure_dict(failure) for failure in one.failures],
+            }
+            for one in results.cases
+        ],
+    }
+    if results.covered is not None:
+        found["coverage"] = [
+            {"kind": one.kind, "name": one.name, "hasCase": one.is_touched, "seen": one.seen, "unseen": one.unseen}
+            for one in results.covered
+        ]
+    return found
+
+
+def _failure_dict(failure: Failure) -> dict[str, Any]:
+    return {
+        "file": failure.place.file,
+        "line": failure.place.line,
+        "at": failure.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "object": failure.subject,
+        "expected": failure.expected,
+        "got": failure.got,
+        "reasons": list(failure.reasons),
+    }
+
+
+def as_junit(results: Results) -> str:
+    """Return JUnit XML as CI systems read it: a suite for each file, a testcase for each case."""
+    root = ElementTree.Element("testsuites", _counts(results.cases))
+    for file in dict.fromkeys(one.case.place.file for one in results.cases):
+        cases = [one for one in results.cases if one.case.place.file == file]
+        suite = ElementTree.SubElement(root, "testsuite", {"name": escaped(file), **_counts(cases)})
+        for one in cases:
+            place = {"file": escaped(file), "line": str(one.case.place.line)}
+            names = {"classname": escaped(file), "name": escaped(one.case.name)}
+            case = ElementTree.SubElement(suite, "testcase", {**names, **place})
+            if one.failures:
+                words = f"expected {one.failures[0].expected}, got {one.failures[0].got}"
+                failure = ElementTree.SubElement(case, "failure", {"message": escaped(words)})
+                failure.text = "\n".join(escaped(line) for each in one.failures for line in _failure_lines(each))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _counts(cases: Sequence[CaseResult]) -> dict[str, str]:
+    failed = sum(bool(one.failures) for one in cases)
+    return {"tests": str(len(cases)), "failures": str(failed), "errors": "0", "skipped": "0"}
