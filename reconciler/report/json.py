@@ -137,4 +137,4 @@ def schema_text(schema: dict[str, Any]) -> str:
 
 def _titled(title: str, document: type[msgspec.Struct]) -> dict[str, Any]:
     schema = json_schema(document)
-    return {"$schema": schema.pop("$schema"), "title": title, **schema}
+    return {"$schema": schema.pop("$schema"), "$id": f"urn:reconciler:v1alpha2:{title}", "title": title, **schema}

@@ -19,6 +19,8 @@ from msgspec.structs import replace
 
 from reconciler.errors import UsageError
 from reconciler.model import ClusterConnection, PodPicker, PrometheusConnection
+from reconciler.policy.kinds.policy_test import policy_test_schema
+from reconciler.policy.kinds.scheme import any_policy_schema, schema_catalog
 from reconciler.policy.load import load, read_policies
 from reconciler.policy.schemas import load_schema, schema_folder, schema_of, validator_of
 from reconciler.policy.types import (
@@ -30,6 +32,7 @@ from reconciler.policy.types import (
     WakeOrder,
     WorkloadSelector,
 )
+from reconciler.yaml.reader import read_documents
 from tests.policy.base import FILES
 
 KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet")
@@ -312,7 +315,62 @@ def test_an_unknown_kind_is_refused_with_the_nearest():
 
 def test_there_is_a_file_for_every_kind_and_no_other():
     names = {path.name for path in schema_folder().iterdir()}
-    assert names == {f"{kind.lower()}.schema.json" for kind in (*KINDS, "Plan", "Report")}
+    kinds = (*KINDS, "Plan", "Policy", "PolicyTest", "Report")
+    assert names == {f"{kind.lower()}.schema.json" for kind in kinds} | {"catalog.json"}
+
+
+def written(name: str) -> Any:
+    return json.loads((schema_folder() / name).read_text())
+
+
+def test_the_schemas_for_editors_are_those_of_the_code():
+    assert written("policytest.schema.json") == policy_test_schema()
+    assert written("policy.schema.json") == any_policy_schema()
+    assert written("catalog.json") == schema_catalog()
+    for name in ("policytest", "policy"):
+        schema = written(f"{name}.schema.json")
+        Draft202012Validator.check_schema(schema)
+        assert schema["$id"].startswith("urn:reconciler:v1alpha1:Policy")
+    ids = [json.loads(file.read_text())["$id"] for file in schema_folder().glob("*.schema.json")]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_catalog_names_files_that_are_there_as_schemastore_wants_them():
+    catalog = written("catalog.json")
+    assert catalog["version"] == 1
+    for one in catalog["schemas"]:
+        assert one.keys() == {"name", "description", "fileMatch", "url"}
+        assert (schema_folder() / one["url"]).is_file()
+        assert all(pattern.startswith("*.") for pattern in one["fileMatch"])
+
+
+EDITED = [
+    *sorted((REPOSITORY / "policies").rglob("*.yaml")),
+    *sorted((REPOSITORY / "examples" / "quickstart" / "policies").rglob("*.yaml")),
+]
+LINE = "# yaml-language-server: $schema="
+
+
+@pytest.mark.parametrize("file", EDITED, ids=lambda file: file.relative_to(REPOSITORY).as_posix())
+def test_an_example_names_the_schema_that_it_meets(file):
+    first, *_ = file.read_text().splitlines()
+    assert first.startswith(LINE)
+    schema = (file.parent / first.removeprefix(LINE)).resolve()
+    assert schema == schema_folder() / f"{'policytest' if file.stem.endswith('_test') else 'policy'}.schema.json"
+    validator = Draft202012Validator(json.loads(schema.read_text()))
+    for document in read_documents(str(file), file.read_text()).found:
+        assert [error.message for error in validator.iter_errors(document.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("kind: IdlingPolicy", "kind: Idling"), ("anyOf:", "any:"), ("stage: dev", "stage: [dev]")]
+)
+def test_the_schema_for_editors_refuses_what_validate_refuses(old, new):
+    text = (REPOSITORY / "policies" / "idling" / "dev.yaml").read_text()
+    assert old in text
+    validator = Draft202012Validator(written("policy.schema.json"))
+    found = read_documents("x", text.replace(old, new, 1)).found
+    assert [error for document in found for error in validator.iter_errors(document.value)]
 
 
 IN_A_WHEEL = """

@@ -32,3 +32,58 @@ def policy_schema(kind: str) -> dict[str, Any]:
     schema = json_schema(DOCUMENTS[kind], parts)
     head = {"$schema": schema.pop("$schema"), "$id": f"urn:{API_VERSION.replace('/', ':')}:{kind}", "title": kind}
     return {**head, **schema}
+
+
+def any_policy_schema() -> dict[str, Any]:
+    """Return the one JSON Schema of policies of any kind, for editors: a file may hold several kinds."""
+    kinds = {kind: policy_schema(kind) for kind in DOCUMENTS}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:{API_VERSION.replace('/', ':')}:Policy",
+        "title": "Policy",
+        "description": "A policy of any kind.",
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata"],
+        "properties": {"kind": {"enum": list(kinds)}},
+        "allOf": [
+            {"if": {"properties": {"kind": {"const": kind}}}, "then": {"$ref": f"#/$defs/{kind}"}} for kind in kinds
+        ],
+        "$defs": {kind: _embedded(schema, kind) for kind, schema in kinds.items()},
+    }
+
+
+def _embedded(schema: Any, kind: str) -> Any:
+    """Return `schema` as it stands among the `$defs` of another one: its references lead there."""
+    if isinstance(schema, list):
+        return [_embedded(one, kind) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _embedded(value, kind) for key, value in schema.items() if key not in ("$schema", "$id")}
+    if isinstance(found.get("$ref"), str):
+        found["$ref"] = found["$ref"].replace("#/", f"#/$defs/{kind}/", 1)
+    return found
+
+
+def schema_catalog() -> dict[str, Any]:
+    """Return a catalog of the schemas in the form of SchemaStore; `url` is relative to where they are served.
+
+    Source: SchemaStore/schemastore src/schemas/json/schema-catalog.json.
+    """
+    return {
+        "$schema": "https://json.schemastore.org/schema-catalog.json",
+        "version": 1,
+        "schemas": [
+            {
+                "name": "reconciler policies",
+                "description": "Policies of the reconciler: the scale of workloads on many Kubernetes clusters",
+                "fileMatch": ["*.reconciler.yaml", "*.reconciler.yml"],
+                "url": "policy.schema.json",
+            },
+            {
+                "name": "reconciler policy tests",
+                "description": "Tests of policies of the reconciler",
+                "fileMatch": ["*.reconciler_test.yaml", "*.reconciler_test.yml"],
+                "url": "policytest.schema.json",
+            },
+        ],
+    }

@@ -1,0 +1,423 @@
+"""`reconciler test`: each thing that can be given and expected, what fails, and all that is wrong with a test file."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.way.calls import Folder, Said
+
+POLICIES = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: f}
+spec:
+  home: east
+  clusters: [{name: east, prometheus: {url: "http://p:9090"}}, {name: west}]
+  limits: {idledWorkloads: {share: 100%, atLeast: 9}, removedReplicas: {share: 100%, atLeast: 99}}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  minAge: 0s
+  minAwake: 2h
+  selector: {namespaces: {include: ["dev-*"]}, services: {}}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["20:00-06:00"]}}]
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: unused}
+spec:
+  minAge: 0s
+  minAwake: 2h
+  selector: {namespaces: {include: [jobs]}, services: {}}
+  idleWhen: [{metric: {query: requests, atMost: 0}}]
+  wakeWhen: [{metric: {query: errors, above: 0}}]
+---
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: shrink}
+spec:
+  selector: {namespaces: {include: [batch]}, workloads: {kinds: [Deployment]}}
+  target: {replicas: 2, direction: Down}
+"""
+CLUSTERS = """
+clusters:
+  east:
+    - {apiVersion: apps/v1, kind: Deployment, metadata: {name: api, namespace: dev-a}, spec: {replicas: 3,
+       selector: {matchLabels: {app: api}}, template: {metadata: {labels: {app: api}}}}}
+    - {apiVersion: v1, kind: Service, metadata: {name: api, namespace: dev-a}, spec: {selector: {app: api}}}
+    - {apiVersion: apps/v1, kind: Deployment, metadata: {name: worker, namespace: jobs}, spec: {replicas: 2,
+       selector: {matchLabels: {app: w}}, template: {metadata: {labels: {app: w}}}}}
+    - {apiVersion: v1, kind: Service, metadata: {name: worker, namespace: jobs}, spec: {selector: {app: w}}}
+    - {apiVersion: batch/v1, kind: CronJob, metadata: {name: tick, namespace: prod}, spec: {schedule: "* * * * *"}}
+    - {apiVersion: apps/v1, kind: Deployment, metadata: {name: queue, namespace: batch}, spec: {replicas: 5}}
+    - {apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, namespace: prod}, spec: {replicas: 4}}
+series:
+  - {query: requests, labels: {namespace: jobs, service: worker}, value: 0}
+  - {query: errors, cluster: east, labels: {namespace: jobs, service: worker}, value: 0}
+"""
+API, WORKER, QUEUE, SHOP = (
+    f"east/{name}"
+    for name in ("dev-a/Deployment/api", "jobs/Deployment/worker", "batch/Deployment/queue", "prod/Deployment/shop")
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    found = Folder(tmp_path)
+    found.write("policies/all.yaml", POLICIES)
+    return found
+
+
+def cases(folder: Folder, text: str, *more: str, head: str = CLUSTERS) -> Said:
+    """Run `text`, the cases of one file."""
+    folder.write("policies/x_test.yaml", f"{head}cases:\n{textwrap.indent(textwrap.dedent(text), '  ')}")
+    return folder.call("test", "policies", *more)
+
+
+NIGHT, DAY = "at: 2026-11-20T22:00:00Z", "at: 2026-11-21T12:00:00Z"
+START = "start: 2026-11-20T12:00:00Z"
+
+HOLDS = [
+    pytest.param(f"{NIGHT}, expect: [{{object: {API}, replicas: 0}}]", id="replicas"),
+    pytest.param(
+        f"{NIGHT}, expect: [{{object: east/dev-a/deployment/api, state: idle}}]", id="state, kind in lower case"
+    ),
+    pytest.param(f"{DAY}, expect: [{{object: {API}, state: awake, policy: nights}}]", id="policy"),
+    pytest.param(f"{NIGHT}, expect: [{{object: {SHOP}, policy: none, never: idle}}]", id="no policy"),
+    pytest.param(f"{NIGHT}, expect: [{{object: {API}, reason: until Sat}}]", id="reason"),
+    pytest.param(f"{NIGHT}, expect: [{{object: {QUEUE}, replicas: 2, policy: shrink}}]", id="downscale"),
+    pytest.param(
+        f"{NIGHT}, expect: [{{namespaces: [prod, batch], kinds: [Deployment], never: idle}}]", id="namespaces"
+    ),
+    pytest.param(
+        f"{NIGHT}, expect: [{{object: {API}, state: idle, until: 2026-11-21T06:00:00Z}}]", id="until the morning"
+    ),
+    pytest.param(
+        f"{NIGHT}, expect: [{{object: {API}, state: idle, until: 2026-11-21T07:00:00+01:00}}]", id="until, in a zone"
+    ),
+    pytest.param(
+        "during: {from: 2026-11-20T22:00:00Z, days: 14}, "
+        "expect: [{namespaces: [prod], kinds: [Deployment], never: idle, replicas: 4}]",
+        id="a fortnight",
+    ),
+    pytest.param(
+        f"{START}, {DAY}, expect: [{{object: {API}, state: awake}}], then: [{{at: 2026-11-21T20:00:00Z, "
+        f"expect: [{{object: {API}, state: idle}}]}}, {{at: 2026-11-22T06:00:00Z, "
+        f"expect: [{{object: {API}, replicas: 3}}]}}]",
+        id="several times play on",
+    ),
+    pytest.param(
+        f"{START}, at: 2026-11-20T23:00:00Z, given: [{{annotate: east/dev-a/Service/api, wake-requested-at: now}}], "
+        f"expect: [{{object: {API}, replicas: 3, until: 2026-11-21T01:00:00Z}}]",
+        id="a wake by annotation",
+    ),
+    pytest.param(
+        f"{NIGHT}, given: [{{annotate: {API}, annotations: {{reconciler/exclude: 'true'}}}}], "
+        f"expect: [{{object: {API}, replicas: 3}}]",
+        id="an annotation",
+    ),
+    pytest.param(
+        f"{DAY}, given: [{{scale: {SHOP}, replicas: 9}}], expect: [{{object: {SHOP}, replicas: 9}}]",
+        id="somebody scales",
+    ),
+    pytest.param(
+        f"{NIGHT}, given: [{{scale: east/prod/CronJob/tick, replicas: 0}}], "
+        "expect: [{object: east/prod/CronJob/tick, replicas: 0, state: awake}]",
+        id="somebody suspends a CronJob",
+    ),
+    pytest.param(
+        f"{DAY}, given: [{{patch: {SHOP}, fields: {{spec: {{replicas: 6}}}}}}], "
+        f"expect: [{{object: {SHOP}, replicas: 6}}]",
+        id="somebody patches",
+    ),
+    pytest.param(f"{DAY}, expect: [{{object: {WORKER}, state: idle}}]", id="a series"),
+    pytest.param(
+        f"{DAY}, given: [{{query: requests, "
+        "series: [{labels: {namespace: jobs, service: worker}, value: 7}]}], "
+        f"expect: [{{object: {WORKER}, state: awake, replicas: 2}}]",
+        id="a series that changes",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", HOLDS)
+def test_what_holds_passes(folder, case):
+    said = cases(folder, f"- {{name: a case, {case}}}")
+    assert said.code == 0, said
+    assert said.out.endswith("\n\n1 case: 1 passed, 0 failed.\n")
+
+
+FAILS = [
+    pytest.param(f"{NIGHT}, expect: [{{object: {API}, replicas: 3}}]", "replicas 3", "replicas 0", id="replicas"),
+    pytest.param(f"{NIGHT}, expect: [{{object: {API}, state: awake}}]", "awake", "idle", id="state"),
+    pytest.param(f"{NIGHT}, expect: [{{object: {API}, never: idle}}]", "never idle", "idle", id="never"),
+    pytest.param(f"{DAY}, expect: [{{object: {API}, policy: none}}]", "policy none", "policy nights", id="policy"),
+    pytest.param(f"{DAY}, expect: [{{object: {SHOP}, policy: x}}]", "policy x", "policy none", id="no policy"),
+    pytest.param(f"{DAY}, expect: [{{object: {SHOP}, reason: x}}]", 'reason "x"', 'reason "none"', id="reason"),
+    pytest.param(
+        f"{DAY}, expect: [{{object: {API}x, replicas: 1}}]", "a workload", "none of that name, did you", id="nobody"
+    ),
+    pytest.param(
+        f"{DAY}, expect: [{{namespaces: [x-*], never: idle}}]", "a workload", "none of that name", id="no namespace"
+    ),
+    pytest.param(
+        f"{NIGHT}, expect: [{{object: {API}, state: idle, until: 2026-11-21T04:00:00Z}}]",
+        "idle until Sat 2026-11-21 04:00 UTC",
+        "it still holds",
+        id="longer than until",
+    ),
+    pytest.param(
+        f"{NIGHT}, expect: [{{object: {API}, state: idle, until: 2026-11-21T08:00:00Z}}]",
+        "idle until Sat 2026-11-21 08:00 UTC",
+        "awake",
+        id="shorter than until",
+    ),
+    pytest.param(
+        "during: {from: 2026-11-21T12:00:00Z, days: 1}, expect: [{namespaces: ['*'], clusters: [e*], never: idle}]",
+        "never idle",
+        "idle",
+        id="a period",
+    ),
+    pytest.param(
+        f"{DAY}, given: [{{scale: {SHOP}x, replicas: 9}}], expect: [{{object: {SHOP}, replicas: 4}}]",
+        "an object",
+        "none of that name",
+        id="an event of nobody",
+    ),
+    pytest.param(
+        f"{DAY}, given: [{{patch: {SHOP}, fields: {{spec: 3}}}}], expect: [{{object: {SHOP}, replicas: 4}}]",
+        "the change is possible",
+        "spec",
+        id="an event that the API server would refuse",
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "expected", "got"), FAILS)
+def test_what_does_not_hold_fails_with_what_was_expected_and_got(folder, case, expected, got):
+    said = cases(folder, f"- {{name: a case, {case}}}")
+    assert said.code == 1, said
+    lines = said.out.splitlines()
+    assert lines[0] == "FAIL  policies/x_test.yaml:17  a case"
+    assert lines[1].startswith("  policies/x_test.yaml:17: ")
+    assert lines[2] == f"    expected  {expected}"
+    assert lines[3].startswith("    got       ")
+    assert got in lines[3]
+    assert lines[-1] == "1 case: 0 passed, 1 failed."
+
+
+def test_a_failure_has_the_first_reason_with_file_and_line(folder):
+    said = cases(folder, f"- {{name: a case, {NIGHT}, expect: [{{object: {API}, replicas: 3}}]}}")
+    because = 'IdlingPolicy nights (policies/all.yaml:10): idle: "20:00-06:00" until Sat 2026-11-21 06:00 +00:00'
+    assert f"  policies/x_test.yaml:17: {API} at Fri 2026-11-20 22:00 UTC\n" in said.out
+    assert f"    because   {because}" in said.out
+
+
+def test_of_several_workloads_the_earliest_failure_is_told_with_their_number(folder):
+    said = cases(
+        folder,
+        "- {name: a, during: {from: 2026-11-21T12:00:00Z, days: 1}, "
+        "expect: [{namespaces: [dev-a, jobs], never: idle}]}",
+    )
+    assert f"{WORKER}, and 1 more, at Sat 2026-11-21 12:00 UTC\n" in said.out
+
+
+def test_cases_are_independent_and_the_snapshot_stays(folder):
+    folder.write(
+        "snapshot/east/all.yaml", "kind: Deployment\napiVersion: apps/v1\nmetadata: {name: d, namespace: dev-a}\n"
+    )
+    folder.write("snapshot/west/all.yaml", "kind: Deployment\napiVersion: apps/v1\nmetadata: {name: d, namespace: x}\n")
+    before = folder.objects()
+    said = cases(
+        folder,
+        f"""
+        - {{name: one, {NIGHT}, given: [{{scale: east/dev-a/Deployment/d, replicas: 7}}],
+           expect: [{{object: east/dev-a/Deployment/d, replicas: 7}}]}}
+        - {{name: two, {NIGHT}, expect: [{{object: east/dev-a/Deployment/d, replicas: 1}}]}}
+        """,
+        head="snapshot: ../snapshot\n",
+    )
+    assert said.code == 0, said
+    assert folder.objects() == before
+    assert {path.name for path in (folder.path / "snapshot" / "east").iterdir()} == {"all.yaml"}
+
+
+# Coverage
+
+
+def test_coverage_lists_what_no_case_looks_at(folder):
+    said = cases(
+        folder,
+        f"""
+        - {{name: one, {NIGHT}, expect: [{{object: {API}, replicas: 0}}, {{object: {SHOP}, replicas: 4}}]}}
+        - {{name: two, {NIGHT}, expect: [{{object: {QUEUE}, replicas: 2}}]}}
+        """,
+        "--coverage",
+    )
+    assert said.out.split("\n\n")[1].splitlines() == [
+        "Coverage: 2 of 3 policies have a case.",
+        "  IdlingPolicy nights (policies/all.yaml:10): no wake",
+        "  IdlingPolicy unused (policies/all.yaml:19): no case",
+    ]
+
+
+# What is printed
+
+
+def test_junit_and_json_say_the_same(folder):
+    text = f"""
+        - {{name: "one \\e[2J <&>", {NIGHT}, expect: [{{object: {API}, replicas: 3}}]}}
+        - {{name: two, {NIGHT}, expect: [{{object: {API}, replicas: 0}}]}}
+        """
+    root = ElementTree.fromstring(cases(folder, text, "-o", "junit").out)
+    value = json.loads(cases(folder, text, "-o", "json").out)
+    counts = {"tests": "2", "failures": "1", "errors": "0", "skipped": "0"}
+    assert root.attrib == counts
+    (suite,) = root
+    assert suite.attrib == {"name": "policies/x_test.yaml", **counts}
+    assert [one.get("name") for one in suite] == ["one \\x1b[2J <&>", "two"]
+    assert [one.get("line") for one in suite] == [str(one["line"]) for one in value["cases"]]
+    assert [one.find("failure") is None for one in suite] == [one["passed"] for one in value["cases"]] == [False, True]
+    failure = suite[0].find("failure")
+    assert failure is not None
+    assert failure.get("message") == "expected replicas 3, got replicas 0"
+    assert "because   IdlingPolicy nights (policies/all.yaml:10)" in str(failure.text)
+    assert (value["passed"], value["failed"]) == (1, 1)
+
+
+# Exit codes and places
+
+
+def test_one_file_alone_is_run_with_the_policies_of_its_folder(folder):
+    cases(folder, f"- {{name: one, {NIGHT}, expect: [{{object: {API}, replicas: 0}}]}}")
+    folder.write("policies/y_test.yml", "cases: 3\n")
+    assert folder.call("test", "policies/x_test.yaml").code == 0
+    assert folder.call("test", "policies").code == 3
+
+
+def test_test_files_are_no_policies(folder):
+    cases(folder, f"- {{name: one, {NIGHT}, expect: [{{object: {API}, replicas: 0}}]}}")
+    before = json.loads(folder.call("compile", "policies", "-o", "json").out)["digest"]
+    folder.write("policies/z_test.yml", "no: policy\n")
+    assert folder.call("validate", "policies").code == 0
+    assert json.loads(folder.call("compile", "policies", "-o", "json").out)["digest"] == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("policies",), 64, "policies: has no tests, expected a file named *_test.yaml"),
+        (("nowhere",), 3, "nowhere:1:1: does not exist, expected a directory with policy files"),
+        (("policies", "-o", "markdown"), 64, "'markdown'"),
+    ],
+)
+def test_calls_that_run_nothing(folder, arguments, code, words):
+    said = folder.call("test", *arguments)
+    assert said.code == code
+    assert words in said.err
+
+
+def test_all_problems_of_tests_and_policies_are_told_at_once(folder):
+    folder.write("policies/wrong.yaml", "kind: Idling\n")
+    folder.write("policies/y_test.yaml", "- x\n")
+    said = cases(folder, "- {name: one}")
+    assert said.code == 3
+    places = [line.removeprefix("error: ").rsplit(": ", 1)[0] for line in said.err.splitlines()]
+    assert any(place.startswith("policies/wrong.yaml:1:7: kind") for place in places)
+    assert any(place.startswith("policies/x_test.yaml:17:") for place in places)
+    assert any(place.startswith("policies/y_test.yaml:1:1") for place in places)
+
+
+WRONG = [
+    pytest.param("cases: []", "2:8: cases: is an empty list", id="no case"),
+    pytest.param("cases: [{}]", "cases[0].name: is missing", id="no name"),
+    pytest.param("{x}", "1:1: cases: is missing", id="nothing"),
+    pytest.param("{}", "has none of snapshot, clusters, expected exactly one", id="no clusters"),
+    pytest.param("snapshot: s, clusters: {}", "has snapshot and clusters, expected exactly one", id="both"),
+    pytest.param(
+        "snapshot: /etc", 'snapshot: is "/etc", expected a folder below the working directory', id="R5 outside"
+    ),
+    pytest.param("snapshot: ../../..", "expected a folder below the working directory", id="R5 above"),
+    pytest.param("snapshot: ../linked", "expected a folder below the working directory", id="R5 a link"),
+    pytest.param("snapshot: nowhere", "expected a folder; there is no policies/nowhere", id="no folder"),
+    pytest.param("tick: 30s", "tick: is less than a minute, expected at least 1m", id="tick"),
+    pytest.param("start: 2026-11-22T00:00:00Z", "start: is after the first time", id="start"),
+    pytest.param("at: 2026-11-20", 'at: is "2026-11-20", expected a time with a zone', id="no time"),
+    pytest.param("at: 2026-13-20T00:00:00Z", 'at: is "2026-13-20T00:00:00Z", expected a time', id="no month"),
+    pytest.param(
+        "during: {from: 2026-11-20T00:00:00Z, days: 1}", "has at and during, expected exactly one", id="two times"
+    ),
+    pytest.param("given: [{}]", "has none of annotate, scale, patch, query", id="no event"),
+    pytest.param("given: [{scale: a/b/c/d}]", "has one of scale and replicas, expected both", id="half an event"),
+    pytest.param("given: [{annotate: a/b/c/d}]", "has one of annotate and what it sets", id="annotates nothing"),
+    pytest.param("given: [{annotate: a/b/c/d, wake-requested-at: soon}]", "wake-requested-at: is", id="soon"),
+    pytest.param(
+        "given: [{scale: a/b, replicas: 1}]", "expected an object: CLUSTER/NAMESPACE/KIND/NAME", id="no object"
+    ),
+    pytest.param("expect: [{replicas: 1}]", "has none of object, namespaces", id="of nobody"),
+    pytest.param(
+        "expect: [{object: a/b/c/d}]", "expects nothing, expected at least one of replicas", id="expects nothing"
+    ),
+    pytest.param(
+        "expect: [{object: a/b/c/d, replicas: 1, until: 2026-11-20T00:00:00Z}]",
+        "until: is not after",
+        id="until before",
+    ),
+    pytest.param(
+        "then: [{at: 2026-11-20T00:00:00Z, expect: [{object: a/b/c/d, replicas: 1}]}]",
+        "then[0].at: is not after the time before",
+        id="backwards",
+    ),
+    pytest.param(
+        "expect: [{object: a/b/c/d, replica: 1}]", 'replica: unknown field, did you mean "replicas"?', id="typo"
+    ),
+]
+
+
+@pytest.mark.parametrize(("part", "words"), WRONG)
+def test_what_is_wrong_with_a_test_file_is_told_at_its_place(folder, tmp_path, part, words):
+    (tmp_path.parent / f"{tmp_path.name}-outside").mkdir()
+    (folder.path / "linked").symlink_to(tmp_path.parent / f"{tmp_path.name}-outside")
+    case = {"name": "one", "at": "2026-11-21T00:00:00Z", "expect": "[{object: a/b/c/d, replicas: 1}]"}
+    name, _, value = part.partition(": ")
+    top = {"clusters": "{}", "cases": ""}
+    if name in ("snapshot", "tick", "cases", "{}"):
+        top.pop("clusters") if name in ("snapshot", "{}") else None
+        top |= {} if name == "{}" else {name: value}
+    elif name != "{x}":
+        case[name] = value
+    top["cases"] = top["cases"] or f"[{{{', '.join(f'{key}: {text}' for key, text in case.items())}}}]"
+    text = "{}" if name == "{x}" else "\n".join(f"{key}: {text}" for key, text in top.items() if key != "x")
+    if part.startswith("snapshot: s, "):
+        text = text.replace("snapshot: s, clusters: {}", "snapshot: s\nclusters: {}")
+    folder.write("policies/x_test.yaml", text + "\n")
+    said = folder.call("test", "policies")
+    assert said.code == 3, said
+    assert words in said.err, said.err
+    assert all(line.startswith("error: policies/x_test.yaml:") for line in said.err.splitlines())
+
+
+def test_manifests_that_are_none_and_clusters_that_are_none(folder):
+    one = f"- {{name: one, {NIGHT}, expect: [{{object: {API}, replicas: 0}}]}}"
+    said = cases(folder, one, head="clusters: {north: []}\n")
+    assert (said.code, "north is no cluster of the Fleet, expected one of east, west" in said.err) == (3, True)
+    said = cases(folder, one, head="clusters: {east: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: 3}}]}\n")
+    assert said.code == 3
+    assert said.err.startswith("error: policies/x_test.yaml:1:1: ")
+
+
+# Those of this repository
+
+
+@pytest.mark.parametrize("place", ["policies", "examples/quickstart/policies"])
+def test_the_tests_of_this_repository_pass(repository, place):
+    said = Folder((repository / place).parent).call("test", "policies", "--coverage")
+    assert said.code == 0, said.out
+    assert "have a case" in said.out
