@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from msgspec import structs
+
 from reconciler.backends.backend import Backend, Opened, open_snapshot
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.metrics import SnapshotMetrics
@@ -86,7 +88,7 @@ def _victims(pods: Sequence[Pod], count: int, _: bool) -> Sequence[Pod]:
 def _with_answers(backend: Backend, answers: GivenAnswers) -> Backend:
     if backend.metrics is None:
         return backend
-    return replace(backend, metrics=GivenMetrics(backend.name, answers, backend.metrics))
+    return structs.replace(backend, metrics=GivenMetrics(backend.name, answers, backend.metrics))
 
 
 def _happened(

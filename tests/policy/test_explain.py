@@ -11,7 +11,10 @@ from reconciler.errors import UsageError
 from reconciler.policy.explain import Field, explain_field, fields
 from reconciler.policy.schemas import load_schema
 
-KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet", "Plan", "Report")
+KINDS = (
+    *("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet"),
+    *("PolicyTest", "Plan", "Report"),
+)
 
 FLOOR = """\
 KIND:     IdlingPolicy
