@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from reconciler.decide.annotations import parse_time
+from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import PolicyError, Problem
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.metadata import given
@@ -22,6 +23,7 @@ from reconciler.policy.kinds.policy_test import (
     StepFields,
 )
 from reconciler.policy.load import TESTS
+from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Place
 from reconciler.yaml.files import decoded, find_files, is_inside, read_bytes, spelt
 from reconciler.yaml.reader import read_documents
@@ -30,6 +32,7 @@ from reconciler.yaml.words import Path, shown
 _INSTANT = timedelta(seconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVENTS = {"annotate": (), "scale": ("replicas",), "patch": ("fields",), "query": ("series",)}
+_CODES = [str(code) for code in ReasonCode]
 _CHECKS = ("replicas", "state", "never", "policy", "reason")
 
 
@@ -193,6 +196,11 @@ class _Reader:
         self._one_of(path, fields, ("object", "namespaces"))
         if all(given(getattr(fields, name)) is None for name in _CHECKS):
             self.document.add(path, f"expects nothing, expected at least one of {', '.join(_CHECKS)}")
+        code = given(fields.reason)
+        if code is not None and code not in set(ReasonCode):
+            self.document.add(
+                (*path, "reason"), f"is {shown(code)}, expected the code of a reason{nearest(code, _CODES)}"
+            )
         until = self._time((*path, "until"), given(fields.until))
         if until is not None and until <= start:
             self.document.add((*path, "until"), "is not after the time of the run, expected a later one")

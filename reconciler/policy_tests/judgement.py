@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
@@ -129,13 +130,13 @@ def _failure(one: Expectation, ref: ObjectRef, moment: Moment, runs: Sequence[_R
             until = f" until {edge(one.until)}" if one.until is not None else ""
             expected = ", ".join(expected for expected, _ in wrong) + until
             got = ", ".join(got for _, got in wrong)
-            return Failure(one.place, run.step.at, name, expected, got, tuple(_reasons(run, ref)))
+            return Failure(one.place, run.step.at, name, expected, got, _lines(run, ref))
     last = runs[-1]
     checks = list(_checks(one.fields, ref, last))
     if one.until is None or not all(holds for *_, holds in checks):
         return None
     expected = f"{', '.join(words for words, *_ in checks)} until {edge(one.until)}"
-    return Failure(one.place, last.step.at, name, expected, "it still holds", tuple(_reasons(last, ref)))
+    return Failure(one.place, last.step.at, name, expected, "it still holds", _lines(last, ref))
 
 
 def _looked_at(one: Expectation, moment: Moment, runs: Sequence[_Run]) -> Iterator[_Run]:
@@ -162,28 +163,42 @@ def _checks(fields: ExpectFields, ref: ObjectRef, run: _Run) -> Iterator[tuple[s
         names = sorted({one.policy for one in run.explained.get(ref, ()) if one.selected}) or ["none"]
         yield f"policy {policy}", f"policy {', '.join(names)}", policy in names
     if reason is not None:
-        reasons = list(_reasons(run, ref))
-        yield f'reason "{reason}"', f'reason "{(reasons or ["none"])[0]}"', any(reason in one for one in reasons)
+        codes = list(dict.fromkeys(code for one in _reasons(run, ref) for code in one.codes))
+        yield f"reason {reason}", f"reason {', '.join(codes) or 'none'}", reason in codes
 
 
-def _reasons(run: _Run, ref: ObjectRef) -> Iterator[str]:
+class _Said(NamedTuple):
+    """What a policy says of a workload, as a line, and the codes of its reasons."""
+
+    line: str
+    codes: tuple[str, ...] = ()
+
+
+def _lines(run: _Run, ref: ObjectRef) -> tuple[str, ...]:
+    return tuple(one.line for one in _reasons(run, ref))
+
+
+def _reasons(run: _Run, ref: ObjectRef) -> Iterator[_Said]:
     """Yield what each policy says of a workload, with its file and line; what changes it comes first."""
     plan = run.step.plan
     clock = reasons_in(plan)
 
-    def words(job: str, policy: str, what: str, why: str) -> str:
+    def name(job: str, policy: str) -> str:
         name = f"{KINDS[job]} {policy}"
-        place = f" ({plan.places[name]})" if name in plan.places else ""
-        return f"{name}{place}: {what}: {clock.reason(why)}"
+        return f"{name} ({plan.places[name]})" if name in plan.places else name
 
     for decision in run.planned.get(ref, ()):
-        yield words(decision.job, decision.cause.policy, verb_of(decision), decision.cause.why)
+        cause = decision.cause
+        words = f"{name(decision.job, cause.policy)}: {verb_of(decision)}: {clock.reason(cause.reasons)}"
+        yield _Said(words, tuple(one.code for one in cause.reasons))
     for held in plan.held_back:
         for decision in held.decisions:
             if decision.ref == ref:
-                yield words(decision.job, decision.cause.policy, f"{verb_of(decision)} is held back", held.why)
+                words = f"{name(decision.job, decision.cause.policy)}: {verb_of(decision)} is held back: {held.why}"
+                yield _Said(words)
     for one in run.explained.get(ref, ()):
-        yield words(one.job, one.policy, one.outcome, one.why)
+        words = f"{name(one.job, one.policy)}: {one.outcome}: {clock.reason(one.reasons)}"
+        yield _Said(words, tuple(reason.code for reason in one.reasons))
 
 
 def _rows(run: _Run, ref: ObjectRef) -> Iterator[Touched]:

@@ -91,7 +91,7 @@ HOLDS = [
     ),
     pytest.param(f"{DAY}, expect: [{{object: {API}, state: awake, policy: nights}}]", id="policy"),
     pytest.param(f"{NIGHT}, expect: [{{object: {SHOP}, policy: none, never: idle}}]", id="no policy"),
-    pytest.param(f"{NIGHT}, expect: [{{object: {API}, reason: until Sat}}]", id="reason"),
+    pytest.param(f"{NIGHT}, expect: [{{object: {API}, reason: InDowntime}}]", id="reason"),
     pytest.param(f"{NIGHT}, expect: [{{object: {QUEUE}, replicas: 2, policy: shrink}}]", id="downscale"),
     pytest.param(
         f"{NIGHT}, expect: [{{namespaces: [prod, batch], kinds: [Deployment], never: idle}}]", id="namespaces"
@@ -160,7 +160,9 @@ FAILS = [
     pytest.param(f"{NIGHT}, expect: [{{object: {API}, never: idle}}]", "never idle", "idle", id="never"),
     pytest.param(f"{DAY}, expect: [{{object: {API}, policy: none}}]", "policy none", "policy nights", id="policy"),
     pytest.param(f"{DAY}, expect: [{{object: {SHOP}, policy: x}}]", "policy x", "policy none", id="no policy"),
-    pytest.param(f"{DAY}, expect: [{{object: {SHOP}, reason: x}}]", 'reason "x"', 'reason "none"', id="reason"),
+    pytest.param(
+        f"{DAY}, expect: [{{object: {SHOP}, reason: InDowntime}}]", "reason InDowntime", "reason none", id="reason"
+    ),
     pytest.param(
         f"{DAY}, expect: [{{object: {API}x, replicas: 1}}]", "a workload", "none of that name, did you", id="nobody"
     ),
@@ -336,6 +338,7 @@ def test_all_problems_of_tests_and_policies_are_told_at_once(folder):
 
 
 WRONG = [
+    pytest.param("expect: [{object: a/b/c/d, reason: InDowntim}]", 'did you mean "InDowntime"?', id="no code"),
     pytest.param("cases: []", "2:8: cases: is an empty list", id="no case"),
     pytest.param("cases: [{}]", "cases[0].name: is missing", id="no name"),
     pytest.param("{x}", "1:1: cases: is missing", id="nothing"),

@@ -131,7 +131,9 @@ class ExpectFields(Fields, frozen=True, kw_only=True):
     policy: Annotated[
         Text | UnsetType, Meta(description="policy is the name of the policy that selects the workload, or none.")
     ] = UNSET
-    reason: Annotated[Text | UnsetType, Meta(description="reason is a part of the reason that the plan gives.")] = UNSET
+    reason: Annotated[
+        Text | UnsetType, Meta(description="reason is the code of one of the reasons, as reasonCode in a plan's JSON.")
+    ] = UNSET
     until: Annotated[
         Time | UnsetType,
         Meta(description="until is when this ends to hold: it holds in every run before, and not in the run then."),
