@@ -50,10 +50,22 @@ def _missing(parts: Sequence[str]) -> list[str]:
     return [part for part in parts if not (ROOT / part).exists()]
 
 
-def accepted() -> dict[tuple[str, str, str, str], str]:
-    """Return why survivors are accepted, by name."""
+Name = tuple[str, str, str, str]
+
+
+def accepted() -> list[tuple[Name, str]]:
+    """Return the names of accepted survivors, and why each is."""
     found = yaml.safe_load(ACCEPTED.read_text()) or []
-    return {(one["module"], one["function"], one["line"], one["mutation"]): one["reason"] for one in found}
+    return [((one["module"], one["function"], one["line"], one["mutation"]), one["reason"]) for one in found]
+
+
+def problems_of(found: Sequence[tuple[Name, str]]) -> list[str]:
+    """Return what is wrong with accepted mutants: those that are no mutants any more, or stand there twice."""
+    named = {name[0] for name, _ in found}
+    known = {one.name for module, file in modules(ROOMS) if module in named for one in mutants_of(module, file)}
+    counts = Counter(name for name, _ in found)
+    gone = [f"accepted, but no mutant any more: {name}" for name in counts if name not in known]
+    return gone + [f"accepted twice: {name}" for name, count in counts.items() if count > 1]
 
 
 def _arguments() -> argparse.Namespace:
@@ -68,7 +80,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _tell(mutant: Mutant, fate: Fate) -> None:
-    if fate in (Fate.SURVIVED, Fate.NOWHERE) and mutant.name not in accepted():
+    if fate in (Fate.SURVIVED, Fate.NOWHERE) and mutant.name not in dict(accepted()):
         print(f"{fate}: {mutant}", file=sys.__stderr__, flush=True)
 
 
@@ -99,15 +111,13 @@ def main() -> int:
     if runner.broken or len(runner.fates) < len(mutants):
         print("the tests fail without any mutant", file=sys.stderr)
         return 2
-    reasons = accepted()
-    known = {mutant.name for name, file in modules(ROOMS) for mutant in mutants_of(name, file)}
-    gone = [name for name in reasons if name not in known]
-    for name in gone:
-        print(f"accepted, but no mutant any more: {name}", file=sys.stderr)
-    bad = _told(mutants, runner.fates, reasons)
+    problems = problems_of(accepted())
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    bad = _told(mutants, runner.fates, dict(accepted()))
     tried = sum(fate is not Fate.UNCHANGED for fate in runner.fates)
     print(f"{tried} mutants, {bad} survive, {ALLOWED:.0%} are allowed")
-    return 1 if gone or bad > ALLOWED * tried else 0
+    return 1 if problems or bad > ALLOWED * tried else 0
 
 
 if __name__ == "__main__":

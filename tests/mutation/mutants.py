@@ -200,8 +200,6 @@ def _function(module: ModuleType, qualified: str) -> FunctionType:
     found = getattr(found, "fget", found)
     found = getattr(found, "__func__", found)
     while hasattr(found, "__wrapped__"):
-        if hasattr(found, "cache_clear"):
-            found.cache_clear()
         found = found.__wrapped__
     assert isinstance(found, FunctionType)
     return found

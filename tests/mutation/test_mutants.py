@@ -8,8 +8,10 @@ import textwrap
 
 import pytest
 
+from reconciler.decide.placement import order
+from tests.mutation.__main__ import accepted, problems_of
 from tests.mutation.mutants import mutants_of
-from tests.mutation.runner import ROOT, sampled
+from tests.mutation.runner import ROOT, remembering, sampled
 
 
 def mutations(tmp_path, source: str) -> list[str]:
@@ -70,6 +72,26 @@ def test_a_sample_is_the_same_for_the_same_seed(tmp_path):
     assert (len(first), first) == (10, sampled(every, 10, 1))
     assert first != sampled(every, 10, 2)
     assert sampled(every, None, 1) == every
+
+
+def test_what_is_accepted_is_there_once():
+    assert problems_of(accepted()) == []
+
+
+def test_an_accepted_mutant_whose_line_is_gone_is_named():
+    kept, reason = accepted()[0]
+    gone = (kept[0], kept[1], "return gone", kept[3])
+    nowhere = ("reconciler.decide.nowhere", *kept[1:])
+    assert problems_of([(kept, reason), (gone, reason), (nowhere, reason), (kept, reason)]) == [
+        f"accepted, but no mutant any more: {gone}",
+        f"accepted, but no mutant any more: {nowhere}",
+        f"accepted twice: {kept}",
+    ]
+
+
+def test_functions_that_remember_results_are_found_to_be_emptied_for_each_test():
+    found = {one.__qualname__ for one in remembering((order.__name__,))}
+    assert {"_Lanes.over", "_prefix"} <= found
 
 
 def test_a_run_tells_what_no_test_notices():

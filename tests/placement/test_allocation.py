@@ -65,6 +65,11 @@ def test_fair_serves_clusters_by_weight_then_sha_256(fleet, key):
     assert fair_order(names, weights, key) == sorted(range(len(fleet)), key=lambda at: (-weights[at], digests[at]))
 
 
+@pytest.mark.parametrize("order", [fair_order, kubefed_order])
+def test_higher_weights_are_served_first_whatever_the_hashes_are(order):
+    assert {tuple(order(("a", "b", "c"), (1, 3, 2), f"shop/web-{number}")) for number in range(50)} == {(1, 2, 0)}
+
+
 # The critical values of chi-squared at one in a million, for 1, 4, 9 and 49 degrees of freedom.
 CHANCE = {2: 23.93, 5: 33.38, 10: 46.71, 50: 110.0}
 SHAPES = {
@@ -134,6 +139,15 @@ def test_minimum_share_and_limits(entries, total, known, expected, rounding):
     assert spread(entries, total, ["A", "B"], rounding=rounding, **known).replicas == expected
 
 
+def test_without_a_word_about_rebalance_replicas_stay_where_they_are():
+    found = allocate_replicas({"clusters": {"*": {"weight": 1}}}, 6, ["A", "B"], current={"A": 6})
+    assert found.replicas == {"A": 6, "B": 0}
+
+
+def test_names_may_be_of_any_script():
+    assert allocate_replicas({}, 2, ["Köln", "東京"]).replicas == {"Köln": 1, "東京": 1}
+
+
 def test_without_entries_every_cluster_weighs_the_same():
     assert allocate_replicas({}, 8, ["A", "B"]).replicas == {"A": 4, "B": 4}
 
@@ -155,6 +169,12 @@ def test_eleven_over_ten_stays_even_with_fair_rounding():
 def test_fewer_wanted_than_kept_comes_off_the_fullest(total, current, expected):
     found = spread({"*": {"weight": 1}}, total, ["A", "B", "C"], rebalance=False, current=current)
     assert found.replicas == expected
+
+
+def test_where_it_goes_down_the_share_of_others_ends_at_their_maximum():
+    entries = {"A": {"minReplicas": 3, "maxReplicas": 5, "weight": 10}, "B": {"weight": 1}, "C": {"weight": 3}}
+    found = spread(entries, 25, ["A", "B", "C"], rebalance=False, current={"A": 5, "B": 10, "C": 20})
+    assert found.replicas == {"A": 5, "B": 5, "C": 15}
 
 
 def test_a_minimum_is_met_before_kept_replicas_go_down():
@@ -255,6 +275,7 @@ def nested(depth):
 
 
 ENDLESS = nested(100_000)
+LONGEST = "n" * 253
 
 
 @pytest.mark.parametrize(
@@ -305,6 +326,18 @@ ENDLESS = nested(100_000)
         pytest.param({"capacity": {"A": "6"}}, "capacity.A: '6', expected", id="capacity a text"),
         pytest.param({"clusters": "ABC"}, "clusters: 'ABC', expected a list of names", id="one text as fleet"),
         pytest.param({"clusters": ["A", "A"]}, "clusters: 'A' is named twice, expected each cluster once", id="twice"),
+        pytest.param({"clusters": ["0", "B", "A", "B", "A"]}, "clusters: 'A' is named twice", id="two names twice"),
+        pytest.param({"clusters": ["A", 5]}, "clusters: ['A', 5], expected a list of names", id="a number among names"),
+        pytest.param(
+            {"preferences": {"clusters": {LONGEST: {"weight": -1}}}},
+            f"preferences.clusters.{LONGEST}.weight: -1, expected",
+            id="the longest name",
+        ),
+        pytest.param(
+            {"preferences": {"clusters": {f"{LONGEST}x": {"weight": -1}}}},
+            f"preferences.clusters.'{LONGEST[:40]}",
+            id="a name longer than any",
+        ),
         pytest.param({"rounding": "up"}, 'rounding: \'up\', expected "fair" or "kubefed"', id="unknown rounding"),
         pytest.param({"key": None}, "key: None, expected a text", id="key is nothing"),
         pytest.param({"total": 10**5000}, "total: a value of type int, expected a whole number", id="endless total"),
@@ -326,6 +359,7 @@ ENDLESS = nested(100_000)
         ),
         pytest.param({"current": {10**5000: 1}}, "current.a value of type int: unknown field", id="endless name"),
         pytest.param({"key": "\ud800"}, "key: '\\ud800', expected a text in Unicode", id="key without meaning"),
+        pytest.param({"key": "\udfff"}, "key: '\\udfff', expected a text in Unicode", id="the last such sign"),
         pytest.param({"clusters": ["A", "\ud800"]}, "clusters: ['A', '\\ud800'], expected a list", id="such a name"),
         pytest.param({"clusters": None}, "clusters: None, expected a list of names", id="no fleet"),
         pytest.param({"clusters": 5}, "clusters: 5, expected a list of names", id="a number as fleet"),

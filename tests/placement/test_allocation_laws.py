@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from fractions import Fraction
 from hashlib import sha256
+from random import Random
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -294,3 +295,31 @@ def test_the_cost_does_not_grow_with_the_number_of_replicas(problem, total, roun
     assume(any(entry["weight"] for entry in known))
     bound = 4000 if rounding == "fair" else 60000
     assert lines_run(lambda: allocate_replicas(**scaled, total=total * million, rounding=rounding)) < bound
+
+
+def some_problems(count):
+    """`count` small problems, the same each time, as `problems` makes them."""
+    random = Random(count)
+    for _ in range(count):
+        fleet = FLEET[: random.randint(1, 4)]
+        entries = {}
+        for name in ["*", *random.sample(fleet, random.randint(0, len(fleet)))]:
+            least = random.choice((0, 0, random.randint(0, 4)))
+            most = random.choice((None, least + random.randint(0, 6)))
+            entries[name] = {"minReplicas": least, "maxReplicas": most, "weight": random.randint(0, 4)}
+        yield {
+            "preferences": {"rebalance": random.random() < 0.3, "clusters": entries},
+            "clusters": fleet,
+            "current": {name: random.randint(0, 9) for name in fleet if random.random() < 0.5},
+            "capacity": {name: random.randint(0, 9) for name in fleet if random.random() < 0.3},
+            "key": random.choice(("", "a/b")),
+            "total": random.randint(0, 20),
+        }
+
+
+def test_some_hundred_problems_come_out_as_they_are_counted():
+    for problem in some_problems(500):
+        total = problem.pop("total")
+        assert allocate_replicas(**problem, total=total).replicas == counted_fair(problem, total), (problem, total)
+        found = allocate_replicas(**problem, total=total, rounding="kubefed")
+        assert (found.replicas, found.planner_overflow) == counted_kubefed(problem, total), (problem, total)

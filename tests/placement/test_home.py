@@ -9,11 +9,18 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.cli.preflight import home_finding
-from reconciler.decide.decisions import Verb
-from reconciler.decide.placement.memory import home_of, keeper_of
+from reconciler.decide.decisions import FieldChange, Verb
+from reconciler.decide.placement.memory import (
+    home_of,
+    keeper_of,
+    read_status,
+    rejection_after_failure,
+    rejection_key,
+)
+from reconciler.model import ObjectRef
 from tests.builders import NOW, a_cluster, a_fleet, a_state
 
-from .placements import a_federated, a_local, a_memory, a_status, ago, numbers, place
+from .placements import a_federated, a_fleet_with, a_local, a_memory, a_status, ago, numbers, place
 from .simulation import SELECTOR, TEMPLATE, SimCluster, World
 
 FLEET = a_fleet("east", "north", "west")
@@ -81,6 +88,104 @@ def test_when_home_is_back_it_gets_the_newest_and_the_copy_goes():
     assert json.loads(written.changes[-1].after)["desired"] == 6
     assert deleted.needs == (written.key,)
     assert remembered.manifest["data"] == {"unreachable-since": "{}"}
+
+
+def refusal_of(cluster):
+    ref = ObjectRef(cluster, "shop", "ReplicaSet", "web", "apps")
+    return rejection_key(ref), rejection_after_failure(None, ref, "exceeded quota", ago(minutes=5))
+
+
+def test_when_home_is_back_what_it_alone_remembers_is_forgotten():
+    (old, old_text), (new, new_text) = refusal_of("east"), refusal_of("west")
+    home = a_memory("east", at=ago(hours=2), unreachable_since="{}")
+    home = replace(home, data={**home.data, old: old_text})
+    other = a_memory("west", at=ago(hours=1), unreachable_since="{}")
+    other = replace(other, data={**other.data, new: new_text})
+    desired = place(
+        a_cluster("east", workloads=(a_local("east", 4),), config_maps=(home,)),
+        a_cluster("west", workloads=(a_local("west", 4, ready_replicas=3),), config_maps=(other,)),
+        federated=a_federated(8, paused=True),
+    )
+    (written,) = [one for one in desired.decisions if one.verb is Verb.REMEMBER and one.ref.name == "reconciler-memory"]
+    assert {change.path[-1]: change.after for change in written.changes if change.path[0] == "data"} == {
+        old: None,
+        new: new_text,
+    }
+
+
+@pytest.mark.parametrize("hours", [2, None], ids=["with what it knew", "with nothing"])
+def test_when_home_is_back_refusals_are_cleared_a_run_later(hours):
+    """What is written whole is not also changed key by key."""
+    key, text = refusal_of("west")
+    other = replace(a_memory("west", at=ago(hours=1)), data={"unreachable-since": "{}", key: text})
+    own = () if hours is None else (replace(a_memory("east", at=ago(hours=hours)), data=dict(other.data)),)
+    desired = place(
+        a_cluster("east", workloads=(a_local("east", 3),), config_maps=own),
+        a_cluster("west", workloads=(a_local("west", 3),), config_maps=(other,)),
+    )
+    (written,) = [one for one in desired.decisions if one.verb is Verb.REMEMBER and one.ref.name == "reconciler-memory"]
+    assert written.ref.cluster == "east"
+
+
+def test_the_last_key_that_is_removed_stays_empty():
+    key, text = refusal_of("west")
+    home = a_cluster(
+        "east", workloads=(a_local("east", 3),), config_maps=(replace(a_memory("east"), data={key: text}),)
+    )
+    decisions = place(home, a_cluster("west", workloads=(a_local("west", 3),))).decisions
+    (cleared,) = [one for one in decisions if "is no longer refused" in one.cause.why]
+    assert [(change.path, change.after) for change in cleared.changes] == [(("data", key), "{}")]
+
+
+def test_nothing_is_remembered_where_nothing_is_written():
+    memory = a_memory("east", unreachable_since='{"west":"2026-11-20T12:00:00Z"}')
+    east = a_cluster("east", workloads=(a_local("east", 3),), config_maps=(memory,))
+    west = a_cluster("west", workloads=(a_local("west", 3),))
+    fleet = replace(a_fleet_with("ReadOnly", "west", "east"), home="east")
+    assert place(east, west, fleet=fleet).decisions == ()
+
+
+def test_a_cluster_that_left_is_told_of_only_where_replicas_stay_there():
+    status = a_status('{"desired":6,"clusters":{"east":{"asked":6},"gone":{"asked":0},"left":{"asked":2}}}')
+    east = a_cluster("east", workloads=(a_local("east", 6),), config_maps=(status,))
+    assert [one.subject for one in place(east).notices] == ["left"]
+
+
+def test_no_copy_goes_while_another_cluster_stands_in_for_home():
+    copies = {name: a_memory(name, at=ago(hours=hours)) for name, hours in (("north", 1), ("west", 2))}
+    clusters = [a_cluster(name, workloads=(a_local(name, 2),), config_maps=(one,)) for name, one in copies.items()]
+    desired = place(*clusters, lost=("east",), fleet=FLEET)
+    assert {one.verb for one in desired.decisions} == {Verb.REMEMBER}
+
+
+@pytest.mark.parametrize("home", ["east", "north", "west"])
+def test_of_copies_that_are_equally_new_that_of_home_counts(home):
+    copies = {name: a_memory(name, at=ago(hours=1)) for name in ("east", "north", "west")}
+    state = a_state(*(a_cluster(name, config_maps=(one,)) for name, one in copies.items()))
+    assert home_of(replace(FLEET, home=home), state).newest["reconciler-memory"] is copies[home]
+
+
+def test_only_the_records_of_placement_are_read():
+    ours, status = a_memory("east"), a_status("{}")
+    elsewhere = replace(a_memory("east"), ref=replace(ours.ref, namespace="shop"))
+    another = replace(a_memory("east"), ref=replace(ours.ref, name="settings"), annotations={})
+    home = home_of(FLEET, a_state(a_cluster("east", config_maps=(elsewhere, ours, status, another))))
+    assert dict(home.own) == {"reconciler-memory": ours, status.ref.name: status}
+
+
+def test_a_config_map_without_data_gets_all_of_it_at_once():
+    """A patch cannot add a key to data that is absent."""
+    east = a_cluster("east", workloads=(a_local("east", 3),), config_maps=(a_memory("east"),))
+    (written,) = [one for one in place(east, lost=("west",)).decisions if one.ref.name == "reconciler-memory"]
+    data = {"unreachable-since": '{"west":"2026-11-20T15:41:23Z"}'}
+    assert FieldChange(("data",), None, data) in written.changes
+    assert written.key == "placement/memory/east/reconciler/ConfigMap/reconciler-memory/remember/unreachable-since"
+
+
+@pytest.mark.parametrize(("asked", "expected"), [("0", 0), ("1", 1), ("-1", None), ("true", None), ('"1"', None)])
+def test_what_a_status_says_that_a_cluster_was_asked_for(asked, expected):
+    status = read_status(a_status(f'{{"clusters":{{"west":{{"asked":{asked}}}}}}}'))
+    assert status.spec_replicas("west") == expected
 
 
 def a_world(**fields):

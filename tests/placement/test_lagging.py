@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.model import Condition
 from reconciler.policy.types import ClusterPreference
-from tests.builders import a_cluster
+from tests.builders import a_cluster, a_fleet
 
 from .placements import (
     EVENLY,
@@ -129,3 +129,55 @@ def test_defect_7_what_waits_goes_on_waiting_and_a_raised_total_goes_where_there
     world.clusters[1].room = 100
     assert after(30)["b"] == (8, 8)
     assert json.loads(world.clusters[1].annotations.get("reconciler/observed-capacity", "null")) is None
+
+
+def lagging_with(most, current, total, **world):
+    """`a` at its maximum, `c` with ten replicas of which six run: what becomes of `c` in one run."""
+    clusters = {"a": ClusterPreference(weight=1, max_replicas=most), "c": ClusterPreference(weight=1)}
+    maps = {"config_maps": (world.pop("status"),)} if "status" in world else {}
+    a = a_cluster("a", workloads=(a_local("a", current),), **maps)
+    lagging = running("c", 6, some_pods(6), conditions=QUOTA)
+    return place(a, lagging, settled("d", 0), federated=a_federated(total, clusters=clusters), **world)
+
+
+@pytest.mark.parametrize(
+    ("desired_before", "total", "expected"),
+    [
+        pytest.param(30, 30, 10, id="not raised: what is missing stays missing"),
+        pytest.param(29, 30, 11, id="raised by one"),
+        pytest.param(31, 30, 10, id="lowered"),
+        pytest.param(None, 20, 10, id="nobody knows: all have what there is"),
+        pytest.param(None, 21, 11, id="nobody knows: one that nobody has"),
+        pytest.param(None, 23, 13, id="nobody knows: three that nobody has"),
+    ],
+)
+def test_a_cluster_that_lags_gets_no_more_than_the_total_was_raised_by(desired_before, total, expected):
+    status = "{}" if desired_before is None else f'{{"desired":{desired_before},"clusters":{{}}}}'
+    found = lagging_with(10, 10, total, status=a_status(status, cluster="a"))
+    assert row(found, "c").desired == expected
+
+
+def test_what_is_raised_onto_a_cluster_that_lags_moves_nothing_else():
+    status = a_status('{"desired":24,"clusters":{}}', cluster="a")
+    found = lagging_with(14, 14, 27, status=status)
+    assert {name: row(found, name).desired for name in "acd"} == {"a": 14, "c": 13, "d": 0}
+
+
+def test_where_the_status_cannot_be_read_nothing_counts_as_raised():
+    clusters = {"a": ClusterPreference(weight=1, max_replicas=10), "c": ClusterPreference(weight=1)}
+    lagging = running("c", 6, some_pods(6), conditions=QUOTA)
+    desired = place(
+        settled("a", 10),
+        lagging,
+        lost=("h",),
+        fleet=a_fleet("h", "a", "c"),
+        federated=a_federated(23, clusters=clusters),
+    )
+    assert row(desired, "c").desired == 10
+
+
+def test_one_that_would_get_no_more_is_not_said_to_lag():
+    clusters = EVENLY | {"c": ClusterPreference(weight=1, max_replicas=10)}
+    lagging = running("c", 6, some_pods(6), conditions=QUOTA)
+    desired = place(settled("a", 20), lagging, federated=a_federated(30, clusters=clusters))
+    assert row(desired, "c").why == "weight 1 of 2, max 10"

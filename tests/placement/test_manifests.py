@@ -88,6 +88,51 @@ def test_template_differences(wanted, found, expected):
     assert template_check(a_form(template=wanted))(workload) == expected
 
 
+def test_a_template_that_is_not_known_differs_in_nothing():
+    assert template_check(a_form())(a_local("west", 3, template=None)) == ()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "equal"),
+    [
+        ("1000n", "1u", True),
+        ("1000u", "1m", True),
+        ("1000m", "1", True),
+        ("1000", "1k", True),
+        ("1000k", "1M", True),
+        ("1000M", "1G", True),
+        ("1000G", "1T", True),
+        ("1000T", "1P", True),
+        ("1000P", "1E", True),
+        ("1024", "1Ki", True),
+        ("1024Ki", "1Mi", True),
+        ("1024Mi", "1Gi", True),
+        ("1024Gi", "1Ti", True),
+        ("1024Ti", "1Pi", True),
+        ("1024Pi", "1Ei", True),
+        ("1Ki", "1Mi", False),
+        ("10e98", "1e99", True),
+        ("10e99", "1e100", False),  # larger than any amount is
+        ("1.2.3", "1.2", False),
+        (".e5", "0", False),
+    ],
+)
+def test_amounts_of_every_suffix(wanted, found, equal):
+    workload = a_local("west", 3, a_federated(template=limits(memory=wanted)), template=limits(memory=found))
+    expected = () if equal else ("template.spec.containers.0.resources.limits.memory",)
+    assert template_check(a_form(template=limits(memory=wanted)))(workload) == expected
+
+
+def test_the_size_limit_of_a_volume_is_an_amount_too():
+    def template(size):
+        return {**TEMPLATE, "spec": {**TEMPLATE["spec"], "volumes": [{"emptyDir": {"sizeLimit": size}}]}}
+
+    federated = a_federated(template=template("1024Mi"))
+    check = template_check(a_form(template=template("1024Mi")))
+    assert check(a_local("west", 3, federated, template=template("1Gi"))) == ()
+    assert check(a_local("west", 3, federated, template=template("2Gi"))) != ()
+
+
 def test_a_policy_that_states_less_than_it_did_is_told_by_its_digest():
     before = a_federated(template=changed(command=["web"]))
     assert template_check(a_form())(a_local("west", 3, before)) == ("template",)
@@ -139,6 +184,7 @@ def test_names_of_config_maps_are_unique_and_short_enough():
     names = [config_map_name("reconciler-status-", key) for key in keys]
     assert len(set(names)) == len(keys)
     assert max(map(len, names)) == 253
+    assert config_map_name("reconciler-", "s/" + "n" * 240) == "reconciler-s." + "n" * 240
 
 
 @pytest.mark.parametrize(

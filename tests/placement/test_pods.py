@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.placement.pods import PodCounts, counted, is_calm
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.model import Condition, FieldWriter
-from tests.builders import NOW, NOW_NS, a_pod, a_workload
+from tests.builders import NOW, NOW_NS, a_pod, a_ref, a_workload
 
 from .placements import MINUTE_NS, a_federated, ago, some_pods
 
@@ -102,6 +103,43 @@ def test_counts(pods, expected):
 def test_replicas_that_do_not_exist_are_stuck_once_that_lasts(fields, stuck):
     workload = a_workload(kind="ReplicaSet", replicas=5, **fields)
     assert counted(workload, some_pods(3), a_federated(), NOW).unschedulable == stuck
+
+
+@pytest.mark.parametrize(
+    ("fields", "late"),
+    [
+        pytest.param(failing(ago(seconds=1)), 2, id="refused just now: they cannot be made"),
+        pytest.param({"generation": 1, "created_at": ago(minutes=1)}, 2, id="made a minute ago"),
+        pytest.param({"generation": 1, "created_at": ago(seconds=59)}, 0, id="made just now"),
+        pytest.param({"generation": 2}, 0, id="scaled since nobody knows when"),
+    ],
+)
+@pytest.mark.parametrize(("starting", "more"), [(60, 1), (59, 0)])
+def test_replicas_that_do_not_exist_are_late_after_a_minute(fields, late, starting, more):
+    workload = a_workload(kind="ReplicaSet", replicas=6, **fields)
+    pods = (*some_pods(3), a_pod("x", ready=False, created_ns=NOW_NS - starting * 10**9))
+    assert counted(workload, pods, a_federated(), NOW).late == late + more
+
+
+def test_a_pod_that_waits_since_nobody_knows_and_was_just_made_is_not_stuck():
+    pod = a_waiting_pod(unscheduled_since_ns=None, created_ns=NOW_NS - MINUTE_NS)
+    assert counted(a_workload(replicas=1), (pod,), a_federated(), NOW).unschedulable == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "available"),
+    [
+        pytest.param({}, 2, id="none known: the pods that are ready"),
+        pytest.param({"ready_replicas": 4}, 4, id="what its status says is ready"),
+        pytest.param({"ready_replicas": 0}, 0, id="none is ready"),
+        pytest.param({"available_replicas": 3, "ready_replicas": 4}, 3, id="what its status says is available"),
+    ],
+)
+def test_available_replicas_of_a_kind_that_may_have_no_such_field(fields, available):
+    unknown = {"available_replicas": None, "ready_replicas": None}
+    ref = replace(a_ref(kind="CloneSet"), group="apps.kruise.io")
+    workload = replace(a_workload(replicas=5), ref=ref, **(unknown | fields))
+    assert counted(workload, some_pods(2), a_federated(), NOW).available == available
 
 
 @pytest.mark.parametrize(

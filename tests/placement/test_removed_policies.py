@@ -8,7 +8,7 @@ from reconciler.decide.decisions import FieldChange, Phase, Verb
 from reconciler.model import OwnerReference
 from tests.builders import a_cluster, a_fleet, a_workload
 
-from .placements import a_federated, a_fleet_with, a_local, a_placed, a_status, about, place
+from .placements import a_federated, a_fleet_with, a_local, a_placed, a_status, about, ago, place
 
 CAPACITY = "reconciler/observed-capacity"
 
@@ -43,6 +43,7 @@ def test_it_keeps_running_without_our_marks():
     }
     assert all(change.after is None for change in released.changes)
     assert (released.group, released.replicas_after) == ("placement/shop/gone", None)
+    assert (released.cause.policy, released.cause.why) == ("gone", "its policy was removed (onDelete: orphan)")
 
 
 def test_it_is_deleted_where_its_policy_said_so():
@@ -59,11 +60,39 @@ def test_a_workload_that_something_else_made_only_loses_what_is_remembered_there
     assert FieldChange(("metadata", "annotations", CAPACITY), known, None) in released.changes
 
 
+@pytest.mark.parametrize(
+    ("kind", "marks"),
+    [
+        ("ReplicaSet", {CAPACITY: '{"at":"2026-11-20T15:41:23Z","owner":"production/FederatedReplicaSet/shop/web"}'}),
+        ("Deployment", {"reconciler/owner": "production/FederatedReplicaSet/shop/web"}),
+    ],
+)
+def test_what_something_else_made_is_never_deleted(kind, marks):
+    found = a_workload(cluster="west", kind=kind, annotations={**marks, "reconciler/on-delete": "delete"})
+    assert [one.verb for one in without(found).decisions] == [Verb.RELEASE]
+
+
+def test_a_target_with_what_is_remembered_of_it_is_still_placed():
+    known = '{"at":"2026-11-20T15:41:23Z","owner":"production/FederatedReplicaSet/shop/web","replicas":1}'
+    target = a_workload(cluster="west", annotations={CAPACITY: known}, ready_replicas=2)
+    assert about(without(target, policies=[a_placed()]), "west") == []
+
+
+def test_nothing_is_deleted_where_nothing_is_written():
+    west = a_cluster("west", config_maps=(a_status("{}", key="shop/gone", cluster="west", at=ago(hours=1)),))
+    east = a_cluster("east", config_maps=(a_status("{}", key="shop/lost"),))
+    fleet = a_fleet_with("ReadOnly", "east", "west")
+    assert [one.ref.name for one in place(east, west, federated=(), fleet=fleet).decisions] == [
+        "reconciler-status-shop.lost"
+    ]
+
+
 def test_its_status_goes_too():
     east = a_cluster("east", config_maps=(a_status("{}", key="shop/gone"), a_status("{}", key="shop/web")))
     desired = place(east, federated=(a_federated(0),))
     (forgotten,) = [one for one in desired.decisions if one.verb is Verb.DELETE]
     assert (forgotten.ref.name, forgotten.phase) == ("reconciler-status-shop.gone", Phase.RECORD)
+    assert (forgotten.group, forgotten.cause.policy) == ("placement/shop/gone", "gone")
 
 
 def test_a_policy_that_turns_to_workloads_made_by_others_leaves_its_own_behind():

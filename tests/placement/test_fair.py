@@ -1,0 +1,119 @@
+"""Seats by highest averages: some thousand small claims, each against a model that gives one seat after the other."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from reconciler.decide.placement.fair import Claims, fair_seats, kept_seats, seats_until_more
+
+
+def some_claims(count, most=8, *, weights=range(6)):
+    """`count` claims of up to four clusters, the same each time."""
+    random = Random(count)
+    for _ in range(count):
+        clusters = range(random.randint(1, 4))
+        taken = [random.choice((0, 0, random.randint(0, most))) for _ in clusters]
+        limits = [own + random.choice((0, 1, random.randint(0, most), 10**9)) for own in taken]
+        yield Claims([random.choice(weights) for _ in clusters], taken, limits), random.randint(0, 2 * most)
+
+
+def following(claims, seats):
+    """Who gets the next seat, None where nobody has room."""
+    averages = [
+        (Fraction(weight, 2 * seats[at] + 1), -at)
+        for at, weight in enumerate(claims.weights)
+        if weight and seats[at] < claims.limits[at]
+    ]
+    return -max(averages)[1] if averages else None
+
+
+def counted(claims, seats):
+    result = list(claims.taken)
+    for _ in range(seats):
+        if (at := following(claims, result)) is not None:
+            result[at] += 1
+    return result
+
+
+def test_seats_are_given_one_after_the_other_to_the_highest_average():
+    wrong = [
+        (claims, seats) for claims, seats in some_claims(1500) if fair_seats(claims, seats) != counted(claims, seats)
+    ]
+    assert wrong == []
+
+
+def test_averages_that_are_nearly_the_same_stay_apart():
+    weights = [2**53 - number for number in range(4)]
+    wrong = [
+        (claims, seats)
+        for claims, seats in some_claims(500, weights=weights)
+        if fair_seats(claims, seats) != counted(claims, seats)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("pool", [48, 60, 72, 90])
+@pytest.mark.parametrize("taken", [0, 5])
+@pytest.mark.parametrize("limit", [43, 58, 10**9])
+def test_one_large_cluster_among_many_small_ones(pool, taken, limit):
+    """What the small ones miss by rounding, together, is several seats of the large one."""
+    claims = Claims([1] * 10 + [100] + [1] * 10, [0] * 10 + [taken] + [0] * 10, [3] * 10 + [limit] + [10**9] * 10)
+    assert fair_seats(claims, pool - taken) == counted(claims, pool - taken)
+
+
+def test_many_clusters_of_all_sizes():
+    random = Random(2)
+    for _ in range(150):
+        weights = [random.choice((1, 2, 3, 7, 50, 100)) for _ in range(random.randint(5, 12))]
+        taken = [random.choice((0, 0, 0, random.randint(0, 30))) for _ in weights]
+        limits = [own + random.choice((1, 20, 10**9)) for own in taken]
+        claims, seats = Claims(weights, taken, limits), random.randint(0, 100)
+        assert fair_seats(claims, seats) == counted(claims, seats)
+
+
+def test_weights_of_very_different_size_are_compared_exactly():
+    weights = (1, 3, 2**53 - 1, 2**53)
+    wrong = [
+        (claims, seats)
+        for claims, seats in some_claims(500, weights=weights)
+        if fair_seats(claims, seats) != counted(claims, seats)
+    ]
+    assert wrong == []
+
+
+def test_each_next_seat_comes_after_as_many_as_are_counted():
+    for claims, seats in some_claims(400):
+        given = Claims(
+            claims.weights,
+            counted(Claims(claims.weights, [0] * len(claims.taken), claims.limits), seats),
+            claims.limits,
+        )
+        for at, more in enumerate(seats_until_more(given)):
+            if more is None:
+                assert not given.weights[at] or given.taken[at] >= given.limits[at]
+            else:
+                assert counted(given, more)[at] == given.taken[at] + 1
+                assert counted(given, more - 1)[at] == given.taken[at]
+
+
+def cut(kept, shares, total):
+    """Take one replica after the other where most is kept beyond the share, of equals the last."""
+    result = list(kept)
+    while sum(result) > total:
+        at = max(range(len(result)), key=lambda at: (result[at] - shares[at], at))
+        result[at] -= 1
+    return result
+
+
+def test_what_is_kept_goes_down_where_most_is_kept_beyond_the_share():
+    random = Random(1)
+    for _ in range(2000):
+        kept = [random.randint(0, 9) for _ in range(random.randint(1, 4))]
+        shares = [random.randint(0, 6) for _ in kept]
+        total = random.randint(sum(shares), max(sum(shares), sum(kept)))
+        if sum(kept) >= total:
+            assert kept_seats(kept, shares, total) == cut(kept, shares, total)
+    assert kept_seats([], [], 0) == []

@@ -1,0 +1,466 @@
+"""All that is said of each cluster, in worlds with a cluster of every sort: rows, status, causes, explanations."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.placement.memory import rejection_after_failure, rejection_key
+from reconciler.model import ObjectRef, OwnerReference
+from reconciler.policy.types import ClusterPreference
+from tests.builders import NOW_NS, a_cluster, a_fleet, a_namespace, a_pod, flip_of
+
+from .placements import (
+    EVENLY,
+    MINUTE_NS,
+    a_deployment,
+    a_federated,
+    a_fleet_with,
+    a_full,
+    a_local,
+    a_memory,
+    a_placed,
+    a_status,
+    ago,
+    place,
+    some_pods,
+    with_pods,
+)
+
+NOW_TEXT = "2026-11-20T15:41:23Z"
+OWNED = {"owner": OwnerReference("apps/v1", "Deployment", "web", "uid-web")}
+IDLE = {
+    "idling.kubernetes.io/idled-at": "2026-11-20T15:00:00Z",
+    "idling.kubernetes.io/previous-scale": "3",
+    "reconciler/idled-to": "0",
+    "reconciler/idling-owner": "production/IdlingPolicy/nights",
+}
+
+
+def settled(cluster, replicas, **fields):
+    return a_cluster(cluster, workloads=(a_local(cluster, replicas, **fields),))
+
+
+def idle(cluster, **fields):
+    return settled(cluster, 0, annotations={**a_local(cluster, 1).annotations, **IDLE}, **fields)
+
+
+def refusals(cluster, times, at):
+    """What is remembered of `times` refusals in a row, the last one `at`."""
+    ref, text = ObjectRef(cluster, "shop", "ReplicaSet", "web", "apps"), None
+    for _ in range(times):
+        text = rejection_after_failure(text, ref, "exceeded quota", at)
+    return {rejection_key(ref): text}
+
+
+def in_states(fleet, **states):
+    return replace(fleet, clusters=tuple(replace(one, state=states.get(one.name, one.state)) for one in fleet.clusters))
+
+
+def rows(desired):
+    """(desired, spec after, spec now, available, capacity, overflow) and why, by cluster."""
+    return {
+        one.cluster: (
+            (one.desired, one.spec_replicas, one.current, one.running, one.capacity, one.overflow),
+            one.why,
+        )
+        for one in desired.placements[0].rows
+    }
+
+
+def statuses(desired):
+    """(asked, running, idle) of each cluster in the status that is written."""
+    (written,) = [one for one in desired.decisions if one.ref.name.startswith("reconciler-status-")]
+    if written.manifest is not None:
+        text = written.manifest["metadata"]["annotations"]["reconciler/status"]
+    else:
+        text = written.changes[-1].after
+    entries = json.loads(text)["clusters"]
+    return {name: (entry["asked"], entry["running"], entry.get("idle", "")) for name, entry in entries.items()}
+
+
+def told(desired):
+    return {one.ref.cluster: (one.outcome, one.why, flip_of(one)) for one in desired.explanations}
+
+
+def values(desired):
+    return {one.ref.cluster: one.cause.values for one in desired.decisions if one.ref.kind == "ReplicaSet"}
+
+
+@pytest.fixture
+def full():
+    """Nine clusters: `a` is home, `h` and `i` do not answer, `e` and `f` refused writes."""
+    remembered = refusals("e", 1, ago(minutes=2)) | refusals("f", 3, ago(minutes=1))
+    since = '{"h":"2026-11-20T12:00:00Z","i":"2026-11-20T15:40:23Z"}'
+    maps = (
+        a_memory("a", at=ago(minutes=1), unreachable_since=since, **remembered),
+        a_status('{"desired":40,"clusters":{"h":{"asked":4},"i":{"asked":5}}}', cluster="a", at=ago(minutes=1)),
+    )
+    old = NOW_NS - 30 * MINUTE_NS
+    crashing = [a_pod(f"x{number}", ready=False, created_ns=old) for number in range(2)]
+    return place(
+        a_cluster("a", workloads=(a_local("a", 4),), config_maps=maps),
+        settled("b", 3, available_replicas=2),
+        a_full("c", 6, 2),
+        with_pods(settled("d", 6, ready_replicas=4, available_replicas=4), (*some_pods(4), *crashing)),
+        settled("e", 2),
+        settled("f", 2),
+        settled("g", 1),
+        lost=("h", "i"),
+        fleet=in_states(a_fleet(*"abcdefghi"), b="Frozen"),
+        federated=a_federated(40, clusters=EVENLY | {"g": ClusterPreference(weight=1, max_replicas=1)}),
+    )
+
+
+LAGGING = "weight 1 of 6, lagging: receives no replicas until all of its pods run, 2 placed, not available"
+REFUSED = "weight 1 of 6, refused 3 times in a row, tried again at 2026-11-20T15:45:23Z: exceeded quota"
+AWAY = "unreachable since 2026-11-20T12:00:00Z, its replicas move elsewhere"
+
+
+def test_rows_of_a_fleet_that_is_full(full):
+    assert rows(full) == {
+        "a": ((11, 11, 4, 4, None, 0), "weight 1 of 6"),
+        "b": ((3, 3, 3, 2, None, 0), "the cluster is frozen"),
+        "c": ((2, 4, 6, 2, 2, 6), "weight 1 of 6, capacity 2, 2 waiting"),
+        "d": ((6, 6, 6, 4, None, 0), LAGGING),
+        "e": ((10, 10, 2, 2, None, 0), "weight 1 of 6, refused once: exceeded quota"),
+        "f": ((2, 2, 2, 2, 2, 0), REFUSED),
+        "g": ((1, 1, 1, 1, None, 0), "weight 1 of 6, max 1"),
+        "h": ((None, None, None, None, None, 0), AWAY),
+        "i": ((5, None, None, None, None, 0), "unreachable since 2026-11-20T15:40:23Z"),
+    }
+
+
+def test_the_status_of_a_fleet_that_is_full(full):
+    assert statuses(full) == {
+        "a": (11, 11, ""),
+        "b": (3, 3, ""),
+        "c": (4, 2, ""),
+        "d": (6, 4, ""),
+        "e": (2, 2, ""),
+        "f": (2, 2, ""),
+        "g": (1, 1, ""),
+        "h": (4, None, ""),
+        "i": (5, None, ""),
+    }
+
+
+def test_causes_carry_the_numbers_they_come_from(full):
+    assert values(full) == {
+        "a": {"total": 40, "share": 11, "elsewhere": 8},
+        "c": {"total": 40, "share": 2, "capacity": 2, "overflow": 6, "elsewhere": 8},
+        "e": {"total": 40, "share": 10, "elsewhere": 8},
+    }
+
+
+def test_explanations_of_a_fleet_that_is_full(full):
+    assert told(full) == {
+        "a": ("11 replicas", "share 11: weight 1 of 6", "replicas is 42"),
+        "b": ("left alone", "the cluster is frozen", ""),
+        "c": ("4 replicas", "share 2: weight 1 of 6, capacity 2, 2 waiting", "its capacity is above 2"),
+        "d": ("6 replicas", f"share 6: {LAGGING}", ""),
+        "e": ("10 replicas", "share 10: weight 1 of 6, refused once: exceeded quota", "replicas is 41"),
+        "f": ("2 replicas", f"share 2: {REFUSED}", "its write is not refused"),
+        "g": ("1 replicas", "share 1: weight 1 of 6, max 1", "maxReplicas is above 1"),
+        "h": ("left alone", AWAY, ""),
+        "i": ("left alone", "unreachable since 2026-11-20T15:40:23Z", ""),
+    }
+
+
+def test_what_was_refused_is_forgotten_where_it_is_tried_again_once_that_is_done(full):
+    (scaled,) = [one for one in full.decisions if (one.ref.cluster, one.ref.kind) == ("e", "ReplicaSet")]
+    (cleared,) = [one for one in full.decisions if "is no longer refused" in one.cause.why]
+    assert (cleared.cause.why, cleared.needs) == ("e/shop/ReplicaSet/web is no longer refused", (scaled.key,))
+    (key,) = refusals("e", 1, ago(minutes=2))
+    assert [(change.path, change.after) for change in cleared.changes] == [(("data", key), None)]
+    (status,) = [one for one in full.decisions if one.ref.name.startswith("reconciler-status-")]
+    assert scaled.key not in status.needs
+
+
+@pytest.fixture
+def mixed():
+    """`a` belongs to a Deployment, `c` leaves, `d` is idle, `e` has no namespace, `f` no preference."""
+    return place(
+        settled("a", 3, **OWNED),
+        settled("b", 3),
+        settled("c", 2),
+        idle("d"),
+        a_cluster("e", namespaces=(a_namespace("default", cluster="e"),)),
+        settled("f", 1),
+        fleet=in_states(a_fleet(*"abcdef"), c="Leaving"),
+        federated=a_federated(9, clusters={name: ClusterPreference(weight=1) for name in "abcde"}),
+    )
+
+
+LATER = "more move once as many are available elsewhere"
+
+
+def test_rows_of_a_fleet_where_others_decide(mixed):
+    assert rows(mixed) == {
+        "a": ((None, 3, 3, 3, None, 0), "is controlled by Deployment/web"),
+        "b": ((6, 6, 3, 3, None, 0), "weight 1 of 3"),
+        "c": ((0, 2, 2, 2, 0, 0), f"leaving, 2 {LATER}"),
+        "d": ((3, 0, 0, 0, None, 0), "idle, nights decides"),
+        "e": ((0, 0, 0, 0, 0, 0), "namespace shop does not exist"),
+        "f": ((0, 1, 1, 1, None, 0), f"no preference for this cluster, 1 {LATER}"),
+    }
+
+
+def test_the_status_of_a_fleet_where_others_decide(mixed):
+    assert statuses(mixed) == {
+        "a": (3, None, ""),
+        "b": (6, 6, ""),
+        "c": (2, 2, ""),
+        "d": (3, 3, "nights"),
+        "e": (0, 0, ""),
+        "f": (1, 1, ""),
+    }
+
+
+def test_explanations_of_a_fleet_where_others_decide(mixed):
+    assert told(mixed) == {
+        "a": ("left alone", "is controlled by Deployment/web", ""),
+        "b": ("6 replicas", "share 6: weight 1 of 3", "replicas is 10"),
+        "c": ("2 replicas", f"leaving, 2 {LATER}", "state is Active in the Fleet"),
+        "d": ("left alone", "idle, nights decides", ""),
+        "e": ("0 replicas", "namespace shop does not exist", "namespace shop exists"),
+        "f": (
+            "1 replicas",
+            f"no preference for this cluster, 1 {LATER}",
+            'preferences.clusters has an entry for f or "*"',
+        ),
+    }
+    assert values(mixed) == {"b": {"total": 9, "share": 6, "elsewhere": 3}}
+    assert [(one.ref.cluster, one.wish, one.winner) for one in mixed.overridden] == [("d", "5 replicas", "nights")]
+
+
+def test_an_idle_one_would_have_what_is_free_where_it_has_no_record_of_its_own():
+    """The wish is made as if it were awake with what it had: with rebalance: false that stays."""
+    west = settled("west", 2)
+    claims = {west.workloads[0].ref: "nights"}
+    federated = a_federated(8, rebalance=False, clusters=EVENLY | {"west": ClusterPreference()})
+    assert place(settled("east", 3), west, federated=federated, claims=claims).overridden == ()
+    desired = place(settled("east", 6), idle("west"), federated=federated)
+    assert [one.wish for one in desired.overridden] == ["2 replicas"]
+
+
+def test_an_idle_one_would_keep_what_runs_until_as_many_run_elsewhere():
+    marks = {**a_local("west", 1).annotations, **IDLE, "idling.kubernetes.io/previous-scale": "5"}
+    desired = place(settled("east", 1), settled("west", 0, annotations=marks))
+    assert [one.wish for one in desired.overridden] == ["5 replicas"]
+
+
+def test_an_idle_cluster_that_does_not_answer_wishes_nothing_that_can_be_known():
+    status = (
+        '{"desired":9,"clusters":{"west":{"asked":4,"running":4,"why":"weight 1 of 2","since":"x","idle":"nights"}}}'
+    )
+    maps = (a_status(status), a_memory(unreachable_since='{"west":"2026-11-20T12:00:00Z"}'))
+    desired = place(a_cluster("east", workloads=(a_local("east", 5),), config_maps=maps), lost=("west",))
+    assert desired.overridden == ()
+
+
+def test_a_target_that_is_missing():
+    desired = place(
+        a_cluster("a", workloads=(a_deployment("a", 3),)), a_cluster("b"), a_cluster("c"),
+        federated=a_placed(6, clusters={name: ClusterPreference(weight=1) for name in "ab"}),
+    )  # fmt: skip
+    assert rows(desired) == {
+        "a": ((6, 6, 3, 3, None, 0), "weight 1 of 2"),
+        "b": ((0, 0, 0, 0, 0, 0), "Deployment web does not exist"),
+        "c": ((0, 0, 0, 0, 0, 0), "Deployment web does not exist"),
+    }
+    assert statuses(desired) == {"a": (6, 6, ""), "b": (0, 0, ""), "c": (0, 0, "")}
+    assert told(desired)["b"] == ("0 replicas", "Deployment web does not exist", "Deployment web exists")
+
+
+def test_a_paused_one():
+    desired = place(
+        settled("a", 3), settled("b", 3, **OWNED), settled("c", 1), a_cluster("e"), lost=("d",),
+        federated=a_federated(12, paused=True),
+    )  # fmt: skip
+    nothing = (None, None, None, None, None, 0)
+    assert rows(desired) == {
+        "a": ((3, 3, 3, 3, None, 0), "paused"),
+        "b": ((None, 3, 3, 3, None, 0), "is controlled by Deployment/web"),
+        "c": ((1, 1, 1, 1, None, 0), "paused"),
+        "d": (nothing, f"unreachable since {NOW_TEXT}"),
+        "e": ((0, None, None, None, None, 0), "paused"),
+    }
+    assert statuses(desired) == {"a": (3, 3, ""), "b": (3, None, ""), "c": (1, 1, ""), "d": (None, None, "")}
+
+
+def test_a_cluster_that_never_had_any_is_not_in_the_status():
+    desired = place(
+        settled("a", 3), a_cluster("b"), federated=a_federated(3, clusters={"a": ClusterPreference(0, None, 1)})
+    )
+    assert statuses(desired) == {"a": (3, 3, "")}
+    assert rows(desired)["b"] == ((0, 0, 0, 0, None, 0), "no preference for this cluster")
+
+
+FORGOTTEN = "refused writes of removed policies are forgotten"
+
+
+@pytest.mark.parametrize(
+    ("kept", "answers", "expected"),
+    [
+        pytest.param({}, True, None, id="nothing to say"),
+        pytest.param({}, False, ("unreachable: west", '{"west":"2026-11-20T15:41:23Z"}'), id="lost just now"),
+        pytest.param(
+            {"unreachable_since": '{"west":"2026-11-20T15:00:00Z"}'},
+            True,
+            ("all clusters are reachable", "{}"),
+            id="back again",
+        ),
+        pytest.param({"unreachable_since": '{"west":"2026-11-20T15:00:00Z"}'}, False, None, id="still lost"),
+        pytest.param({"unreachable_since": "{}"}, True, None, id="nothing new"),
+        pytest.param({"rejected.0": "{}", "unreachable_since": "{}"}, True, (FORGOTTEN, None), id="stale"),
+        pytest.param(
+            {"rejected.0": "{}", "unreachable_since": '{"west":"2026-11-20T15:00:00Z"}'},
+            True,
+            (f"all clusters are reachable, {FORGOTTEN}", "{}"),
+            id="both",
+        ),
+        pytest.param({"rejected.0": "{}"}, True, (f"all clusters are reachable, {FORGOTTEN}", "{}"), id="first time"),
+    ],
+)
+def test_what_is_remembered_of_the_whole_fleet(kept, answers, expected):
+    maps = (a_memory(**kept),) if kept else ()
+    east = a_cluster("east", workloads=(a_local("east", 3),), config_maps=maps)
+    desired = place(*([east, settled("west", 3)] if answers else [east]), lost=() if answers else ("west",))
+    found = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
+    assert [one.cause.why for one in found] == ([] if expected is None else [expected[0]])
+    for one in found:
+        data = (one.manifest or {}).get("data") or {
+            change.path[-1]: change.after for change in one.changes if change.path[0] == "data"
+        }
+        assert data.get("unreachable-since") == expected[1]
+        assert ("rejected.0" in data) is ("rejected.0" in kept)
+        assert data.get("rejected.0") is None
+
+
+@pytest.mark.parametrize(
+    ("west", "expected", "why"),
+    [
+        pytest.param(settled("west", 2, terminating=True), (2, 2, 2, 2, None, 0), "it is being deleted", id="deleted"),
+        pytest.param(
+            settled("west", 0, terminating=True, ready_replicas=None, available_replicas=None),
+            (0, 0, 0, 0, None, 0),
+            "it is being deleted",
+            id="deleted with none",
+        ),
+    ],
+)
+def test_what_is_left_alone_keeps_its_row(west, expected, why):
+    desired = place(settled("east", 3), west)
+    assert rows(desired)["west"] == (expected, why)
+    assert values(desired) == (
+        {}
+        if expected[0] == 3
+        else {"east": {"total": 6, "share": 6 - expected[0], "elsewhere": expected[0]}}
+        if expected[0]
+        else {"east": {"total": 6, "share": 6}}
+    )
+
+
+def test_one_that_idling_claims_while_it_is_scaled_up_by_hand_counts_with_what_it_has():
+    west = settled("west", 5, annotations={**a_local("west", 1).annotations, **IDLE})
+    desired = place(settled("east", 4), west, federated=a_federated(9), claims={west.workloads[0].ref: "days"})
+    assert rows(desired)["west"] == ((5, 5, 5, 5, None, 0), "idle, days decides")
+
+
+def test_a_refusal_is_remembered_where_nothing_else_is():
+    maps = (replace(a_memory("east"), data=refusals("west", 3, ago(minutes=1))),)
+    desired = place(a_cluster("east", workloads=(a_local("east", 3),), config_maps=maps), a_cluster("west"))
+    assert rows(desired)["west"][0] == (0, 0, 0, 0, 0, 0)
+    assert rows(desired)["east"][0] == (6, 6, 3, 3, None, 0)
+
+
+def test_a_cluster_that_does_not_answer_since_nobody_can_know_when():
+    """Where nothing may be written down, not even that; it counts with what it was asked for."""
+    east = a_cluster(
+        "east", workloads=(a_local("east", 3),), config_maps=(a_status('{"clusters":{"west":{"asked":4}}}'),)
+    )
+    fleet = replace(in_states(a_fleet("east", "west"), east="ReadOnly"), home="east")
+    desired = place(east, lost=("west",), fleet=fleet, federated=a_federated(9))
+    assert rows(desired)["west"] == ((4, None, None, None, None, 0), "unreachable")
+    assert desired.decisions == ()
+
+
+@pytest.mark.parametrize("marks", [{}, {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}])
+def test_a_target_needs_no_annotations_of_ours(marks):
+    east, west = (a_cluster(name, workloads=(a_deployment(name, 3, annotations=marks),)) for name in ("east", "west"))
+    desired = place(east, west, federated=a_placed(8, on_conflict="Abort"))
+    assert {one[0][0] for one in rows(desired).values()} == {4}
+
+
+@pytest.mark.parametrize(
+    ("total", "clusters", "expected"),
+    [
+        pytest.param(5, {"*": ClusterPreference(4, None, 1)}, {""}, id="the minimums are cut, so no total is known"),
+        pytest.param(8, {"*": ClusterPreference(4, None, 1)}, {"replicas is 9", "replicas is 10"}, id="just enough"),
+        pytest.param(6, EVENLY, {"replicas is 7", "replicas is 8"}, id="all that is wanted is kept"),
+        pytest.param(5, EVENLY, {""}, id="some are given up"),
+    ],
+)
+def test_from_which_total_on_there_is_one_more(total, clusters, expected):
+    federated = a_federated(total, rebalance=False, clusters=clusters)
+    desired = place(settled("east", 3), settled("west", 3), federated=federated)
+    assert {flip_of(one) for one in desired.explanations} == expected
+
+
+def test_a_held_cluster_that_has_more_than_all_leaves_nothing_for_the_others():
+    desired = place(
+        settled("east", 2), settled("west", 5), fleet=a_fleet_with("Frozen", "east", "west"), federated=a_federated(3)
+    )
+    assert rows(desired)["east"][0] == (0, 0, 2, 2, None, 0)
+
+
+def test_replicas_that_run_stay_while_fewer_run_than_the_preferences_let_run():
+    """West has room for 1 of its 7, so all that runs on east stays, though east should have 3 at most."""
+    clusters = EVENLY | {"east": ClusterPreference(weight=1, max_replicas=3)}
+    desired = place(settled("east", 5), a_full("west", 5, 1), federated=a_federated(10, clusters=clusters))
+    assert rows(desired)["east"][0] == (3, 5, 5, 5, None, 0)
+
+
+def test_what_was_refused_is_tried_again_when_its_time_has_come():
+    maps = (replace(a_memory("east"), data=refusals("west", 3, ago(minutes=10))),)
+    desired = place(a_cluster("east", workloads=(a_local("east", 3),), config_maps=maps), a_cluster("west"))
+    assert rows(desired)["west"] == (
+        (3, 3, 0, 0, None, 0),
+        "weight 1 of 2, refused 3 times in a row: exceeded quota",
+    )
+    assert statuses(desired)["west"] == (0, 0, "")  # the status says what is there: it may be refused again
+
+
+def test_where_none_keep_waiting_all_that_are_asked_for_run():
+    desired = place(settled("east", 5), a_full("west", 5, 1), federated=a_federated(10, waiting_replicas=0))
+    assert statuses(desired) == {"east": (9, 9, ""), "west": (1, 1, "")}
+
+
+def test_minimums_that_take_all_leave_none_for_weights():
+    desired = place(
+        a_cluster("east"), a_cluster("west"), federated=a_federated(5, clusters={"*": ClusterPreference(4, None, 1)})
+    )
+    assert {one.why.partition("min 4, ")[2] for one in desired.explanations} == {
+        "weights share what the minimums leave, 0 of 5"
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "world", "why"),
+    [
+        pytest.param("", {}, "the cluster is frozen", id="left alone"),
+        pytest.param(',"idle":"nights"', {"lost": ("west",)}, "unreachable since 2026-11-20T15:41:23Z", id="lost"),
+    ],
+)
+def test_the_status_says_why_it_is_what_it_is_now(old, world, why):
+    entry = f'{{"asked":2,"running":2,"why":"weight 1 of 2","since":"2026-11-20T00:00:00Z"{old}}}'
+    maps = (a_status(f'{{"desired":6,"clusters":{{"west":{entry}}}}}'),)
+    east = a_cluster("east", workloads=(a_local("east", 4),), config_maps=maps)
+    desired = place(
+        east, settled("west", 2), fleet=a_fleet_with("Frozen" if not old else "Active", "east", "west"), **world
+    )
+    (written,) = [one for one in desired.decisions if one.ref.name.startswith("reconciler-status-")]
+    assert json.loads(written.changes[-1].after)["clusters"]["west"]["why"] == why
