@@ -244,6 +244,11 @@ class TestSharedTargets:
             "Deployment/api is only observed by watch through Service/two"
         ]
 
+    def test_what_would_go_idle_where_a_policy_only_observes_waits_for_the_rest_too(self):
+        outcome = decided(behind(SERVICE, WEB, replace(OTHER, annotations=EXCLUDED)), a_policy(mode="Observe"))
+        assert outcome.desired.observed == ()
+        assert why_of(outcome).startswith("Deployment/other behind Service/web stays awake: excluded")
+
     def test_what_policies_that_only_observe_select_keeps_the_reason_of_its_criteria(self):
         watch = a_policy("watch", mode="Observe")
         outcome = decided(behind(SERVICE, endpoint_slices=()), watch)

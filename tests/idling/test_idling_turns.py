@@ -62,6 +62,33 @@ def test_h8_no_name_goes_first_in_every_run():
     assert first == {"dev-aaa", "dev-zzz"}
 
 
+@pytest.mark.parametrize(
+    ("minutes", "first"),
+    [
+        pytest.param(59, {"dev-zzz"}, id="its turn was within the hour"),
+        pytest.param(61, {"dev-aaa", "dev-zzz"}, id="its turn was before that"),
+    ],
+)
+def test_h8_a_turn_counts_for_an_hour(minutes, first):
+    found = set()
+    for run in range(10):
+        world = an_idle_world({"dev-aaa": 2, "dev-zzz": 1}, 1)
+        world.now = MONDAY + timedelta(minutes=run)
+        ref = idle_in(world, "dev-aaa")[0]
+        world.annotate(ref, "reconciler/awake-since", (world.now - timedelta(minutes=minutes)).isoformat())
+        found.update(woken_in(world, 1))
+    assert found == first
+
+
+def test_h8_a_turn_counts_in_a_run_of_the_same_second():
+    world = an_idle_world({"dev-aaa": 2, "dev-zzz": 2}, 1)
+    woken = []
+    for _ in range(2):
+        world.now = MONDAY
+        woken += woken_in(world, 1)
+    assert sorted(woken) == ["dev-aaa", "dev-zzz"]
+
+
 @pytest.mark.parametrize("requested", ["the night before", "now"])
 def test_h8_a_namespace_that_asks_in_each_run_keeps_no_other_one_waiting(requested):
     world = an_idle_world({"dev-aaa": 6, "dev-zzz": 1}, 1)

@@ -14,7 +14,7 @@ from reconciler.decide.idling.idle_workloads import idle_workloads
 from reconciler.model import Event, OwnerReference
 from reconciler.plan.build import in_order, number
 from reconciler.plan.file import change_document
-from reconciler.policy.types import AnyOf, ObjectSelector, WakeMetric, WakeOrder
+from reconciler.policy.types import AnyOf, ObjectSelector, Selector, WakeMetric, WakeOrder, WorkloadSelector
 from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
@@ -503,6 +503,17 @@ class TestWakeOrder:
         tiers = {name: (one.wake_tier, one.wait_ready) for name, one in wakes.items()}
         assert tiers["db-0"] == tiers["db-1"] == ("east/shop/shop/10", "")
         assert tiers["api-0"] == tiers["api-1"] == ("", "east/shop/shop/10")
+
+    @pytest.mark.parametrize(("owner", "waits_for"), [("shop", "east/shop/shop/5"), ("other", "")])
+    def test_what_no_policy_selects_any_more_wakes_in_the_group_named_as_its_owner(self, owner, waits_for):
+        world = a_world(a_workload("api"), a_workload("db"), now=NIGHT)
+        owning = a_policy(owner, selector=workloads_selector("Deployment"))
+        run_in(world, owning)
+        left = Selector(workloads=WorkloadSelector((), ObjectSelector(("api",))))
+        first = replace(owning, selector=left, wake_order=WakeOrder("shop", 5))
+        decisions = decided(world.state(), first, now=MONDAY).desired.decisions
+        waits = {one.ref.name: one.wait_ready for one in decisions if one.verb is Verb.WAKE}
+        assert waits == {"api": "", "db": waits_for}
 
     def test_defect_34_a_plan_of_two_tiers_grows_as_what_is_in_them(self):
         lengths = []

@@ -96,7 +96,7 @@ _IDLE_INCOMPLETE = frozenset({IdleState.IDLE_INCOMPLETE})
 _WAKE_INCOMPLETE = frozenset({IdleState.WAKE_INCOMPLETE})
 _STALE = frozenset({IdleState.STALE})
 _AWAKE = frozenset({IdleState.AWAKE})
-_UP = _IDLE_INCOMPLETE | _WAKE_INCOMPLETE | _STALE | _AWAKE
+_UP = frozenset({IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE, IdleState.AWAKE})
 _DOWN = frozenset({IdleState.DOWN})
 _CONTESTED = frozenset({IdleState.CONTESTED})
 
