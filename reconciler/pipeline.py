@@ -19,7 +19,7 @@ from reconciler.backends.stop import Stop, StoppedClock
 from reconciler.decide.decide import decide, urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
 from reconciler.decide.faulty_clusters import without_faulty
-from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import ObservedState, PodsQuestion, Run

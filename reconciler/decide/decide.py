@@ -11,7 +11,8 @@ from reconciler.decide.decisions import Decision, DesiredState, Phase, Undecided
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.forecast import with_victims
 from reconciler.decide.downscale.journal import decide_recovery
-from reconciler.decide.idling.decide import IdlingOutcome, decide_idling, decide_wakes_due
+from reconciler.decide.idling.decide import IdlingOutcome, decide_idling
+from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref

@@ -33,9 +33,7 @@ from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_workload import WriteContext, scalable_decision
 from reconciler.decide.selectors import LocalKey
 from reconciler.model import ObjectRef, ObservedState, Run
-from reconciler.policy.types import Fleet, PolicySet, Writes
-
-_DONE_BLIND = frozenset({IdleAction.WAKE, IdleAction.RELEASE, IdleAction.OVERDUE})
+from reconciler.policy.types import PolicySet, Writes
 
 
 class IdlingOutcome(Struct, frozen=True):
@@ -55,9 +53,9 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     federated = federated_members(policies.federated, state, alone)
     transitions = staggered(_settled(alone, federated), run.now)
     context = WriteContext(policies.fleet, run, {policy.name: str(policy.place) for policy in policies.idling})
-    build = _Writes(_services(clusters), context, tuple(members.refs for members in federated.values()))
+    build = _Writes(services_of(clusters), context, tuple(members.refs for members in federated.values()))
     return IdlingOutcome(
-        _explained(clusters, transitions, run).joined(
+        explained(clusters, transitions, run).joined(
             DesiredState(
                 decisions=build.decisions(transitions),
                 observed=build.observed(transitions),
@@ -68,23 +66,6 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     )
 
 
-def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredState:
-    """Return the wakes where the policies cannot be used: those that are due by their record, or requested.
-
-    What was scaled by hand is released; nothing else is repaired. Clusters of `wakes_only` are like any other here.
-    """
-    every = replace(state, clusters={**state.clusters, **state.wakes_only})
-    clusters = idling_clusters(IdlingInputs(fleet, every, run, without_policies=True))
-    alone = transitions_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
-    done = {ref: transition for ref, transition in alone.items() if transition.action in _DONE_BLIND}
-    transitions = staggered(done, run.now)
-    desired = _explained(clusters, transitions, run)
-    decisions = _Writes(_services(clusters), WriteContext(fleet, run, repairs=False)).decisions(
-        _others_kept(alone, transitions)
-    )
-    return replace(desired, decisions=decisions, explanations=())
-
-
 def _settled(
     transitions: Mapping[ObjectRef, Transition], federated: Mapping[LocalKey, FederatedMembers]
 ) -> dict[ObjectRef, Transition]:
@@ -93,21 +74,6 @@ def _settled(
     while federated and settled != transitions:
         transitions, settled = settled, all_or_none(idle_together(settled, federated))
     return settled
-
-
-def _others_kept(
-    alone: Mapping[ObjectRef, Transition], done: Mapping[ObjectRef, Transition]
-) -> dict[ObjectRef, Transition]:
-    """Return `done`, and for everything else that it stays as it is: its Service's mark still lists it."""
-    return {
-        ref: done.get(
-            ref,
-            transition
-            if transition.was_idle
-            else replace(transition, choice=ChosenAction(IdleAction.LEAVE, transition.reasons)),
-        )
-        for ref, transition in alone.items()
-    }
 
 
 def _guarded(
@@ -143,13 +109,13 @@ def _owner(transition: Transition, record: Record, names: frozenset[str]) -> str
     return verdict.policy.name if passes and verdict.policy is not None else record.policy
 
 
-def _services(clusters: Sequence[IdlingCluster]) -> tuple[tuple[ServiceState, Inventory], ...]:
+def services_of(clusters: Sequence[IdlingCluster]) -> tuple[tuple[ServiceState, Inventory], ...]:
+    """Return the Services of all clusters, each with what there is on its cluster."""
     return tuple((service, cluster.inventory) for cluster in clusters for service in cluster.services)
 
 
-def _explained(
-    clusters: Sequence[IdlingCluster], transitions: Mapping[ObjectRef, Transition], run: Run
-) -> DesiredState:
+def explained(clusters: Sequence[IdlingCluster], transitions: Mapping[ObjectRef, Transition], run: Run) -> DesiredState:
+    """Return what is said of `transitions` and of what they were made from, without any decision."""
     services = [service for cluster in clusters for service in cluster.services]
     ordered = list(transitions.values())
     return DesiredState(
