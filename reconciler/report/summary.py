@@ -329,14 +329,17 @@ def _limits(limits: Sequence[LimitUse]) -> Iterator[str]:
         max((use for use in fleet if use.unit == unit), key=lambda use: use.used / max(1, use.allowed))
         for unit in dict.fromkeys(use.unit for use in fleet)
     ]
-    words = [_use(use, f" in {use.cluster}" if several and use.used else "") for use in nearest]
+    words = [_use(use, f" in {use.cluster}" if several and use.used else "", use.policy) for use in nearest]
     words += [_use(use, f" of {use.name}") for use in limits if use.name != FLEET]
     if words:
         yield f"Limits: {', '.join(words)}."
 
 
-def _use(limit: LimitUse, where: str) -> str:
-    """Return how much of `limit` the plan uses; beyond it nothing is used, but held back, or allowed for once."""
+def _use(limit: LimitUse, where: str, policy: str = "") -> str:
+    """Return how much of `limit` the plan uses, and which policy uses most of it; beyond it nothing is used, but held
+    back, or allowed for once.
+    """
+    by = f" ({policy})" if policy and limit.used else ""
     if limit.used > limit.allowed:
-        return one_line(f"{limit.used} {limit.unit}{where} are more than {limit.allowed}")
-    return one_line(f"{limit.used} of {limit.allowed} {limit.unit}{where}")
+        return one_line(f"{limit.used} {limit.unit}{where}{by} are more than {limit.allowed}")
+    return one_line(f"{limit.used} of {limit.allowed} {limit.unit}{where}{by}")

@@ -37,7 +37,7 @@ def test_all_is_well(quickstart, verb):
         (None, ("plan", "policies", "--detailed-exitcode"), 2, "7 changes and 7 metadata updates pending"),
         (None, ("diff", "policies", "--detailed-exitcode"), 2, "7 changes and 7 metadata updates pending"),
         (limited, ("plan", "policies"), 4, "limits hold back 3 changes and 1 metadata update"),
-        (without_metrics, ("plan", "policies"), 6, "incomplete: 1 query unknown, 1 warning"),
+        (without_metrics, ("plan", "policies"), 6, "incomplete: 1 query unknown"),
         (limited, ("apply", "policies", "--auto-approve"), 4, "limits hold back 3 changes and 1 metadata update"),
         (None, ("apply", "policies", "--auto-approve", "--timeout", "0"), 1, "nothing was done"),
     ],

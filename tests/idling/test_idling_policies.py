@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase
 from reconciler.model import LabelSelector
+from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Base, Bases, hold_back
 from reconciler.policy.types import (
@@ -550,14 +551,37 @@ def test_everything_selected_is_considered_also_when_nothing_changes():
 
 @pytest.mark.parametrize(
     ("said", "words"),
-    [({}, "not evaluated"), (answers(error="refused"), "refused"), (answers(warnings=("half",)), "partial: half")],
-    ids=["not in the snapshot", "failed", "partial"],
+    [({}, "not evaluated"), (answers(warnings=("half",)), "partial: half")],
+    ids=["not in the snapshot", "partial"],
 )
 def test_a_whole_query_that_is_unknown_is_told(said, words):
     outcome = decided(replace(SIMPLE, answers=said), a_policy("idle-dev", a_metric()))
     (notice,) = outcome.desired.notices
     assert (notice.kind, notice.subject, notice.partial) == ("unknownQuery", "east/idle-dev", True)
     assert words in notice.text
+
+
+def test_a_query_that_failed_is_told_once_among_what_is_unknown():
+    state, policy = replace(SIMPLE, answers=answers(error="refused")), a_policy("idle-dev", a_metric())
+    outcome = decided(state, policy)
+    assert outcome.desired.notices == ()
+    made = make_plan(
+        a_policy_set(idling=(a_policy("idle-dev", a_metric()),)), state, outcome.desired, a_run(), Inputs()
+    )
+    assert list(made.unknown.values()) == ["refused"]
+
+
+BUSY_AND_IDLE = "schedule office-hours-off until 2026-11-23T06:00:00Z, but {}: 5 above 0 in 30m"
+
+
+def test_each_policy_says_its_own_reason_before_that_of_the_one_that_decides():
+    traffic, night = a_policy("traffic", a_metric()), a_policy("night", selector=workloads_selector("Deployment"))
+    state = replace(SIMPLE, answers=answers(("web", 5), policy="traffic"))
+    told = {one.policy: (one.outcome, one.why) for one in decided(state, night, traffic).desired.explanations}
+    assert told == {
+        "traffic": ("stays awake", "5 above 0 in 30m"),
+        "night": ("stays awake", BUSY_AND_IDLE.format("traffic")),
+    }
 
 
 def test_what_is_unknown_of_one_workload_is_undecided():

@@ -330,15 +330,15 @@ def test_text_is_never_cut():
     assert sum(line.startswith("  ~ ") for line in text_of(plan).splitlines()) == 600
 
 
-def test_a_policy_with_limits_of_its_own_has_them_in_the_last_line():
+def test_the_last_line_names_the_policy_that_uses_most_of_a_limit_and_the_limits_of_policies():
     uses = (
         LimitUse("idle-dev", "workloads", 1, 5, 9),
-        LimitUse("fleet", "workloads", 1, 45, 180, "eu-west"),
+        LimitUse("fleet", "workloads", 1, 45, 180, "eu-west", "nights"),
         LimitUse("fleet", "workloads", 0, 10, 20, "us-east"),
         LimitUse("fleet", "replicas", 3, 300, 1200, "eu-west"),
     )
     assert text_of(a_plan(an_idle(), limits=uses)).endswith(
-        "\nLimits: 1 of 45 workloads in eu-west, 3 of 300 replicas in eu-west, 1 of 5 workloads of idle-dev.\n"
+        "\nLimits: 1 of 45 workloads in eu-west (nights), 3 of 300 replicas in eu-west, 1 of 5 workloads of idle-dev.\n"
     )
 
 

@@ -90,7 +90,8 @@ def _unknown(case: WorkloadTarget) -> Iterator[Result]:
     if case.wanted.replicas is None:
         reasons = case.wanted.reasons
         yield case.undecided(*reasons)
-        yield Notice("unknownQuery", case.ref.cluster, text_of(reasons), case.policy, partial=True)
+        if all(one.code is not ReasonCode.QUERY_FAILED for one in reasons):  # that is among what is unknown
+            yield Notice("unknownQuery", case.ref.cluster, text_of(reasons), case.policy, partial=True)
         yield case.stays(*reasons)
 
 

@@ -78,10 +78,13 @@ class Answers(Struct, frozen=True):
     selects: Callable[[str, str], bool] = _any_service
 
     def problems(self, policy: IdlingPolicy) -> Iterator[str]:
-        """Yield why a whole query of `policy` cannot be used, once for each that cannot."""
+        """Yield why a whole query of `policy` cannot be used, once for each that was answered and cannot.
+
+        One that failed is among what is unknown in the plan, and is not told a second time.
+        """
         for template, window in dict.fromkeys(queries_of(policy)):
             problem = self.series(template, window).problem
-            if problem is not None:
+            if problem is not None and problem.code is not ReasonCode.QUERY_FAILED:
                 query = render_query(template, window=window, cluster=self.cluster, policy=self.policy)
                 yield f"{query}: {problem}"
 

@@ -14,8 +14,8 @@ from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import Flag, IdleAction
-from reconciler.decide.idling.transitions import Transition, owner_policy
-from reconciler.decide.reasons import Reason, ReasonCode, reason, text_of
+from reconciler.decide.idling.transitions import Transition, deciding_names, owner_policy
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import Exclusion
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion, Run
 
@@ -71,9 +71,21 @@ def _considered(transition: Transition) -> Iterator[PolicyExplanation]:
         services=tuple(service.ref for service in scalable.services if is_recorded(service)),
     )
     names = dict.fromkeys(verdict.policy.name for verdict in scalable.verdict.verdicts)
-    yield from (replace(told, policy=name, selected=True, selected_by=_selected_by(scalable, name)) for name in names)
+    for name in names:
+        parts = _selected_by(scalable, name)
+        yield replace(told, policy=name, selected=True, selected_by=parts, reasons=_reasons_under(transition, name))
     if not names:
         yield told
+
+
+def _reasons_under(transition: Transition, policy: str) -> Reasons:
+    """Return the reasons as they stand under `policy`: where others decide, what it says itself comes first."""
+    deciding = deciding_names(transition)
+    if not deciding or policy in deciding:
+        return transition.reasons
+    verdicts = transition.scalable.verdict.verdicts
+    own = next(verdict.evaluation.reasons for verdict in verdicts if verdict.policy.name == policy)
+    return (*own, reason(ReasonCode.OTHER_POLICY, policies=deciding), *transition.reasons)
 
 
 def _selected_by(scalable: ScalableState, policy: str) -> tuple[str, ...]:

@@ -319,6 +319,18 @@ def owner_policy(transition: Transition) -> str:
     return transition.scalable.verdict.policy.name if transition.scalable.verdict.policy is not None else ""
 
 
+def deciding_names(transition: Transition) -> tuple[str, ...]:
+    """Return the names of the policies whose criteria are the reason, () where the reason is another one."""
+    combined, flag = transition.scalable.verdict, transition.choice.flag
+    if flag in (Flag.BUSY, Flag.WAKE_WHEN):
+        found = combined.busy if flag is Flag.BUSY else combined.wake_when
+        return () if found is None else (found.policy.name,)
+    if flag is not None or transition.choice.reasons:
+        return ()
+    deciding = (verdict for verdict in combined.verdicts if verdict.evaluation.result is combined.result)
+    return tuple(dict.fromkeys(verdict.policy.name for verdict in deciding))
+
+
 def waking_policy(transition: Transition) -> str:
     """Return the name of the policy whose own words wake it, "" where the reason is no policy's."""
     combined = transition.scalable.verdict
