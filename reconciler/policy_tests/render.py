@@ -50,7 +50,7 @@ def _failure_lines(failure: Failure) -> Iterator[str]:
 
 def _coverage_lines(covered: Sequence[PolicyCoverage]) -> Iterator[str]:
     touched = sum(one.is_touched for one in covered)
-    yield f"Coverage: {touched} of {counted(len(covered), 'policy', 'policies')} have a case."
+    yield f"Coverage: cases for {touched} of {counted(len(covered), 'policy', 'policies')}."
     for one in covered:
         if one.unseen:
             words = f"no {' and no '.join(one.unseen)}" if one.is_touched else "no case"

@@ -44,6 +44,20 @@ codes](exit-codes.md) says what a run ends with.
 """
 
 
+_TESTS = """\
+# Tests of policies: every field
+
+Files named `*_test.yaml` below the policy directory hold tests of its policies; [Test policies](../how-to/test-policies.md)
+shows how to write them. `reconciler explain PolicyTest` prints the same, and `reconciler schema PolicyTest` the JSON
+Schema for your editor. A field in bold is required. All that is wrong with all files is told at once, with file, line
+and column, before a case is played.
+
+Times have a zone. A run is at `at` exactly; with `during` the first is at `from`, and with `start` the runs of the cron
+(`tick`) from then on come before. Runs that cannot do anything new are left out. What happens in `given` happens right
+before the run, and stays for the times in `then`. An expectation of workloads that there are none of fails.
+"""
+
+
 _REASONS = """\
 # Reasons
 
@@ -82,6 +96,11 @@ def policies_page() -> str:
             parts += [f"## {kind}\n", "| field | type | default | meaning |\n|---|---|---|---|"]
             parts += [*map(row_of, fields(kind)), ""]
     return "\n".join(parts)
+
+
+def tests_page() -> str:
+    head = "| field | type | default | meaning |\n|---|---|---|---|"
+    return "\n".join([WRITTEN, "", _TESTS, head, *map(row_of, fields("PolicyTest")), ""])
 
 
 def row_of(field: Field) -> str:
@@ -133,6 +152,7 @@ def default_of(option: click.Option) -> str:
 
 PAGES = {
     FOLDER / "policies.md": policies_page,
+    FOLDER / "policy-tests.md": tests_page,
     FOLDER / "cli.md": cli_page,
     FOLDER / "reasons.md": reasons_page,
 }

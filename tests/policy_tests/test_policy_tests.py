@@ -264,7 +264,7 @@ def test_coverage_lists_what_no_case_looks_at(folder):
         "--coverage",
     )
     assert said.out.split("\n\n")[1].splitlines() == [
-        "Coverage: 2 of 3 policies have a case.",
+        "Coverage: cases for 2 of 3 policies.",
         "  IdlingPolicy nights (policies/all.yaml:10): no wake",
         "  IdlingPolicy unused (policies/all.yaml:19): no case",
     ]
@@ -423,4 +423,4 @@ def test_manifests_that_are_none_and_clusters_that_are_none(folder):
 def test_the_tests_of_this_repository_pass(repository, place):
     said = Folder((repository / place).parent).call("test", "policies", "--coverage")
     assert said.code == 0, said.out
-    assert "have a case" in said.out
+    assert "Coverage: cases for " in said.out
