@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -16,7 +17,16 @@ def main() -> None:
         sys.exit(_help(asked=bool(arguments)))
     from reconciler.cli.app import run
 
-    sys.exit(run(arguments))
+    _leave(run(arguments))
+
+
+def _leave(code: int) -> None:
+    """End the process with `code` at once: the interpreter would first take apart, one by one, all that was read."""
+    from reconciler.cli.streams import flush_streams
+
+    atexit._run_exitfuncs()
+    flush_streams()
+    os._exit(code)
 
 
 def _help(*, asked: bool) -> int:

@@ -178,6 +178,8 @@ ROWS: tuple[TransitionRule, ...] = (
     TransitionRule(_CONTESTED, IdleAction.LEAVE, reason=reason(ReasonCode.CONTESTED), counterfactual=UNCONTESTED),
 )
 
+_ROWS_OF = {state: tuple(row for row in ROWS if state in row.states) for state in IdleState}
+
 _ON_READ_ONLY = {
     IdleAction.WAKE: IdleAction.OVERDUE,
     IdleAction.HOLD_BACK: IdleAction.KEEP,
@@ -203,7 +205,7 @@ class ChosenAction(Struct, frozen=True):
 
 def choose(situation: Situation) -> ChosenAction:
     """Return the action of the first row that holds; on a read-only cluster wakes are overdue and writes left out."""
-    row = next(row for row in ROWS if row.holds(situation))
+    row = next(row for row in _ROWS_OF[situation.state] if row.holds(situation))
     own = () if row.reason is None else (row.reason,)
     reasons = own if row.flag is None else situation.reasons.get(row.flag, ())
     if Flag.READ_ONLY in situation.flags and row.action in _ON_READ_ONLY:
