@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # What `make mutants` holds to 5 %; the other modules of decide/ and plan/ are not there yet.
 MUTATED ?= $(addprefix reconciler/decide/,fleet_guard.py schedule.py selectors.py metrics.py workload_status.py owners.py \
 	autoscalers.py faulty_clusters.py idling/verdicts.py idling/blockers.py \
-	$(addprefix downscale/,victims.py choice.py targets.py guards.py rank.py))
+	$(addprefix downscale/,deletion_order.py choice.py targets.py guards.py workload_ranking.py))
 SEED ?= 0
 
 # Tests start the command line hundreds of times, which is not to compile it each time.

@@ -18,14 +18,14 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, is_near
-from reconciler.decide.downscale.victims import RankingRules, VictimRanking, rank_victims
+from reconciler.decide.downscale.deletion_order import RankingRules, VictimRanking, rank_victims
 from reconciler.decide.placement.allocation import Allocation, allocate_replicas
 from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
 from reconciler.model import Pod
 from reconciler.pipeline import RunRequest
 from reconciler.pipeline import plan as make_plan
 from reconciler.plan import model
-from reconciler.plan.file import plan_to_dict
+from reconciler.plan.json import plan_to_dict
 from reconciler.plan.model import Action
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.types import PolicySet

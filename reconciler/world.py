@@ -17,7 +17,7 @@ from reconciler.backends.backend import Backend, LiveSettings, OnClusterRead, Op
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.backends.protocols import Clock, Traffic
-from reconciler.decide.downscale.victims import rank_victims
+from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.model import Pod
 from reconciler.observe.sources import Readers, Source
 from reconciler.policy.types import Fleet

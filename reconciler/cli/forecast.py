@@ -23,7 +23,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.run import RunOptions
-from reconciler.decide.downscale.victims import rank_victims
+from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ExitCode, UsageError
 from reconciler.forecast.savings import GROUPS, Prices, grouping
 from reconciler.forecast.simulation import Simulation

@@ -20,7 +20,7 @@ import yaml
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.errors import ExitCode, ReconcilerError
-from reconciler.plan.file import plan_to_dict, plan_to_json
+from reconciler.plan.json import plan_to_dict, plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.report.text import Style, render_text
 from reconciler.untrusted_text import escaped, one_line

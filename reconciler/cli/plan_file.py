@@ -11,7 +11,7 @@ from reconciler.cli.run import RunOptions
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError, PolicyError
 from reconciler.plan.build import doable
-from reconciler.plan.file import plan_from_dict
+from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
 from reconciler.plan.permitted import check_permitted, is_custom
 from reconciler.policy.load import read_fleet, read_policies

@@ -31,8 +31,8 @@ from reconciler.errors import ExitCode, PromptInterruptedError, ReconcilerError,
 from reconciler.model import CredentialSources
 from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Applied, RunRequest, Watch
-from reconciler.plan.file import plan_to_json
 from reconciler.plan.filters import Filters
+from reconciler.plan.json import plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.policy.load import read_policies
 from reconciler.policy.one_cluster import read_one_cluster

@@ -12,7 +12,7 @@ from reconciler.forecast.json import held_to_dict, query_to_dict, timeline_to_di
 from reconciler.forecast.review import Difference, Review
 from reconciler.forecast.review_parts import Listing, Part, parts_of
 from reconciler.model import ObjectRef
-from reconciler.plan.file import plan_to_dict
+from reconciler.plan.json import plan_to_dict
 from reconciler.report.markdown import details, fence, joined, origin_of, prose
 from reconciler.report.wording import counted
 from reconciler.untrusted_text import escaped, one_line

@@ -22,7 +22,7 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.state import ConfigMapStore
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
-from reconciler.decide.downscale.victims import rank_victims
+from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import NotFoundError
 from reconciler.forecast.events import calendar_edges, recorded_moments
 from reconciler.forecast.requests import Requests, requests_of

@@ -14,7 +14,7 @@ from reconciler.decide.placement.manifests import Form, form_of
 from reconciler.errors import PlanFileError
 from reconciler.model import NOTHING
 from reconciler.plan.documents import CauseDocument
-from reconciler.plan.file import change_document
+from reconciler.plan.json import change_document
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Action, Plan, pointer
 from reconciler.policy.types import PolicySet

@@ -12,7 +12,7 @@ from reconciler.backends.backend import Backend, Opened, open_snapshot
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.metrics import SnapshotMetrics
 from reconciler.decide.annotations import WAKE_REQUESTED_AT
-from reconciler.decide.downscale.victims import rank_victims
+from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ClusterError, SnapshotError
 from reconciler.forecast.simulation import Simulation
 from reconciler.model import ObjectRef, Pod

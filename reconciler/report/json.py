@@ -12,7 +12,7 @@ from msgspec import Meta
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
 from reconciler.plan.documents import VERSION, Document, Number, PlanDocument
-from reconciler.plan.file import check_version, json_text, plan_document, plan_from_dict, plan_of, plan_to_json
+from reconciler.plan.json import check_version, json_text, plan_document, plan_from_dict, plan_of, plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.policy.kinds.json_schema import json_schema
 from reconciler.report.summary import totals_of

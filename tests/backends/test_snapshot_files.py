@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
-from reconciler.backends.snapshot import files
+from reconciler.backends.snapshot import manifest_files as files
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import ClusterError, RefusedError
 from reconciler.model import ObjectRef, Write

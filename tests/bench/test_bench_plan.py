@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler import api
-from reconciler.plan.file import plan_to_json
+from reconciler.plan.json import plan_to_json
 from reconciler.report.html import render_html
 from reconciler.report.markdown import render_markdown
 from reconciler.report.text import render_text

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.model import ObservedState, Service
 from reconciler.plan.build import in_order, number
-from reconciler.plan.file import change_document
+from reconciler.plan.json import change_document
 from reconciler.policy.types import WakeOrder
 from tests.bench.measure import SHARES, Work, measured
 from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload

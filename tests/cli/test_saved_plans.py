@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import ClusterError
-from reconciler.plan.file import plan_from_dict
+from reconciler.plan.json import plan_from_dict
 from reconciler.plan.permitted import check_permitted
 from tests.scenarios.running import HERE, Scenario
 from tests.way.calls import Folder, Said

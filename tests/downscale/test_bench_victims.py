@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.downscale.victims import rank_victims
+from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.model import Pod
 from tests.builders import NOW_NS
 

@@ -23,7 +23,7 @@ from reconciler.decide.downscale.choice import (
     victim_strategies,
     without_domains,
 )
-from reconciler.decide.downscale.victims import RankingRules, rank_victims
+from reconciler.decide.downscale.deletion_order import RankingRules, rank_victims
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import PickerError
 from reconciler.model import Condition, HorizontalPodAutoscaler, PickerAnswer, Pod, PodPicker

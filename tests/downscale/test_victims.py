@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.decide.downscale.victims import (
+from reconciler.decide.downscale.deletion_order import (
     RankingRules,
     Rule,
     age_scale,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.downscale.victims import RankingRules, compare, rank_victims
+from reconciler.decide.downscale.deletion_order import RankingRules, compare, rank_victims
 from tests.downscale.vectors import cases, load, pods_of
 
 VECTORS = load("downscale.json")

@@ -13,7 +13,7 @@ from reconciler.decide.idling.idle_workloads import idle_workloads
 from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.model import Event, OwnerReference
 from reconciler.plan.build import in_order, number
-from reconciler.plan.file import change_document
+from reconciler.plan.json import change_document
 from reconciler.policy.types import AnyOf, ObjectSelector, Selector, WakeMetric, WakeOrder, WorkloadSelector
 from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload
 from tests.idling.idling_policies import (

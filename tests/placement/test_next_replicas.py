@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.decide.placement.desired_replicas import next_step
 from reconciler.decide.placement.observed import LocalWorkload
-from reconciler.decide.placement.shares import next_step
 from tests.builders import a_ref
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, Undecided
-from reconciler.plan.file import plan_from_dict, plan_to_dict
+from reconciler.plan.json import plan_from_dict, plan_to_dict
 from reconciler.plan.model import HeldBackActions
 from reconciler.report.html import distributions_of, render_html
 from reconciler.report.text import render_text

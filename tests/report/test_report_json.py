@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
-from reconciler.plan.file import plan_to_dict
+from reconciler.plan.json import plan_to_dict
 from reconciler.report.json import plan_and_outcomes, plan_schema, render_json, report_schema, report_to_dict
 from tests.report.plans import a_create, a_plan, a_scale, an_idle
 from tests.report.strategies import outcomes_of, plans

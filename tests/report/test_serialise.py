@@ -15,7 +15,7 @@ from reconciler.decide.decisions import Cause, DownscaleSettings, FieldChange, O
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ExitCode, PlanFileError
 from reconciler.model import PickerHeader, PodPicker
-from reconciler.plan.file import plan_from_dict, plan_to_dict, plan_to_json
+from reconciler.plan.json import plan_from_dict, plan_to_dict, plan_to_json
 from reconciler.plan.json_values import json_value
 from reconciler.report.json import plan_schema
 from tests.builders import NOW, a_ref, said

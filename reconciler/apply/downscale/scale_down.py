@@ -43,8 +43,8 @@ from reconciler.decide.downscale.choice import (
     victim_selection,
     without_domains,
 )
+from reconciler.decide.downscale.deletion_order import is_active
 from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, why_unsettled
-from reconciler.decide.downscale.victims import is_active
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import (
     ClusterError,

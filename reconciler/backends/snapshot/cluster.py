@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from reconciler.backends.decode.objects import secret_value
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
-from reconciler.backends.snapshot.files import Key, ManifestEntry
 from reconciler.backends.snapshot.folder import check_finished, finish, locked
 from reconciler.backends.snapshot.index import Index
+from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.backends.snapshot.recorder import ReadKey, Recording
-from reconciler.backends.snapshot.store import Store
 from reconciler.backends.snapshot.writes import PlannedWrite
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.labels import parse_label_selector

@@ -13,10 +13,10 @@ from typing import Any
 from reconciler.backends.decode.wire import Instant
 from reconciler.backends.decode.workloads import count_at
 from reconciler.backends.protocols import PODS, VictimOrder
-from reconciler.backends.snapshot.files import ManifestEntry
 from reconciler.backends.snapshot.index import Index, owners_of
+from reconciler.backends.snapshot.manifest_files import ManifestEntry
 from reconciler.backends.snapshot.manifests import put_at, with_generation
-from reconciler.backends.snapshot.store import REMOVED, Changes
+from reconciler.backends.snapshot.object_store import REMOVED, Changes
 from reconciler.model import Pod, ScaleKind
 from reconciler.untrusted_text import whole_number_in
 

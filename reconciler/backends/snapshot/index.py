@@ -14,7 +14,7 @@ from reconciler.backends.decode.shapes import SHAPES, Custom, decoded_value
 from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource
-from reconciler.backends.snapshot.files import Key, ManifestEntry, ManifestFile, Named, group_of, problem_at
+from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, group_of, problem_at
 from reconciler.backends.snapshot.manifests import fill_status
 from reconciler.errors import NotFoundError, Problem
 from reconciler.model import ObjectRef, ScaleKind

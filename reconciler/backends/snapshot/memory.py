@@ -9,10 +9,10 @@ from typing import Any
 
 from reconciler.backends.protocols import VictimOrder, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.files import FoundManifest, ManifestEntry, ManifestFile, entry_of, objects_in
 from reconciler.backends.snapshot.index import Index
+from reconciler.backends.snapshot.manifest_files import FoundManifest, ManifestEntry, ManifestFile, entry_of, objects_in
+from reconciler.backends.snapshot.object_store import REMOVED, Changes, Store
 from reconciler.backends.snapshot.recorder import Recording
-from reconciler.backends.snapshot.store import REMOVED, Changes, Store
 from reconciler.errors import NotFoundError, Problem, RefusedError, SnapshotError
 from reconciler.model import ObjectRef, Workload, Write
 from reconciler.yaml.documents import Document

@@ -33,8 +33,8 @@ from reconciler.backends.protocols import (
     MetricsSource,
     Resource,
 )
-from reconciler.backends.snapshot.files import problem_at
 from reconciler.backends.snapshot.folder import RECORDING_FILE, read_beside
+from reconciler.backends.snapshot.manifest_files import problem_at
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
 from reconciler.backends.snapshot.metrics import folded, result_value
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem

@@ -12,8 +12,8 @@ from reconciler.backends.decode.mismatches import dotted
 from reconciler.backends.json_patch import equal, patched
 from reconciler.backends.protocols import AUTOSCALERS, BOUNDS, VictimOrder
 from reconciler.backends.snapshot.controllers import Controllers, replicas_of, settle_endpoints
-from reconciler.backends.snapshot.files import FoundManifest, ManifestEntry, entry_of
 from reconciler.backends.snapshot.index import Index, owners_of
+from reconciler.backends.snapshot.manifest_files import FoundManifest, ManifestEntry, entry_of
 from reconciler.backends.snapshot.manifests import (
     as_served,
     as_written,
@@ -22,7 +22,7 @@ from reconciler.backends.snapshot.manifests import (
     with_writer,
     without_empty_maps,
 )
-from reconciler.backends.snapshot.store import Changes, file_of
+from reconciler.backends.snapshot.object_store import Changes, file_of
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
 from reconciler.model import PatchOperation, Write
 

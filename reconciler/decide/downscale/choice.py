@@ -13,7 +13,7 @@ from msgspec import Struct
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of, shrunk_by
 from reconciler.decide.decisions import DownscaleSettings, Strategy
-from reconciler.decide.downscale.victims import RankingRules, deletion_cost, goes_first, is_active, rank_victims
+from reconciler.decide.downscale.deletion_order import RankingRules, deletion_cost, goes_first, is_active, rank_victims
 from reconciler.decide.owners import OwnerKey, owner_key
 from reconciler.decide.selectors import (
     LocalKey,

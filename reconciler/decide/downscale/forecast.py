@@ -33,8 +33,8 @@ from reconciler.decide.downscale.choice import (
     without_cost,
     without_domains,
 )
+from reconciler.decide.downscale.deletion_order import RankingRules, VictimRanking, age_scale, rank_victims
 from reconciler.decide.downscale.journal import former_costs
-from reconciler.decide.downscale.victims import RankingRules, VictimRanking, age_scale, rank_victims
 from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
 from reconciler.errors import PickerError
 from reconciler.model import (

@@ -37,7 +37,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.downscale.choice import PodGroup, VictimSelection
 from reconciler.decide.downscale.decide import group_name
-from reconciler.decide.downscale.victims import deletion_cost, goes_first
+from reconciler.decide.downscale.deletion_order import deletion_cost, goes_first
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import AnnotationError

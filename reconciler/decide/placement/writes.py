@@ -24,6 +24,7 @@ from reconciler.decide.decisions import (
     annotation_tests,
     replicas_change,
 )
+from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.explain import cause
 from reconciler.decide.placement.manifests import (
     Differences,
@@ -37,7 +38,6 @@ from reconciler.decide.placement.manifests import (
 )
 from reconciler.decide.placement.memory import ConfigMapContent, config_map_deleted, config_map_written, replaced_name
 from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs
-from reconciler.decide.placement.shares import PlacementResult
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ConfigMap, ObjectRef, Workload
 

@@ -8,15 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.backends.decode.mismatches import FieldPath
-from reconciler.backends.snapshot.files import (
-    FoundManifest,
-    ManifestEntry,
-    ManifestFile,
-    entries_of,
-    objects_in,
-    read_file,
-    with_type_meta,
-)
 from reconciler.backends.snapshot.folder import (
     Signature,
     remove_leftovers,
@@ -25,6 +16,15 @@ from reconciler.backends.snapshot.folder import (
     signature_of,
 )
 from reconciler.backends.snapshot.index import Index
+from reconciler.backends.snapshot.manifest_files import (
+    FoundManifest,
+    ManifestEntry,
+    ManifestFile,
+    entries_of,
+    objects_in,
+    read_file,
+    with_type_meta,
+)
 from reconciler.errors import Problem, RefusedError
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import read_bytes

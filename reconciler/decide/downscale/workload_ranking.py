@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, VictimForecast
 from reconciler.decide.downscale.choice import PodGroup, nanoseconds_at, pod_group, relatives_in, siblings_in
+from reconciler.decide.downscale.deletion_order import Rule, is_active, rank_victims
 from reconciler.decide.downscale.forecast import with_victims
-from reconciler.decide.downscale.victims import Rule, is_active, rank_victims
 from reconciler.model import ObservedState, PodsQuestion, Run, Workload
 from reconciler.policy.types import PolicySet
 
