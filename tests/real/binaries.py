@@ -62,7 +62,8 @@ CONTROL_PLANE = Module(
 )
 KWOK = Module("kwok", ("kwok",), "2 minutes")
 PROMETHEUS = Module("prometheus", ("prometheus", "promtool"), "3 minutes", tags="remove_all_sd")
-MODULES = (CONTROL_PLANE, KWOK, PROMETHEUS)
+ACTIONLINT = Module("actionlint", ("actionlint",), "20 seconds")
+MODULES = (CONTROL_PLANE, KWOK, PROMETHEUS, ACTIONLINT)
 
 
 def binary(command: str) -> Path:

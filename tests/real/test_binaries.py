@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.binaries import KWOK, BinariesError, binary, built, main
+from tests.real.binaries import KWOK, MODULES, BinariesError, binary, built, main
 from tests.real.fixtures import missing_part_skips
 
 _GO = """#!/bin/sh
@@ -86,7 +86,7 @@ def test_building_all_tells_each_part_that_fails(workshop, capsys):
     workshop.go(_FAILS)
     assert main() == 1
     told = [line.split(":")[1].strip() for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
-    assert told == ["tests/real/control_plane", "tests/real/kwok", "tests/real/prometheus"]
+    assert told == [f"tests/real/{one.name}" for one in MODULES]
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])

@@ -15,6 +15,8 @@ import yaml
 
 from reconciler.cli.app import cli
 from tests.docs.pages import ROOT
+from tests.real.binaries import binary
+from tests.real.fixtures import missing_part_skips
 
 ACTION = ROOT / "action.yml"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
@@ -217,3 +219,12 @@ def test_the_commands_of_the_example_for_gitlab_and_of_the_hook_can_be_called():
         assert command is not None
         command.make_context(verb, list(arguments))
     assert job["artifacts"]["reports"]["codequality"] in job["script"][3]
+
+
+@pytest.mark.real
+def test_actionlint_finds_nothing():
+    with missing_part_skips():
+        actionlint = binary("actionlint")
+    command = [str(actionlint), "-no-color", "-shellcheck=", "-pyflakes=", *map(str, (*WORKFLOWS, *EXAMPLES))]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False)
+    assert (done.returncode, done.stdout.decode()) == (0, "")
