@@ -19,8 +19,9 @@ from reconciler.decide.decisions import (
     VictimForecast,
     replicas_change,
 )
-from reconciler.decide.downscale.forecast import picker_requests, with_victims
+from reconciler.decide.downscale.forecast import is_steady, picker_requests, with_victims
 from reconciler.decide.downscale.journal import JOURNAL, JournalEntry, MarkedPod, entry_text
+from reconciler.decide.downscale.victims import RankingRules
 from reconciler.model import (
     ConfigMap,
     HorizontalPodAutoscaler,
@@ -471,3 +472,51 @@ def test_marks_of_an_earlier_run_do_not_count() -> None:
 
 def test_costs_of_others_count() -> None:
     assert victims_of(pods=(dataclasses.replace(PODS[0], deletion_cost="-1"), *PODS[1:]), to=3).pods == ("a",)
+
+
+SECOND = 10**9
+POWER = 2**41  # nanoseconds, some 37 minutes
+
+
+def looked_at(*pods: Pod) -> set[int]:
+    """Return at which times, after now, a forecast looks for other victims."""
+    times: set[int] = set()
+
+    def victims_at(at: int) -> frozenset[str]:
+        times.add(at - NOW_NS)
+        return frozenset()
+
+    is_steady(pods, NOW_NS, RankingRules(), victims_at)
+    return times - {0}
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        pytest.param(-10 * SECOND, True, id="as far as another clock may be behind"),
+        pytest.param(-10 * SECOND + 1, True, id="a moment later"),
+        pytest.param(3600 * SECOND, True, id="as old as a plan may be"),
+        pytest.param(3600 * SECOND + 1, False, id="a moment older"),
+    ],
+)
+def test_a_forecast_looks_whenever_an_age_passes_a_power(after: int, expected: bool) -> None:
+    pod = a_pod(ready_since_ns=NOW_NS + after - POWER, created_ns=None)
+    assert (after in looked_at(pod)) is expected
+    assert min(looked_at(pod)) == -10 * SECOND
+
+
+def test_a_pod_from_this_moment_passes_its_first_power_at_once() -> None:
+    assert 1 in looked_at(a_pod(ready_since_ns=NOW_NS, created_ns=None))
+
+
+@pytest.mark.parametrize(("pods", "steady"), [(199, True), (200, False)])
+def test_what_changes_too_often_to_look_is_not_steady(pods: int, steady: bool) -> None:
+    old = 2**60  # its next power is far away, its last one long ago
+    some = [
+        a_pod(f"w-{number}", ready_since_ns=NOW_NS + number - old, created_ns=None) for number in range(1, pods + 1)
+    ]
+    assert is_steady(some, NOW_NS, RankingRules(), lambda _: frozenset({"a"})) is steady
+
+
+def test_victims_that_are_not_certain_are_not_steady() -> None:
+    assert is_steady([], NOW_NS, RankingRules(), lambda _: None) is False

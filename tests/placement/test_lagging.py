@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.model import Condition
 from reconciler.policy.types import ClusterPreference
-from tests.builders import a_cluster, a_fleet
+from tests.builders import a_cluster
 
 from .placements import (
     EVENLY,
@@ -165,14 +165,9 @@ def test_what_is_raised_onto_a_cluster_that_lags_moves_nothing_else():
 
 def test_where_the_status_cannot_be_read_nothing_counts_as_raised():
     clusters = {"a": ClusterPreference(weight=1, max_replicas=10), "c": ClusterPreference(weight=1)}
+    home = a_cluster("h", unreadable={"configmaps": "forbidden"})
     lagging = running("c", 6, some_pods(6), conditions=QUOTA)
-    desired = place(
-        settled("a", 10),
-        lagging,
-        lost=("h",),
-        fleet=a_fleet("h", "a", "c"),
-        federated=a_federated(23, clusters=clusters),
-    )
+    desired = place(home, settled("a", 10), lagging, federated=a_federated(23, clusters=clusters))
     assert row(desired, "c").desired == 10
 
 

@@ -30,6 +30,7 @@ def a_place(cluster, asked, available):
             {"a": 4, "b": 3, "c": 6},
             id="largest first",
         ),
+        pytest.param({"a": (5, 5), "b": (0, 0)}, {"a": 0, "b": 1}, {"a": 1, "b": 1}, id="a single one is needed too"),
         pytest.param({"a": (5, 5), "b": (5, 5)}, {"a": 0, "b": 0}, {"a": 0, "b": 0}, id="to nothing at once"),
     ],
 )

@@ -77,9 +77,7 @@ class _LocalWrite(Struct, frozen=True):
     def adopts(self) -> bool:
         """Whether the workload was made by somebody else, and is ours after this write."""
         workload, setting = self.local.workload, self.setting
-        if workload is None or setting.form is None:
-            return False
-        return not is_ours(workload, setting.result.federated, setting.inputs.ours)
+        return workload is not None and not is_ours(workload, setting.result.federated, setting.inputs.ours)
 
     def decision(self, verb: Verb, phase: Phase, *changes: FieldChange, why: Reasons = ()) -> Decision:
         """Return a decision about the workload as it is; `why` in place of the reason for its replicas."""

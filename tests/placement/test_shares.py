@@ -1,0 +1,242 @@
+"""What the clusters share: what those that are left out have, what draining ones keep, what is known of room then."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.annotations import ObservedCapacity
+from reconciler.decide.decisions import Phase
+from reconciler.decide.placement.memory import PlacementStatus
+from reconciler.decide.placement.observed import LocalWorkload, placement_inputs
+from reconciler.decide.placement.shares import EarlierRuns, placement_result, shares
+from reconciler.policy.types import ClusterPreference
+from tests.builders import NOW, a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
+
+from .placements import EVENLY, a_federated, a_full, about, ago, place
+
+
+def local(cluster, replicas=0, **fields):
+    """One that runs all of its `replicas`."""
+    known = {"spec_replicas": replicas, "current": replicas or 0, "available": replicas or 0}
+    return LocalWorkload(cluster, a_ref(cluster=cluster), **(known | fields))
+
+
+def unknown(cluster="u"):
+    return local(cluster, None, part="held")
+
+
+def full(cluster, replicas, capacity, **fields):
+    """One that asks for `replicas` and has room for `capacity`."""
+    known = {"capacity": capacity, "limit": "learned", "current": min(replicas, capacity)}
+    return local(cluster, replicas, **(known | fields))
+
+
+def draining(cluster, replicas):
+    return local(cluster, replicas, capacity=0, limit="draining")
+
+
+def asked(desired, **clusters):
+    return PlacementStatus(desired, {name: {"asked": replicas} for name, replicas in clusters.items()})
+
+
+def preferring(**weights):
+    return {name: ClusterPreference(weight=weight) for name, weight in weights.items()}
+
+
+def most(**maximums):
+    return EVENLY | {name: ClusterPreference(weight=1, max_replicas=number) for name, number in maximums.items()}
+
+
+HELD = local("h", 2, part="held")
+OUT = local("o", 3, part="out")
+
+
+@pytest.mark.parametrize(
+    ("locals_", "status", "expected"),
+    [
+        pytest.param([local("a", 4), HELD, OUT], None, 2, id="all known"),
+        pytest.param(
+            [unknown(), local("a", 4), local("b", 5), HELD, OUT],
+            asked(12, a=4, b=3, h=2, o=3),
+            5,
+            id="what the status does not ask of the others",
+        ),
+        pytest.param(
+            [unknown(), local("a", 4), local("b", 5), local("c", 1), HELD],
+            asked(12, a=4, b=3, h=2),
+            4,
+            id="one that is not in the status counts with what it has",
+        ),
+        pytest.param(
+            [unknown(), local("a", 4), local("c", 0), HELD], asked(12, a=4, h=2), 8, id="and that may be none"
+        ),
+        pytest.param(
+            [unknown(), local("a", 4), local("z", 0, part="held")],
+            asked(12, a=4, z=5),
+            8,
+            id="what is held and has none is away",
+        ),
+        pytest.param([unknown(), local("a", 7), HELD], asked(9, a=7, h=2), 2, id="the others are asked for all"),
+        pytest.param([unknown(), local("a", 9), HELD], asked(9, a=9, h=2), 2, id="or for more"),
+    ],
+)
+def test_what_the_clusters_that_are_left_out_have_by_the_status(locals_, status, expected):
+    found = shares(a_federated(12), locals_, EarlierRuns(status, readable=False))
+    assert (found.taken_off, found.allocation.demand.rebalance) == (expected, True)
+
+
+@pytest.mark.parametrize(
+    ("federated", "locals_", "expected"),
+    [
+        pytest.param(a_federated(12), [unknown(), local("a")], 6, id="its own part"),
+        pytest.param(a_federated(12), [unknown(), local("a"), local("h", 4, part="held")], 8, id="of what is left"),
+        pytest.param(a_federated(12), [unknown(), local("a", capacity=1)], 11, id="more where others have no room"),
+        pytest.param(a_federated(12), [unknown(), local("a", capacity=0)], 12, id="all where they have none at all"),
+        pytest.param(a_federated(12), [unknown(), OUT], 12, id="those that are out have no part"),
+        pytest.param(
+            a_federated(12, clusters=preferring(u=1)),
+            [unknown(), local("h", 12, part="held")],
+            12,
+            id="none where nothing is left",
+        ),
+        pytest.param(
+            a_federated(12, rebalance=False, clusters=preferring(u=1, a=0)),
+            [unknown(), local("a")],
+            12,
+            id="nobody keeps any yet",
+        ),
+    ],
+)
+def test_one_that_never_was_anywhere_is_taken_to_have_its_part_where_nobody_answers(federated, locals_, expected):
+    found = shares(federated, locals_, EarlierRuns(None, readable=True))
+    assert (found.taken_off, found.allocation.demand.rebalance) == (expected, federated.rebalance)
+
+
+MANY = [
+    unknown(),
+    local("a", 5, workload=a_workload()),
+    draining("b", 3),
+    local("c", 2),
+    local("d", 4),
+    local("e", 3, remembered=ObservedCapacity(2, NOW)),
+    local("f", 0),
+]
+PARTS = preferring(u=1, a=1, b=1, e=1, f=1) | {"d": ClusterPreference(weight=1, max_replicas=1)}
+
+
+@pytest.mark.parametrize(
+    ("locals_", "readable", "expected"),
+    [
+        pytest.param(MANY, True, 4, id="what the others do not have of their own: 5 + 0 + 0 + 1 + 2 + 0"),
+        pytest.param([*MANY, local("h", 6, part="held")], True, 6, id="no less than is known"),
+        pytest.param([unknown(), local("a", 0)], False, 12, id="nothing is there, and nothing can be read"),
+    ],
+)
+def test_without_a_status_only_stuck_replicas_move(locals_, readable, expected):
+    found = shares(a_federated(12, clusters=PARTS), locals_, EarlierRuns(None, readable=readable))
+    assert (found.taken_off, found.allocation.demand.rebalance) == (expected, False)
+
+
+@pytest.mark.parametrize(
+    ("total", "locals_", "expected"),
+    [
+        pytest.param(6, [local("a", 4), draining("d", 3)], {"d": 2}, id="what fits nowhere else"),
+        pytest.param(5, [local("a", 4), draining("d", 3)], {"d": 1}, id="one"),
+        pytest.param(4, [local("a", 4), draining("d", 3)], {}, id="all fit"),
+        pytest.param(9, [local("a", 4), draining("d", 3)], {"d": 3}, id="no more than it has"),
+        pytest.param(6, [local("a", 4), draining("d", 3), draining("e", 0)], {"d": 2}, id="another has none"),
+        pytest.param(6, [local("a", 4), draining("e", 0)], {}, id="nobody has any"),
+    ],
+)
+def test_what_draining_clusters_keep(total, locals_, expected):
+    found = shares(a_federated(total, clusters=most(a=4)), locals_, EarlierRuns(None))
+    assert dict(found.keeping) == expected
+
+
+def test_of_several_draining_clusters_those_keep_first_that_are_served_first():
+    found = shares(
+        a_federated(6, clusters={"a": ClusterPreference(weight=1, max_replicas=4)} | preferring(d=9, e=8)),
+        [local("a", 4), draining("d", 3), draining("e", 3)],
+        EarlierRuns(None),
+    )
+    assert (dict(found.keeping), dict(found.replicas)) == ({"d": 2}, {"a": 4, "d": 2, "e": 0})
+
+
+def test_as_many_are_wanted_as_would_run_if_there_was_room():
+    found = shares(a_federated(10, clusters=most(a=3)), [local("a", 3), full("w", 5, 1)], EarlierRuns(None))
+    assert (dict(found.replicas), found.wanted) == ({"a": 3, "w": 1}, 10)
+
+
+def result_of(federated, *locals_):
+    fleet = a_fleet(*(one.cluster for one in locals_))
+    state = a_state(*(a_cluster(one.cluster) for one in locals_))
+    inputs = placement_inputs(a_policy_set(fleet, federated=(federated,)), state, a_run(), {})
+    return placement_result(federated, locals_, None, inputs)
+
+
+def after(federated, *locals_):
+    """What is known of the room of "w" after the run."""
+    return result_of(federated, *locals_).memory["w"]
+
+
+KNOWN = ObservedCapacity(5, ago(minutes=5))
+
+
+@pytest.mark.parametrize(
+    ("grows", "expected"), [pytest.param(2, KNOWN, id="not yet"), pytest.param(9, None, id="settled")]
+)
+def test_room_that_does_not_bind_is_forgotten_once_all_is_settled(grows, expected):
+    west = full("w", 3, 5, remembered=KNOWN)
+    assert after(a_federated(12, clusters=most(w=3)), local("a", grows), west) == expected
+
+
+def test_room_is_known_still_where_writes_are_refused():
+    west = local("w", 5, capacity=5, limit="refused", remembered=KNOWN)
+    assert after(a_federated(12), local("a", 6), west) == KNOWN
+
+
+@pytest.mark.parametrize(
+    ("known", "stuck", "at", "retry"),
+    [
+        pytest.param(KNOWN, 0, KNOWN.at, NOW + timedelta(minutes=5), id="the policy lets none wait any more"),
+        pytest.param(replace(KNOWN, retry_after=NOW), 1, NOW, NOW + timedelta(minutes=10), id="tried just now"),
+        pytest.param(replace(KNOWN, retry_after=NOW), 0, KNOWN.at, NOW, id="to be tried now"),
+        pytest.param(
+            replace(KNOWN, retry_after=NOW + timedelta(seconds=1)),
+            1,
+            KNOWN.at,
+            NOW + timedelta(seconds=1),
+            id="to be tried in a second",
+        ),
+    ],
+)
+def test_when_a_full_cluster_is_tried_again(known, stuck, at, retry):
+    west = full("w", 5, 5, remembered=known, unschedulable=stuck)
+    assert after(a_federated(20, waiting_replicas=0), local("a", 15), west) == ObservedCapacity(5, at, retry)
+
+
+@pytest.mark.parametrize(
+    ("weights", "replicas", "expected"),
+    [
+        pytest.param(most(w=3), 5, 5, id="two go on waiting"),
+        pytest.param(most(w=3), 4, 4, id="one goes on waiting"),
+        pytest.param(preferring(a=1, w=0), 0, 0, id="none is there to wait"),
+    ],
+)
+def test_while_others_grow_those_that_wait_go_on_waiting(weights, replicas, expected):
+    found = result_of(a_federated(12, clusters=weights), local("a", 2), full("w", replicas, 3, unschedulable=0))
+    assert found.target["w"] == expected
+
+
+def test_a_decrease_beside_one_that_is_made_elsewhere_is_a_move():
+    desired = place(a_cluster("east"), a_full("west", 5, 1), federated=a_federated(5, clusters=most(east=1)))
+    (created,), (scaled,) = about(desired, "east"), about(desired, "west")
+    assert (created.replicas_after, created.event) == (1, "Created")
+    assert (scaled.phase, scaled.event, scaled.replicas_after) == (Phase.MOVE, "Moved", 3)
+    (alone,) = about(
+        place(a_cluster("east"), a_full("west", 5, 1), federated=a_federated(5, clusters=preferring(west=1))), "west"
+    )
+    assert (alone.phase, alone.event) == (Phase.DECREASE, "Scaled")
