@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access
-from reconciler.backends.backend import Backend, LiveSettings, OnClusterRead, Opened, open_live, open_snapshot
+from reconciler.backends.backend import Backend, LiveSettings, OnClusterRead, Opened, open_live
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.backends.protocols import Clock, Traffic
@@ -91,6 +91,8 @@ def open_world(
         readers = Readers(run_seconds_left=lambda: settings.run_seconds_left(clock))
         opened = open_live((cluster.connection for cluster in fleet.clusters), live)
         return _world(fleet, opened, clock, settings, readers)
+    from reconciler.backends.snapshot.opened import open_snapshot
+
     now_ns = int(now.timestamp()) * 10**9
 
     def victims(pods: Sequence[Pod], count: int, of_deployment: bool) -> Sequence[Pod]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from reconciler.version import VERSION
+
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)>=(?P<lowest>[\d.]+)(?:,<(?P<next>[\d.]+))?")
 _PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<release>\S+)$", re.M)
 
@@ -70,3 +72,7 @@ def test_the_site_is_built_with_its_own_pins_beside_those_of_the_tests(repositor
     assert not pinned.keys() & pins(repository, "constraints.txt").keys()
     for one in requirements(project["optional-dependencies"]["docs"]):
         assert numbers(pinned[normal(one["name"])]) == numbers(one["lowest"]), one[0]
+
+
+def test_the_program_knows_its_version(project):
+    assert project["version"] == VERSION

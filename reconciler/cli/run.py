@@ -20,7 +20,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.backend import finish_changes
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.stop import Stop
@@ -197,6 +196,8 @@ class RunOptions(Struct, frozen=True):
         what there is to know of the clusters.
         """
         if writes and self.snapshot is not None:
+            from reconciler.backends.snapshot.opened import finish_changes
+
             finish_changes(self.snapshot)
         bounded = self.bounded(fleet or self.read(self.path).fleet)
         world = open_world(bounded, self.snapshot, self.now, self.settings)

@@ -8,9 +8,10 @@ from datetime import datetime
 
 from msgspec import structs
 
-from reconciler.backends.backend import Backend, Opened, open_snapshot
+from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.metrics import SnapshotMetrics
+from reconciler.backends.snapshot.opened import open_snapshot
 from reconciler.decide.annotations import WAKE_REQUESTED_AT
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ClusterError, SnapshotError

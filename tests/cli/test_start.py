@@ -36,6 +36,12 @@ def test_the_help_of_a_verb_loads_no_heavy_library(verb):
     assert not modules_after(verb, "--help") & set(HEAVY)
 
 
+def test_a_plan_of_live_clusters_loads_nothing_that_only_others_need():
+    loaded = modules_after("plan", "--help")
+    assert not {name for name in loaded if name.startswith("reconciler.backends.snapshot.")}
+    assert not loaded & {"importlib.metadata", "zipfile"}
+
+
 def test_a_run_over_a_snapshot_loads_nothing_that_only_live_clusters_need(repository):
     example = repository / "examples" / "quickstart"
     loaded = modules_after("plan", str(example / "policies"), "--snapshot", str(example / "snapshot"), "-o", "json")

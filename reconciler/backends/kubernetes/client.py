@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from math import inf
 from urllib.parse import quote, urlencode
 
@@ -23,6 +22,7 @@ from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.protocols import REQUEST_SECONDS, Clock, Traffic
 from reconciler.backends.stop import Stop
 from reconciler.errors import LockLostError, StoppedError
+from reconciler.version import VERSION
 
 _RETRIES = RetryPolicy()
 _ONCE = RetryPolicy(attempts=1)
@@ -126,7 +126,7 @@ class ApiClient:
         self._places = threading.BoundedSemaphore(settings.in_flight)
         self._rate = Rate(settings.qps, clock)
         self._traffic = _TrafficCount()
-        self._agent = f"reconciler/{version('reconciler')}"
+        self._agent = f"reconciler/{VERSION}"
 
     def traffic(self) -> Traffic:
         return self._traffic.so_far()
