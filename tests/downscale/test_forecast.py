@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from reconciler.decide.downscale.victims import RankingRules
 
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.decisions import (
@@ -21,7 +22,6 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.downscale.forecast import is_steady, picker_requests, with_victims
 from reconciler.decide.downscale.journal import JOURNAL, JournalEntry, MarkedPod, entry_text
-from reconciler.decide.downscale.victims import RankingRules
 from reconciler.model import (
     ConfigMap,
     HorizontalPodAutoscaler,

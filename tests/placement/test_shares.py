@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
+from reconciler.decide.placement.shares import EarlierRuns, placement_result, shares
 
 from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.decisions import Phase
 from reconciler.decide.placement.memory import PlacementStatus
 from reconciler.decide.placement.observed import LocalWorkload, placement_inputs
-from reconciler.decide.placement.shares import EarlierRuns, placement_result, shares
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
 
