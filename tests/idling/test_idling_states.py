@@ -99,6 +99,37 @@ def test_a_list_counts_as_far_as_the_copy_of_a_record_bears_it_out(copied, state
     assert found.record.replicas == record
 
 
+def test_a_list_that_nothing_bears_out_counts_as_one_replica_of_what_we_scaled():
+    found = classified(a_workload(replicas=0, replicas_writer=WRITTEN), {**LIST, "reconciler/idled-to": "0"})
+    assert found.state == "idle by us"
+    assert found.record is not None
+    assert found.record.replicas == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "replicas"),
+    [
+        pytest.param((BEFORE, 9), (IDLED, 5), 5, id="the newer one"),
+        pytest.param((IDLED, 5), (BEFORE, 9), 5, id="the newer one, whatever its name"),
+        pytest.param((IDLED, 5), (IDLED, 9), 9, id="of the same second the higher one"),
+    ],
+)
+def test_of_two_lists(first, second, replicas):
+    services = [
+        a_service(
+            name,
+            selector={"app": "web"},
+            annotations={**LIST, "idling.kubernetes.io/idled-at": at, TARGETS: LISTS.replace("5", str(number))},
+        )
+        for name, (at, number) in (("a", first), ("b", second))
+    ]
+    state = a_state(a_cluster(services=services, workloads=(a_workload(replicas=0, annotations=BROKEN),)))
+    (cluster,) = idling_clusters(IdlingInputs(a_fleet(), state, a_run(NIGHT), (a_policy(),)))
+    record = classify(cluster.scalables[0]).record
+    assert record is not None
+    assert record.replicas == replicas
+
+
 @pytest.mark.parametrize(
     ("at", "listed", "replicas", "idled_at"),
     [

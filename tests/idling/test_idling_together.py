@@ -288,6 +288,14 @@ class TestWhatIsIdleAlready:
         assert written_list(world) == ["web"]
         assert run_in(world).desired.decisions == ()
 
+    def test_what_runs_is_held_back_by_what_wakes(self):
+        world = self.world()
+        world.add(a_workload("new", template_labels={"app": "web"}))
+        world.annotate(WEB.ref, "reconciler/wake-requested-at", world.now.isoformat())
+        outcome = run_in(world)
+        assert world.replicas(a_ref("new")) == 3
+        assert why_of(outcome, "new").startswith("Deployment/web behind Service/web wakes: wake requested at")
+
     def test_row_12_a_service_in_front_of_something_that_runs_is_not_marked_for_the_others(self):
         world = self.world()
         world.add(a_service("late", selector={"app": "web"}))
