@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from reconciler.decide.downscale.victims import RankingRules
 
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.decisions import (
@@ -20,6 +19,7 @@ from reconciler.decide.decisions import (
     VictimForecast,
     replicas_change,
 )
+from reconciler.decide.downscale.deletion_order import RankingRules
 from reconciler.decide.downscale.forecast import is_steady, picker_requests, with_victims
 from reconciler.decide.downscale.journal import JOURNAL, JournalEntry, MarkedPod, entry_text
 from reconciler.model import (

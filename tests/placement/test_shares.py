@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
-from reconciler.decide.placement.shares import EarlierRuns, placement_result, shares
 
 from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.decisions import Phase
+from reconciler.decide.placement.desired_replicas import EarlierRuns, placement_result, shares
 from reconciler.decide.placement.memory import PlacementStatus
 from reconciler.decide.placement.observed import LocalWorkload, placement_inputs
 from reconciler.policy.types import ClusterPreference
