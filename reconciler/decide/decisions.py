@@ -210,14 +210,15 @@ class Overridden(_Reasoned, Struct, frozen=True):
     reasons: Reasons
 
 
-class Notice(Struct, frozen=True):
-    """Something a person should read. `partial`: it makes the run end with exit 6."""
+class Notice(_Reasoned, Struct, frozen=True):
+    """Something a person should read. `partial`: it makes the run end with exit 6. `text` has that of `reasons`."""
 
     kind: str  # "overdueWake", "contested", "autoscaler", "setAside", "equalPriorities", "foreignMark", ...
     subject: str
     text: str
     policy: str = ""
     partial: bool = False
+    reasons: Reasons = ()
 
 
 class HeldBack(Struct, frozen=True):

@@ -87,7 +87,8 @@ class ReasonCode(_Code):
     ANNOTATION_SET = "AnnotationSet", '{annotation}: "{value}"'
     ANNOTATION_UNTIL = "AnnotationUntil", "{annotation}: {value}"
     ANNOTATION_UNREADABLE = "AnnotationUnreadable", '{annotation} is "{value}", expected {expected}'
-    CONTESTED = "Contested", "contested[ by {by}]"
+    CONTESTED = "Contested", "contested[ by {by}][ {since:since}]"
+    WRITTEN_BY = "WrittenBy", "{by} wrote its replicas last[ {at:ago}]"
     UNREADABLE = "Unreadable", "{problem}"
     RECORD_UNREADABLE = "RecordUnreadable", "its record cannot be read"
     SERVICE_RECORD_UNREADABLE = "ServiceRecordUnreadable", "the idle record of Service/{service} cannot be read"

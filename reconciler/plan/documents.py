@@ -255,6 +255,8 @@ class NoticeDocument(Document, frozen=True):
     text: Annotated[str, Meta(description="The message.")]
     policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
     partial: Annotated[bool, Meta(description="Whether the run ends with exit code 6.")]
+    reason_code: ReasonCodeField = ""
+    reasons: ReasonsField = field(default_factory=list)
 
 
 class LimitDocument(Document, frozen=True):

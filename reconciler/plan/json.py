@@ -98,7 +98,7 @@ def plan_document(plan: Plan) -> PlanDocument:
         undecided=[_undecided(one) for one in plan.undecided],
         overridden=[_overridden(lost) for lost in plan.overridden],
         unknown={name: plan.unknown[name] for name in sorted(plan.unknown)},
-        notices=_each(plan.notices, NoticeDocument),
+        notices=[_notice(notice) for notice in plan.notices],
         placements=[_placement(view) for view in plan.placements],
         dropped=plan.dropped,
     )
@@ -200,6 +200,18 @@ def _undecided(one: Undecided) -> UndecidedDocument:
         why=one.why,
         reason_code=one.reason_code,
         reasons=_reason_documents(one.reasons),
+    )
+
+
+def _notice(notice: Notice) -> NoticeDocument:
+    return NoticeDocument(
+        kind=notice.kind,
+        subject=notice.subject,
+        text=notice.text,
+        policy=notice.policy,
+        partial=notice.partial,
+        reason_code=notice.reason_code,
+        reasons=_reason_documents(notice.reasons),
     )
 
 
@@ -321,7 +333,7 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
         undecided=tuple(Undecided(one.subject, one.job, one.policy, _reasons(one)) for one in document.undecided),
         overridden=tuple(_lost(one) for one in document.overridden),
         unknown=document.unknown,
-        notices=tuple(_each(document.notices, Notice)),
+        notices=tuple(_noticed(one) for one in document.notices),
         limits=tuple(_each(document.limits, LimitUse)),
         placements=tuple(_view(one) for one in document.placements),
         dropped=document.dropped,
@@ -472,4 +484,12 @@ def _reasons(document: CauseDocument | UndecidedDocument | OverriddenDocument | 
     """Return the reasons; a plan of an earlier version has just their text."""
     if not document.reasons:
         return (Reason(ReasonCode.OTHER, {"text": document.why}),) if document.why else ()
-    return tuple(Reason(one.code, one.values) for one in document.reasons)
+    return _reasons_in(document.reasons)
+
+
+def _reasons_in(documents: Sequence[ReasonDocument]) -> Reasons:
+    return tuple(Reason(one.code, one.values) for one in documents)
+
+
+def _noticed(one: NoticeDocument) -> Notice:
+    return Notice(one.kind, one.subject, one.text, one.policy, one.partial, _reasons_in(one.reasons))

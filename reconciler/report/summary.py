@@ -191,7 +191,7 @@ def _unknown(plan: Plan) -> Block:
     parts = [counted(clusters, "cluster")] if clusters else []
     if len(plan.unknown) > clusters:
         parts.append(counted(len(plan.unknown) - clusters, "list or query", "lists or queries"))
-    entries = tuple((f"? {one_line(name)}", reasons_in(plan).text(one_line(why))) for name, why in plan.unknown.items())
+    entries = tuple((f"? {one_line(name)}", one_line(why)) for name, why in plan.unknown.items())
     return Block(f"Unknown: {', '.join(parts)}, unchanged", entries)
 
 
@@ -221,7 +221,9 @@ def _notices(plan: Plan, everything: bool) -> Block:
 
 def _notice(notice: Notice, clock: ReasonWords) -> tuple[str, str]:
     where, _, last = notice.subject.partition("/")
-    text = clock.text(notice.text.removeprefix(notice.subject).removeprefix(f"{where}: ").lstrip(": "))
+    text = notice.text.removeprefix(notice.subject).removeprefix(f"{where}: ").lstrip(": ")
+    if notice.reasons:
+        text = text.replace(notice.why, clock.reason(notice.reasons))
     named = notice.policy and last != notice.policy
     return one_line(notice.subject), one_line(text + (f" ({notice.policy})" if named else ""))
 

@@ -6,7 +6,6 @@ Reasons are codes and values; here they are rendered for people, with ages and t
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
@@ -71,8 +70,6 @@ _WORDS: Mapping[ReasonCode | CounterfactualCode, str] = {
 }
 """What people read, where that is not the text that is stored."""
 
-_MOMENT = re.compile(r"\b(?P<word>at|since) (?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
-
 
 def weekday_and_time(at: datetime, zone: tzinfo) -> str:
     """Return "Fri 2026-11-20 20:00": what calendar and clock in `zone` show at `at`."""
@@ -127,17 +124,6 @@ class ReasonWords(Struct, frozen=True):
             return f"{'until ' if form == 'until' else ''}{edge(at, zone)}"
         length = age(abs(self.now - at))
         return {"ago": f"{length} ago", "since": f"for {length}"}.get(form, length)
-
-    def text(self, words: str) -> str:
-        """Return `words` with the moments in them as ages."""
-        return _MOMENT.sub(self._age, words)
-
-    def _age(self, found: re.Match[str]) -> str:
-        at = parse_time(found["time"])
-        return found.group() if at is None else self._shown(found["time"], _MOMENTS[found["word"]], UTC)
-
-
-_MOMENTS = {"at": "ago", "since": "since"}
 
 
 @cache

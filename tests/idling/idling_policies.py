@@ -92,7 +92,9 @@ def decided(
 ) -> IdlingOutcome:
     """What idling decides under `policies`."""
     chosen = policies or (a_policy(),)
-    return decide_idling(a_policy_set(idling=tuple(chosen), **fields), state, run or a_run(now))
+    outcome = decide_idling(a_policy_set(idling=tuple(chosen), **fields), state, run or a_run(now))
+    assert all(notice.why in notice.text for notice in outcome.desired.notices)  # what people read replaces it there
+    return outcome
 
 
 def written(decision: Decision) -> dict[str, Any]:

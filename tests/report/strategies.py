@@ -197,7 +197,7 @@ def plans(draw):
         undecided=draw(_tuples(st.builds(Undecided, texts, jobs, texts, reasons))),
         overridden=draw(_tuples(st.builds(Overridden, refs, jobs, texts, texts, texts, reasons))),
         unknown=draw(st.dictionaries(texts, texts, **few)),
-        notices=draw(_tuples(st.builds(Notice, texts, texts, texts, texts, st.booleans()))),
+        notices=draw(_tuples(st.builds(Notice, texts, texts, texts, texts, st.booleans(), reasons))),
         limits=draw(_tuples(st.builds(LimitUse, texts, texts, numbers, numbers, numbers))),
         placements=draw(_tuples(st.builds(PlacementView, texts, numbers, _tuples(rows)))),
         dropped=draw(numbers),

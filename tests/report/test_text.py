@@ -473,11 +473,13 @@ def test_what_would_change_a_decision_is_a_clause_in_the_time_of_the_calendar(ch
     assert clock.counterfactual(change) == shown
 
 
-def test_moments_in_notices_are_ages():
-    text = "eu-west/a/Deployment/b is contested by hand since 2026-11-17T15:41:23Z; it is left alone"
-    notice = Notice("contested", "eu-west/a/Deployment/b", text, "idle-dev")
+def test_the_reasons_in_a_notice_are_rendered_and_its_other_words_stay():
+    since = reason(ReasonCode.CONTESTED, by="hand", since="2026-11-17T15:41:23Z")
+    text = f"eu-west/a/Deployment/b is {since}; it is left alone at 2026-11-17T15:41:23Z"
+    assert text.startswith("eu-west/a/Deployment/b is contested by hand since 2026-11-17T15:41:23Z;")
+    notice = Notice("contested", "eu-west/a/Deployment/b", text, "idle-dev", reasons=(since,))
     shown = text_of(a_plan(an_idle(), notices=(notice,)))
-    assert "is contested by hand for 3d; it is left alone (idle-dev)\n" in shown
+    assert "is contested by hand for 3d; it is left alone at 2026-11-17T15:41:23Z (idle-dev)\n" in shown
 
 
 WIDE = "  ~ eu-west/dev-a/Deployment/api  replicas  3 -> 0  idle  one two three four five six seven"

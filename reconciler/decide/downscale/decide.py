@@ -94,7 +94,7 @@ def _undecidable(workload: Workload, policies: Sequence[DownscalePolicy]) -> Ite
     names = [policy.name for policy in policies]
     why = reason(ReasonCode.SAME_PRIORITY, policies=names, priority=policies[0].priority)
     different = change_if(CounterfactualCode.DIFFERENT_PRIORITIES)
-    yield Notice("equalPriorities", str(workload.ref), str(why), policies[0].name, partial=True)
+    yield Notice("equalPriorities", str(workload.ref), str(why), policies[0].name, True, (why,))
     for policy in policies:
         stays = f"stays at {workload.spec_replicas}"
         yield PolicyExplanation(workload.ref, "downscale", policy.name, stays, (why,), different)

@@ -82,7 +82,7 @@ def _autoscaled(case: WorkloadTarget) -> Iterator[Result]:
     if name is not None and case.autoscaler is None:
         why = reason(ReasonCode.AUTOSCALED, autoscaler=name)
         field, value = "behavior.scaleDown.selectPolicy", "Disabled on its HorizontalPodAutoscaler"
-        yield Notice("autoscaler", str(case.ref), str(why), case.policy)
+        yield Notice("autoscaler", str(case.ref), str(why), case.policy, reasons=(why,))
         yield case.stays(why, counterfactual=change_if(CounterfactualCode.FIELD_IS, field=field, value=value))
 
 
@@ -91,7 +91,7 @@ def _unknown(case: WorkloadTarget) -> Iterator[Result]:
         reasons = case.wanted.reasons
         yield case.undecided(*reasons)
         if all(one.code is not ReasonCode.QUERY_FAILED for one in reasons):  # that is among what is unknown
-            yield Notice("unknownQuery", case.ref.cluster, text_of(reasons), case.policy, partial=True)
+            yield Notice("unknownQuery", case.ref.cluster, text_of(reasons), case.policy, True, reasons)
         yield case.stays(*reasons)
 
 

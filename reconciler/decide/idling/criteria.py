@@ -77,8 +77,8 @@ class Answers(Struct, frozen=True):
     now: datetime
     selects: Callable[[str, str], bool] = _any_service
 
-    def problems(self, policy: IdlingPolicy) -> Iterator[str]:
-        """Yield why a whole query of `policy` cannot be used, once for each that was answered and cannot.
+    def problems(self, policy: IdlingPolicy) -> Iterator[tuple[str, Reason]]:
+        """Yield each whole query of `policy` that cannot be used, and why.
 
         One that failed is among what is unknown in the plan, and is not told a second time.
         """
@@ -86,7 +86,7 @@ class Answers(Struct, frozen=True):
             problem = self.series(template, window).problem
             if problem is not None and problem.code is not ReasonCode.QUERY_FAILED:
                 query = render_query(template, window=window, cluster=self.cluster, policy=self.policy)
-                yield f"{query}: {problem}"
+                yield query, problem
 
     def series(self, template: str, window: str) -> Series:
         return series_of(self.said.get(QueryKey(self.cluster, self.policy, template, window)), self.now)

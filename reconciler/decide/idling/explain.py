@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import FIELD_MANAGER, WAKE_REQUESTED_AT, format_time, optional_instant
+from reconciler.decide.annotations import FIELD_MANAGER, WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.idling.blockers import custom_kind_blocker
 from reconciler.decide.idling.contested import advice, contest_of, is_contest, undo_of
@@ -176,10 +176,11 @@ def notices(transitions: Iterable[Transition], services: Iterable[ServiceState],
     return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
 
 
-def query_notices(cluster: str, problems: Iterable[tuple[str, str]]) -> Iterator[Notice]:
+def query_notices(cluster: str, problems: Iterable[tuple[str, str, Reason]]) -> Iterator[Notice]:
     """Yield, for each query that cannot be used as a whole, that what it would decide is unknown."""
-    for policy, why in problems:
-        yield Notice("unknownQuery", f"{cluster}/{policy}", f"{cluster}: a query is unknown: {why}", policy, True)
+    for policy, query, why in problems:
+        text = f"{cluster}: a query is unknown: {query}: {why}"
+        yield Notice("unknownQuery", f"{cluster}/{policy}", text, policy, True, (why,))
 
 
 def _service_notices(service: ServiceState) -> Iterator[Notice]:
@@ -216,9 +217,10 @@ def _overdue(transition: Transition, _run: Run) -> Iterator[Notice]:
             ("overdueWake", transition.scalable.cluster.restriction) if ours else ("foreignOverdue", "somebody else's")
         )
         text = f"{transition.ref} should be awake ({transition.why}): {held}"
-        yield Notice(kind, str(transition.ref), text, owner_policy(transition), partial=ours)
+        yield Notice(kind, str(transition.ref), text, owner_policy(transition), ours, transition.reasons)
     if transition.action is IdleAction.DEFER:
-        yield Notice("perRun", str(transition.ref), f"{transition.ref}: {transition.why}", owner_policy(transition))
+        text = f"{transition.ref}: {transition.why}"
+        yield Notice("perRun", str(transition.ref), text, owner_policy(transition), reasons=transition.reasons)
 
 
 def _unreadable_record(transition: Transition, _run: Run) -> Iterator[Notice]:
@@ -263,7 +265,7 @@ def _held_together(transition: Transition, _run: Run) -> Iterator[Notice]:
         ]
         if policies:
             text = f"{service.ref}: no workload behind it is idled: {transition.why}"
-            yield Notice("heldTogether", str(service.ref), text, policies[0].name)
+            yield Notice("heldTogether", str(service.ref), text, policies[0].name, reasons=transition.reasons)
 
 
 def _custom_kind(transition: Transition, _run: Run) -> Iterator[Notice]:
@@ -272,7 +274,8 @@ def _custom_kind(transition: Transition, _run: Run) -> Iterator[Notice]:
         named = found.counterfactual.values if found.counterfactual is not None else NOTHING
         then = f"to idle it too, write {named['selector']} in the selector of {' and '.join(named['policies'])}"
         text = f"{transition.scalable.scale.runs.ref}: {transition.why}; {then}"
-        yield Notice("customKind", str(transition.scalable.scale.runs.ref), text, owner_policy(transition))
+        subject = str(transition.scalable.scale.runs.ref)
+        yield Notice("customKind", subject, text, owner_policy(transition), reasons=transition.reasons)
 
 
 def _equal_priorities(transition: Transition, _run: Run) -> Iterator[Notice]:
@@ -306,6 +309,7 @@ def _autoscaled(transition: Transition, _run: Run) -> Iterator[Notice]:
             str(transition.scalable.scale.runs.ref),
             f"{transition.scalable.scale.runs.ref}: {text_of(held)}",
             policy,
+            reasons=held,
         )
     if autoscaler is not None and autoscaler.problem:
         name = autoscaler.hpa.ref
@@ -326,8 +330,9 @@ def _contested(transition: Transition, run: Run) -> Iterator[Notice]:
         contest = contest_of(written, transition.scalable.verdict.policy)
         if contest is not None:
             then = advice(contest.by, transition.ref, contest.autoscaler)
-            text = f"{transition.ref} is contested by {contest.by} since {contest.since}; {then}"
-            yield Notice("contested", str(transition.ref), text, owner_policy(transition))
+            why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
+            text = f"{transition.ref} is {why}; {then}"
+            yield Notice("contested", str(transition.ref), text, owner_policy(transition), reasons=(why,))
     undone = transition.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
     if undone and transition.action in (IdleAction.RELEASE, IdleAction.WAKE) and transition.record is not None:
         undo = undo_of(transition.scalable, transition.record, run.now)
@@ -348,9 +353,9 @@ def _writer(transition: Transition, _run: Run) -> Iterator[Notice]:
     """A change of field manager alone is only told."""
     writer = transition.scalable.scale.written.replicas_writer
     if transition.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
-        when = "" if writer.at is None else f" at {format_time(writer.at)}"
-        text = f"{transition.ref} is idle, and {writer.manager} wrote its replicas last{when}"
-        yield Notice("fieldManager", str(transition.ref), text, owner_policy(transition))
+        why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
+        text = f"{transition.ref} is idle, and {why}"
+        yield Notice("fieldManager", str(transition.ref), text, owner_policy(transition), reasons=(why,))
 
 
 def _unreadable_signal(transition: Transition, _run: Run) -> Iterator[Notice]:

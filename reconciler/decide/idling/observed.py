@@ -61,7 +61,7 @@ class IdlingCluster(Struct, frozen=True):
     inventory: Inventory
     services: tuple[ServiceState, ...]
     scalables: tuple[ScalableState, ...]
-    problems: tuple[tuple[str, str], ...] = ()  # (policy, why) of the queries that cannot be used as a whole
+    problems: tuple[tuple[str, str, Reason], ...] = ()  # (policy, query, why), of whole queries
 
 
 def idling_clusters(setting: IdlingInputs) -> tuple[IdlingCluster, ...]:

@@ -18,7 +18,7 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
     window_end,
 )
-from reconciler.decide.reasons import Counterfactual, CounterfactualCode, ReasonCode, Reasons, joined, reason
+from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, Reasons, joined, reason
 from reconciler.decide.selectors import namespace_labels, of_highest_priority, selects_workload
 from reconciler.model import ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
@@ -215,11 +215,11 @@ class ClusterVerdicts:
             for policy in self._reaching
         }
 
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield (policy, why) for every query that cannot be used as a whole."""
+    def problems(self) -> Iterator[tuple[str, str, Reason]]:
+        """Yield (policy, query, why) for every query that cannot be used as a whole."""
         for policy in self._reaching:
-            for problem in self._answers[policy.name].problems(policy):
-                yield policy.name, problem
+            for query, why in self._answers[policy.name].problems(policy):
+                yield policy.name, query, why
 
     def on_service(self, service: Service) -> PolicyVerdicts:
         """Return the verdicts for `service`."""

@@ -209,7 +209,10 @@ class _Case(Struct, frozen=True):
 
     def with_notice(self, local: LocalWorkload, kind: str) -> LocalFinding:
         """Return a finding with a notice of why nothing is done there."""
-        return LocalFinding(local, notice=Notice(kind, str(local.ref), text_of(local.reasons), self.federated.name))
+        return LocalFinding(
+            local,
+            notice=Notice(kind, str(local.ref), text_of(local.reasons), self.federated.name, reasons=local.reasons),
+        )
 
 
 def local_finding(
