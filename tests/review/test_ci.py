@@ -292,7 +292,7 @@ def test_an_api_that_is_busy_is_asked_again(host):
 
 def test_nobody_answers():
     with pytest.raises(CommentError, match="the connection was refused, expected an answer"):
-        GitHubComments(RestApi("http://127.0.0.1:1", {}, "X", seconds=0.3), REPOSITORY, NUMBER).create("x")
+        GitHubComments(RestApi("http://127.0.0.1:1", {}, "X"), REPOSITORY, NUMBER).create("x")
 
 
 def test_two_folders_of_policies_have_two_comments():
