@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import sys
@@ -194,6 +195,9 @@ def test_r3_r5_a_hostile_pull_request_reads_runs_and_reaches_nothing(pull_reques
         for name in ("linked.yaml", "root", "up.yaml"):
             assert f"policies/{name}:1:1: " in body
         assert "fleet.yaml" not in body
+        assert "img src=" in body, "its name is told"
+        prose = re.sub(r"^(`{3,})text$.*?^\1$", "", body, flags=re.M | re.S)
+        assert not [one for one in ("<img", "@acme", "http://", "</code></details>") if one in prose]
         for file in (checkout / "policies").glob("*"):  # without what is no policy there is a plan
             if file.is_symlink() or "<" in file.name:
                 os.unlink(file)

@@ -441,6 +441,18 @@ def test_a_huge_change_fits(longest):
         assert 0 < len(text) <= longest
 
 
+def test_a_change_with_very_many_problems_is_one_comment_that_fits(folder, host):
+    """The server refuses a longer one."""
+    for number in range(300):
+        folder.write(f"policies/{'x' * 200}-{number:03}.yaml", "kind: X\n---\nkind: Y\n")
+    said = folder.call(*CHECK)
+    assert said.code == 3
+    assert said.out.count("::error ") == 50
+    assert "cannot be used: 600 problems" in host.comments[0]["body"]
+    assert "more; the JSON form has them all." in host.comments[0]["body"]
+    assert len(host.comments[0]["body"]) <= 65_536
+
+
 def test_r6_names_are_no_markup():
     name = "a`b</code><img src=x>@team ::error::x](http://x) ```\n\x1b[2J"
     text = render_review(Review(name, [Problem(f"{name}.yaml", 1, 1, name, name)], ()), 60_000)
