@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -11,11 +11,11 @@ from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.decisions import Phase
 from reconciler.decide.placement.desired_replicas import EarlierRuns, placement_result, shares
 from reconciler.decide.placement.memory import PlacementStatus
-from reconciler.decide.placement.observed import LocalWorkload, placement_inputs
+from reconciler.decide.placement.observed import LocalWorkload, local_finding, placement_inputs, unknown_since
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
 
-from .placements import EVENLY, a_federated, a_full, about, ago, place
+from .placements import EVENLY, a_federated, a_full, a_memory, about, ago, place
 
 
 def local(cluster, replicas=0, **fields):
@@ -240,3 +240,23 @@ def test_a_decrease_beside_one_that_is_made_elsewhere_is_a_move():
         place(a_cluster("east"), a_full("west", 5, 1), federated=a_federated(5, clusters=preferring(west=1))), "west"
     )
     assert (alone.phase, alone.event) == (Phase.DECREASE, "Scaled")
+
+
+def test_what_waits_for_too_long_does_not_belong_there():
+    assert local("w", 5, unschedulable=2).kept == 3
+    assert local("w", 1, unschedulable=2).kept == 0
+
+
+def test_a_cluster_that_does_not_answer_has_nothing_available():
+    state = a_state(a_cluster("east"), unreachable={"west": "connection refused"})
+    inputs = placement_inputs(a_policy_set(a_fleet("east", "west"), federated=(a_federated(),)), state, a_run(), {})
+    found = local_finding(a_federated(), inputs.placements[1], inputs, asked(6, west=3)).local
+    assert (found.part, found.spec_replicas, found.available) == ("held", 3, 0)
+
+
+def test_since_when_clusters_are_unknown():
+    memory = a_memory("east", unreachable_since='{"west":"2026-11-20T15:00:00Z"}')
+    lost = {"west": "connection refused", "north": "connection refused"}
+    state = a_state(a_cluster("east", config_maps=(memory,)), unreachable=lost)
+    since = datetime(2026, 11, 20, 15, tzinfo=UTC)
+    assert unknown_since(a_fleet("east", "west", "north"), state, NOW) == {"west": since, "north": NOW}
