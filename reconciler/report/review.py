@@ -41,7 +41,7 @@ def render_review(review: Review, longest: int) -> str:
     """Return `review` as Markdown of at most `longest` characters; it begins with what keeps the change from a plan."""
     blocks = [*_problems(review), *_base(review), *_failure(review)]
     text = joined(blocks) if blocks else ""
-    return fitted("\n".join(part for part in (text, review.plan) if part), longest)
+    return fitted(_without_commands("\n".join(part for part in (text, review.plan) if part)), longest)
 
 
 def _problems(review: Review) -> list[list[str]]:
@@ -67,6 +67,19 @@ def _failure(review: Review) -> list[list[str]]:
         return []
     lines = [line[:_LONGEST_LINE] for line in review.failure[:_LINES]]
     return [["**There is no plan of this change.**", "", *fence(lines)]]
+
+
+def _without_commands(text: str) -> str:
+    """Return `text` where no line begins with a slash, outside of code: GitLab takes `/approve` for a quick action."""
+    lines, fences = [], ""
+    for line in text.split("\n"):
+        marks = _FENCE.match(line)
+        lines.append(f"&#47;{line.lstrip()[1:]}" if not fences and line.lstrip().startswith("/") else line)
+        if fences:
+            fences = "" if line == fences else fences
+        elif marks:
+            fences = marks[0]
+    return "\n".join(lines)
 
 
 def fitted(text: str, longest: int) -> str:

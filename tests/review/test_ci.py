@@ -453,6 +453,12 @@ def test_a_change_with_very_many_problems_is_one_comment_that_fits(folder, host)
     assert len(host.comments[0]["body"]) <= 65_536
 
 
+def test_r6_no_line_is_a_quick_action_of_gitlab():
+    plan = "/approve\n  /close x\n`````text\n```\n/merge\n`````\n/label ~x\n1/2\n"
+    text = render_review(Review("policies", plan=plan), 60_000)
+    assert text == "&#47;approve\n&#47;close x\n`````text\n```\n/merge\n`````\n&#47;label ~x\n1/2\n"
+
+
 def test_r6_names_are_no_markup():
     name = "a`b</code><img src=x>@team ::error::x](http://x) ```\n\x1b[2J"
     text = render_review(Review(name, [Problem(f"{name}.yaml", 1, 1, name, name)], ()), 60_000)
