@@ -21,6 +21,7 @@ from tests.idling.idling_policies import (
     notices_of,
     run_in,
     verbs,
+    why_of,
     workloads_selector,
     written,
 )
@@ -66,7 +67,43 @@ class TestIdledToZero:
         assert ("within the bounds of its autoscaler" in outcome.desired.decisions[0].cause.why) is (expected != 5)
 
 
+def test_what_is_taken_over_at_zero_stays_there_whatever_its_autoscaler_is():
+    world = the_world()
+    run_in(world)
+    world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance")
+    (release, _) = run_in(world).desired.decisions
+    assert "it stays as it is (previous replicas 5)" in release.cause.why
+
+
+@pytest.mark.parametrize(
+    ("minimum", "floor", "expected"),
+    [
+        pytest.param(2, 0, 0, id="at zero, from which no autoscaler raises it"),
+        pytest.param(1, 1, 1, id="at the minimum of its autoscaler"),
+        pytest.param(2, 1, 5, id="below the minimum of its autoscaler"),
+    ],
+)
+def test_what_is_taken_over_holds_the_rest_back_where_its_autoscaler_raises_it(minimum, floor, expected):
+    policy = a_policy(idle_replicas=floor)
+    world = the_world(minimum=minimum)
+    run_in(world, policy)
+    world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance")
+    world.add(a_workload("api", replicas=5, template_labels={"app": "web"}))
+    run_in(world, policy)
+    assert (world.replicas(WEB), world.replicas(a_ref("api"))) == (floor, expected)
+
+
 class TestIdledToAFloor:
+    def test_a_broken_record_at_its_floor_keeps_nothing_else_awake(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
+        world.annotate(a_ref("web", kind="Service"), "idling.kubernetes.io/unidle-targets", "[]")
+        world.add(a_workload("api", template_labels={"app": "web"}))
+        outcome = run_in(world, FLOOR)
+        assert why_of(outcome) == "its record cannot be read"
+        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [1, 1]
+
     def test_first_the_scalable_then_the_autoscaler(self):
         world = the_world()
         mark, idle, hold = run_in(world, FLOOR).desired.decisions

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, WakeOrder
-from tests.builders import a_cluster, a_fleet, a_service, a_state, a_workload, flip_of
+from tests.builders import a_cluster, a_fleet, a_ref, a_service, a_state, a_workload, flip_of
 from tests.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -142,3 +142,11 @@ def test_what_waits_its_turn():
     run_in(world)
     policy = a_policy(wake_order=WakeOrder("", per_run=0))
     assert told(world.state(), policy, now=MONDAY) == ("stays idle", "perRun is above 0")
+
+
+def test_what_somebody_scaled_by_hand_would_be_released_whatever_else_changes():
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(world)
+    world.scale(a_ref("web"), 2)
+    (told,) = (one for one in run_in(world).desired.explanations if one.ref == a_ref("web"))
+    assert (told.why, told.counterfactual) == ("scaled by hand", None)
