@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from reconciler.cli.object_names import ObjectName, check_there, known_cluster, object_name
-from reconciler.cli.options import context_option, now_option, option, policies_option, text_width, verb, world_options
-from reconciler.cli.output import show, show_lines
+from reconciler.cli.options import (
+    context_option,
+    now_option,
+    option,
+    output_option,
+    policies_option,
+    text_width,
+    verb,
+    world_options,
+)
+from reconciler.cli.output import as_text, show, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.decide.closest_selector import closest_selector
 from reconciler.decide.decide import decide
@@ -20,7 +29,7 @@ from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.policy.explain import explain_field, fields
 from reconciler.policy.types import PolicySet
-from reconciler.report.explanation import ObjectExplanation, explanation_lines
+from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
 from reconciler.report.text import fitted
 
 _WIDTH = 100
@@ -30,16 +39,17 @@ _WIDTH = 100
 @verb("explain")
 @click.argument("subject", metavar="OBJECT|KIND[.FIELD]")
 @option("--recursive", is_flag=True, help="With KIND[.FIELD]: list every field below it.")
+@output_option("text", "json", "yaml")
 @policies_option()
 @context_option
 @world_options
 @now_option
-def command(subject: str, policies: str, recursive: bool, **flags: Any) -> None:
+def command(subject: str, policies: str, output: str, recursive: bool, **flags: Any) -> None:
     """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.
 
     OBJECT is CLUSTER/NAMESPACE/KIND/NAME, or the first parts of it. The explanation has its current and desired
     replicas, what each policy says and why, and what would change it. Where no policy selects it, it names the policy
-    that comes closest.
+    that comes closest. JSON and YAML, of an OBJECT only, have the reasons as codes and values.
     """
     if "/" not in subject:
         show_lines(_recursive(subject)) if recursive else show(explain_field(subject))
@@ -47,7 +57,18 @@ def command(subject: str, policies: str, recursive: bool, **flags: Any) -> None:
     if recursive:
         raise UsageError(f"--recursive: {subject} is an object, expected a KIND or KIND.field")
     options = RunOptions.of(policies, flags)
-    show_lines(fitted(_explained(options, options.policies(), subject), text_width()))
+    made, found = _explained(options, options.policies(), subject)
+    if output == "text":
+        show_lines(fitted(_lines(made, found), text_width()))
+        return
+    objects = [explanation_values(made, one) for one in found]
+    show(as_text({"schemaVersion": "reconciler/v1alpha1", "kind": "Explanation", "objects": objects}, output), output)
+
+
+def _lines(made: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
+    for n, one in enumerate(found):
+        yield from ([""] if n else [])
+        yield from explanation_lines(made, one)
 
 
 def _recursive(subject: str) -> Iterator[str]:
@@ -73,7 +94,8 @@ def _recursive(subject: str) -> Iterator[str]:
         yield from wrap(field.description + values, width, initial_indent=indent, subsequent_indent=indent)
 
 
-def _explained(options: RunOptions, policies: PolicySet, subject: str) -> Iterator[str]:
+def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[Plan, list[ObjectExplanation]]:
+    """Return the plan, and the objects that `subject` names."""
     name = object_name(subject)
     known_cluster(policies.fleet, name, subject)
     seen: list[ObservedState] = []
@@ -89,9 +111,7 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> Iterat
         check_known(made, name, subject)
         check_there(state, name, subject)
         raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
-    for n, one in enumerate(found):
-        yield from ([""] if n else [])
-        yield from explanation_lines(made, one)
+    return made, found
 
 
 def _named(made: Plan, state: ObservedState, policies: PolicySet, name: ObjectName) -> Iterator[ObjectExplanation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from msgspec import Struct
 
@@ -10,6 +11,7 @@ from reconciler.decide.closest_selector import SelectorMatch
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef, Workload
+from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Plan
 from reconciler.report.groups import reasons_in
 from reconciler.report.wording import KINDS, field_of, is_metadata, metadata_words, name_of, verb_of, victims_of
@@ -49,6 +51,34 @@ def explanation_lines(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
         yield from _closest(one.closest)
     yield ""
     yield from _next_run(plan, refs, one.ref)
+
+
+def explanation_values(plan: Plan, one: ObjectExplanation) -> dict[str, Any]:
+    """Return the explanation of an object as JSON values: what each policy says of it, its reasons as data."""
+    told = [found for found in plan.explanations if found.ref == one.ref]
+    refs = {one.ref, *(found.written for found in told if found.written is not None)}
+    decision, fate = _decided(plan, refs)
+    return {
+        "object": str(one.ref),
+        "specReplicas": None if one.workload is None else one.workload.spec_replicas,
+        "policies": [_policy_values(plan, found) for found in told],
+        "change": "" if decision is None else f"{_change(decision, one.ref)}{fate}",
+    }
+
+
+def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
+    change = found.counterfactual
+    return {
+        "kind": KINDS[found.job] if found.policy else "",
+        "name": found.policy,
+        "at": plan.places.get(_title(found), ""),
+        "outcome": found.outcome,
+        "reason": found.why,
+        "reasonCode": found.reason_code,
+        "reasons": [{"code": why.code.value, "values": json_value(why.values)} for why in found.reasons],
+        "wouldChangeIf": "" if change is None else str(change),
+        "selectedBy": list(found.selected_by),
+    }
 
 
 def _number(plan: Plan, one: ObjectExplanation, refs: Collection[ObjectRef], *, selected: bool) -> str:
@@ -94,8 +124,7 @@ def _decided(plan: Plan, refs: Collection[ObjectRef]) -> tuple[Decision | None, 
 
 def _policy(plan: Plan, found: PolicyExplanation) -> Iterator[str]:
     clock = reasons_in(plan)
-    name = f"{found.ref.namespace}/{found.policy}" if found.job == "placement" else found.policy
-    title = f"{KINDS[found.job]} {name}" if found.policy else "No policy"
+    title = _title(found)
     place = plan.places.get(title, "")
     yield one_line(f"{title}{f' ({place})' if place else ''}: {found.outcome}")
     if found.selected_by:
@@ -104,6 +133,11 @@ def _policy(plan: Plan, found: PolicyExplanation) -> Iterator[str]:
         yield f"  because: {clock.reason(found.reasons)}"
     if found.counterfactual is not None:
         yield f"  It would change if {clock.counterfactual(found.counterfactual)}."
+
+
+def _title(found: PolicyExplanation) -> str:
+    name = f"{found.ref.namespace}/{found.policy}" if found.job == "placement" else found.policy
+    return f"{KINDS[found.job]} {name}" if found.policy else "No policy"
 
 
 def _closest(match: SelectorMatch) -> Iterator[str]:

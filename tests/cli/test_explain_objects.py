@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
+import pytest
+import yaml
+
+from reconciler.decide.reasons import Reason, ReasonCode, text_of
 from reconciler.policy.explain import fields
 from tests.way.calls import Folder
 
@@ -270,3 +274,18 @@ def test_desired_means_the_share_and_pending_replicas_are_named_besides(reposito
     assert "4 -> 4<small>desired 2</small>" in html
     rows = [line.split()[:4] for line in folder.plan(NOW, "-o", "markdown").out.splitlines() if "  ap-south" in line]
     assert ["ap-south", "4", "2", "4"] in rows
+
+
+def test_json_has_what_each_policy_says_with_its_reasons_as_data(folder):
+    about = ("explain", "east/shop/deploy/web", "--snapshot", "snapshot", "--now", NOW)
+    said = folder.call(*about, "-o", "json")
+    assert said.code == 0, said.err
+    document = json.loads(said.out)
+    assert (document["kind"], [one["object"] for one in document["objects"]]) == (
+        "Explanation",
+        ["east/shop/Deployment/web"],
+    )
+    (policy,) = document["objects"][0]["policies"]
+    assert (policy["kind"], policy["reasonCode"]) == ("IdlingPolicy", policy["reasons"][0]["code"])
+    assert policy["reason"] == text_of(Reason(ReasonCode(one["code"]), one["values"]) for one in policy["reasons"])
+    assert yaml.safe_load(folder.call(*about, "-o", "yaml").out) == document
