@@ -18,10 +18,11 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.downscale.journal import LIFE
 from reconciler.decide.fleet_guard import PATIENCE
-from reconciler.decide.idling.criteria import schedules_of
+from reconciler.decide.idling.criteria import Answers, CriterionResult, evaluator_of, schedules_of
 from reconciler.decide.placement.pods import ON_ITS_WAY
 from reconciler.decide.schedule import open_periods
 from reconciler.model import (
+    NOTHING,
     Endpoints,
     HorizontalPodAutoscaler,
     Namespace,
@@ -38,6 +39,11 @@ Durations = frozenset[timedelta]
 _AT_ONCE: Durations = frozenset({timedelta()})
 _AND_AFTER: Durations = frozenset({timedelta(), timedelta(seconds=1)})
 """Of what counts at its very moment, and not after it: a request that nobody idle is waiting for."""
+_KNOWN = {
+    AWAKE_SINCE: _AND_AFTER,
+    WAKE_REQUESTED_AT: _AND_AFTER,
+    ORPHANED_SINCE: frozenset({PATIENCE}),
+}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -59,7 +65,7 @@ class _Waits(Struct, frozen=True):
         }
         return cls(
             ages=frozenset(one.min_age for one in policies.idling),
-            awake=_AND_AFTER | {one.min_awake for one in policies.idling},
+            awake=frozenset(one.min_awake for one in policies.idling),
             placement=frozenset(placement | {timedelta()}) if placement else frozenset(),
             journal=_AT_ONCE | {LIFE},
         )
@@ -78,38 +84,46 @@ def recorded_moments(policies: PolicySet, state: ObservedState, after: datetime)
     """Return the moments after `after` that times recorded on the clusters of `state` lead to."""
     waits = _Waits.of(policies)
     clusters = (*state.clusters.values(), *state.wakes_only.values())
-    found = {moment for cluster in clusters for moment in _of_cluster(cluster, waits)}
-    return frozenset(moment for moment in found if moment > after)
+    found = {moment for cluster in clusters for moment in _of_cluster(cluster, waits) if moment > after}
+    idles = {moment for cluster in clusters for moment in _of_ages(cluster, waits) if moment > after}
+    return frozenset(found | {moment for moment in idles if moment not in found and _may_idle(policies, moment)})
+
+
+def _may_idle(policies: PolicySet, at: datetime) -> bool:
+    """Return whether any policy may idle something at `at`, whatever metrics say."""
+    return any(
+        evaluator_of(policy, Answers("", policy.name, NOTHING, at))("", None).result is not CriterionResult.BUSY
+        for policy in policies.idling
+    )
+
+
+def _of_ages(cluster: ObservedCluster, waits: _Waits) -> Iterator[datetime]:
+    """Yield when something is old enough, or was awake for long enough, to be idled."""
+    made: list[Workload | Service] = [*cluster.workloads, *cluster.services]
+    yield from _later((one.created_at for one in made if one.created_at is not None), waits.ages)
+    for workload in cluster.workloads:
+        yield from _later(_times_in(workload.annotations.get(AWAKE_SINCE, "")), waits.awake)
 
 
 def _of_cluster(cluster: ObservedCluster, waits: _Waits) -> Iterator[datetime]:
-    made: list[Workload | Service] = [*cluster.workloads, *cluster.services]
-    yield from _later((one.created_at for one in made if one.created_at is not None), waits.ages)
-    others: list[Workload | Service | Endpoints | HorizontalPodAutoscaler | Namespace]
-    others = [*made, *cluster.endpoints, *cluster.autoscalers, *cluster.namespaces]
-    for annotated in others:
-        if annotated.annotations:
-            yield from _of_annotations(annotated.annotations, waits)
+    annotated: list[Workload | Service | Endpoints | HorizontalPodAutoscaler | Namespace]
+    annotated = [*cluster.workloads, *cluster.services, *cluster.endpoints, *cluster.autoscalers, *cluster.namespaces]
+    for one in annotated:
+        if one.annotations:
+            yield from _of_annotations(one.annotations)
     for config_map in cluster.config_maps:
-        texts = (*config_map.data.values(), *config_map.annotations.values())
-        for text in texts:
+        for text in (*config_map.data.values(), *config_map.annotations.values()):
             yield from _later(_times_in(text), waits.journal | waits.placement)
     yield from _later((event.at for event in cluster.events if event.at is not None), _AND_AFTER)
     if waits.placement:
         yield from _of_placement(cluster, waits.placement)
 
 
-def _of_annotations(annotations: Mapping[str, str], waits: _Waits) -> Iterator[datetime]:
+def _of_annotations(annotations: Mapping[str, str]) -> Iterator[datetime]:
     for key, text in annotations.items():
-        if not key.startswith(OUR_ANNOTATIONS):
-            continue
-        if key == AWAKE_SINCE:
-            yield from _later(_times_in(text), waits.awake)
-        elif key == WAKE_REQUESTED_AT:
-            yield from _later(_times_in(text), _AND_AFTER)
-        elif key == ORPHANED_SINCE:
-            yield from _later(_times_in(text), frozenset({PATIENCE}))
-        else:
+        if key in _KNOWN:
+            yield from _later(_times_in(text), _KNOWN[key])
+        elif key.startswith(OUR_ANNOTATIONS):
             yield from _times_in(text)
 
 

@@ -14,19 +14,20 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Access, Outcome
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.backends.backend import JOURNAL, Opened
 from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.state import ConfigMapStore
 from reconciler.decide.decide import decide
-from reconciler.decide.decisions import DesiredState
+from reconciler.decide.decisions import DesiredState, Verb
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import NotFoundError
 from reconciler.forecast.events import calendar_edges, recorded_moments
 from reconciler.forecast.requests import Requests, requests_of
 from reconciler.model import ObjectRef, ObservedState, PatchOperation, PickerAnswer, Pod, QueryAnswer, Run, Write
+from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Readers, Source
 from reconciler.pipeline import Control, RunRequest, carry_out, plan
 from reconciler.plan.build import scalable_workloads
@@ -36,6 +37,8 @@ from reconciler.worker_pool import WorkerPool
 from reconciler.world import SettledClock, World
 
 DEFAULT_TICK = timedelta(minutes=10)
+_WHOLE = frozenset({Verb.IDLE, Verb.WAKE, Verb.MARK, Verb.UNMARK})
+_STEERED = ("HorizontalPodAutoscaler", "ScaledObject")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -51,6 +54,7 @@ class Step(Struct, frozen=True):
     outcomes: tuple[Outcome, ...]
     replicas: Mapping[ObjectRef, int]
     changed: bool  # something was written, Events aside
+    changes: int = 0  # how much was written so far, in all runs and by others
 
 
 class Simulation:
@@ -86,7 +90,7 @@ class Simulation:
         if applied.outcomes:
             again = {**replicas, **dict(self._read_again(made))}
             replicas = {ref: count for ref, count in sorted(again.items()) if count is not None}
-        return Step(at, made, state, applied.outcomes, replicas, self._changes() != before)
+        return Step(at, made, state, applied.outcomes, replicas, self._changes() != before, self._changes())
 
     def play(self, start: datetime, end: datetime) -> Iterator[Step]:
         """Yield a run at `start`, and each later one before `end` that may do something else than the one before it.
@@ -148,10 +152,27 @@ class Simulation:
 
     def _next(self, step: Step, again: bool, edges: Sequence[datetime]) -> datetime | None:
         """Return the next tick that matters, None where there is none any more."""
+        state = step.state
         if again:
-            return self._tick_after(step.at)
-        moments = {*recorded_moments(self._policies, step.state, step.at), *(edge for edge in edges if edge > step.at)}
+            if not self._is_whole(step):
+                return self._tick_after(step.at)
+            state = observe(self._policies, self._world.sources, readers=self._world.readers)
+        moments = {*recorded_moments(self._policies, state, step.at), *(edge for edge in edges if edge > step.at)}
         return max(self._tick_at(min(moments)), self._tick_after(step.at)) if moments else None
+
+    def _is_whole(self, step: Step) -> bool:
+        """Return whether a run surely leaves nothing to the next one: it idled and woke, all of it, and nothing else.
+
+        Placement, autoscalers, decreases and wakes in turns go over several runs.
+        """
+        alone = not (self._policies.federated or self._policies.downscale or step.plan.held_back)
+        return (
+            alone
+            and not any(policy.wake_order.per_run for policy in self._policies.idling)
+            and all(action.decision.verb in _WHOLE and action.ref.kind not in _STEERED for action in step.plan.actions)
+            and all(outcome.status is OutcomeStatus.APPLIED for outcome in step.outcomes)
+            and self._changes() == step.changes
+        )
 
     def _tick_at(self, moment: datetime) -> datetime:
         """Return the first tick that is not before `moment`: ticks are multiples of their length, in UTC."""
