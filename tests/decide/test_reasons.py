@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from reconciler.decide import reasons
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
@@ -32,6 +34,13 @@ def test_a_code_is_in_camel_case_and_its_text_names_its_values(code):
     text = filled(code.text, values)
     assert all(value in text for value in values.values())
     assert not re.search(r"[{}\[\]]", text.replace("[]", ""))
+
+
+def test_every_code_is_given_somewhere():
+    package = Path(reasons.__file__).parents[1]
+    code = "\n".join(file.read_text() for file in package.rglob("*.py"))
+    names = [f"{type(one).__name__}.{one.name}" for one in (*ReasonCode, *CounterfactualCode)]
+    assert [name for name in names if name not in code] == []
 
 
 def test_no_two_codes_have_one_text_except_where_only_their_rendering_differs():
