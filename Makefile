@@ -21,6 +21,7 @@ OTHERS = lowest $(shell sh .ci/interpreters)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,lint]'
+	$(BIN)/python -m compileall -q reconciler
 	touch $@
 
 demo: $(STAMP)

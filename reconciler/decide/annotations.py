@@ -106,7 +106,12 @@ def idling_owner_key(annotations: Mapping[str, str]) -> str:
 
 def compact(value: Any, *, sort: bool = True) -> str:
     """Return `value` as JSON without spaces; `sort` orders its keys."""
-    return json.dumps(value, sort_keys=sort, separators=(",", ":"), ensure_ascii=False)
+    return (_SORTED if sort else _AS_GIVEN).encode(value)
+
+
+_SORTED, _AS_GIVEN = (
+    json.JSONEncoder(sort_keys=sort, separators=(",", ":"), ensure_ascii=False) for sort in (True, False)
+)
 
 
 def whole_number(text: str | None, key: str, least: int = 0) -> int:

@@ -29,6 +29,7 @@ class Instant(int):
 
     __slots__ = ()
 
+    @lru_cache(_REMEMBERED)  # noqa: B019 - a number; nothing else is kept
     def as_datetime(self) -> datetime:
         """Return the time in UTC. One before 1970 or after 9000 becomes the nearest of these: others write times too,
         and what is decided adds and subtracts days.

@@ -179,10 +179,11 @@ def _idle(transition: Transition, context: WriteContext) -> Decision | None:
     if record is None:
         return None
     scale, annotations = transition.scalable.scale, transition.scalable.scale.written.annotations
+    repair = _decision(transition, context, ())
     wanted: dict[str, str | None] = {
         **record_annotations(record, scale.written),
         SCALE_TIME: format_time(context.run.now),
-        CAUSE: cause_text(cause_of(transition, context), context.run),
+        CAUSE: cause_text(repair.cause, context.run),
         CONTESTED: None,
     }
     # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to. The
@@ -194,7 +195,8 @@ def _idle(transition: Transition, context: WriteContext) -> Decision | None:
     )
     counted = not scale.is_suspended_kind
     return replace(
-        _decision(transition, context, changes),
+        repair,
+        changes=changes,
         phase=Phase.DECREASE,
         group=context.group(transition.ref, idles=True),
         replicas_before=scale.replicas if counted else None,
