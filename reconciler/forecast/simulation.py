@@ -261,6 +261,13 @@ def _merged(manifest: Mapping[str, Any], fields: Mapping[str, Any], path: str) -
         if isinstance(value, Mapping) and isinstance(inside, Mapping):
             yield from _merged(inside, value, at)
         elif value is not None:
-            yield PatchOperation("add", at, value)
+            yield PatchOperation("add", at, _stated(value))
         elif key in manifest:
             yield PatchOperation("remove", at)
+
+
+def _stated(value: Any) -> Any:
+    """Return a value of a merge patch without the fields that it takes off: there is nothing to take them off."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _stated(inside) for key, inside in value.items() if inside is not None}

@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.errors import NotFoundError
 from reconciler.forecast.requests import Requests, requests_of
 from reconciler.forecast.savings import Prices, grouped_savings, savings_of
 from reconciler.forecast.simulation import Simulation
@@ -147,6 +148,35 @@ def test_a_change_in_between_counts_from_the_next_run_on() -> None:
     assert steps[0].replicas[WEB_REF] == 2
     simulation.annotate(service, {"reconciler/wake-requested-at": None})
     assert "reconciler/wake-requested-at" not in simulation.run(at(12, 21)).state.clusters["a"].services[0].annotations
+
+
+@pytest.mark.parametrize(
+    ("fields", "annotations", "replicas"),
+    [
+        pytest.param({"spec": {"replicas": 5}}, {}, 5, id="a field"),
+        pytest.param({"metadata": {"annotations": {"a": "1", "b": None}}}, {"a": "1"}, 2, id="nothing to take off"),
+        pytest.param({"spec": {"replicas": None}}, {}, 1, id="taken off"),
+    ],
+)
+def test_a_change_is_a_merge_patch(fields: dict[str, Any], annotations: dict[str, str], replicas: int) -> None:
+    cluster = MemoryCluster.of_manifests("a", WEB, first_of)
+    found = policy_set([FLEET, an_idling_policy(NIGHTS)])
+    simulation = Simulation(found, Opened({"a": Backend("a", cluster=cluster)}))
+    simulation.change(WEB_REF, fields)
+    manifest = simulation.clusters["a"].manifest(WEB_REF)
+    assert manifest["metadata"].get("annotations", {}) == annotations
+    assert manifest["spec"].get("replicas", 1) == replicas
+
+
+def test_a_change_of_what_is_not_there_is_refused() -> None:
+    found = policy_set([FLEET, an_idling_policy(NIGHTS)])
+    simulation = Simulation(found, Opened({"a": Backend("a", cluster=MemoryCluster.of_manifests("a", WEB, first_of))}))
+    for ref in (
+        ObjectRef("a", "dev", "Deployment", "none", "apps"),
+        ObjectRef("b", "dev", "Deployment", "web", "apps"),
+    ):
+        with pytest.raises(NotFoundError, match="there"):
+            simulation.change(ref, {})
 
 
 @pytest.mark.parametrize(
