@@ -7,7 +7,8 @@ STAMP := $(VENV)/.installed
 # What `make mutants` holds to 5 %; the other modules of decide/ and plan/ are not there yet.
 MUTATED ?= $(addprefix reconciler/decide/,fleet_guard.py schedule.py selectors.py metrics.py workload_status.py owners.py \
 	autoscalers.py faulty_clusters.py closest_selector.py placement \
-	$(addprefix idling/,verdicts.py blockers.py state.py transition_rules.py service_targets.py wake_order.py) \
+	$(addprefix idling/,verdicts.py blockers.py state.py transitions.py transition_rules.py \
+		service_targets.py wake_order.py) \
 	$(addprefix downscale/,deletion_order.py choice.py targets.py guards.py workload_ranking.py))
 SEED ?= 0
 
