@@ -444,6 +444,14 @@ def test_an_autoscaler_whose_way_down_is_disabled(
     assert desired.notices == ()
 
 
+@pytest.mark.parametrize(("minimum", "named"), [(None, False), (4, True)], ids=["above its minimum", "below"])
+def test_the_reason_names_an_autoscaler_only_where_it_keeps_replicas(minimum: int | None, named: bool) -> None:
+    workloads = (a_workload(replicas=6), a_scaled_object())
+    hpa = an_hpa(minimum=minimum, scale_down_disabled=True)
+    [decision] = decided(a_downscale_policy(target=a_target(3)), workloads=workloads, autoscalers=(hpa,)).decisions
+    assert ("web-hpa" in decision.cause.why) is named
+
+
 @pytest.mark.parametrize(("to", "decisions"), [(3, 0), (8, 1)])
 def test_a_rollout_is_not_shrunk_but_may_grow(to: int, decisions: int) -> None:
     rolling = a_workload(replicas=6, updated_replicas=2, conditions=(Condition("Progressing", "True"),))
@@ -478,6 +486,9 @@ def test_equal_priorities_are_an_error_for_that_workload_only(priority: int) -> 
     [notice] = desired.notices
     assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "east/shop/Deployment/web", True)
     assert "one and two have the same priority" in notice.text
+    assert notice.policy == "one"
+    told = [(found.policy, found.outcome) for found in desired.explanations if found.ref.name == "web"]
+    assert told == [("one", "stays at 6"), ("two", "stays at 6")]
 
 
 def test_equal_priorities_below_the_winner_do_not_matter() -> None:

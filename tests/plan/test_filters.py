@@ -1,0 +1,102 @@
+"""Which groups of a plan filters keep, and which names they refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.decide.decisions import Verb
+from reconciler.errors import UsageError
+from reconciler.model import LabelSelector
+from reconciler.plan.filters import Filters, check_namespaces, kept_groups
+from tests.builders import a_cluster, a_namespace, a_ref, a_state
+
+from .decisions import a_decision
+
+WEB, API = a_ref("web"), a_ref("api", cluster="west", namespace="dev")
+LABELS = {WEB: {"tier": "front"}, API: {"tier": "back"}}
+FRONT = LabelSelector((("tier", "front"),))
+
+
+def kept(filters, *decisions):
+    return sorted(kept_groups(decisions or (WEB_IDLES, API_IDLES), filters, LABELS))
+
+
+WEB_IDLES = a_decision(group="web")
+API_IDLES = a_decision(ref=API, policy="nights", group="api")
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        pytest.param(Filters(), ["api", "web"], id="none"),
+        pytest.param(Filters(policies=("night*",)), ["api"], id="policy"),
+        pytest.param(Filters(policies=("x", "idle-dev")), ["web"], id="one of two policies"),
+        pytest.param(Filters(clusters=("w?st",)), ["api"], id="cluster"),
+        pytest.param(Filters(namespaces=("shop",)), ["web"], id="namespace"),
+        pytest.param(Filters(labels=FRONT), ["web"], id="labels"),
+        pytest.param(Filters(policies=("nights",), clusters=("east",)), [], id="all of them must match"),
+        pytest.param(Filters(clusters=("west",), namespaces=("dev",)), ["api"], id="all of them match"),
+    ],
+)
+def test_what_filters_keep(filters, expected):
+    assert kept(filters) == expected
+    assert filters.empty is (filters == Filters())
+
+
+def test_a_group_stays_whole_or_goes_whole():
+    both = (a_decision(group="both"), a_decision(ref=API, group="both"))
+    assert kept(Filters(clusters=("east",)), *both) == []
+    assert kept(Filters(clusters=("east", "west")), *both) == ["both"]
+
+
+def test_a_record_does_not_decide_beside_anything_else():
+    record = a_decision(ref=API, group="one", verb=Verb.REMEMBER, replicas_after=None)
+    assert kept(Filters(clusters=("east",)), a_decision(group="one"), record) == ["one"]
+    assert kept(Filters(clusters=("east",)), record) == []
+    assert kept(Filters(clusters=("west",)), record) == ["one"]
+
+
+def test_labels_are_those_of_what_is_scaled():
+    service = a_decision(ref=a_ref("web", kind="Service"), group="one", replicas_after=None)
+    assert kept(Filters(labels=FRONT), a_decision(group="one"), service) == ["one"]
+    assert kept(Filters(labels=FRONT), service) == []
+
+
+def test_what_is_only_to_be_made_has_the_labels_of_its_manifest():
+    ref = a_ref("new")
+    made = a_decision(ref=ref, group="new", verb=Verb.CREATE, manifest={"metadata": {"labels": {"tier": "front"}}})
+    assert kept(Filters(labels=FRONT), made) == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "unreadable", "refused"),
+    [
+        pytest.param(("shop",), {}, None, id="one that is there"),
+        pytest.param(("sh*",), {}, None, id="a glob"),
+        pytest.param((), {}, None, id="none asked for"),
+        pytest.param(
+            ("shop", "shp"),
+            {},
+            '--namespace: "shp" matches none of 2 known, did you mean "shop"?',
+            id="nearly one that is there",
+        ),
+        pytest.param(("zzz",), {}, '--namespace: "zzz" matches none of 2 known', id="nothing like it"),
+        pytest.param(("zzz",), {"namespaces": "forbidden"}, None, id="they cannot be read: any may be there"),
+        pytest.param(
+            ("zzz",), {"pods": "forbidden"}, '--namespace: "zzz" matches none of 2 known', id="others cannot be read"
+        ),
+    ],
+)
+def test_a_namespace_that_is_not_there_is_refused(namespaces, unreadable, refused):
+    spaces = (a_namespace("shop"), a_namespace("dev"))
+    state = a_state(a_cluster(namespaces=spaces, unreadable=unreadable), a_cluster("west"))
+    if refused is None:
+        check_namespaces(Filters(namespaces=namespaces), state)
+        return
+    with pytest.raises(UsageError) as found:
+        check_namespaces(Filters(namespaces=namespaces), state)
+    assert str(found.value) == refused
+
+
+def test_without_any_cluster_no_namespace_is_refused():
+    check_namespaces(Filters(namespaces=("zzz",)), a_state())
