@@ -188,6 +188,13 @@ def weighing(weight=0, least=0, most=None):
             id="a weight of 1 would not be enough",
         ),
         pytest.param(
+            1,
+            {"*": weighing(1), "c": weighing()},
+            {},
+            ("no weight", "its weight is higher"),
+            id="a weight of 1 may not be enough, as others of that weight come first",
+        ),
+        pytest.param(
             7,
             {"a": weighing(2, 1, 5), "b": weighing(1, 1), "c": weighing(1, 1)},
             {"b": 7},
