@@ -84,7 +84,7 @@ def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None
     if now >= at:
         return None
     why = reason(ReasonCode.ANNOTATION_UNTIL, annotation=EXCLUDE_UNTIL, value=until)
-    return Exclusion(why, until=at, counterfactual=change_if(CounterfactualCode.AFTER, at=at))
+    return Exclusion(why, until=at, counterfactual=change_if(CounterfactualCode.AFTER, at=at, annotation=EXCLUDE_UNTIL))
 
 
 def _unreadable(annotation: str, value: str, expected: str) -> Reason:

@@ -66,7 +66,7 @@ _WORDS: Mapping[ReasonCode | CounterfactualCode, str] = {
     ReasonCode.ADOPTED: "not managed by this Fleet before",
     ReasonCode.TARGET: "target {replicas}",
     ReasonCode.QUERY: "query {value}",
-    CounterfactualCode.AFTER: "{at:age} pass",
+    CounterfactualCode.AFTER: "it is {at:edge} or later (in {at:age})",
 }
 """What people read, where that is not the text that is stored."""
 
@@ -109,7 +109,8 @@ class ReasonWords(Struct, frozen=True):
         return one_line(found.shown(self._filled))
 
     def _filled(self, one: Reason | Counterfactual) -> str:
-        zone = _zone(one.values.get("timeZone"))
+        named = one.values.get("timeZone")
+        zone = _zone(named if isinstance(named, str) else "")
         return filled(
             _WORDS.get(one.code, one.code.text), one.values, lambda value, form: self._shown(value, form, zone)
         )
@@ -127,12 +128,12 @@ class ReasonWords(Struct, frozen=True):
 
 
 @cache
-def _zone(name: Any) -> tzinfo:
+def _zone(name: str) -> tzinfo:
     """Return the time zone of that name, UTC where there is none."""
     from zoneinfo import ZoneInfo
 
     try:
-        return ZoneInfo(name) if isinstance(name, str) and name else UTC
+        return ZoneInfo(name) if name else UTC
     except (OSError, ValueError, LookupError):
         return UTC
 

@@ -150,3 +150,54 @@ def test_what_somebody_scaled_by_hand_would_be_released_whatever_else_changes():
     world.scale(a_ref("web"), 2)
     (told,) = (one for one in run_in(world).desired.explanations if one.ref == a_ref("web"))
     assert (told.why, told.counterfactual) == ("scaled by hand", None)
+
+
+WOKEN_NOW = {"reconciler/awake-since": "2026-11-20T21:50:00Z"}
+ENDS = "2026-11-23T06:00:00Z"  # with the window that is open at NIGHT
+
+
+@pytest.mark.parametrize(
+    ("annotations", "flip"),
+    [
+        pytest.param(WOKEN_NOW, "it is 2026-11-20T23:50:00Z or later", id="minAwake alone"),
+        pytest.param(
+            WOKEN_NOW | {"reconciler/awake-until": "2026-11-21T03:00:00Z"},
+            "it is 2026-11-21T03:00:00Z or later",
+            id="the later of two",
+        ),
+        pytest.param(
+            WOKEN_NOW | {"reconciler/awake-until": "2026-11-20T22:30:00Z"},
+            "it is 2026-11-20T23:50:00Z or later",
+            id="the first is the later",
+        ),
+        pytest.param(
+            WOKEN_NOW | {"reconciler/awake-until": ENDS},
+            "it is 2026-11-20T23:50:00Z or later and reconciler/awake-until is removed",
+            id="scaled up by hand: until the window ends, when nothing is idled any more",
+        ),
+        pytest.param({"reconciler/awake-until": ENDS}, "reconciler/awake-until is removed", id="minAwake is over"),
+        pytest.param(
+            WOKEN_NOW | {"reconciler/exclude-until": "2026-11-20T23:00:00Z"},
+            "it is 2026-11-20T23:50:00Z or later",
+            id="wake --for, shorter than minAwake",
+        ),
+        pytest.param(
+            WOKEN_NOW | {"reconciler/exclude-until": "2026-11-21T03:00:00Z"},
+            "it is 2026-11-21T03:00:00Z or later",
+            id="wake --for, longer than minAwake",
+        ),
+        pytest.param({"reconciler/exclude-until": ENDS}, "reconciler/exclude-until is removed", id="past the window"),
+    ],
+)
+def test_of_all_that_time_lifts_the_latest_counts(annotations, flip):
+    assert told(up(annotations=annotations)) == ("stays awake", flip)
+
+
+def test_what_time_alone_does_not_lift_is_named_besides():
+    rolling = up(annotations=WOKEN_NOW, observed_generation=0, generation=1)
+    assert told(rolling)[1] == "it is 2026-11-20T23:50:00Z or later and the rollout ends"
+
+
+def test_minimums_that_outlast_the_window_are_lifted_by_nothing_known():
+    woken = up(annotations={"reconciler/awake-since": "2026-11-20T21:50:00Z"})
+    assert told(woken, a_policy(min_awake=timedelta(days=3)))[1] == ""

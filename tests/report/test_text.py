@@ -464,7 +464,10 @@ def test_reasons_are_stored_in_utc_and_rendered_for_people(reasons, stored, show
             ),
             "the metric is above 0 or it is Sat 2026-11-21 07:00 +01:00 or later",
         ),
-        (change_if(CounterfactualCode.AFTER, at="2026-11-20T18:41:23Z"), "3h pass"),
+        (
+            change_if(CounterfactualCode.AFTER, at="2026-11-20T18:41:23Z"),
+            "it is Fri 2026-11-20 18:41 UTC or later (in 3h)",
+        ),
         (change_if(CounterfactualCode.FIELD_IS, field="autoscalers.hpa", value="Idle"), "autoscalers.hpa is Idle"),
     ],
 )

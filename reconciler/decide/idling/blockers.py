@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
+from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, format_time, optional_instant
 from reconciler.decide.idling.scalables import ScalableState
-from reconciler.decide.reasons import Counterfactual, CounterfactualCode, ReasonCode, Reasons, change_if, reason
+from reconciler.decide.reasons import (
+    Counterfactual,
+    CounterfactualCode,
+    ReasonCode,
+    Reasons,
+    change_if,
+    joined,
+    reason,
+)
 from reconciler.decide.selectors import names_kind
 from reconciler.decide.workload_status import in_rollout
 from reconciler.model import SCALABLE_KINDS
@@ -37,8 +46,46 @@ def blocker(code: ReasonCode, counterfactual: Counterfactual | None = None, **va
 
 
 def blocker_of(scalable: ScalableState, now: datetime) -> Blocker | None:
-    """Return the first reason not to idle `scalable` at `now`, None where there is none."""
-    return next((found for check in _BLOCKERS for found in check(scalable, now)), None)
+    """Return the first reason not to idle `scalable` at `now`, None where there is none.
+
+    Where time lifts the first one, its counterfactual is what lifts all.
+    """
+    found = (one for check in _BLOCKERS for one in check(scalable, now))
+    first = next(found, None)
+    if first is None or not lifts_by_itself(first.counterfactual):
+        return first
+    changes = [first.counterfactual, *(one.counterfactual for one in found)]
+    return replace(first, counterfactual=what_lifts(changes, scalable.verdict.until))
+
+
+def lifts_by_itself(change: Counterfactual | None) -> bool:
+    """Return whether `change` is only a matter of time."""
+    return change is not None and change.code is CounterfactualCode.AFTER
+
+
+def what_lifts(changes: Iterable[Counterfactual | None], ends: datetime | None) -> Counterfactual | None:
+    """Return what lifts several blockers, of which `changes` lift one each; None where that is not known.
+
+    Of several times it is the latest. One at or after `ends`, when the criteria no longer call it idle, comes too late:
+    then it takes the removal of the annotation with the time.
+    """
+    in_time = [_in_time(part, ends) for change in changes for part in _parts_of(change)]
+    if None in in_time:
+        return None
+    known = [one for one in in_time if one is not None]
+    latest = max((one for one in known if lifts_by_itself(one)), key=lambda one: str(one.values["at"]), default=None)
+    return joined(CounterfactualCode.ALL, (latest, *(one for one in known if not lifts_by_itself(one))))
+
+
+def _parts_of(change: Counterfactual | None) -> tuple[Counterfactual | None, ...]:
+    return change.parts if change is not None and change.code is CounterfactualCode.ALL else (change,)
+
+
+def _in_time(change: Counterfactual | None, ends: datetime | None) -> Counterfactual | None:
+    if change is None or ends is None or not lifts_by_itself(change) or change.values["at"] < format_time(ends):
+        return change
+    key = change.values.get("annotation")
+    return change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=key) if key else None
 
 
 def _cluster_restricted(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
@@ -140,12 +187,12 @@ def _kept_awake(scalable: ScalableState, now: datetime) -> Iterator[Blocker]:
         yield blocker(ReasonCode.MIN_AWAKE, after(since + scalable.verdict.min_awake), since=since)
     until = optional_instant(annotations, AWAKE_UNTIL)
     if until is not None and now < until:
-        yield blocker(ReasonCode.KEPT_AWAKE, after(until), until=until)
+        yield blocker(ReasonCode.KEPT_AWAKE, after(until, AWAKE_UNTIL), until=until)
 
 
-def after(at: datetime) -> Counterfactual:
-    """Return that it changes by itself once `at` is over."""
-    return change_if(CounterfactualCode.AFTER, at=at)
+def after(at: datetime, annotation: str = "") -> Counterfactual:
+    """Return that it changes by itself once `at` is over, which `annotation` says if it is one."""
+    return change_if(CounterfactualCode.AFTER, at=at, annotation=annotation)
 
 
 def _younger_than_min_age(scalable: ScalableState, now: datetime) -> Iterator[Blocker]:

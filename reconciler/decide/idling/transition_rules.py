@@ -104,7 +104,7 @@ _SAYS_IDLE = frozenset({CriterionResult.IDLE})
 _NOT_SELECTED = frozenset({CriterionResult.NOT_SELECTED})
 _NOT_IDLE = frozenset({CriterionResult.BUSY, CriterionResult.UNKNOWN, CriterionResult.NOT_SELECTED})
 
-_KEEP_UP = (
+KEEP_UP = (
     Flag.REQUESTED,
     Flag.EXCLUDED,
     Flag.BLOCKED,
@@ -114,7 +114,7 @@ _KEEP_UP = (
     Flag.PODS_UNREAD,
 )
 """What keeps up what the criteria call idle; of several the first is the reason."""
-_KEPT_UP = frozenset(_KEEP_UP)
+_KEPT_UP = frozenset(KEEP_UP)
 
 # The first row that holds decides, so the order is the rule: requests before exclusions before what criteria say, and
 # what cannot be read or is not ours before everything.
@@ -172,7 +172,7 @@ ROWS: tuple[TransitionRule, ...] = (
     TransitionRule(_IDLE_INCOMPLETE, IdleAction.CLEAR, reason=reason(ReasonCode.IDLE_INCOMPLETE)),
     TransitionRule(_WAKE_INCOMPLETE, IdleAction.CLEAR, reason=reason(ReasonCode.WAKE_INCOMPLETE)),
     TransitionRule(_STALE, IdleAction.CLEAR, reason=reason(ReasonCode.RECORD_STALE)),
-    *(TransitionRule(_AWAKE, IdleAction.LEAVE, flag, _SAYS_IDLE) for flag in _KEEP_UP),
+    *(TransitionRule(_AWAKE, IdleAction.LEAVE, flag, _SAYS_IDLE) for flag in KEEP_UP),
     TransitionRule(_AWAKE, IdleAction.LEAVE),
     TransitionRule(_DOWN, IdleAction.LEAVE, reason=reason(ReasonCode.DOWN_WITHOUT_RECORD)),
     TransitionRule(_CONTESTED, IdleAction.LEAVE, reason=reason(ReasonCode.CONTESTED), counterfactual=UNCONTESTED),

@@ -20,15 +20,17 @@ from reconciler.decide.idling.blockers import (
     blocker,
     blocker_of,
     field_is,
+    lifts_by_itself,
     more_replicas,
     restricted,
+    what_lifts,
 )
 from reconciler.decide.idling.contested import contest_of
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, WakeRequest
 from reconciler.decide.idling.state import IDLE_STATES, MAYBE_DOWN, NOT_OURS, Classification, IdleState, classify
-from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction, Situation, choose
+from reconciler.decide.idling.transition_rules import KEEP_UP, ChosenAction, Flag, IdleAction, Situation, choose
 from reconciler.decide.idling.verdicts import CombinedVerdict
 from reconciler.decide.reasons import (
     Counterfactual,
@@ -157,7 +159,11 @@ def _counterfactual(
     if choice.counterfactual is not None:
         return choice.counterfactual
     if choice.flag is not None:
-        return flags[choice.flag].counterfactual
+        lifted = flags[choice.flag].counterfactual
+        if choice.flag not in KEEP_UP or choice.action is not IdleAction.LEAVE or not lifts_by_itself(lifted):
+            return lifted
+        changes = (flags[flag].counterfactual for flag in KEEP_UP if flag in flags)
+        return what_lifts(changes, scalable.verdict.until)
     if situation.state is IdleState.DOWN:
         return more_replicas(scalable)
     if choice.reasons:
