@@ -174,7 +174,7 @@ class ReasonCode(_Code):
     WRITE_REFUSED = "WriteRefused", "refused {count} times in a row[, tried again at {retryAfter:edge}]: {error}"
     DRAINING = "Draining", "draining"
     LEAVING = "Leaving", "leaving"
-    FITS_NOWHERE_ELSE = "FitsNowhereElse", "keeps {replicas} that fit nowhere else"
+    FITS_NOWHERE_ELSE = "FitsNowhereElse", "keeps {replicas} because the other clusters are full"
     CLUSTER_UNREACHABLE = "ClusterUnreachable", "unreachable[ {since:since}]"
     CLUSTER_LOST = "ClusterLost", "unreachable {since:since}, its replicas move elsewhere"
     LIST_UNREADABLE = "ListUnreadable", "{list} cannot be read[: {problem}]"

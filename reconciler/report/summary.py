@@ -131,12 +131,14 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
     use = _use_of(plan, held)
     limit = f"Fleet {plan.fleet}" if use is None or use.name == FLEET else policy
     at, place = plan.places.get(limit, ""), plan.places.get(policy, groups[0].place)
-    cluster = f" in {one_line(use.cluster)}" if use is not None and use.cluster else ""
+    clusters = {one.ref.cluster for one in held.decisions}
+    cluster = f" in {one_line(min(clusters))}" if limit != policy and len(clusters) == 1 else ""
     what = (
         f"{policy if held.allow != FLEET else groups[0].title}{_bracketed(place if held.allow != FLEET else '')}: "
         f"{held.used} of {held.base} {held.unit}{cluster}, limit {held.allowed}{_bracketed(at)}"
     )
-    remedy = f"spec.limits in {one_line(at.rpartition(':')[0])}, or {once}" if at else once
+    field = "spec.limits.idledWorkloads" if held.unit == "workloads" else "spec.limits.removedReplicas"
+    remedy = f"{field} in {one_line(at.rpartition(':')[0])}, or {once}" if at else once
     return Held(what, where, f"allow: {remedy}", groups)
 
 
@@ -251,6 +253,9 @@ def _nothing(plan: Plan, words: str) -> str:
     """Return what a plan without changes says: that all is well only where nothing else is to be said."""
     if plan.observed:
         return f"No changes; {counted(len(plan.observed), 'change')} observed only, never applied (mode: Observe)."
+    drained = [one_line(notice.subject) for notice in plan.notices if notice.kind == "drainKeeps"]
+    if drained:
+        return f"No changes. The drain is not finished: {', '.join(drained)}."
     settled = not plan.dropped and not any(notice.partial for notice in plan.notices)
     if words and settled:
         return words if not plan.notices else f"{words.partition(':')[0]}."
@@ -322,19 +327,17 @@ def _dropped(plan: Plan) -> Iterator[str]:
 def _limits(limits: Sequence[LimitUse]) -> Iterator[str]:
     """Yield how much of each limit is used.
 
-    Of the Fleet's limits the one is shown that comes nearest to being reached, with its cluster where there are
-    several.
+    Of the Fleet's limits the one is shown that comes nearest to being reached, with its cluster.
     """
     fleet = [use for use in limits if use.name == FLEET]
-    several = len({use.cluster for use in fleet}) > 1
     nearest = [
         max((use for use in fleet if use.unit == unit), key=lambda use: use.used / max(1, use.allowed))
         for unit in dict.fromkeys(use.unit for use in fleet)
     ]
-    words = [_use(use, f" in {use.cluster}" if several and use.used else "", use.policy) for use in nearest]
+    words = [_use(use, f" in {use.cluster}" if use.cluster and use.used else "", use.policy) for use in nearest]
     words += [_use(use, f" of {use.name}") for use in limits if use.name != FLEET]
     if words:
-        yield f"Limits: {', '.join(words)}."
+        yield f"Limits: {'; '.join(words)}."
 
 
 def _use(limit: LimitUse, where: str, policy: str = "") -> str:
@@ -342,6 +345,5 @@ def _use(limit: LimitUse, where: str, policy: str = "") -> str:
     back, or allowed for once.
     """
     by = f" ({policy})" if policy and limit.used else ""
-    if limit.used > limit.allowed:
-        return one_line(f"{limit.used} {limit.unit}{where}{by} are more than {limit.allowed}")
-    return one_line(f"{limit.used} of {limit.allowed} {limit.unit}{where}{by}")
+    used = counted(limit.used, limit.unit.removesuffix("s"))
+    return one_line(f"{used}{where}{by}, limit {limit.allowed}")

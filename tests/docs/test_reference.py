@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.decide import annotations
+from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import ExitCode
 from tests.docs.pages import ROOT, blocks
 from tests.docs.reference import FOLDER, PAGES
@@ -46,8 +47,15 @@ def texts() -> Iterator[str]:
                 yield "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)
 
 
+def reasons_as_printed() -> Iterator[str]:
+    """Yield every reason as people read it, with NAME for what stands in it."""
+    ages = {"ago": "\0 ago", "since": "for \0"}
+    for code in ReasonCode:
+        yield re.sub(r"\{\w+:?(\w*)\}", lambda found: ages.get(found[1], "\0"), code.text)
+
+
 def test_every_message_of_the_page_on_troubleshooting_is_one_of_the_code() -> None:
-    known = "\n".join(texts())
+    known = "\n".join((*texts(), *reasons_as_printed()))
     page = (DOCS / "troubleshooting.md").read_text()
     messages = re.findall(r"^### `(.+)`$", page, re.M)
     assert len(messages) >= 30

@@ -100,7 +100,7 @@ def test_nothing_is_drained_to_a_cluster_that_lags():
     crashing = running("c", 0, some_pods(10, minutes=DAY, ready=False))
     desired = place(crashing, settled("d", 5), fleet=fleet, federated=a_federated(15))
     assert numbers(desired) == {}
-    assert row(desired, "d").why == "draining, keeps 5 that fit nowhere else"
+    assert row(desired, "d").why == "draining, keeps 5 because the other clusters are full"
 
 
 def test_pods_that_were_just_made_do_not_make_a_cluster_lag():

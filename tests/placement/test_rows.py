@@ -200,7 +200,7 @@ LATER = "more move once as many are available elsewhere"
 def test_rows_of_a_fleet_where_others_decide(mixed):
     assert rows(mixed) == {
         "a": ((None, 3, 3, 3, None, 0), "is controlled by Deployment/web"),
-        "b": ((6, 6, 3, 3, None, 0), "weight 1 of 3"),
+        "b": ((6, 6, 3, 3, None, 0), "weight 1 of 2"),
         "c": ((0, 2, 2, 2, 0, 0), f"leaving, 2 {LATER}"),
         "d": ((3, 0, 0, 0, None, 0), "idle, nights decides"),
         "e": ((0, 0, 0, 0, 0, 0), "namespace shop does not exist"),
@@ -222,7 +222,7 @@ def test_the_status_of_a_fleet_where_others_decide(mixed):
 def test_explanations_of_a_fleet_where_others_decide(mixed):
     assert told(mixed) == {
         "a": ("left alone", "is controlled by Deployment/web", ""),
-        "b": ("6 replicas", "share 6: weight 1 of 3", "replicas is 10"),
+        "b": ("6 replicas", "share 6: weight 1 of 2", "replicas is 10"),
         "c": ("2 replicas", f"leaving, 2 {LATER}", "state is Active in the Fleet"),
         "d": ("left alone", "idle, nights decides", ""),
         "e": ("0 replicas", "namespace shop does not exist", "namespace shop exists"),

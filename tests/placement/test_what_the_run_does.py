@@ -10,9 +10,10 @@ from reconciler.decide.decisions import FieldChange, Phase, Verb
 from reconciler.decide.placement.memory import rejection_after_failure, rejection_key
 from reconciler.model import Condition, LabelSelector, ObjectRef, OwnerReference
 from reconciler.policy.types import ClusterPreference
-from tests.builders import NOW, a_cluster, a_fleet, a_namespace
+from tests.builders import NOW, a_cluster, a_fleet, a_namespace, flip_of
 
 from .placements import (
+    EVENLY,
     TEMPLATE,
     a_deployment,
     a_federated,
@@ -413,8 +414,31 @@ class TestMoves:
         draining = a_fleet_with("Draining", "east", "west")
         desired = place(a_full("east", 6, 4), settled("west", 4), fleet=draining)
         assert numbers(desired) == {"west": "scale 4 -> 2"}
-        assert row(desired, "west").why == "draining, keeps 2 that fit nowhere else"
+        assert row(desired, "west").why == "draining, keeps 2 because the other clusters are full"
         assert desired.notices[0].text == "draining, but 2 replicas fit nowhere else and stay"
+
+    @pytest.mark.parametrize(
+        ("east", "clusters", "finishes"),
+        [
+            pytest.param(a_full("east", 6, 5), EVENLY, "the capacity of east is above 5", id="no capacity"),
+            pytest.param(
+                settled("east", 5),
+                EVENLY | {"east": ClusterPreference(weight=1, max_replicas=5)},
+                "maxReplicas of east is above 5",
+                id="no more wanted there",
+            ),
+        ],
+    )
+    def test_what_would_finish_a_drain_is_named_and_one_replica_is_one(self, east, clusters, finishes):
+        draining = a_fleet_with("Draining", "east", "west")
+        desired = place(east, settled("west", 1), fleet=draining, federated=a_federated(6, clusters=clusters))
+        (west,) = (one for one in desired.explanations if one.ref.cluster == "west")
+        assert flip_of(west) == f"state is Active in the Fleet or {finishes}"
+        assert desired.notices[0].text == "draining, but 1 replica fits nowhere else and stays"
+
+    def test_a_weight_is_one_of_those_that_take_replicas(self):
+        draining = a_fleet_with("Draining", "east", "west")
+        assert row(place(settled("east", 3), settled("west", 3), fleet=draining), "east").why == "weight 1 of 1"
 
 
 class TestRest:

@@ -37,7 +37,7 @@ from tests.report.strategies import outcomes_of, plans, reasons
 REQUESTS = reason(ReasonCode.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")
 UNKNOWN = reason(ReasonCode.METRIC_UNKNOWN, name="requests", window="30m")
 HEADING = "Plan for Fleet production (live, Fri 2026-11-20 15:41 UTC)"
-LIMITS = "Limits: 1 of 45 workloads, 7 of 300 replicas."
+LIMITS = "Limits: 1 workload, limit 45; 7 replicas, limit 300."
 
 
 def text_of(plan, outcomes=None, **fields) -> str:
@@ -146,6 +146,11 @@ ZERO = "Plan: 0 to create, 0 to change, 0 to delete"
             "No changes; 1 change observed only, never applied (mode: Observe).",
             id="a policy that only observes",
         ),
+        pytest.param(
+            a_plan(notices=(Notice("drainKeeps", "c/shop/ReplicaSet/web", "draining, but 1 replica stays"),)),
+            "No changes. The drain is not finished: c/shop/ReplicaSet/web.",
+            id="a drain that cannot finish",
+        ),
         pytest.param(a_plan(dropped=2), "No changes.\n2 changes excluded by filters.", id="filtered"),
         pytest.param(
             a_plan(notices=(Notice("contested", "x", "argocd scaled it back", partial=True),)),
@@ -227,7 +232,7 @@ PLACES = {"IdlingPolicy idle-dev": "policies/dev.yaml:4", "Fleet production": "p
                 "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads in eu-west, "
                 "limit 45 (policies/fleet.yaml:1)",
                 "    dev-a 7 (-v lists them)",
-                "    allow: spec.limits in policies/fleet.yaml, or once --allow-exceed idle-dev",
+                "    allow: spec.limits.idledWorkloads in policies/fleet.yaml, or once --allow-exceed idle-dev",
             ],
             id="the Fleet's limit",
         ),
@@ -236,9 +241,19 @@ PLACES = {"IdlingPolicy idle-dev": "policies/dev.yaml:4", "Fleet production": "p
             [
                 "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads, limit 45 (policies/dev.yaml:4)",
                 "    dev-a 7 (-v lists them)",
-                "    allow: spec.limits in policies/dev.yaml, or once --allow-exceed idle-dev",
+                "    allow: spec.limits.idledWorkloads in policies/dev.yaml, or once --allow-exceed idle-dev",
             ],
             id="a limit of its own",
+        ),
+        pytest.param(
+            LimitUse("fleet", "workloads", 99, 45, 180, "eu-west", "another"),
+            [
+                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads in eu-west, "
+                "limit 45 (policies/fleet.yaml:1)",
+                "    dev-a 7 (-v lists them)",
+                "    allow: spec.limits.idledWorkloads in policies/fleet.yaml, or once --allow-exceed idle-dev",
+            ],
+            id="the Fleet's limit, of which another policy uses more",
         ),
     ],
 )
@@ -338,7 +353,7 @@ def test_the_last_line_names_the_policy_that_uses_most_of_a_limit_and_the_limits
         LimitUse("fleet", "replicas", 3, 300, 1200, "eu-west"),
     )
     assert text_of(a_plan(an_idle(), limits=uses)).endswith(
-        "\nLimits: 1 of 45 workloads in eu-west (nights), 3 of 300 replicas in eu-west, 1 of 5 workloads of idle-dev.\n"
+        "\nLimits: 1 workload in eu-west (nights), limit 45; 3 replicas in eu-west, limit 300; 1 workload of idle-dev, limit 5.\n"
     )
 
 

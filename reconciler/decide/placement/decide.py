@@ -179,12 +179,18 @@ def _notices(result: PlacementResult, findings: Sequence[LocalFinding]) -> tuple
             Notice(
                 "drainKeeps",
                 str(local.ref),
-                f"{local.limit}, but {keeping[local.cluster]} replicas fit nowhere else and stay",
+                f"{local.limit}, but {_fits_nowhere(keeping[local.cluster])}",
                 name,
             )
             for local in result.placed
             if local.cluster in keeping
         ),
+    )
+
+
+def _fits_nowhere(replicas: int) -> str:
+    return (
+        "1 replica fits nowhere else and stays" if replicas == 1 else f"{replicas} replicas fit nowhere else and stay"
     )
 
 

@@ -50,7 +50,7 @@ class Shares(Struct, frozen=True):
     keeping: Mapping[str, int]
     taken_off: int
     wanted: int
-    weight: int  # of all clusters together
+    weight: int  # of all clusters that take replicas, together
     lagging: frozenset[str]
 
     @property
@@ -108,9 +108,15 @@ def shares(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], bef
         keeping,
         taken_off,
         wanted,
-        sum(served.weights),
+        _weight_in_use(served, placed),
         lagging,
     )
+
+
+def _weight_in_use(served: Candidates, placed: Iterable[LocalWorkload]) -> int:
+    """Return the weights of the clusters that take replicas, together: those that drain or leave take none."""
+    out = {local.cluster for local in placed if local.limit in ("draining", "leaving")}
+    return sum(weight for name, weight in zip(served.names, served.weights, strict=True) if name not in out)
 
 
 def _capacities(placed: Iterable[LocalWorkload], *, lags: bool = True) -> dict[str, int]:

@@ -13,7 +13,16 @@ from reconciler.decide.placement.allocation import LARGEST, UNBOUNDED, Allocatio
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.memory import ClusterStatus, Rejection
 from reconciler.decide.placement.observed import LocalWorkload
-from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, Reasons, change_if, reason
+from reconciler.decide.reasons import (
+    Counterfactual,
+    CounterfactualCode,
+    Reason,
+    ReasonCode,
+    Reasons,
+    change_if,
+    joined,
+    reason,
+)
 from reconciler.policy.types import ClusterPreference
 
 
@@ -198,6 +207,8 @@ def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
 
 def _counterfactual(local: LocalWorkload, result: PlacementResult, found: _Counterfactuals) -> Counterfactual | None:
     """Return the smallest change that would give `local` another number, None where none is known."""
+    if result.shares.keeping.get(local.cluster):
+        return joined(CounterfactualCode.ANY, (_field_is("state", "Active in the Fleet"), *_larger_elsewhere(result)))
     by_limit = {
         "draining": _field_is("state", "Active in the Fleet"),
         "leaving": _field_is("state", "Active in the Fleet"),
@@ -213,6 +224,18 @@ def _counterfactual(local: LocalWorkload, result: PlacementResult, found: _Count
         return change_if(CounterfactualCode.CLUSTER_ENTRY, cluster=local.cluster)
     total = found.totals.get(local.cluster)
     return _other_preference(local, result, found.bound) or (None if total is None else _field_is("replicas", total))
+
+
+def _larger_elsewhere(result: PlacementResult) -> Iterator[Counterfactual]:
+    """Yield what would let the clusters that are not drained run more: what has no capacity elsewhere goes there."""
+    for local in result.placed:
+        if local.limit in ("draining", "leaving") or local.cluster not in result.shares.served.names:
+            continue
+        most, given = _preference(local, result).max_replicas, result.shares.replicas[local.cluster]
+        if most is not None and given >= most:
+            yield _field_is(f"maxReplicas of {local.cluster}", f"above {most}")
+        elif local.capacity is not None and given >= local.capacity:
+            yield _field_is(f"the capacity of {local.cluster}", f"above {local.capacity}")
 
 
 def _field_is(field: str, value: str | int) -> Counterfactual:
