@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.decide import annotations
-from reconciler.decide.reasons import ReasonCode
+from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.errors import ExitCode
 from tests.docs.pages import ROOT, blocks
 from tests.docs.reference import FOLDER, PAGES
@@ -52,6 +52,8 @@ def reasons_as_printed() -> Iterator[str]:
     ages = {"ago": "\0 ago", "since": "for \0"}
     for code in ReasonCode:
         yield re.sub(r"\{\w+:?(\w*)\}", lambda found: ages.get(found[1], "\0"), code.text)
+    until = reason(ReasonCode.ANNOTATION_UNTIL, annotation=annotations.EXCLUDE_UNTIL, value="\0")
+    yield text_of((reason(ReasonCode.EXCLUDED, object="\0"), until))
 
 
 def test_every_message_of_the_page_on_troubleshooting_is_one_of_the_code() -> None:

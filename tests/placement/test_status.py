@@ -134,10 +134,10 @@ def test_explain_knows_the_steps_the_limit_and_what_would_change_it():
         for one in place(*clusters, federated=federated, fleet=fleet).explanations
     }
     assert told == {
-        "a": ("4 replicas", "share 4: weight 1 of 4", "replicas is 10"),
-        "b": ("2 replicas", "share 2: weight 1 of 4, max 2", "maxReplicas is above 2"),
+        "a": ("4 replicas", "share 4: weight 1 of 3", "replicas is 10"),
+        "b": ("2 replicas", "share 2: weight 1 of 3, max 2", "maxReplicas is above 2"),
         "c": ("0 replicas", "no weight", "its weight is above 0"),
-        "d": ("4 replicas", "share 3: weight 1 of 4, capacity 3, 1 waiting", "its capacity is above 3"),
+        "d": ("4 replicas", "share 3: weight 1 of 3, capacity 3, 1 waiting", "its capacity is above 3"),
         "e": ("0 replicas", "draining", "state is Active in the Fleet"),
     }
 

@@ -353,7 +353,8 @@ def test_the_last_line_names_the_policy_that_uses_most_of_a_limit_and_the_limits
         LimitUse("fleet", "replicas", 3, 300, 1200, "eu-west"),
     )
     assert text_of(a_plan(an_idle(), limits=uses)).endswith(
-        "\nLimits: 1 workload in eu-west (nights), limit 45; 3 replicas in eu-west, limit 300; 1 workload of idle-dev, limit 5.\n"
+        "\nLimits: 1 workload in eu-west (nights), limit 45; 3 replicas in eu-west, limit 300; "
+        "1 workload of idle-dev, limit 5.\n"
     )
 
 
