@@ -18,11 +18,11 @@ Number = Annotated[int, Meta(ge=0)]
 PhaseName = Literal["wake", "repair", "increase", "move", "decrease", "record"]
 
 
-class Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class JsonObject(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """A JSON object without any field that is not described."""
 
 
-class ObjectDocument(Document, frozen=True):
+class ObjectDocument(JsonObject, frozen=True):
     """One object in a cluster."""
 
     api_version: Annotated[str, Meta(description='Group and version as in a manifest, "apps/v1".')]
@@ -38,7 +38,7 @@ class ObjectDocument(Document, frozen=True):
     ]
 
 
-class ReasonDocument(Document, frozen=True):
+class ReasonDocument(JsonObject, frozen=True):
     """One reason, as data."""
 
     code: Annotated[ReasonCode, Meta(description="The reason's code, one of a closed list.")]
@@ -54,7 +54,7 @@ ReasonsField = Annotated[
 ]
 
 
-class CauseDocument(Document, frozen=True):
+class CauseDocument(JsonObject, frozen=True):
     """Why something is done."""
 
     policy: Annotated[str, Meta(description='The name of the policy; "" for none.')]
@@ -71,14 +71,14 @@ class CauseDocument(Document, frozen=True):
     reasons: ReasonsField = field(default_factory=list)
 
 
-class ReplicasDocument(Document, frozen=True):
+class ReplicasDocument(JsonObject, frozen=True):
     """The replicas of an object before and after a change."""
 
     before: Annotated[Number | None, Meta(description="spec.replicas now; null: the object does not exist.")]
     after: Annotated[Number | None, Meta(description="spec.replicas after the change; null: unchanged.")]
 
 
-class VictimsDocument(Document, frozen=True):
+class VictimsDocument(JsonObject, frozen=True):
     """The pods that are deleted when a workload is scaled down."""
 
     count: Annotated[Number, Meta(description="The number of pods that are deleted.")]
@@ -103,14 +103,14 @@ class VictimsDocument(Document, frozen=True):
     postponed: Annotated[bool, Meta(description="The scale-down is deferred to a later run; the note has the reason.")]
 
 
-class SecretKeyDocument(Document, frozen=True):
+class SecretKeyDocument(JsonObject, frozen=True):
     """A reference to a value in a Secret. The value itself is never written anywhere."""
 
     name: Annotated[str, Meta(description="The Secret's name, in the workload's namespace.")]
     key: Annotated[str, Meta(description="The key in that Secret.")]
 
 
-class HeaderDocument(Document, frozen=True):
+class HeaderDocument(JsonObject, frozen=True):
     """A header of the request to a pod picker."""
 
     name: Annotated[str, Meta(description="The header's name.")]
@@ -118,7 +118,7 @@ class HeaderDocument(Document, frozen=True):
     secret: Annotated[SecretKeyDocument | None, Meta(description="The source of its value; null: value has it.")]
 
 
-class PodPickerDocument(Document, frozen=True):
+class PodPickerDocument(JsonObject, frozen=True):
     """The request to a pod picker."""
 
     host: Annotated[str, Meta(description="The picker's host.")]
@@ -142,7 +142,7 @@ class PodPickerDocument(Document, frozen=True):
     ]
 
 
-class DownscaleDocument(Document, frozen=True):
+class DownscaleDocument(JsonObject, frozen=True):
     """What apply needs to choose the pods of a scale-down."""
 
     policy: Annotated[str, Meta(description="The policy, or what else orders the pods.")]
@@ -161,7 +161,7 @@ class DownscaleDocument(Document, frozen=True):
     verify_seconds: Annotated[float, Meta(description="The time to wait until the pods are deleted, in seconds.")]
 
 
-class ChangeDocument(Document, frozen=True):
+class ChangeDocument(JsonObject, frozen=True):
     """One change of one object."""
 
     id: Annotated[
@@ -207,7 +207,7 @@ class ChangeDocument(Document, frozen=True):
     has_labels: Annotated[bool, Meta(description="Whether the object has labels.")]
 
 
-class HeldBackDocument(Document, frozen=True):
+class HeldBackDocument(JsonObject, frozen=True):
     """Changes that a limit or a guard holds back."""
 
     allow: Annotated[str, Meta(description="The name for --allow-exceed, which allows them once.")]
@@ -219,7 +219,7 @@ class HeldBackDocument(Document, frozen=True):
     changes: Annotated[list[ChangeDocument], Meta(description="The changes that are held back.")]
 
 
-class UndecidedDocument(Document, frozen=True):
+class UndecidedDocument(JsonObject, frozen=True):
     """An object or cluster that nothing is decided for."""
 
     subject: Annotated[str, Meta(description="The object or cluster.")]
@@ -230,7 +230,7 @@ class UndecidedDocument(Document, frozen=True):
     reasons: ReasonsField = field(default_factory=list)
 
 
-class OverriddenDocument(Document, frozen=True):
+class OverriddenDocument(JsonObject, frozen=True):
     """A policy that another policy takes precedence over, for one workload."""
 
     cluster: Annotated[str, Meta(description="The cluster of the workload.")]
@@ -247,7 +247,7 @@ class OverriddenDocument(Document, frozen=True):
     reasons: ReasonsField = field(default_factory=list)
 
 
-class NoticeDocument(Document, frozen=True):
+class NoticeDocument(JsonObject, frozen=True):
     """A message for people."""
 
     kind: Annotated[str, Meta(description='What it is about: "overdueWake", "contested", "autoscaler", ...')]
@@ -259,7 +259,7 @@ class NoticeDocument(Document, frozen=True):
     reasons: ReasonsField = field(default_factory=list)
 
 
-class LimitDocument(Document, frozen=True):
+class LimitDocument(JsonObject, frozen=True):
     """A limit, and how much of it the plan uses."""
 
     name: Annotated[str, Meta(description='"fleet", or the policy that states the limit.')]
@@ -271,7 +271,7 @@ class LimitDocument(Document, frozen=True):
     policy: Annotated[str, Meta(description='The policy that uses most of the limit there; "": none.')]
 
 
-class PlacementRowDocument(Document, frozen=True):
+class PlacementRowDocument(JsonObject, frozen=True):
     """The part of a cluster in a FederatedReplicaSet."""
 
     cluster: Annotated[str, Meta(description="The cluster.")]
@@ -290,7 +290,7 @@ class PlacementRowDocument(Document, frozen=True):
     reasons: ReasonsField = field(default_factory=list)
 
 
-class PlacementDocument(Document, frozen=True):
+class PlacementDocument(JsonObject, frozen=True):
     """A FederatedReplicaSet and its clusters."""
 
     key: Annotated[str, Meta(description="Namespace and name.")]
@@ -298,7 +298,7 @@ class PlacementDocument(Document, frozen=True):
     rows: Annotated[list[PlacementRowDocument], Meta(description="A row for each cluster.")]
 
 
-class CountsDocument(Document, frozen=True):
+class CountsDocument(JsonObject, frozen=True):
     """The plan in numbers. apply does not read them."""
 
     to_idle: Annotated[Number, Meta(description="Workloads to be idled.")]
@@ -328,14 +328,14 @@ class CountsDocument(Document, frozen=True):
     replicas_more: Annotated[Number, Meta(description="Replicas added.")]
 
 
-class DigestsDocument(Document, frozen=True):
+class DigestsDocument(JsonObject, frozen=True):
     """What the plan was made from. Plans with equal digests and times are equal."""
 
     policies: Annotated[str, Meta(description="SHA-256 over the names and bytes of the policy files.")]
     inputs: Annotated[str, Meta(description="SHA-256 over what was observed.")]
 
 
-class PlanDocument(Document, frozen=True):
+class PlanDocument(JsonObject, frozen=True):
     """What a run would change, and why. It is all that apply needs."""
 
     schema_version: Annotated[Literal["reconciler/plan/v1alpha2"], VERSION]

@@ -37,7 +37,6 @@ from reconciler.plan.documents import (
     ChangeDocument,
     CountsDocument,
     DigestsDocument,
-    Document,
     DownscaleDocument,
     HeaderDocument,
     HeldBackDocument,
@@ -60,7 +59,6 @@ from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, count
 from reconciler.untrusted_text import one_line
 
 T = TypeVar("T")
-D = TypeVar("D", bound=Document)
 
 
 def plan_to_json(plan: Plan) -> str:

@@ -95,7 +95,7 @@ def _bar(row: PlacementRow, clock: ReasonWords) -> Bar:
     return Bar(row.cluster, row.current, row.spec_replicas, row.capacity, clock.reason(row.reasons), desired)
 
 
-class Row(Struct, frozen=True):
+class LineRow(Struct, frozen=True):
     """One line of a group, and what became of it: "" for a plan, and for what went as planned."""
 
     line: Line
@@ -108,8 +108,8 @@ class Section(Struct, frozen=True):
     """A group; metadata updates are folded away."""
 
     group: Group
-    rows: tuple[Row, ...]
-    updates: tuple[Row, ...]
+    rows: tuple[LineRow, ...]
+    updates: tuple[LineRow, ...]
 
 
 class HeldSection(Struct, frozen=True):
@@ -199,9 +199,9 @@ def _sections(groups: Iterable[Group], outcomes: Mapping[int, Outcome] | None = 
     )
 
 
-def _rows(lines: Iterable[Line], outcomes: Mapping[int, Outcome] | None) -> tuple[Row, ...]:
+def _rows(lines: Iterable[Line], outcomes: Mapping[int, Outcome] | None) -> tuple[LineRow, ...]:
     return tuple(
-        Row(line, str(effect_of(line.decision)), tuple(fields_of(line.decision)), _outcome(line, outcomes))
+        LineRow(line, str(effect_of(line.decision)), tuple(fields_of(line.decision)), _outcome(line, outcomes))
         for line in lines
     )
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
-from reconciler.plan.documents import VERSION, Document, Number, PlanDocument
+from reconciler.plan.documents import VERSION, JsonObject, Number, PlanDocument
 from reconciler.plan.json import check_version, json_text, plan_document, plan_from_dict, plan_of, plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.policy.kinds.json_schema import json_schema
@@ -21,7 +21,7 @@ from reconciler.untrusted_text import one_line
 REPORT_VERSION: Final = "reconciler/report/v1alpha2"
 
 
-class OutcomeDocument(Document, frozen=True):
+class OutcomeDocument(JsonObject, frozen=True):
     """The outcome of a change of the plan."""
 
     action: Annotated[int, Meta(ge=1, description="The id of the change in $.plan.actions.")]
@@ -44,7 +44,7 @@ class OutcomeDocument(Document, frozen=True):
     ]
 
 
-class OutcomeCountsDocument(Document, frozen=True):
+class OutcomeCountsDocument(JsonObject, frozen=True):
     """The outcomes in numbers."""
 
     applied: Annotated[Number, Meta(description="Changes that were applied.")]
@@ -59,7 +59,7 @@ class OutcomeCountsDocument(Document, frozen=True):
     replicas_more: Annotated[Number, Meta(description="Replicas that the changes added.")]
 
 
-class ReportDocument(Document, frozen=True):
+class ReportDocument(JsonObject, frozen=True):
     """The report of an apply: its plan, and the outcome of each change."""
 
     schema_version: Annotated[Literal["reconciler/report/v1alpha2"], VERSION]

@@ -25,7 +25,7 @@ from reconciler.model import ClusterConnection
 if TYPE_CHECKING:
     import yaml
 
-    from reconciler.backends.kubernetes.kubeconfig import Access, Pem
+    from reconciler.backends.kubernetes.kubeconfig import Pem, ServerAccess
 
 LARGEST_ANSWER = 32 << 20
 """Bytes of one answer: 500 objects of 64 kB each fit; four are read of a cluster at once."""
@@ -174,7 +174,7 @@ def opened(settings: ClusterConnection, budget: ByteBudget, deadline: Deadline) 
     )
 
 
-def _access(settings: ClusterConnection, deadline: Deadline) -> Access:
+def _access(settings: ClusterConnection, deadline: Deadline) -> ServerAccess:
     from reconciler.backends.kubernetes import kubeconfig
 
     if settings.in_cluster:
@@ -188,7 +188,7 @@ def _access(settings: ClusterConnection, deadline: Deadline) -> Access:
     return kubeconfig.load(given, name, deadline, check)
 
 
-def _tls(access: Access) -> ssl.SSLContext:
+def _tls(access: ServerAccess) -> ssl.SSLContext:
     from reconciler.backends.http.connections import tls_context
 
     authority, certificate = access.authority, access.certificate
@@ -211,13 +211,13 @@ def _named(pem: Pem, files: ExitStack) -> str:
     return file.name
 
 
-def _weakness(access: Access) -> str:
+def _weakness(access: ServerAccess) -> str:
     if not access.is_secured:
         return "http"
     return "" if access.verified else "insecure-skip-tls-verify"
 
 
-def _certificate(access: Access) -> bytes:
+def _certificate(access: ServerAccess) -> bytes:
     certificate = b"" if access.certificate is None else access.certificate[0]
     return certificate if isinstance(certificate, bytes) else Path(certificate).read_bytes()
 

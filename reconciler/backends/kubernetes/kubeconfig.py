@@ -49,7 +49,7 @@ Pem = str | bytes
 """The name of a file in PEM, or what would stand in it."""
 
 
-class Access(Struct, frozen=True):
+class ServerAccess(Struct, frozen=True):
     """Where a cluster is, and who we are there. `authority` None: the system's; `verified` False: anybody may answer.
 
     `certificate` is the client's, with its key; `server_name` is whom the server's certificate must name, "": its host.
@@ -69,7 +69,7 @@ class Access(Struct, frozen=True):
         return self.server.lower().startswith("https://")
 
 
-def own_access() -> Access:
+def own_access() -> ServerAccess:
     """Return what a pod has of its own; its token is read anew each time, as it rotates.
 
     Raises:
@@ -85,10 +85,10 @@ def own_access() -> Access:
         if not file.is_file() or not file.stat().st_size:
             raise KubeconfigError(f"{file} is not there, or empty")
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Access(server, lambda _: f"Bearer {token.read_text()}", authority=str(authority))
+    return ServerAccess(server, lambda _: f"Bearer {token.read_text()}", authority=str(authority))
 
 
-def load(given: str | None, context: str, deadline: Deadline, check: CheckUsers = lambda _: None) -> Access:
+def load(given: str | None, context: str, deadline: Deadline, check: CheckUsers = lambda _: None) -> ServerAccess:
     """Return what the kubeconfig says of `context`; `given` None: as KUBECONFIG says.
 
     `check` sees the context's user before anything of it is used.
@@ -116,9 +116,9 @@ def load(given: str | None, context: str, deadline: Deadline, check: CheckUsers 
     return _access(cluster, user, deadline)
 
 
-def _access(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> Access:
+def _access(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> ServerAccess:
     authorization, own = _login(cluster, user, deadline)
-    access = Access(
+    access = ServerAccess(
         server=str(cluster["server"]).rstrip("/"),
         authorization=authorization,
         verified=not cluster.get("insecure-skip-tls-verify"),
