@@ -1,0 +1,77 @@
+"""What a plan says beside its actions: where policies stand, what filters left out, what is unknown."""
+
+from __future__ import annotations
+
+from reconciler.decide.decisions import DesiredState
+from reconciler.model import QueryAnswer, QueryKey
+from reconciler.plan.build import Inputs, make_plan
+from reconciler.plan.filters import Filters
+from reconciler.policy.types import Place
+from tests.builders import (
+    a_cluster,
+    a_downscale_policy,
+    a_federated_replica_set,
+    a_fleet,
+    a_policy_set,
+    a_ref,
+    a_run,
+    a_state,
+    a_workload,
+    an_idling_policy,
+)
+
+from .decisions import a_decision
+
+
+def planned(policies=None, state=None, decisions=(), filters=None):
+    desired = DesiredState(decisions=tuple(decisions))
+    inputs = Inputs(filters=filters or Filters())
+    return make_plan(policies or a_policy_set(), state or a_state(a_cluster()), desired, a_run(), inputs)
+
+
+def test_where_each_policy_stands():
+    policies = a_policy_set(
+        a_fleet(),
+        idling=(an_idling_policy("nights"),),
+        federated=(a_federated_replica_set("web"), a_federated_replica_set("api", place=Place(""))),
+        downscale=(a_downscale_policy("shrink"),),
+    )
+    assert planned(policies).places == {
+        "Fleet production": "policies/fleet.yaml:1",
+        "IdlingPolicy nights": "policies/nights.yaml:4",
+        "FederatedReplicaSet shop/web": "policies/web.yaml:4",
+        "DownscalePolicy shrink": "policies/shrink.yaml:4",
+    }
+
+
+def test_how_many_changes_filters_leave_out():
+    decisions = [
+        a_decision(name, ref=a_ref(name, cluster=cluster))
+        for name, cluster in (("a", "east"), ("b", "west"), ("c", "west"))
+    ]
+    state = a_state(
+        *(
+            a_cluster(name, workloads=tuple(a_workload(f"{name}-{at}", cluster=name) for at in range(9)))
+            for name in ("east", "west")
+        )
+    )
+    made = planned(state=state, decisions=decisions, filters=Filters(clusters=("east",)))
+    assert ([one.ref.name for one in made.actions], made.dropped) == (["a"], 2)
+    assert planned(state=state, decisions=decisions).dropped == 0
+
+
+def test_what_is_unknown_is_named_by_cluster_and_what_it_is():
+    west = a_cluster("west", unreadable={"pods": "forbidden"})
+    answers = {
+        QueryKey("west", "nights", "up", ""): QueryAnswer((), error="HTTP 500"),
+        QueryKey("gone", "nights", "up", ""): QueryAnswer((), error="refused"),
+        QueryKey("west", "days", "up", ""): QueryAnswer(()),
+    }
+    made = planned(state=a_state(west, unreachable={"north": "refused"}, answers=answers))
+    assert made.unknown == {
+        "north": "refused",
+        "west/pods": "forbidden",
+        "west/query of nights: up": "HTTP 500",
+    }
+    assert list(made.unknown) == sorted(made.unknown)
+    assert {key.cluster for key in made.unanswered} == {"west", "gone"}
