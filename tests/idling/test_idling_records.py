@@ -7,7 +7,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.decide.idling.records import UnidleTarget, read_record, read_service_record
+from reconciler.decide.annotations import SCALE_PREVIOUS
+from reconciler.decide.idling.records import (
+    Record,
+    ScaledDownByOthers,
+    UnidleTarget,
+    read_record,
+    read_service_record,
+    readable_part,
+    reason_of_others,
+    scaled_down_by_others,
+)
 from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
 from tests.idling.idling_policies import NIGHT, a_policy, decided, workloads_selector, written
 
@@ -221,3 +231,127 @@ def test_the_group_of_what_a_list_names(entry, group):
     listed = json.dumps([{"name": "web", "replicas": 3, **entry}])
     annotations = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": listed}
     assert [one.group for one in read_service_record(annotations, OURS, GROUPS).record.targets] == [group]
+
+
+@pytest.mark.parametrize(
+    ("told", "replicas"),
+    [
+        pytest.param({"idled-at": AT, "previous-scale": "0"}, 1, id="zero is one"),
+        pytest.param({"idled-at": AT, "previous-scale": "1"}, 1, id="one"),
+        pytest.param({"idled-at": AT, "previous-scale": "2"}, 2, id="two"),
+        pytest.param({"idled-at": AT}, None, id="no number"),
+        pytest.param({"previous-scale": "2"}, None, id="no time"),
+    ],
+)
+def test_the_record_of_oc_idle_on_a_workload(told, replicas):
+    annotations = {f"idling.alpha.openshift.io/{key}": text for key, text in told.items()}
+    reading = read_record(a_workload(replicas=0, annotations=annotations), OURS)
+    assert reading is not None
+    assert (reading.ours, reading.record and reading.record.replicas) == (False, replicas)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "text", "replicas"),
+    [
+        pytest.param("CronJob", "reconciler/previous-suspend", "false", 1, id="a CronJob"),
+        pytest.param("CronJob", "reconciler/previous-suspend", "true", None, id="a CronJob that was suspended"),
+        pytest.param("CronJob", "idling.kubernetes.io/previous-scale", "3", None, id="a CronJob with replicas"),
+        pytest.param("Deployment", "idling.kubernetes.io/previous-scale", "3", 3, id="a Deployment"),
+        pytest.param("Deployment", "idling.kubernetes.io/previous-scale", "0", None, id="a Deployment of none"),
+        pytest.param("Deployment", "reconciler/previous-suspend", "false", None, id="a Deployment with suspend"),
+    ],
+)
+def test_what_a_record_says_it_had(kind, key, text, replicas):
+    texts = {"idling.kubernetes.io/idled-at": AT, "reconciler/owner": "production/IdlingPolicy/idle-dev", key: text}
+    workload = a_workload(kind=kind, replicas=0, annotations=texts)
+    reading = read_record(workload, OURS)
+    assert reading is not None
+    assert (reading.ours, reading.record and reading.record.replicas) == (True, replicas)
+    part = readable_part(workload, NIGHT)
+    assert part == (None if replicas is None else Record(NIGHT, replicas))
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        pytest.param({"reason": "Maintenance"}, "Maintenance", id="a reason of others"),
+        pytest.param({"reason": "Idled"}, None, id="ours"),
+        pytest.param({"reason": ""}, "", id="an empty one"),
+        pytest.param({"time": AT}, "", id="a time without a reason"),
+        pytest.param({}, None, id="neither"),
+        pytest.param({"reason": "Maintenance", "awake": AT}, "Maintenance", id="idled in the second of its last wake"),
+        pytest.param({"reason": "Maintenance", "awake": "2026-11-20T15:41:24Z"}, None, id="woken since"),
+        pytest.param({"reason": "Maintenance", "at": None}, None, id="no record of its own"),
+    ],
+)
+def test_for_which_reason_others_scaled_it(texts, reason):
+    keys = {
+        "reason": "scale.kubernetes.io/scale-reason",
+        "time": "scale.kubernetes.io/scale-time",
+        "awake": "reconciler/awake-since",
+        "at": "idling.kubernetes.io/idled-at",
+    }
+    found = {keys[key]: text for key, text in ({"at": AT} | texts).items() if text is not None}
+    assert reason_of_others(a_workload(replicas=0, annotations=found), Record(TIME, 3)) == reason
+
+
+@pytest.mark.parametrize(
+    ("replicas", "texts", "expected"),
+    [
+        pytest.param(0, {"reason": "Maintenance"}, "Maintenance", id="at zero, for a reason"),
+        pytest.param(2, {"reason": "Maintenance"}, "Maintenance", id="lower than it was, for a reason"),
+        pytest.param(3, {"reason": "Maintenance"}, None, id="as it was"),
+        pytest.param(4, {"reason": "Maintenance"}, None, id="higher"),
+        pytest.param(0, {}, "", id="at zero, for none"),
+        pytest.param(1, {}, None, id="at one, for none"),
+        pytest.param(0, {"reason": "Idled"}, None, id="ours"),
+        pytest.param(0, {"reason": "Maintenance", "at": AT}, None, id="idle with a record"),
+        pytest.param(0, {"reason": "Maintenance", "previous": None}, None, id="never released"),
+        pytest.param(0, {"reason": "Maintenance", "previous": "many"}, None, id="no number"),
+    ],
+)
+def test_what_others_scaled_down_while_it_was_idle(replicas, texts, expected):
+    keys = {
+        "reason": "scale.kubernetes.io/scale-reason",
+        "previous": SCALE_PREVIOUS,
+        "at": "idling.kubernetes.io/idled-at",
+    }
+    found = {keys[key]: text for key, text in ({"previous": "3"} | texts).items() if text is not None}
+    told = scaled_down_by_others(a_workload(replicas=replicas, annotations=found))
+    assert told == (None if expected is None else ScaledDownByOthers(3, expected))
+
+
+@pytest.mark.parametrize(
+    ("entry", "replicas"),
+    [
+        pytest.param({"kind": "Deployment", "name": "web", "replicas": 0}, 1, id="zero is one"),
+        pytest.param({"kind": "Deployment", "name": "web", "replicas": 1}, 1, id="one"),
+        pytest.param({"kind": "Deployment", "name": "web", "replicas": 2147483647}, 2147483647, id="the most"),
+        pytest.param({"kind": "Deployment", "name": "web", "replicas": 2147483648}, None, id="more"),
+        pytest.param({"kind": "Deployment", "name": "web", "replicas": -1}, None, id="less than none"),
+        pytest.param({"kind": "Deployment", "name": "", "replicas": 1}, None, id="no name"),
+        pytest.param({"kind": 1, "name": "web", "replicas": 1}, None, id="a number for a kind"),
+        pytest.param({"kind": "Deployment", "replicas": 1}, None, id="a kind alone"),
+        pytest.param("web", None, id="a word"),
+    ],
+)
+def test_what_oc_idle_lists(entry, replicas):
+    texts = {"idled-at": AT, "unidle-targets": json.dumps([entry])}
+    reading = read_service_record({f"idling.alpha.openshift.io/{key}": texts[key] for key in texts}, OURS, GROUPS)
+    assert reading is not None
+    assert not reading.ours
+    assert [one.replicas for one in reading.record.targets] == [replicas] if reading.record else replicas is None
+
+
+def test_of_two_entries_of_one_name_the_higher_number_counts():
+    entries = [{"kind": "Deployment", "name": "web", "replicas": number} for number in (2, 5, 3)]
+    texts = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": json.dumps(entries)}
+    reading = read_service_record(texts, OURS, GROUPS)
+    assert reading is not None
+    assert reading.record is not None
+    assert [one.replicas for one in reading.record.targets] == [5]
+
+
+@pytest.mark.parametrize("key", ["idled-at", "unidle-targets"])
+def test_one_annotation_of_oc_idle_is_a_record(key):
+    assert read_service_record({f"idling.alpha.openshift.io/{key}": "x"}, OURS, GROUPS) is not None
