@@ -6,10 +6,9 @@ STAMP := $(VENV)/.installed
 
 # What `make mutants` holds to 5 %; the other modules of decide/ and plan/ are not there yet.
 MUTATED ?= $(addprefix reconciler/decide/,fleet_guard.py schedule.py selectors.py metrics.py workload_status.py owners.py \
-	autoscalers.py faulty_clusters.py closest_selector.py placement \
+	autoscalers.py faulty_clusters.py closest_selector.py placement downscale \
 	$(addprefix idling/,verdicts.py blockers.py state.py transitions.py transition_rules.py \
-		service_targets.py wake_order.py) \
-	$(addprefix downscale/,deletion_order.py choice.py targets.py guards.py workload_ranking.py))
+		service_targets.py wake_order.py))
 SEED ?= 0
 
 # Tests start the command line hundreds of times, which is not to compile it each time.
