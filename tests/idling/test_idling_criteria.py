@@ -308,9 +308,10 @@ def test_each_query_that_cannot_be_used_is_told_once():
         "idle-dev", AnyOf((a_metric(coverage=COVERAGE), a_metric())), wake_when=(WakeMetric("queue", 0, "5m"),)
     )
     said = answers(("web", 0))
-    assert list(Answers("east", policy.name, said, NIGHT).problems(policy)) == [
-        "queue: not evaluated",
-        "count_over_time(up[30m]): not evaluated",
+    problems = Answers("east", policy.name, said, NIGHT).problems(policy)
+    assert [(query, problem.code) for query, problem in problems] == [
+        ("queue", ReasonCode.QUERY_NOT_EVALUATED),
+        ("count_over_time(up[30m])", ReasonCode.QUERY_NOT_EVALUATED),
     ]
 
 
