@@ -28,6 +28,7 @@ from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.policy.explain import explain_field, fields
+from reconciler.policy.schemas import KINDS
 from reconciler.policy.types import PolicySet
 from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
 from reconciler.report.text import fitted
@@ -47,11 +48,13 @@ _WIDTH = 100
 def command(subject: str, policies: str, output: str, recursive: bool, **flags: Any) -> None:
     """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.
 
-    OBJECT is CLUSTER/NAMESPACE/KIND/NAME, or the first parts of it. The explanation has its current and desired
+    OBJECT is CLUSTER/NAMESPACE/KIND/NAME, or the first parts of it; FederatedReplicaSet/NAMESPACE/NAME is one on all
+    of its clusters. The explanation has its current and desired
     replicas, what each policy says and why, and what would change it. Where no policy selects it, it names the policy
     that comes closest. JSON and YAML, of an OBJECT only, have the reasons as codes and values.
     """
-    if "/" not in subject:
+    options = RunOptions.of(policies, flags)
+    if "/" not in subject and not _names_cluster(options, subject):
         show_lines(_recursive(subject)) if recursive else show(explain_field(subject))
         return
     if recursive:
@@ -69,6 +72,16 @@ def _lines(made: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
     for n, one in enumerate(found):
         yield from ([""] if n else [])
         yield from explanation_lines(made, one)
+
+
+def _names_cluster(options: RunOptions, subject: str) -> bool:
+    """Return whether `subject` is a cluster of the Fleet. No policies are read for a kind."""
+    if subject.partition(".")[0].lower() in map(str.lower, KINDS):
+        return False
+    try:
+        return options.policies().fleet.cluster(subject) is not None
+    except ReconcilerError:
+        return False
 
 
 def _recursive(subject: str) -> Iterator[str]:
@@ -96,8 +109,10 @@ def _recursive(subject: str) -> Iterator[str]:
 
 def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[Plan, list[ObjectExplanation]]:
     """Return the plan, and the objects that `subject` names."""
+    federated = _federated(policies, subject)
     name = object_name(subject)
-    known_cluster(policies.fleet, name, subject)
+    if not federated:
+        known_cluster(policies.fleet, name, subject)
     seen: list[ObservedState] = []
 
     def decided(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
@@ -106,12 +121,27 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
 
     made = plan(policies, options.world(policies.fleet), options.request(), decided)
     state = seen[-1]
-    found = list(_named(made, state, policies, name))
+    found = list(_placed(made, state, federated) if federated else _named(made, state, policies, name))
     if not found:
         check_known(made, name, subject)
         check_there(state, name, subject)
         raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
     return made, found
+
+
+def _federated(policies: PolicySet, subject: str) -> str:
+    """Return "namespace/name" of the FederatedReplicaSet that `subject` names as a whole, "" where it names none."""
+    kind, _, rest = subject.partition("/")
+    key = rest if kind.lower() == "federatedreplicaset" else "" if policies.fleet.cluster(kind) else subject
+    return key if any(one.key == key for one in policies.federated) else ""
+
+
+def _placed(made: Plan, state: ObservedState, key: str) -> Iterator[ObjectExplanation]:
+    """Yield the local workload of the FederatedReplicaSet `key` on each of its clusters."""
+    workloads = {one.ref: one for cluster in state.clusters.values() for one in cluster.workloads}
+    for one in made.explanations:
+        if one.job == "placement" and f"{one.ref.namespace}/{one.policy}" == key:
+            yield ObjectExplanation(one.ref, workloads.get(one.ref))
 
 
 def _named(made: Plan, state: ObservedState, policies: PolicySet, name: ObjectName) -> Iterator[ObjectExplanation]:
@@ -139,6 +169,11 @@ def check_known(made: Plan, name: ObjectName, subject: str) -> None:
     Raises:
         ReconcilerError: its cluster, or something in it, is unknown.
     """
+    if name.cluster in made.unknown:
+        why = made.unknown[name.cluster]
+        raise ReconcilerError(
+            f"{subject}: cluster {name.cluster} cannot be read: {why}; --snapshot DIR reads a folder instead"
+        )
     unread = {what: why for what, why in made.unknown.items() if not what.startswith(f"{name.cluster}/query of ")}
     unknown = [why for what, why in unread.items() if what == name.cluster or what.startswith(f"{name.cluster}/")]
     if unknown:

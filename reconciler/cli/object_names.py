@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -11,6 +11,8 @@ from reconciler.model import ObjectRef, ObservedCluster, ObservedState
 from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Fleet, FleetCluster, Writes
 
+EXPECTED = "CLUSTER/NAMESPACE/KIND/NAME or the first parts of it"
+"""How an object is named."""
 _SHORT = {
     "deploy": "deployment",
     "sts": "statefulset",
@@ -54,9 +56,7 @@ def object_name(text: str) -> ObjectName:
     """
     parts = text.strip("/").split("/")
     if not parts[0] or len(parts) > 4 or not all(parts):
-        raise UsageError(
-            f'"{text}" does not name an object, expected CLUSTER/NAMESPACE/KIND/NAME or the first parts of it'
-        )
+        raise UsageError(f'"{text}" does not name an object, expected {EXPECTED}')
     cluster, namespace, kind, name = (*parts, "", "", "")[:4]
     return ObjectName(cluster, namespace, _kind(kind), name)
 
@@ -80,7 +80,8 @@ def known_cluster(fleet: Fleet, name: ObjectName, text: str) -> FleetCluster:
     cluster = fleet.cluster(name.cluster)
     if cluster is None:
         known = [one.name for one in fleet.clusters]
-        raise UsageError(f'{text}: "{name.cluster}" is not a cluster of the Fleet{nearest(name.cluster, known)}')
+        hint = nearest(name.cluster, known) or f", expected {EXPECTED}"
+        raise UsageError(f'{text}: "{name.cluster}" is not a cluster of the Fleet{hint}')
     return cluster
 
 
@@ -94,12 +95,28 @@ def check_there(state: ObservedState, name: ObjectName, subject: str) -> None:
     refs = set() if cluster is None else set(_refs(cluster))
     if cluster is None or cluster.unreadable or any(map(name.matches, refs)):
         return
+    meant = _meant(refs, subject)
+    if meant:
+        raise UsageError(f'{subject}: no such object was found, expected {EXPECTED}; did you mean "{meant}"?')
     namespaces = {ref.namespace for ref in refs} | {ref.name for ref in refs if ref.kind == "Namespace"}
     if name.namespace and name.namespace not in namespaces:
         hint = nearest(name.namespace, namespaces - {""})
         raise UsageError(f'{subject}: nothing was found in namespace "{name.namespace}" of {name.cluster}{hint}')
     like = {ref.name for ref in refs if ObjectName(name.cluster, name.namespace, name.kind).matches(ref)}
     raise UsageError(f"{subject}: no such Service or workload was found{nearest(name.name, sorted(like))}")
+
+
+def _meant(refs: Iterable[ObjectRef], subject: str) -> str:
+    """Return the name of the one object whose parts are in `subject`, in order but not all; "" for none or several."""
+    found = set()
+    for ref in refs:
+        parts = iter((ref.cluster, ref.namespace, _kind(ref.kind), ref.name))
+        *before, last = subject.strip("/").split("/")
+        asked = [*(part if _kind(part) != _kind(ref.kind) else _kind(part) for part in before), last]
+        if last == ref.name and all(part in parts for part in asked):
+            found.add("/".join((ref.cluster, ref.namespace, ref.kind, ref.name)))
+    scaled = sorted(one for one in found if one.split("/")[2] not in ("Service", "Endpoints")) or sorted(found)
+    return scaled[0] if len(scaled) == 1 else ""
 
 
 def _refs(cluster: ObservedCluster) -> Iterator[ObjectRef]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
@@ -32,6 +32,7 @@ from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, form
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.idle_workloads import IdleWorkload, idle_workloads
 from reconciler.decide.idling.restore import of_every_fleet
+from reconciler.decide.idling.verdicts import UNDONE_HOLDS as MIN_AWAKE_BY_DEFAULT
 from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code, reason_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload, Write
@@ -77,7 +78,7 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     check_cluster(found, name, subject)
     terminal_or(not asks, "wake")
     world = options.world(found, writes=True)
-    until = None if awake_for is None else options.now + duration_of("--for", awake_for)
+    until = None if awake_for is None else options.now + _kept_awake(awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
     any_fleet = bool(source.contexts)
     asleep = idle_workloads(of_every_fleet(found, state) if any_fleet else found, state, Run(options.now), name.matches)
@@ -93,6 +94,14 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
         applied = apply(PolicySet(found), world, tracked_run.request(), control, waking.decide)
     approval.report(applied)
     return stop.ended(first_exit_code([exit_of_apply(applied), *failed]))
+
+
+def _kept_awake(awake_for: str) -> timedelta:
+    """Return how long --for says; a person is told where that changes nothing, as no policy is read."""
+    length = duration_of("--for", awake_for)
+    if length < MIN_AWAKE_BY_DEFAULT:
+        say(f"warning: --for {awake_for}: it stays awake for minAwake of its policy (2h by default) anyway")
+    return length
 
 
 class _RequestedWake(Struct, frozen=True):
@@ -157,7 +166,8 @@ def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: Obje
         told = "; ".join(unreadable.values())
         raise ReconcilerError(f"{subject}: nothing idle was found, and not all could be read: {told}")
     check_there(state, name, subject)
-    raise UsageError(f"{subject}: {'is not idle' if name.name else 'nothing below it is idle'}")
+    keep = f"; to keep it awake, annotate it with {EXCLUDE_UNTIL}=TIME"
+    raise UsageError(f"{subject}: {f'is not idle{keep}' if name.name else 'nothing below it is idle'}")
 
 
 def requests(now: datetime, until: datetime | None) -> dict[str, str]:

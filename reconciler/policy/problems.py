@@ -31,6 +31,7 @@ _MISSING = "is missing"
 RENAMED = {
     "except": "exceptions",
     "floor": "idleReplicas",
+    "matchNames": "include",
     "names": "include",
     "protect": "protectedNamespaces",
     "windows": "downtime",
@@ -165,8 +166,17 @@ def _is_negation(word: str) -> bool:
 
 
 def _type(error: Any, document: Document, path: Path) -> Iterator[Problem]:
-    found = f"is {shown(error.instance)}, expected {expectation(error.schema)}"
-    yield document.problem(path, found + _quotes(error.instance, error.schema))
+    advice = _quotes(error.instance, error.schema)
+    found = _unquoted(error.instance) if advice == _PUT_IN_QUOTES else shown(error.instance)
+    yield document.problem(path, f"is {found}, expected {expectation(error.schema)}{advice}")
+
+
+_PUT_IN_QUOTES = "; put it in quotes"
+
+
+def _unquoted(value: Any) -> str:
+    """Return a value that misses its quotes as it stands there, with its type."""
+    return f"{str(value).lower()} (a {'boolean' if isinstance(value, bool) else 'number'})"
 
 
 def _quotes(value: Any, schema: Any) -> str:
@@ -175,7 +185,7 @@ def _quotes(value: Any, schema: Any) -> str:
     if isinstance(value, int | float) and "string" in types:
         text = str(value).lower()
         fits = re.search(schema["pattern"], text) if "pattern" in schema else "x-expected" not in schema
-        return "; put it in quotes" if fits else ""
+        return _PUT_IN_QUOTES if fits else ""
     if isinstance(value, str) and value and len(value) < 20:
         meant = plain_value(value)
         number = isinstance(meant, int | float) and not isinstance(meant, bool) and {"integer", "number"} & set(types)

@@ -98,6 +98,8 @@ def _painted(line: str) -> str:
 def fields_of(decision: Decision) -> Iterator[str]:
     """Yield every field the change is about, before and after; what is only tested says so."""
     for change in decision.changes:
+        if change.before is None and change.after is None:
+            continue  # a precondition that nothing is there
         yield f"{_path(change)}: {_fate(change)}"
     if decision.manifest is not None:
         yield f"manifest: {value_of(masked(json_value(decision.manifest), None, ''))}"

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, optional_instant
 from reconciler.decide.closest_selector import SelectorMatch
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.decide.reasons import ReasonCode
@@ -14,7 +15,17 @@ from reconciler.model import ObjectRef, Workload
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Plan
 from reconciler.report.groups import reasons_in
-from reconciler.report.wording import KINDS, field_of, is_metadata, metadata_words, name_of, verb_of, victims_of
+from reconciler.report.wording import (
+    KINDS,
+    age,
+    edge,
+    field_of,
+    is_metadata,
+    metadata_words,
+    name_of,
+    verb_of,
+    victims_of,
+)
 from reconciler.untrusted_text import one_line
 
 
@@ -38,6 +49,7 @@ def explanation_lines(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
         yield from _behind(plan, one.ref)
     else:
         yield _number(plan, one, refs, selected=bool(told))
+    yield from _idle_since(plan, one, told)
     yield from (f"Scaled through {found.kind}/{found.name}." for found in sorted(refs - {one.ref}))
     for found in told:
         yield ""
@@ -79,6 +91,17 @@ def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
         "wouldChangeIf": "" if change is None else str(change),
         "selectedBy": list(found.selected_by),
     }
+
+
+def _idle_since(plan: Plan, one: ObjectExplanation, told: Collection[PolicyExplanation]) -> Iterator[str]:
+    """Yield since when an object is idle, what it had before, and what wakes it."""
+    record = one.workload.annotations if one.workload is not None else {}
+    at = optional_instant(record, IDLED_AT)
+    if at is None or not any(found.idled for found in told):
+        return
+    before = one_line(record.get(PREVIOUS_SCALE, ""))
+    scale = f", previous scale {before}" if before else ""
+    yield f"Idle since {edge(at)} ({age(plan.made_at - at)}){scale}. To wake it: reconciler wake {name_of(one.ref)}"
 
 
 def _number(plan: Plan, one: ObjectExplanation, refs: Collection[ObjectRef], *, selected: bool) -> str:

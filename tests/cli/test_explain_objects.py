@@ -142,6 +142,54 @@ def test_what_is_only_observed(folder):
     assert "\nObserved only, never applied: idle, replicas 3 -> 0\nNext run: no change\n" in said
 
 
+def test_what_is_idle_says_what_it_had_since_when_and_what_wakes_it(folder):
+    assert folder.apply(NOW).code == 0
+    said = folder.call("explain", "east/shop/deploy/web", "--snapshot", "snapshot", "--now", "2026-11-21T01:00:00Z")
+    assert said.out.splitlines()[:3] == [
+        "east/shop/Deployment/web",
+        "Current 0, desired 0.",
+        "Idle since Fri 2026-11-20 22:00 UTC (3h), previous scale 3. "
+        "To wake it: reconciler wake east/shop/Deployment/web",
+    ]
+
+
+def test_a_cluster_alone_is_an_object(folder):
+    assert explained(folder, "east") == explained(folder, "east/shop")
+
+
+def test_a_cluster_that_cannot_be_read_says_so_and_names_the_way_without_it(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder.path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    said = folder.call("explain", "east/shop/deploy/web", "--now", NOW)
+    assert (said.code, said.out) == (1, "")
+    words = "no configuration found, expected a kubeconfig that names it"
+    assert f"cluster east cannot be read: kubeconfig ~/.kube/config: {words}; --snapshot DIR reads a folder" in said.err
+
+
+PLACED = """\
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 4
+  preferences: {clusters: {"*": {weight: 1}}}
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: x}]}
+"""
+
+
+@pytest.mark.parametrize("subject", ["FederatedReplicaSet/shop/web", "shop/web"])
+def test_a_federated_replica_set_is_explained_on_all_of_its_clusters(folder, subject):
+    fleet = FLEET.replace("[{name: east}]", "[{name: east}, {name: west}]")
+    folder.write("policies/all.yaml", f"{fleet}---\n{PLACED}")
+    folder.write("snapshot/west/all.yaml", CLUSTER.replace("east-uid", "west-uid"))
+    lines = explained(folder, subject).splitlines()
+    heads = [line for line in lines if line.startswith(("east/", "west/"))]
+    assert heads == ["east/shop/ReplicaSet/web", "west/shop/ReplicaSet/web"]
+
+
 UNION = """\
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy

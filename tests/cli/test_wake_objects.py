@@ -137,7 +137,8 @@ def test_r2_a_list_on_a_service_alone_wakes_nothing_and_that_is_told(tmp_path, m
 
 def test_what_runs_is_not_idle(tmp_path):
     said = wake(a_folder(tmp_path, a_service()), "east/shop/svc/web")
-    assert (said.code, said.err) == (64, "error: east/shop/svc/web: is not idle\n")
+    words = "is not idle; to keep it awake, annotate it with reconciler/exclude-until=TIME"
+    assert (said.code, said.err) == (64, f"error: east/shop/svc/web: {words}\n")
 
 
 def test_a_missed_run_is_told(tmp_path):
@@ -167,7 +168,31 @@ def test_a_mistyped_object_is_not_nothing_to_do(tmp_path, verb, name, words):
 
 def test_the_cluster_is_checked_before_somebody_would_be_asked(tmp_path):
     said = a_folder(tmp_path, *RECORD_GONE).call("wake", "foo", "--snapshot", "snapshot", "--now", NOW)
-    assert (said.code, said.err) == (64, 'error: foo: "foo" is not a cluster of the Fleet\n')
+    form = "CLUSTER/NAMESPACE/KIND/NAME or the first parts of it"
+    assert (said.code, said.err) == (64, f'error: foo: "foo" is not a cluster of the Fleet, expected {form}\n')
+
+
+@pytest.mark.parametrize("name", ["east/shop/web", "east/Deployment/web"])
+def test_an_object_without_one_of_its_parts_is_found_and_named_whole(tmp_path, name):
+    said = a_folder(tmp_path, *RECORD_GONE[:1]).call("explain", name, "--snapshot", "snapshot", "--now", NOW)
+    assert said.code == 64
+    assert said.err.endswith('the first parts of it; did you mean "east/shop/Deployment/web"?\n')
+
+
+def test_what_is_not_idle_is_kept_awake_by_an_annotation(tmp_path):
+    awake = a_deployment()
+    awake["spec"]["replicas"] = 3
+    said = wake(a_folder(tmp_path, awake), "east/shop/deploy/web")
+    words = "is not idle; to keep it awake, annotate it with reconciler/exclude-until=TIME"
+    assert (said.code, said.err) == (64, f"error: east/shop/deploy/web: {words}\n")
+
+
+def test_a_wake_for_less_than_min_awake_says_that_it_stays_awake_for_longer(tmp_path):
+    folder = a_folder(tmp_path, a_deployment(**RECORD))
+    said = folder.call("wake", "east/shop/deploy/web", "--for", "30m", "--snapshot", "snapshot", "--now", NOW)
+    assert said.code == 0
+    words = "it stays awake for minAwake of its policy (2h by default) anyway"
+    assert said.err.startswith(f"warning: --for 30m: {words}\n")
 
 
 def test_an_empty_map_of_annotations_takes_a_write(tmp_path):

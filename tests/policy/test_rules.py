@@ -395,8 +395,8 @@ def test_everything_wrong_is_told_at_once(tmp_path):
         'policies/downscale.yaml:11:10: spec.target.max: is "1", expected at least min, which is "2"',
         'policies/idling.yaml:7:26: spec.selector.clusters.include[0]: is "eu-wst", expected a cluster of the Fleet, '
         'did you mean "eu-west"?',
-        'policies/idling.yaml:7:52: spec.selector.clusters.matchLabels.a: is "1", expected a label value of at most 63 '
-        "letters, digits, -, _ and .; put it in quotes",
+        "policies/idling.yaml:7:52: spec.selector.clusters.matchLabels.a: is 1 (a number), expected a label "
+        "value of at most 63 letters, digits, -, _ and .; put it in quotes",
         'policies/idling.yaml:16:19: spec.idleWhen[1].schedule.calendar: is "nihgts", expected the name of a Calendar, '
         'did you mean "nights"?',
         'policies/idling.yaml:17:11: spec.minAge: is "1hour", expected a duration like 90s, 30m, 1h30m or 2d, '

@@ -589,9 +589,25 @@ CASES = [
         "{tier: web}",
         "{tier: 1}",
         [
-            'policies/idling.yaml:9:36: spec.selector.services.matchLabels.tier: is "1", expected a label value of at most 63 letters, digits, -, _ and .; put it in quotes',
+            "policies/idling.yaml:9:36: spec.selector.services.matchLabels.tier: is 1 (a number), expected a label value of at most 63 letters, digits, -, _ and .; put it in quotes",
         ],
         id="label value that is a number",
+    ),
+    pytest.param(
+        "idling.yaml",
+        "{tier: web}",
+        "{tier: true}",
+        [
+            "policies/idling.yaml:9:36: spec.selector.services.matchLabels.tier: is true (a boolean), expected a label value of at most 63 letters, digits, -, _ and .; put it in quotes",
+        ],
+        id="label value that is a boolean",
+    ),
+    pytest.param(
+        "idling.yaml",
+        "{matchLabels: {tier: web}}",
+        "{matchLabels: {tier: web}, matchNames: [web]}",
+        ['policies/idling.yaml:9:42: spec.selector.services.matchNames: unknown field, did you mean "include"?'],
+        id="names are included",
     ),
     pytest.param(
         "idling.yaml",

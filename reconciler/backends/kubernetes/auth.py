@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -257,7 +258,8 @@ def _place(error: yaml.YAMLError) -> str:
 def _where(settings: ClusterConnection) -> str:
     if settings.in_cluster:
         return f"{settings.name}: the pod's service account"
-    return f"{settings.name}: kubeconfig {settings.kubeconfig or 'as KUBECONFIG says'}"
+    default = "as KUBECONFIG says" if os.environ.get("KUBECONFIG") else "~/.kube/config"
+    return f"{settings.name}: kubeconfig {settings.kubeconfig or default}"
 
 
 def _one_line(words: object) -> str:
