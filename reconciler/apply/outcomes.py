@@ -16,7 +16,7 @@ class OutcomeStatus(StrEnum):
     STALE = "stale"  # the object is not what the plan saw; nothing changed
     FAILED = "failed"  # the server or the picker said no
     SKIPPED = "skipped"  # something it needs was not applied, or the cluster's lock was lost or not got
-    POSTPONED = "postponed"  # a downscale that undid itself, left to the next run
+    DEFERRED = "deferred"  # a downscale that undid itself, left to the next run
 
 
 class Outcome(Struct, frozen=True):

@@ -107,7 +107,7 @@ def placed_workloads(policies: PolicySet) -> dict[ObjectRef, str]:
 
 def _with_forecasts(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     decisions, questions, notices = with_victims(desired.decisions, policies, state, run)
-    return without_postponed(
+    return without_deferred(
         replace(
             desired,
             decisions=decisions,
@@ -117,7 +117,7 @@ def _with_forecasts(desired: DesiredState, policies: PolicySet, state: ObservedS
     )
 
 
-def without_postponed(desired: DesiredState) -> DesiredState:
+def without_deferred(desired: DesiredState) -> DesiredState:
     """Return `desired` without the downscales that apply would leave to a later run: they are undecided.
 
     What another job decides stays in the plan, with a note: its other decisions rest on it.
@@ -125,7 +125,7 @@ def without_postponed(desired: DesiredState) -> DesiredState:
     told = {
         one.key: _deferred(one, one.victims.note)
         for one in desired.decisions
-        if one.job == "downscale" and one.victims is not None and one.victims.postponed
+        if one.job == "downscale" and one.victims is not None and one.victims.deferred
     }
     kept = tuple(one for one in desired.decisions if one.key not in told)
     return replace(desired, decisions=kept, undecided=(*desired.undecided, *told.values()))

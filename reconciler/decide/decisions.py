@@ -21,8 +21,8 @@ class Verb(StrEnum):
 
     IDLE = "idle"  # a scalable goes to its floor, with its record
     WAKE = "wake"  # a scalable gets its record back
-    MARK = "mark"  # a Service (or Endpoints) is marked idled
-    UNMARK = "unmark"  # marks are taken off a Service (or Endpoints)
+    RECORD = "record"  # a Service (or Endpoints) lists what is idle behind it
+    CLEAR = "clear"  # a record goes from a Service (or Endpoints), or from an autoscaler
     SCALE = "scale"  # replicas of a scalable, up or down
     CREATE = "create"
     OVERWRITE = "overwrite"  # the template of a local ReplicaSet is replaced
@@ -121,7 +121,7 @@ class VictimForecast(Struct, frozen=True):
         float | None, ...
     ] = ()  # for each pod its sorting_deletion_age_ratio (KEP-2185), None: not by age
     note: str = ""
-    postponed: bool = False  # apply would do nothing of it, as `note` says
+    deferred: bool = False  # apply would do nothing of it, as `note` says
 
 
 Strategy = Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]

@@ -37,7 +37,7 @@ from reconciler.worker_pool import WorkerPool
 from reconciler.world import SettledClock, World
 
 DEFAULT_TICK = timedelta(minutes=10)
-_WHOLE = frozenset({Verb.IDLE, Verb.WAKE, Verb.MARK, Verb.UNMARK})
+_WHOLE = frozenset({Verb.IDLE, Verb.WAKE, Verb.RECORD, Verb.CLEAR})
 _STEERED = ("HorizontalPodAutoscaler", "ScaledObject")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

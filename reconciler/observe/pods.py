@@ -9,7 +9,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from reconciler.backends.protocols import PODS, PodPickerClient
-from reconciler.decide.decide import without_postponed
+from reconciler.decide.decide import without_deferred
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.downscale.forecast import picker_requests, with_victims
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
@@ -198,4 +198,4 @@ def asked_pickers(
         except Exception as error:  # noqa: BLE001 - the one place where a picker fails unexpectedly: it alone is unknown
             notices.append(Notice("picker", str(ref), reason_of(error), partial=True))
     decisions, _, _ = with_victims(desired.decisions, policies, state, run, answers)
-    return without_postponed(replace(desired, decisions=decisions, notices=(*desired.notices, *notices)))
+    return without_deferred(replace(desired, decisions=decisions, notices=(*desired.notices, *notices)))

@@ -43,7 +43,8 @@ class ReasonDocument(JsonObject, frozen=True):
 
     code: Annotated[ReasonCode, Meta(description="The reason's code, one of a closed list.")]
     values: Annotated[
-        dict[str, Any], Meta(description="The values of the reason, by name: text, numbers, lists of text.")
+        dict[str, str | int | float | bool | list[str] | None],
+        Meta(description="The values of the reason, by name: text, numbers, lists of text."),
     ]
 
 
@@ -100,7 +101,7 @@ class VictimsDocument(JsonObject, frozen=True):
         ),
     ]
     note: Annotated[str, Meta(description="Remarks about the choice, for people.")]
-    postponed: Annotated[bool, Meta(description="The scale-down is deferred to a later run; the note has the reason.")]
+    deferred: Annotated[bool, Meta(description="The scale-down is deferred to a later run; the note has the reason.")]
 
 
 class SecretKeyDocument(JsonObject, frozen=True):

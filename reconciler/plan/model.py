@@ -140,7 +140,7 @@ _BY_VERB = {
     Verb.OVERWRITE: Effect.OVERWRITE,
     Verb.CREATE: Effect.CREATE,
 }
-_RECORDS = (Verb.MARK, Verb.UNMARK, Verb.REMEMBER)
+_RECORDS = (Verb.RECORD, Verb.CLEAR, Verb.REMEMBER)
 _STEPS = {Verb.IDLE: Effect.IDLE, Verb.WAKE: Effect.WAKE}
 
 

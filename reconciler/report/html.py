@@ -185,7 +185,7 @@ def _apply_tiles(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Tile, ...]:
         Tile(totals.applied, "applied", "up"),
         Tile(totals.failed, "failed", "down"),
         Tile(totals.stale, "stale", "held"),
-        Tile(totals.skipped + totals.postponed + totals.not_chosen, "skipped, deferred or not approved", "held"),
+        Tile(totals.skipped + totals.deferred + totals.not_chosen, "skipped, deferred or not approved", "held"),
         Tile(totals.replicas_fewer, "fewer replicas", "down"),
         Tile(totals.replicas_more, "more replicas", "up"),
     )

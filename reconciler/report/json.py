@@ -29,7 +29,7 @@ class OutcomeDocument(JsonObject, frozen=True):
         OutcomeStatus,
         Meta(
             description="applied: done. stale: the object changed since the plan. failed: the API server or the pod "
-            "picker refused it. skipped: not attempted. postponed: undone, and left to the next run."
+            "picker refused it. skipped: not attempted. deferred: undone, and left to the next run."
         ),
     ]
     message: Annotated[
@@ -53,7 +53,7 @@ class OutcomeCountsDocument(JsonObject, frozen=True):
     ]
     failed: Annotated[Number, Meta(description="Changes that the API server or the pod picker refused.")]
     skipped: Annotated[Number, Meta(description="Changes that were not attempted.")]
-    postponed: Annotated[Number, Meta(description="Decreases that undid themselves, left to the next run.")]
+    deferred: Annotated[Number, Meta(description="Decreases that undid themselves, left to the next run.")]
     not_chosen: Annotated[Number, Meta(description="Changes of the plan that were not approved.")]
     replicas_fewer: Annotated[Number, Meta(description="Replicas that the changes removed.")]
     replicas_more: Annotated[Number, Meta(description="Replicas that the changes added.")]

@@ -31,9 +31,7 @@ def went_well(action: Action, outcomes: Mapping[int, Outcome] | None) -> bool:
 
 def status_of(outcome: Outcome | None) -> str:
     """Return the word for what became of a change; None: it was planned, but not chosen."""
-    if outcome is None:
-        return NOT_APPROVED
-    return "deferred" if outcome.status is OutcomeStatus.POSTPONED else str(outcome.status)
+    return NOT_APPROVED if outcome is None else str(outcome.status)
 
 
 def words_of(outcome: Outcome | None) -> Iterator[str]:
@@ -55,7 +53,7 @@ class Totals(Struct, frozen=True):
     stale: int = 0
     failed: int = 0
     skipped: int = 0
-    postponed: int = 0
+    deferred: int = 0
     not_chosen: int = 0
     replicas_fewer: int = 0
     replicas_more: int = 0
@@ -71,7 +69,7 @@ def totals_of(plan: Plan, outcomes: Sequence[Outcome]) -> Totals:
         stale=by_status[OutcomeStatus.STALE],
         failed=by_status[OutcomeStatus.FAILED],
         skipped=by_status[OutcomeStatus.SKIPPED],
-        postponed=by_status[OutcomeStatus.POSTPONED],
+        deferred=by_status[OutcomeStatus.DEFERRED],
         not_chosen=len({action.id for action in plan.actions} - {outcome.action for outcome in outcomes}),
         replicas_fewer=fewer(done),
         replicas_more=more(done),
@@ -276,7 +274,7 @@ def apply_summary(plan: Plan, outcomes: Sequence[Outcome], nothing: str = "") ->
         (totals.stale, "stale"),
         (totals.failed, "failed"),
         (totals.skipped, "skipped"),
-        (totals.postponed, "deferred"),
+        (totals.deferred, "deferred"),
         (totals.not_chosen, "not approved"),
     )
     words = [f"{len(done)} of {counted(len(lines), 'change')}" + (f" ({_kinds(done)})" if done else "")] * bool(lines)

@@ -310,10 +310,10 @@ COSTLY = (dataclasses.replace(PODS[0], deletion_cost="5"), *PODS[1:3], dataclass
 def test_defect_24_what_apply_refuses_is_not_promised(strategy: str, costly: str) -> None:
     pods = tuple(dataclasses.replace(one, deletion_cost="-7") if one.name == costly else one for one in PODS)
     found = victims_of(by(strategy), pods=pods, nodes=ZONES)
-    assert (found.pods, found.certain, found.count, found.postponed) == ((), False, 0, True)
+    assert (found.pods, found.certain, found.count, found.deferred) == ((), False, 0, True)
     assert found.note == (f"deferred: foreign deletion costs on {costly} (-7), expected none (onForeignCost: Skip)")
     overriding = victims_of(by(strategy, on_foreign_cost="Override"), pods=pods, nodes=ZONES)
-    assert (len(overriding.pods), overriding.postponed) == (2, False)
+    assert (len(overriding.pods), overriding.deferred) == (2, False)
 
 
 def test_defect_24_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> None:
@@ -326,8 +326,8 @@ def test_defect_24_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> No
     assert victims_of(policy, pods=PODS).note == ""
     assert victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=COSTLY).note == ""
     lowest = (*PODS[:3], dataclasses.replace(PODS[3], deletion_cost="-2147483648"))
-    assert victims_of(policy, pods=lowest).postponed
-    assert not victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=lowest).postponed
+    assert victims_of(policy, pods=lowest).deferred
+    assert not victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=lowest).deferred
 
 
 @pytest.mark.parametrize(("foreign", "more"), [(5, ""), (6, ", ...")])

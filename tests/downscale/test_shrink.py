@@ -130,7 +130,7 @@ def test_defect_27_a_failed_call_can_leave_the_workload_alone(tmp_path: Path) ->
     picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
     world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=replace(PICKER, on_error="skip"), picker=picker)
     outcome = outcome_of(world)
-    assert outcome.status is OutcomeStatus.POSTPONED
+    assert outcome.status is OutcomeStatus.DEFERRED
     assert "left to the next run (onError: skip)" in outcome.message
     assert outcome.picker_failed
     assert len(world.names()) == 6
@@ -146,7 +146,7 @@ def test_defect_27_a_failed_call_can_leave_the_workload_alone(tmp_path: Path) ->
         pytest.param(
             {"on_too_few": "reject", "on_error": "skip"},
             PickerAnswer(("web-5",)),
-            OutcomeStatus.POSTPONED,
+            OutcomeStatus.DEFERRED,
             [f"web-{index}" for index in range(6)],
             id="too few, rejected, skipped",
         ),
@@ -221,7 +221,7 @@ def test_what_changes_while_it_settles_undoes_it(
 ) -> None:
     world = a_world(tmp_path, kind, pods=[*ZONED, {"ready": False}], to=3)
     outcome = meanwhile(world, happens)
-    assert outcome.status is OutcomeStatus.POSTPONED
+    assert outcome.status is OutcomeStatus.DEFERRED
     assert words in outcome.message
     assert len(world.names()) >= 6
     assert_clean(world)
@@ -233,7 +233,7 @@ def test_a_new_pod_undoes_it(tmp_path: Path) -> None:
     manifest = a_pod_manifest(9, ("ReplicaSet", "web-1"))
     ref = ObjectRef("east", "shop", "Pod", "web-9")
     outcome = meanwhile(world, lambda _: world.cluster.write(Write("create", ref, "v1", manifest=manifest)))
-    assert (outcome.status, "web-9 is new" in outcome.message) == (OutcomeStatus.POSTPONED, True)
+    assert (outcome.status, "web-9 is new" in outcome.message) == (OutcomeStatus.DEFERRED, True)
     assert len(world.names()) == 7
     assert_clean(world)
 
@@ -241,7 +241,7 @@ def test_a_new_pod_undoes_it(tmp_path: Path) -> None:
 def test_a_rollout_undoes_it(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     outcome = meanwhile(world, begin_rollout)
-    assert (outcome.status, "a rollout has begun" in outcome.message) == (OutcomeStatus.POSTPONED, True)
+    assert (outcome.status, "a rollout has begun" in outcome.message) == (OutcomeStatus.DEFERRED, True)
     assert len(world.names()) == 6
     assert_clean(world)
 
@@ -250,7 +250,7 @@ def test_a_victim_that_is_going_by_itself_keeps_its_mark(tmp_path: Path) -> None
     world = a_world(tmp_path, pods=ZONED, to=3)
     going = PatchOperation("add", "/metadata/deletionTimestamp", "2026-11-20T15:41:24Z")
     outcome = meanwhile(world, lambda _: world.patch_pod("web-3", going))
-    assert (outcome.status, "web-3 is gone" in outcome.message) == (OutcomeStatus.POSTPONED, True)
+    assert (outcome.status, "web-3 is gone" in outcome.message) == (OutcomeStatus.DEFERRED, True)
     assert world.marked() == ["web-3"]
     assert dict(world.journal()) == {}
 
@@ -260,7 +260,7 @@ def test_a_cost_no_higher_than_the_mark_that_turns_up_undoes_it(tmp_path: Path, 
     world = a_world(tmp_path, pods=[*ZONED[:-1], ZONED[-1] | {"cost": "7"}], to=4)
     outcome = meanwhile(world, cost_of("web-5", cost))
     assert (outcome.status, outcome.message.count(f"web-5 has a cost of {cost} by now")) == (
-        OutcomeStatus.POSTPONED,
+        OutcomeStatus.DEFERRED,
         1,
     )
     assert len(world.names()) == 6
@@ -295,7 +295,7 @@ def test_foreign_costs_are_left_alone(tmp_path: Path, pods: list[dict[str, Any]]
     world = a_world(tmp_path, pods=pods, to=4)
     before = world.costs()
     outcome = outcome_of(world)
-    assert outcome.status is OutcomeStatus.POSTPONED
+    assert outcome.status is OutcomeStatus.DEFERRED
     assert "foreign deletion costs on" in outcome.message
     assert len(world.names()) == 6
     assert world.costs() == before
@@ -374,7 +374,7 @@ def autoscaler(disabled: bool) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("disabled", "status"), [(False, OutcomeStatus.POSTPONED), (True, OutcomeStatus.APPLIED)])
+@pytest.mark.parametrize(("disabled", "status"), [(False, OutcomeStatus.DEFERRED), (True, OutcomeStatus.APPLIED)])
 def test_an_autoscaler_that_turned_up(tmp_path: Path, disabled: bool, status: OutcomeStatus) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     [decision] = world.decided(a_run())
@@ -382,7 +382,7 @@ def test_an_autoscaler_that_turned_up(tmp_path: Path, disabled: bool, status: Ou
     world.cluster.write(Write("create", ref, "autoscaling/v2", manifest=autoscaler(disabled)))
     outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
     assert outcome.status is status
-    assert len(world.names()) == (6 if status is OutcomeStatus.POSTPONED else 3)
+    assert len(world.names()) == (6 if status is OutcomeStatus.DEFERRED else 3)
     assert_clean(world)
 
 
@@ -391,7 +391,7 @@ def test_a_rollout_that_began(tmp_path: Path) -> None:
     [decision] = world.decided(a_run())
     begin_rollout(world)
     outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
-    assert (outcome.status, "rollout" in outcome.message) == (OutcomeStatus.POSTPONED, True)
+    assert (outcome.status, "rollout" in outcome.message) == (OutcomeStatus.DEFERRED, True)
     assert len(world.names()) == 6
 
 
@@ -550,7 +550,7 @@ def test_a_mark_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None
 
     world.clock = Clock(while_asleep=lambda: world.patch_pod("web-0", *UNREADY))
     outcome = outcome_of(world, through=Racing())
-    assert outcome.status is OutcomeStatus.POSTPONED
+    assert outcome.status is OutcomeStatus.DEFERRED
     assert list(world.costs().values()) == ["5"]
     assert_clean(world)
 
@@ -594,7 +594,7 @@ def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_marks_off(tmp
     world = a_world(tmp_path, "Deployment", pods=ZONED, to=3)
     world.clock.while_asleep = lambda: world.stop.ask("stopped by SIGTERM")
     outcome = outcome_of(world)
-    assert outcome.status is OutcomeStatus.POSTPONED
+    assert outcome.status is OutcomeStatus.DEFERRED
     assert "stopped by SIGTERM; the deletion costs were restored, left to the next run" in outcome.message
     assert world.clock.at < 1
     assert len(world.names()) == 6

@@ -48,7 +48,7 @@ def bounds(world: World) -> tuple[int | None, int]:
 class TestIdledToZero:
     def test_the_autoscaler_is_not_touched(self):
         world = the_world()
-        assert verbs(run_in(world)) == [("mark", "Service/web"), ("idle", "Deployment/web")]
+        assert verbs(run_in(world)) == [("record", "Service/web"), ("idle", "Deployment/web")]
         world.controllers()
         assert world.replicas(WEB) == 0
 

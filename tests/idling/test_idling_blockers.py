@@ -37,7 +37,7 @@ def idle_state(*, service: dict[str, Any] | None = None, state: dict[str, Any] |
 
 
 def test_what_nothing_holds_is_idled():
-    assert verbs(decided(idle_state())) == [("mark", "Service/web"), ("idle", "Deployment/web")]
+    assert verbs(decided(idle_state())) == [("record", "Service/web"), ("idle", "Deployment/web")]
 
 
 @pytest.mark.parametrize(

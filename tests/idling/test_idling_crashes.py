@@ -31,7 +31,7 @@ def marks(world, ref=SERVICE):
 
 def test_the_service_is_marked_before_anything_is_scaled():
     mark, idle = decided(a_world(a_service(), a_workload(), now=NIGHT).state()).desired.decisions
-    assert (mark.verb, idle.verb, idle.needs) == (Verb.MARK, Verb.IDLE, (mark.key,))
+    assert (mark.verb, idle.verb, idle.needs) == (Verb.RECORD, Verb.IDLE, (mark.key,))
     assert mark.group == idle.group == "idling/east/shop/Service/web"
 
 
@@ -80,26 +80,26 @@ class TestAfterAMarkOnTheServiceOnly:
     def test_or_cleared_where_it_is_not_to_be_idled_any_more(self):
         world = self.world()
         world.now = MONDAY
-        assert verbs(run_in(world)) == [("unmark", "Service/web")]
+        assert verbs(run_in(world)) == [("clear", "Service/web")]
         assert marks(world) == []
 
     def test_or_cleared_after_a_signal(self):
         world = self.world()
         world.now += MINUTE
         world.need_pods(SERVICE)
-        assert verbs(run_in(world)) == [("unmark", "Service/web")]
+        assert verbs(run_in(world)) == [("clear", "Service/web")]
         assert world.replicas(WEB) == 3
 
     def test_or_cleared_where_the_object_is_gone(self):
         world = self.world()
         del world.objects[WEB]
-        assert verbs(run_in(world)) == [("unmark", "Service/web")]
+        assert verbs(run_in(world)) == [("clear", "Service/web")]
 
     def test_a_new_object_of_that_name_starts_its_min_age(self):
         world = self.world()
         world.add(a_workload(uid="another", created_at=world.now))
         outcome = run_in(world, a_policy(min_age=timedelta(hours=1)))
-        assert verbs(outcome) == [("unmark", "Service/web")]
+        assert verbs(outcome) == [("clear", "Service/web")]
 
 
 def test_record_and_zero_is_the_normal_idle_state():
@@ -120,7 +120,7 @@ class TestScaledUpAndTheServiceNotCleared:
     def test_it_is_cleared(self):
         world = self.world()
         world.now += MINUTE
-        assert verbs(run_in(world)) == [("unmark", "Service/web")]
+        assert verbs(run_in(world)) == [("clear", "Service/web")]
         assert marks(world) == []
 
     def test_it_is_cleared_also_where_it_is_to_be_idle_and_was_just_woken(self):
@@ -129,13 +129,13 @@ class TestScaledUpAndTheServiceNotCleared:
         world.need_pods(SERVICE)
         run_in(world, writes=1)
         world.now += MINUTE
-        assert verbs(run_in(world)) == [("unmark", "Service/web")]
+        assert verbs(run_in(world)) == [("clear", "Service/web")]
         assert world.replicas(WEB) == 3
 
     def test_and_idled_again_where_min_awake_is_over(self):
         world = self.world()
         world.now = MONDAY + timedelta(hours=14)
-        assert verbs(run_in(world)) == [("mark", "Service/web"), ("idle", "Deployment/web")]
+        assert verbs(run_in(world)) == [("record", "Service/web"), ("idle", "Deployment/web")]
         assert run_in(world).desired.decisions == ()
 
 
@@ -232,7 +232,7 @@ def test_a_target_that_fails_stays_on_the_list_and_the_others_go_on():
     world.apply(decided(world.state(), now=MONDAY).desired.decisions, refuse=frozenset({0}))
     assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [0, 3]
     outcome = decided(world.state(), a_policy(wake="OnSignal"), now=MONDAY - MINUTE)
-    assert verbs(outcome) == [("unmark", "Service/web")]  # b is done
+    assert verbs(outcome) == [("clear", "Service/web")]  # b is done
     run_in(world)
     assert world.replicas(a_ref("a")) == 3
     assert marks(world) == []
@@ -241,7 +241,7 @@ def test_a_target_that_fails_stays_on_the_list_and_the_others_go_on():
 def test_targets_that_are_gone_count_as_done():
     world = an_idle_world()
     del world.objects[WEB]
-    assert verbs(run_in(world)) == [("unmark", "Service/web")]
+    assert verbs(run_in(world)) == [("clear", "Service/web")]
     assert marks(world) == []
 
 

@@ -204,7 +204,7 @@ def test_an_unreadable_kind_keeps_what_it_may_hold_on_the_list():
     unread = a_state(a_cluster(services=(service,), unreadable={"deployments": "forbidden"}))
     assert decided(unread).desired.decisions == ()
     gone = a_state(a_cluster(services=(service,)))
-    assert [str(decision.verb) for decision in decided(gone).desired.decisions] == ["unmark"]
+    assert [str(decision.verb) for decision in decided(gone).desired.decisions] == ["clear"]
 
 
 @pytest.mark.parametrize("kind", ["deployments", "statefulsets", "replicasets", "replicationcontrollers"])

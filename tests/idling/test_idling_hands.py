@@ -53,7 +53,7 @@ class TestByHand:
         world.now += MINUTE
         world.scale(WEB, 2)
         outcome = run_in(world)
-        assert verbs(outcome) == [("release", "Deployment/web"), ("unmark", "Service/web")]
+        assert verbs(outcome) == [("release", "Deployment/web"), ("clear", "Service/web")]
         assert world.replicas(WEB) == 2
         assert set(world.objects[WEB].annotations) == {
             "reconciler/awake-since",
@@ -102,7 +102,7 @@ class TestByHand:
         world = an_idle_world()
         world.scale(WEB, 2)
         run_in(world, writes=1)
-        assert verbs(run_in(world)) == [("unmark", "Service/web")]
+        assert verbs(run_in(world)) == [("clear", "Service/web")]
 
     def test_without_a_service(self):
         policy = a_policy(selector=workloads_selector())

@@ -82,7 +82,7 @@ class TestForeign:
     def test_so_does_need_pods(self):
         world = a_foreign_world(OC_IDLE, OC_RECORD)
         world.need_pods(SERVICE)
-        assert verbs(run_in(world)) == [("wake", "Deployment/web"), ("unmark", "Service/web")]
+        assert verbs(run_in(world)) == [("wake", "Deployment/web"), ("clear", "Service/web")]
 
     def test_on_endpoints_where_the_seed_and_oc_idle_put_them(self, an_endpoints):
         world = a_foreign_world(workload=OC_RECORD, endpoints=replace(an_endpoints, annotations=OC_IDLE))

@@ -52,7 +52,7 @@ from tests.idling.world import a_world
 WEB = a_ref("web")
 MINUTE = timedelta(minutes=1)
 SIMPLE = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),)))
-IDLE = [("mark", "Service/web"), ("idle", "Deployment/web")]
+IDLE = [("record", "Service/web"), ("idle", "Deployment/web")]
 
 
 def never(name: str = "never", **fields):
@@ -110,14 +110,17 @@ class TestPriorities:
             )
         )
         second = a_policy("b", selector=labelled("tier", "x"))
-        assert verbs(decided(state, a_policy("a"), second)) == [("mark", "Service/api"), ("idle", "Deployment/api")]
+        assert verbs(decided(state, a_policy("a"), second)) == [("record", "Service/api"), ("idle", "Deployment/api")]
 
 
 class TestObserve:
     def test_it_is_planned_and_never_applied(self):
         outcome = decided(SIMPLE, a_policy(mode="Observe"))
         assert outcome.desired.decisions == ()
-        assert [(str(one.verb), one.ref.name) for one in outcome.desired.observed] == [("mark", "web"), ("idle", "web")]
+        assert [(str(one.verb), one.ref.name) for one in outcome.desired.observed] == [
+            ("record", "web"),
+            ("idle", "web"),
+        ]
         assert [one.outcome for one in outcome.desired.explanations] == ["would go idle"]
         assert outcome.claims == {}
         mark, idle = outcome.desired.observed
@@ -252,7 +255,7 @@ class TestSharedServices:
         run_in(world)
         world.add(a_service("late", selector={"app": "web"}))
         world.now += MINUTE
-        assert verbs(run_in(world)) == [("mark", "Service/late")]
+        assert verbs(run_in(world)) == [("record", "Service/late")]
         assert run_in(world).desired.decisions == ()
         world.need_pods(a_ref("late", kind="Service"))
         run_in(world)

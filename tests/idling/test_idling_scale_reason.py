@@ -43,7 +43,7 @@ class TestTakenOver:
     def test_defect_16_it_is_released_and_not_woken(self, reason):
         world = taken_over(reason)
         outcome = run_in(world)
-        assert verbs(outcome) == [("release", "Deployment/web"), ("unmark", "Service/web")]
+        assert verbs(outcome) == [("release", "Deployment/web"), ("clear", "Service/web")]
         assert world.replicas(WEB) == 0
         left = {REASON: reason} if reason == "Maintenance" else {}
         kept = {key: text for key, text in world.objects[WEB].annotations.items() if key in (REASON, TIME)}

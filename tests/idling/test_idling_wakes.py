@@ -51,7 +51,7 @@ def an_idle_world(*policies, now=NIGHT, **workload):
     return world
 
 
-WAKE = [("wake", "Deployment/web"), ("unmark", "Service/web")]
+WAKE = [("wake", "Deployment/web"), ("clear", "Service/web")]
 
 
 def test_a_wake_restores_the_record_clears_it_in_the_same_request_and_then_the_service():

@@ -89,7 +89,7 @@ def test_what_a_policys_limit_holds_back_does_not_count_for_the_fleet():
 
 
 def test_the_mark_of_a_service_goes_with_its_scalables():
-    mark = a_decision("s", verb=Verb.MARK, key="mark", group="g", changes=(), idles=False)
+    mark = a_decision("s", verb=Verb.RECORD, key="mark", group="g", changes=(), idles=False)
     mark = replace(mark, replicas_before=None, replicas_after=None)
     scalables = [a_decision(name, group="g", needs=("mark",)) for name in "abc"]
     result = held([mark, *scalables])

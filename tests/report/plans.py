@@ -54,7 +54,7 @@ def a_mark(name: str = "api", **fields: Any) -> Decision:
     ref = fields.pop("ref", None) or a_ref(name, cluster="eu-west", namespace="dev-a", kind="Service")
     at = FieldChange(("metadata", "annotations", "idling.kubernetes.io/idled-at"), None, "2026-11-20T15:41:23Z")
     defaults: dict[str, Any] = {"group": f"idling/{ref.cluster}/{ref.namespace}/Service/{ref.name}"}
-    return a_decision(Verb.MARK, Phase.DECREASE, ref, IDLE_DEV, (at,), **(defaults | fields))
+    return a_decision(Verb.RECORD, Phase.DECREASE, ref, IDLE_DEV, (at,), **(defaults | fields))
 
 
 def a_scale(before: int, after: int, name: str = "web", *, cluster: str = "eu-west", **fields: Any) -> Decision:

@@ -34,14 +34,17 @@ names = st.sampled_from(("web", "api", "worker", "db")) | texts
 clusters = st.sampled_from(("east", "west", "north"))
 numbers = st.integers(0, 10**6)
 jobs = st.sampled_from(("idling", "placement", "downscale"))
+numbers_or_none = (
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    numbers_or_none | texts,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
     max_leaves=4,
 )
 manifests = st.dictionaries(texts, json_values, max_size=3)
 value_names = st.sampled_from(("at", "since", "until", "name", "value", "policies", "timeZone", "text")) | texts
-values = json_values | st.just("2026-11-20T15:41:23Z") | st.lists(texts, max_size=2)
+values = numbers_or_none | texts | st.just("2026-11-20T15:41:23Z") | st.lists(texts, max_size=2)
 reasons = st.lists(
     st.builds(Reason, st.sampled_from(ReasonCode), st.dictionaries(value_names, values, max_size=3)), max_size=3
 ).map(tuple)
@@ -90,7 +93,7 @@ def forecasts(draw):
         candidates=draw(numbers),
         age_ratios=tuple(draw(st.none() | seconds) for _ in pods),
         note=draw(texts),
-        postponed=draw(st.booleans()),
+        deferred=draw(st.booleans()),
     )
 
 

@@ -46,7 +46,7 @@ def test_totals_count_what_was_applied():
         "stale": 1,
         "failed": 1,
         "skipped": 0,
-        "postponed": 0,
+        "deferred": 0,
         "notChosen": 1,
         "replicasFewer": 3,
         "replicasMore": 0,

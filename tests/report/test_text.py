@@ -663,12 +663,12 @@ def placed(verb, kind, name, changes=(), **fields):
             id="capacity and tracking",
         ),
         pytest.param(
-            a_decision(Verb.UNMARK, Phase.WAKE, a_ref("web", kind="Service"), IDLE_DEV, (LISTED,)),
+            a_decision(Verb.CLEAR, Phase.WAKE, a_ref("web", kind="Service"), IDLE_DEV, (LISTED,)),
             "~ east/shop/Service/web remove the record of idle workloads",
             id="the record of a Service goes",
         ),
         pytest.param(
-            a_decision(Verb.UNMARK, Phase.WAKE, a_ref("web", kind="Service"), IDLE_DEV, (replace(LISTED, after=LIST),)),
+            a_decision(Verb.CLEAR, Phase.WAKE, a_ref("web", kind="Service"), IDLE_DEV, (replace(LISTED, after=LIST),)),
             "~ east/shop/Service/web record idle workloads: Deployment/a, CronJob/b",
             id="the record of a Service",
         ),

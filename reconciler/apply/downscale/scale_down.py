@@ -103,7 +103,7 @@ def shrink(action: int, decision: Decision, access: Access, run: Run, namespace:
     try:
         return replace(_shrunk(task), action=action)
     except _Deferred as error:
-        return Outcome(action, OutcomeStatus.POSTPONED, str(error), picker_failed=isinstance(error, _PickerFailed))
+        return Outcome(action, OutcomeStatus.DEFERRED, str(error), picker_failed=isinstance(error, _PickerFailed))
     except (LockHeldError, LockLostError, StoppedError) as error:
         return Outcome(action, OutcomeStatus.SKIPPED, str(error))
     except (StaleError, NotFoundError) as error:

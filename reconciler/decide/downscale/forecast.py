@@ -211,7 +211,7 @@ def _before_picker(selection: VictimSelection, scale_down: _ScaleDown) -> Victim
     """Return a forecast before the picker is asked. A cost that is not above our mark is in its way in any case."""
     foreign, always = foreign_costs(selection, selection.candidates)[0], foreign_costs(selection, ())[1]
     if always and _heeds_costs(scale_down):
-        return _postponed(scale_down, always)
+        return _deferred(scale_down, always)
     note = f"deferred if it chooses any of {_costs(foreign)} with a foreign deletion cost (onForeignCost: Skip)"
     return VictimForecast(
         certain=False,
@@ -274,7 +274,7 @@ def _chosen(
     """
     foreign = [pod for pods in foreign_costs(selection, choice.pods) for pod in pods]
     if foreign and _heeds_costs(scale_down):
-        return _postponed(scale_down, foreign)
+        return _deferred(scale_down, foreign)
     now_ns = nanoseconds_at(scale_down.run)
     first = rank_victims(group.pods, len(selection.first), now_ns=now_ns, siblings=group.siblings)
     return VictimForecast(
@@ -292,10 +292,10 @@ def _heeds_costs(scale_down: _ScaleDown) -> bool:
     return scale_down.order.settings.on_foreign_cost == "Skip" and scale_down.ref.kind != "CloneSet"
 
 
-def _postponed(scale_down: _ScaleDown, foreign: Sequence[Pod]) -> VictimForecast:
+def _deferred(scale_down: _ScaleDown, foreign: Sequence[Pod]) -> VictimForecast:
     why = f"foreign deletion costs on {_costs(foreign)}, expected none (onForeignCost: Skip)"
     return VictimForecast(
-        certain=False, strategy=scale_down.order.settings.strategy, note=f"deferred: {why}", postponed=True
+        certain=False, strategy=scale_down.order.settings.strategy, note=f"deferred: {why}", deferred=True
     )
 
 

@@ -333,7 +333,7 @@ def _why_finished(entry: JournalEntry, workload: Workload | None, observed: Obse
 def _unmark(pod: Pod, former: str | None, group: str, cause: Cause) -> Decision:
     ref = ObjectRef(pod.cluster, pod.namespace, "Pod", pod.name)
     return Decision(
-        key=f"downscale/unmark/{ref}",
+        key=f"downscale/clear/{ref}",
         job="downscale",
         verb=Verb.REPAIR,
         phase=Phase.REPAIR,

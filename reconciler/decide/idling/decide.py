@@ -273,7 +273,7 @@ def _with_autoscaler(
             decision.key
             for service in transition.scalable.services
             for decision in on_services.get(service.ref, ())
-            if decision.verb is Verb.MARK
+            if decision.verb is Verb.RECORD
         ]
     tier = tiers.get(transition.ref, WakeTier())
     return [replace(own, needs=tuple(needs), wake_tier=tier.name, wait_ready=tier.after), *around]

@@ -60,10 +60,10 @@ def _woken(transition: Transition, autoscaler: PinnedAutoscaler, context: WriteC
     # Bounds first: at its floor the autoscaler would undo the wake. The annotations go last: they are the way back.
     back, gone = restore_changes(autoscaler, context.run.now), clear_changes(autoscaler, context.run.now)
     if back:
-        base = _decision(transition, autoscaler, Verb.UNMARK, context, BOUNDS_BACK)
+        base = _decision(transition, autoscaler, Verb.CLEAR, context, BOUNDS_BACK)
         yield replace(base, changes=back, phase=Phase.WAKE, order=(tier(transition), 0))
     if gone:
-        base = _decision(transition, autoscaler, Verb.UNMARK, context)
+        base = _decision(transition, autoscaler, Verb.CLEAR, context)
         yield replace(
             base, changes=gone, phase=Phase.WAKE, order=(tier(transition), 3), needs=(own_decision_key(transition),)
         )
@@ -78,7 +78,7 @@ def _pinned(
     first = () if own is None or transition.state is IdleState.HPA_NOT_PINNED else (own.key,)
     idles = transition.action is IdleAction.IDLE
     phase = own.phase if own is not None and first else Phase.REPAIR
-    base = _decision(transition, transition.scalable.autoscaler, Verb.MARK, context)
+    base = _decision(transition, transition.scalable.autoscaler, Verb.RECORD, context)
     group = context.group(transition.ref, idles=idles)
     yield replace(base, changes=changes, phase=phase, group=group, order=(2,) if first else (0,), needs=first)
 
@@ -89,7 +89,7 @@ def _released(
     """Yield that an autoscaler is let go that nothing idle needs held any more."""
     if not changes:
         return
-    base = _decision(transition, transition.scalable.autoscaler, Verb.UNMARK, context)
+    base = _decision(transition, transition.scalable.autoscaler, Verb.CLEAR, context)
     if own is None:
         yield replace(base, changes=changes)
         return
@@ -123,7 +123,7 @@ def bounds_first(transition: Transition, decisions: tuple[Decision, ...]) -> tup
     if transition.action is IdleAction.WAKE:
         return tuple(decision.key for decision in decisions if decision.key.endswith(BOUNDS_BACK))
     if transition.state is IdleState.HPA_NOT_PINNED:
-        return tuple(decision.key for decision in decisions if decision.verb is Verb.MARK)
+        return tuple(decision.key for decision in decisions if decision.verb is Verb.RECORD)
     return ()
 
 

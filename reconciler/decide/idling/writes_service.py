@@ -154,10 +154,10 @@ def _service_writes(behind: ServiceTargets, context: WriteContext) -> Iterator[_
     if behind.up:
         yield _shortened(behind, context)
     if behind.idled:
-        needs = (decision_key(Verb.UNMARK, behind.service.ref),) if behind.up else ()
+        needs = (decision_key(Verb.CLEAR, behind.service.ref),) if behind.up else ()
         after = _record_after(behind, behind.targets, context)
         cause = cause_of(behind.idled[0], context)
-        yield _ServiceWrite(Verb.MARK, Phase.DECREASE, after, cause, (0,), needs, idles=True)
+        yield _ServiceWrite(Verb.RECORD, Phase.DECREASE, after, cause, (0,), needs, idles=True)
     elif not behind.up and context.repairs:
         yield _repaired(behind, context)
 
@@ -169,7 +169,7 @@ def _shortened(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     if after is None and behind.idled and behind.service.record is not None:
         after = replace(behind.service.record, targets=())
     return _ServiceWrite(
-        verb=Verb.UNMARK,
+        verb=Verb.CLEAR,
         phase=Phase.REPAIR if released else Phase.WAKE,
         after=after,
         cause=cause_of(up[0], context),
@@ -194,11 +194,11 @@ def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
 
 def _repair(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, ReasonCode]:
     if not after:
-        return Verb.UNMARK, ReasonCode.SERVICE_NOT_IDLE
+        return Verb.CLEAR, ReasonCode.SERVICE_NOT_IDLE
     if after - listed:
-        return Verb.MARK, ReasonCode.SERVICE_IDLE
+        return Verb.RECORD, ReasonCode.SERVICE_IDLE
     if listed - after:
-        return Verb.UNMARK, ReasonCode.SERVICE_PARTLY_AWAKE
+        return Verb.CLEAR, ReasonCode.SERVICE_PARTLY_AWAKE
     return Verb.REPAIR, ReasonCode.RECORD_UPDATED
 
 
@@ -267,14 +267,14 @@ class _Writer(Struct, frozen=True):
             return
         marked = {decision.verb: decision.key for decision in on_service}
         for decision in self.decisions(endpoints, steps):
-            before = (marked[decision.verb],) if decision.verb is Verb.MARK and decision.verb in marked else ()
+            before = (marked[decision.verb],) if decision.verb is Verb.RECORD and decision.verb in marked else ()
             needs = (self._own_key(need, endpoints, marked) for need in decision.needs)
             yield replace(decision, needs=(*needs, *before), order=(*decision.order, 1))
 
     @staticmethod
     def _own_key(need: str, endpoints: Endpoints, on_service: Mapping[Verb, str]) -> str:
         """Return `need`, or where that is the step before on the Service, the same step on the Endpoints."""
-        return decision_key(Verb.UNMARK, endpoints.ref) if need == on_service.get(Verb.UNMARK) else need
+        return decision_key(Verb.CLEAR, endpoints.ref) if need == on_service.get(Verb.CLEAR) else need
 
     def _wanted(self, step: _ServiceWrite, current: Mapping[str, str], is_service: bool) -> dict[str, str | None]:
         if step.only_list:
@@ -333,7 +333,7 @@ def _foreign_decisions(
         if transition is not None and waits and transition.scalable.scale.is_at_or_below(foreign.idled_to):
             return
     step = _ServiceWrite(
-        verb=Verb.UNMARK,
+        verb=Verb.CLEAR,
         phase=Phase.WAKE,
         after=None,
         cause=cause_of(up[0], context),
