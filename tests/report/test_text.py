@@ -699,6 +699,7 @@ def test_verbose_shows_every_field():
     test_only = FieldChange(("metadata", "annotations", "reconciler/owner"), "production/IdlingPolicy/idle-dev", None)
     scale = a_scale(4, 2, victims=forecast)
     scale = replace(scale, changes=(*scale.changes, test_only, replace(test_only, after=test_only.before)))
+    scale = replace(scale, changes=(*scale.changes, replace(test_only, before=None)))  # said nowhere: nothing is there
     assert text_of(a_plan(scale, revision="3f2c1ab", source="snapshot"), verbose=True).splitlines()[:-4] == [
         "Plan for Fleet production (snapshot, Fri 2026-11-20 15:41 UTC)",
         f"Run 0123456789ab, source revision 3f2c1ab, digest of policies {'aa' * 32}, of inputs {'bb' * 32}",
