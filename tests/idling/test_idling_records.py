@@ -47,7 +47,7 @@ def test_the_marks_are_written_as_the_seed_has_them():
         "reconciler/cause": cause,
     }
     assert marks_of_an_idled_service() == {
-        "mark": {
+        "record": {
             **both,
             "idling.kubernetes.io/unidle-targets": '[{"kind":"Deployment","name":"web","group":"apps","replicas":3}]',
         },
@@ -68,7 +68,7 @@ def test_what_is_written_is_read_back():
     assert reading.ours
     assert (reading.record.replicas, reading.record.idled_to, reading.record.policy) == (3, 0, "idle-dev")
     assert (reading.record.idled_at, reading.record.wake_due) == (NIGHT, datetime(2026, 11, 23, 6, tzinfo=UTC))
-    mark = read_service_record(marks["mark"], OURS, GROUPS).record
+    mark = read_service_record(marks["record"], OURS, GROUPS).record
     assert (mark.targets, mark.idled_at) == ((UnidleTarget("Deployment", "web", "apps", 3),), NIGHT)
 
 
