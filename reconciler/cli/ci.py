@@ -18,7 +18,7 @@ from reconciler.cli.options import option, path_argument, seconds, verb
 from reconciler.cli.output import say, show, show_command
 from reconciler.cli.validate import annotate, checked
 from reconciler.errors import CommentError, ExitCode, Problem, first_exit_code
-from reconciler.report.review import Review, marker_of, render_review
+from reconciler.report.review_comment import ReviewComment, marker_of, render_review
 
 _LONGEST_SUMMARY = 500_000  # characters; a summary holds a mebibyte
 _MOST_ANNOTATIONS = 50
@@ -68,17 +68,17 @@ class _Asked(Struct, frozen=True):
     seconds: float
 
 
-def _reviewed(asked: _Asked) -> tuple[Review, tuple[Problem, ...], ExitCode]:
+def _reviewed(asked: _Asked) -> tuple[ReviewComment, tuple[Problem, ...], ExitCode]:
     """Return the review, the warnings that belong to it, and the exit code of what was found."""
     for given in filter(None, (asked.path, asked.snapshot)):
         if link := _link_in(given):
             problem = Problem(link, 1, 1, "", "is a symbolic link, expected a folder of the change itself")
-            return Review(asked.path, (problem,)), (), ExitCode.MALFORMED
+            return ReviewComment(asked.path, (problem,)), (), ExitCode.MALFORMED
     policies, problems = checked(asked.path)
     if policies is None:
-        return Review(asked.path, problems), (), ExitCode.MALFORMED
+        return ReviewComment(asked.path, problems), (), ExitCode.MALFORMED
     before, base_problems = (None, ()) if asked.base is None else checked(asked.base)
-    review = Review(asked.path, (), base_problems)
+    review = ReviewComment(asked.path, (), base_problems)
     if asked.snapshot is None:
         words = "no snapshot was given, so the policies were checked and not planned"
         return replace(review, failure=(words,)), policies.warnings, ExitCode.DONE
@@ -96,7 +96,7 @@ def _link_in(path: str) -> str:
     return "" if Path(path).is_absolute() else next((str(one) for one in found if one.is_symlink()), "")
 
 
-def _planned(review: Review, asked: _Asked, *, compared: bool) -> tuple[Review, ExitCode]:
+def _planned(review: ReviewComment, asked: _Asked, *, compared: bool) -> tuple[ReviewComment, ExitCode]:
     """Return `review` with the plan, made by a process that has no token and none of the pipeline's variables.
 
     It is isolated (-I), because the folder it is started in is the change's, and Python would import from there.
@@ -130,7 +130,7 @@ def _failed(number: int) -> ExitCode:
     return code if code in _FAILURES else ExitCode.NOTHING_DONE
 
 
-def _published(platform: str, review: Review, *, comment: bool) -> ExitCode:
+def _published(platform: str, review: ReviewComment, *, comment: bool) -> ExitCode:
     """Write the summary, and the comment where there can be one; say what became of it."""
     _summarised(platform, render_review(review, _LONGEST_SUMMARY))
     try:

@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.decide.annotations import format_time
 from reconciler.forecast.requests import Requests
 from reconciler.forecast.savings import Hours, Prices, Savings, grouped_savings, savings_of
-from reconciler.forecast.timelines import Forecast, HeldBack, Wake, WorkloadTimeline
+from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, WorkloadTimeline
 from reconciler.model import QueryKey
 
 SCHEMA_VERSION = "reconciler/forecast/v1alpha1"
@@ -81,7 +81,7 @@ def _requests(requests: Requests) -> dict[str, float]:
     return {"cpu": round(requests.cpu, 6), "memoryGiB": round(requests.memory, 6)}
 
 
-def held_to_dict(one: HeldBack) -> dict[str, Any]:
+def held_to_dict(one: HeldBackPeriod) -> dict[str, Any]:
     return {
         "from": format_time(one.start),
         "until": format_time(one.end),

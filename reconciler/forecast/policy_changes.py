@@ -15,7 +15,7 @@ Rule = Mapping[str, Any]
 _ABSENT = object()
 
 
-class FieldChange(Struct, frozen=True, order=True):
+class PolicyFieldChange(Struct, frozen=True, order=True):
     """One field of one policy: its value before and after as JSON text, "none" where it has none."""
 
     policy: str
@@ -34,7 +34,7 @@ class Renamed(Struct, frozen=True, order=True):
 class PolicyChanges(Struct, frozen=True):
     """All differences, sorted. Policies are called by kind and name."""
 
-    fields: tuple[FieldChange, ...] = ()
+    fields: tuple[PolicyFieldChange, ...] = ()
     renamed: tuple[Renamed, ...] = ()
     removed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ def policy_changes(base: PolicySet, head: PolicySet) -> PolicyChanges:
     )
     old, new = {one.before for one in renamed}, {one.after for one in renamed}
     fields = [
-        FieldChange(name, path, _shown(was), _shown(now))
+        PolicyFieldChange(name, path, _shown(was), _shown(now))
         for name in sorted(before.keys() & after.keys())
         for path, was, now in _differences(_content(before[name]), _content(after[name]), "")
     ]

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.forecast.policy_changes import PolicyChanges, policy_changes
-from reconciler.forecast.timelines import Forecast, HeldBack, WorkloadTimeline
+from reconciler.forecast.timelines import Forecast, HeldBackPeriod, WorkloadTimeline
 from reconciler.model import ObjectRef
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet, PolicySet
@@ -86,7 +86,7 @@ class Review(Struct, frozen=True):
         return tuple(one for one in self.differences if _lowest(one.after) > _lowest(one.before))
 
     @property
-    def held_back(self) -> tuple[HeldBack, ...]:
+    def held_back(self) -> tuple[HeldBackPeriod, ...]:
         """What limits hold back with the change, and not without."""
         if self.head is None:
             return ()

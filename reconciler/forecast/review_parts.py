@@ -25,7 +25,7 @@ _MOST_STEPS = 6
 _SHOWN_FIELD = 400
 
 
-class Listing(Struct, frozen=True):
+class LineList(Struct, frozen=True):
     """Lines under `words`; `folded`: a comment shows them only when asked to."""
 
     words: str
@@ -38,7 +38,7 @@ class Part(Struct, frozen=True):
 
     title: str
     words: tuple[str, ...] = ()
-    listings: tuple[Listing, ...] = ()
+    listings: tuple[LineList, ...] = ()
 
 
 def parts_of(review: Review) -> tuple[Part, ...]:
@@ -125,7 +125,7 @@ def _percented(hours: float, before: float) -> str:
     return f"{signed(hours)} replica-hours{share}"
 
 
-def _drift(review: Review) -> Iterator[Listing]:
+def _drift(review: Review) -> Iterator[LineList]:
     base = review.next_base
     if base is None:
         return
@@ -133,7 +133,7 @@ def _drift(review: Review) -> Iterator[Listing]:
     same = [action for action in review.next_head.actions if _identity(action.decision) in known]
     if same:
         words = f"{counted(len(same), 'change')} that the next run makes with this change or without it"
-        yield Listing(words, tuple(_lines(grouped(review.next_head, same))), folded=True)
+        yield LineList(words, tuple(_lines(grouped(review.next_head, same))), folded=True)
 
 
 # 2. Fields changed
@@ -148,15 +148,15 @@ def _fields(review: Review) -> Part:
     owned = {one.policy: one for one in review.owned}
     zone = UTC if review.head is None else zone_of(review.head)
     listings = [
-        Listing(f"{one.before} is now called {one.after}", tuple(_owned(owned.get(one.before), zone)))
+        LineList(f"{one.before} is now called {one.after}", tuple(_owned(owned.get(one.before), zone)))
         for one in changes.renamed
     ]
-    listings += [Listing(f"{name} is removed", tuple(_owned(owned.get(name), zone))) for name in changes.removed]
-    listings += [Listing(f"{name} is new") for name in changes.added]
+    listings += [LineList(f"{name} is removed", tuple(_owned(owned.get(name), zone))) for name in changes.removed]
+    listings += [LineList(f"{name} is new") for name in changes.added]
     by_policy: dict[str, list[str]] = {}
     for one in changes.fields:
         by_policy.setdefault(one.policy, []).append(f"{one.field}: {_cut(one.before)} -> {_cut(one.after)}")
-    listings += [Listing(name, tuple(lines)) for name, lines in by_policy.items()]
+    listings += [LineList(name, tuple(lines)) for name, lines in by_policy.items()]
     return Part("Fields changed", (), tuple(listings))
 
 
@@ -197,13 +197,13 @@ def _selection(review: Review) -> Part:
     return Part(title, (), tuple(sorted(listings, key=lambda one: one.folded)))
 
 
-def _refs(words: str, refs: Sequence[ObjectRef], production: frozenset[ObjectRef]) -> Iterator[Listing]:
+def _refs(words: str, refs: Sequence[ObjectRef], production: frozenset[ObjectRef]) -> Iterator[LineList]:
     named = [name_of(ref) for ref in sorted(refs) if ref in production]
     others = [name_of(ref) for ref in sorted(refs) if ref not in production]
     if named:
-        yield Listing(f"Production: {counted(len(named), 'object')} {words}", tuple(named))
+        yield LineList(f"Production: {counted(len(named), 'object')} {words}", tuple(named))
     if others:
-        yield Listing(f"{counted(len(others), 'object')} {words}", tuple(others), folded=True)
+        yield LineList(f"{counted(len(others), 'object')} {words}", tuple(others), folded=True)
 
 
 # 4. Timeline
@@ -222,15 +222,15 @@ def _timeline(review: Review) -> Part:
         if some:
             who = f"{'Production: ' if production else ''}{counted(len(some), 'workload')}"
             words = f"{who} that {_run(len(some))} in another way"
-            listings.append(Listing(words, tuple(_pictures(some, review.base, review.head))))
-            listings.append(Listing("When, step by step", tuple(_steps(some, zone)), folded=not production))
+            listings.append(LineList(words, tuple(_pictures(some, review.base, review.head))))
+            listings.append(LineList("When, step by step", tuple(_steps(some, zone)), folded=not production))
     return Part("Timeline", (), tuple(listings))
 
 
-def _limits(review: Review, head: Forecast, zone: tzinfo) -> Iterator[Listing]:
+def _limits(review: Review, head: Forecast, zone: tzinfo) -> Iterator[LineList]:
     lines = [line for one in review.held_back for line in held_lines(one, head.end, zone)]
     if lines:
-        yield Listing("Held back by limits with this change", tuple(lines))
+        yield LineList("Held back by limits with this change", tuple(lines))
 
 
 def _alike(found: Sequence[Difference]) -> list[list[Difference]]:
@@ -321,16 +321,16 @@ def _now(review: Review) -> Part:
     listings = [*_groups(_beside(group, instead) for group in grouped(review.next_head, new))]
     if gone:
         lines = _lines(grouped(review.next_base, gone))
-        listings.append(Listing(f"{counted(len(gone), 'change')} no longer made", tuple(lines)))
+        listings.append(LineList(f"{counted(len(gone), 'change')} no longer made", tuple(lines)))
     return Part(title, (), (*listings, *_said(review.next_head)))
 
 
-def _said(made: Plan) -> Iterator[Listing]:
+def _said(made: Plan) -> Iterator[LineList]:
     """Yield what else the next run says."""
     for held in held_of(made):
-        yield Listing(f"Held back: {held.what}", (held.where, held.allow) if held.where else (held.allow,))
+        yield LineList(f"Held back: {held.what}", (held.where, held.allow) if held.where else (held.allow,))
     for block in blocks_of(made):
-        yield Listing(block.title, (*entries_of(block), *_lines(block.groups)), folded=True)
+        yield LineList(block.title, (*entries_of(block), *_lines(block.groups)), folded=True)
 
 
 def _beside(group: Group, instead: dict[ObjectRef, str]) -> Group:
@@ -343,14 +343,14 @@ def _instead(line: Line, instead: dict[ObjectRef, str]) -> Line:
     return line if former is None else replace(line, reason=f"{line.reason} (instead of {former})".lstrip())
 
 
-def _groups(groups: Iterable[Group]) -> Iterator[Listing]:
+def _groups(groups: Iterable[Group]) -> Iterator[LineList]:
     updates: list[Line] = []
     for group in groups:
         updates += group.updates
         if group.lines:
-            yield Listing(group.heading, tuple(lines_of(group.lines, None, _PLAIN)))
+            yield LineList(group.heading, tuple(lines_of(group.lines, None, _PLAIN)))
     if updates:
-        yield Listing(counted(len(updates), "metadata update"), tuple(lines_of(updates, None, _PLAIN)), folded=True)
+        yield LineList(counted(len(updates), "metadata update"), tuple(lines_of(updates, None, _PLAIN)), folded=True)
 
 
 def _lines(groups: Iterable[Group]) -> Iterator[str]:
@@ -381,9 +381,9 @@ def _unjudged(review: Review) -> Part:
     if rows:
         queries, them = (counted(len(rows), "query", "queries"), "it" if len(rows) == 1 else "them")
         told = f"The snapshot holds no answer to {queries}; what depends on {them} is not decided here"
-        listings.append(Listing(told, tuple(escaped(row) for row in rows)))
+        listings.append(LineList(told, tuple(escaped(row) for row in rows)))
     if lines:
-        listings.append(Listing("What is unknown", tuple(lines)))
+        listings.append(LineList("What is unknown", tuple(lines)))
     if not listings:
         words.append("Every query of the policies has an answer, and every cluster was read.")
     return Part(title, tuple(words), tuple(listings))

@@ -10,7 +10,7 @@ from reconciler.decide.annotations import format_time
 from reconciler.errors import ReconcilerError
 from reconciler.forecast.json import held_to_dict, query_to_dict, timeline_to_dict
 from reconciler.forecast.review import Difference, Review
-from reconciler.forecast.review_parts import Listing, Part, parts_of
+from reconciler.forecast.review_parts import LineList, Part, parts_of
 from reconciler.model import ObjectRef
 from reconciler.plan.json import plan_to_dict
 from reconciler.report.markdown import details, fence, joined, origin_of, prose
@@ -35,7 +35,7 @@ def _block(part: Part) -> list[list[str]]:
     return [head, *map(_lines, part.listings)]
 
 
-def _lines(listing: Listing) -> list[str]:
+def _lines(listing: LineList) -> list[str]:
     return [listing.words, *(f"  {line}" for line in listing.lines)]
 
 
@@ -58,7 +58,7 @@ def _markdown(part: Part) -> list[list[str]]:
     return [[f"### {part.title}"], *([prose(line)] for line in part.words), *map(_listing, part.listings)]
 
 
-def _listing(listing: Listing) -> list[str]:
+def _listing(listing: LineList) -> list[str]:
     lines = fence(escaped(line) for line in listing.lines)
     if not listing.lines:
         return [f"**{prose(listing.words)}**"]

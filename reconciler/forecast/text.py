@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reconciler.forecast.picture import cells, legend, rows_of, ruler
 from reconciler.forecast.savings import Hours, Prices, Savings, grouped_savings, savings_of
-from reconciler.forecast.timelines import Forecast, HeldBack, Wake, WorkloadTimeline, total
+from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, WorkloadTimeline, total
 from reconciler.report.wording import counted, edge, name_of
 from reconciler.untrusted_text import one_line
 
@@ -189,7 +189,7 @@ def _limits(made: Forecast) -> list[str]:
     return ["Held back by limits", *(f"  {line}" for one in made.held_back for line in held_lines(one, made.end, zone))]
 
 
-def held_lines(one: HeldBack, end: datetime, zone: tzinfo) -> list[str]:
+def held_lines(one: HeldBackPeriod, end: datetime, zone: tzinfo) -> list[str]:
     """Return when a limit holds back how much, and why."""
     until = "to the end" if one.end >= end else f"until {edge(one.end, zone)}"
     return [

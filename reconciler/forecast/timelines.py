@@ -68,7 +68,7 @@ class WorkloadTimeline(Struct, frozen=True):
         return self.ref.kind != "CronJob"
 
 
-class HeldBack(Struct, frozen=True):
+class HeldBackPeriod(Struct, frozen=True):
     """What a limit or guard keeps from being done from `start` to before `end`, `number` changes."""
 
     start: datetime
@@ -101,7 +101,7 @@ class Forecast(Struct, frozen=True):
     runs: int
     first: Plan
     timelines: tuple[WorkloadTimeline, ...]
-    held_back: tuple[HeldBack, ...] = ()
+    held_back: tuple[HeldBackPeriod, ...] = ()
     wakes: tuple[Wake, ...] = ()
     undecided: Mapping[str, str] = field(default_factory=dict)  # object -> why, at any time
     unanswered: tuple[QueryKey, ...] = ()
@@ -137,8 +137,8 @@ class _Recording:
         self._without: dict[ObjectRef, int] = {}
         self._policy: dict[ObjectRef, tuple[int, str]] = {}
         self._segments: dict[ObjectRef, list[Segment]] = {}
-        self._held: dict[tuple[str, str], HeldBack] = {}
-        self._over: list[HeldBack] = []
+        self._held: dict[tuple[str, str], HeldBackPeriod] = {}
+        self._over: list[HeldBackPeriod] = []
         self._wakes: list[Wake] = []
         self._undecided: dict[str, str] = {}
 
@@ -193,7 +193,7 @@ class _Recording:
             known = self._held.get(key)
             number = len(held.decisions)
             if known is None:
-                self._held[key] = HeldBack(step.at, self._end, held.allow, held.why, number)
+                self._held[key] = HeldBackPeriod(step.at, self._end, held.allow, held.why, number)
             elif number > known.number:
                 self._held[key] = replace(known, why=held.why, number=number)
 

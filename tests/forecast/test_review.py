@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.forecast.policy_changes import FieldChange, PolicyChanges, Renamed
+from reconciler.forecast.policy_changes import PolicyChanges, PolicyFieldChange, Renamed
 from reconciler.forecast.review import Review, review_of
 from reconciler.forecast.review_report import render_markdown, render_text, review_to_dict
 from reconciler.forecast.simulation import Simulation
@@ -332,7 +332,7 @@ WILD = "</summary><script>@octocat #1 [x](https://evil.example) `|"
 
 def test_nothing_in_a_policy_or_name_becomes_markup(objects: Objects) -> None:
     base = reviewed(objects, EDITS["mode"].edit)
-    change = FieldChange(WILD, WILD, WILD, WILD)
+    change = PolicyFieldChange(WILD, WILD, WILD, WILD)
     wild = replace(
         base,
         changes=PolicyChanges((change,), (Renamed(WILD, WILD),), (WILD,), (WILD,)),
@@ -350,7 +350,7 @@ def test_nothing_in_a_policy_or_name_becomes_markup(objects: Objects) -> None:
 
 def test_it_is_never_longer_than_a_comment(objects: Objects) -> None:
     base = reviewed(objects, EDITS["production selected by mistake"].edit)
-    change = FieldChange("IdlingPolicy dev", "spec.x", "a" * 900, "b" * 900)
+    change = PolicyFieldChange("IdlingPolicy dev", "spec.x", "a" * 900, "b" * 900)
     many = replace(
         base,
         changes=PolicyChanges(tuple(replace(change, policy=f"IdlingPolicy {n}") for n in range(500))),

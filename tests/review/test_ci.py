@@ -14,7 +14,7 @@ import pytest
 from reconciler.backends.code_host.comments import GitHubComments, publish
 from reconciler.backends.code_host.rest import RestApi
 from reconciler.errors import CommentError, Problem, UsageError
-from reconciler.report.review import Review, fitted, marker_of, render_review
+from reconciler.report.review_comment import ReviewComment, fitted, marker_of, render_review
 from tests.review.code_hosts import NUMBER, REPOSITORY, SHA, TOKEN, CodeHost, a_later_event, an_event
 from tests.way.calls import Folder, Said
 
@@ -433,9 +433,9 @@ def test_a_review_that_is_too_long_is_cut_with_everything_closed():
 def test_a_huge_change_fits(longest):
     problems = [Problem(f"policies/{'x' * 240}{n}.yaml", n + 1, 1, "spec", "y" * 3000) for n in range(3000)]
     for review in (
-        Review("policies", problems),
-        Review("policies", (), problems, plan="## Plan\n" + "z" * 59_000 + "\n"),
-        Review("policies", (), problems, failure=["e" * 5000] * 3000),
+        ReviewComment("policies", problems),
+        ReviewComment("policies", (), problems, plan="## Plan\n" + "z" * 59_000 + "\n"),
+        ReviewComment("policies", (), problems, failure=["e" * 5000] * 3000),
     ):
         text = render_review(review, longest)
         assert 0 < len(text) <= longest
@@ -455,13 +455,13 @@ def test_a_change_with_very_many_problems_is_one_comment_that_fits(folder, host)
 
 def test_r6_no_line_is_a_quick_action_of_gitlab():
     plan = "/approve\n  /close x\n`````text\n```\n/merge\n`````\n/label ~x\n1/2\n"
-    text = render_review(Review("policies", plan=plan), 60_000)
+    text = render_review(ReviewComment("policies", plan=plan), 60_000)
     assert text == "&#47;approve\n&#47;close x\n`````text\n```\n/merge\n`````\n&#47;label ~x\n1/2\n"
 
 
 def test_r6_names_are_no_markup():
     name = "a`b</code><img src=x>@team ::error::x](http://x) ```\n\x1b[2J"
-    text = render_review(Review(name, [Problem(f"{name}.yaml", 1, 1, name, name)], ()), 60_000)
+    text = render_review(ReviewComment(name, [Problem(f"{name}.yaml", 1, 1, name, name)], ()), 60_000)
     outside = "".join(text.split("````")[::2])
     assert not {"<img", "@team", "http://", "\x1b"} & set(outside.split())
     assert "\x1b" not in text

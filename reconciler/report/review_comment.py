@@ -19,7 +19,7 @@ _FENCE = re.compile(r"`{3,}")
 _CUT = "The rest is left out, because a comment holds no more."
 
 
-class Review(Struct, frozen=True):
+class ReviewComment(Struct, frozen=True):
     """What is known of a change. `plan` is the Markdown of its plan, "" where there is none; `failure` says why.
 
     `problems` are those of the change, `base_problems` those of what it changes, where that cannot be used.
@@ -37,21 +37,21 @@ def marker_of(path: str) -> str:
     return f"<!-- reconciler review of {quote(path).replace('-', '%2D')} -->"
 
 
-def render_review(review: Review, longest: int) -> str:
+def render_review(review: ReviewComment, longest: int) -> str:
     """Return `review` as Markdown of at most `longest` characters; it begins with what keeps the change from a plan."""
     blocks = [*_problems(review), *_base(review), *_failure(review)]
     text = joined(blocks) if blocks else ""
     return fitted(_without_commands("\n".join(part for part in (text, review.plan) if part)), longest)
 
 
-def _problems(review: Review) -> list[list[str]]:
+def _problems(review: ReviewComment) -> list[list[str]]:
     if not review.problems:
         return []
     words = f"**The policies in {code(review.path)} cannot be used: {counted(len(review.problems), 'problem')}.**"
     return [["## Policies"], [words, "", *fence(map(str, review.problems))]]
 
 
-def _base(review: Review) -> list[list[str]]:
+def _base(review: ReviewComment) -> list[list[str]]:
     if not review.base_problems:
         return []
     words = "**The policies of the base cannot be used, so nothing is compared: this is the plan of the change alone.**"
@@ -62,7 +62,7 @@ def _base(review: Review) -> list[list[str]]:
     return [[words], details(summary, fence([*found[:_PROBLEMS_OF_BASE], *more]))]
 
 
-def _failure(review: Review) -> list[list[str]]:
+def _failure(review: ReviewComment) -> list[list[str]]:
     if not review.failure:
         return []
     lines = [line[:_LONGEST_LINE] for line in review.failure[:_LINES]]
