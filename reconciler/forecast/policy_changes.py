@@ -125,8 +125,8 @@ def _paired(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[str, Any,
     """Return what stands for one another in two lists of mappings, None where that cannot be told."""
     if not all(isinstance(one, dict) for one in (*before, *after)):
         return None
-    if all("name" in one for one in (*before, *after)):
-        was, now = ({str(one["name"]): one for one in found} for found in (before, after))
+    was, now = ({str(one.get("name")): one for one in found} for found in (before, after))
+    if len(was) == len(before) and len(now) == len(after) and all("name" in one for one in (*before, *after)):
         return [(key, was.get(key, _ABSENT), now.get(key, _ABSENT)) for key in sorted({*was, *now})]
     if len(before) == len(after):
         return [(str(place), one, other) for place, (one, other) in enumerate(zip(before, after, strict=True))]

@@ -91,8 +91,12 @@ class Review(Struct, frozen=True):
         if self.head is None:
             return ()
         before = self.base.held_back if self.base else ()
-        known = {(one.start, one.end, one.allow, one.number) for one in before}  # reasons name files: those differ
-        return tuple(one for one in self.head.held_back if (one.start, one.end, one.allow, one.number) not in known)
+        known = {(one.start, one.end, one.allow, one.clusters): one.number for one in before}  # reasons name files
+        return tuple(
+            one
+            for one in self.head.held_back
+            if one.number > known.get((one.start, one.end, one.allow, one.clusters), 0)
+        )
 
     @property
     def before_hours(self) -> float:

@@ -16,7 +16,7 @@ from reconciler.forecast.requests import Requests
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.build import scalable_workloads
-from reconciler.plan.model import Plan
+from reconciler.plan.model import HeldBackActions, Plan
 from reconciler.policy.types import PolicySet
 
 _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
@@ -76,6 +76,7 @@ class HeldBackPeriod(Struct, frozen=True):
     allow: str
     why: str
     number: int
+    clusters: tuple[str, ...] = ()
 
 
 class Wake(Struct, frozen=True):
@@ -137,7 +138,7 @@ class _Recording:
         self._without: dict[ObjectRef, int] = {}
         self._policy: dict[ObjectRef, tuple[int, str]] = {}
         self._segments: dict[ObjectRef, list[Segment]] = {}
-        self._held: dict[tuple[str, str], HeldBackPeriod] = {}
+        self._held: dict[tuple[str, ...], HeldBackPeriod] = {}
         self._over: list[HeldBackPeriod] = []
         self._wakes: list[Wake] = []
         self._undecided: dict[str, str] = {}
@@ -186,14 +187,14 @@ class _Recording:
             segments.append(replace(last, end=at))
 
     def _hold_back(self, step: Step) -> None:
-        now = {(held.allow, held.unit): held for held in step.plan.held_back}
+        now = {(held.allow, held.unit, *_clusters(held)): held for held in step.plan.held_back}
         for key in [key for key in self._held if key not in now]:
             self._over.append(replace(self._held.pop(key), end=step.at))
         for key, held in now.items():
             known = self._held.get(key)
             number = len(held.decisions)
             if known is None:
-                self._held[key] = HeldBackPeriod(step.at, self._end, held.allow, held.why, number)
+                self._held[key] = HeldBackPeriod(step.at, self._end, held.allow, held.why, number, _clusters(held))
             elif number > known.number:
                 self._held[key] = replace(known, why=held.why, number=number)
 
@@ -229,7 +230,9 @@ class _Recording:
             runs=self._runs,
             first=first,
             timelines=tuple(self._timelines()),
-            held_back=tuple(sorted([*self._over, *self._held.values()], key=lambda one: (one.start, one.allow))),
+            held_back=tuple(
+                sorted([*self._over, *self._held.values()], key=lambda one: (one.start, one.allow, one.clusters))
+            ),
             wakes=tuple(self._wakes),
             undecided=dict(sorted(self._undecided.items())),
             unanswered=first.unanswered,
@@ -254,6 +257,10 @@ class _Recording:
                 requests=self._simulation.requests(ref),
                 labels={**labels.get((ref.cluster, ref.namespace), {}), **own},
             )
+
+
+def _clusters(held: HeldBackActions) -> tuple[str, ...]:
+    return tuple(sorted({decision.ref.cluster for decision in held.decisions}))
 
 
 def _labels(step: Step | None) -> dict[tuple[str, str], Mapping[str, str]]:

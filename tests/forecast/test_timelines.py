@@ -11,17 +11,22 @@ import pytest
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import NotFoundError
+from reconciler.forecast.policy_changes import policy_changes
 from reconciler.forecast.requests import Requests, requests_of
 from reconciler.forecast.savings import Prices, grouped_savings, savings_of
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.model import ObjectRef
+from reconciler.policy.types import PolicySet
 from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
 
 FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)
 FLEET = document("Fleet", "mix", {"home": "a", "clusters": [{"name": "a"}]})
 NIGHTS = {"schedule": {"timeZone": "UTC", "downtime": ["20:00-06:00"]}}
-REQUESTS = {"name": "requests", "metric": {"query": "requests", "atMost": 0, "window": "30m", "noSeries": "Zero"}}
+REQUESTS: dict[str, Any] = {
+    "name": "requests",
+    "metric": {"query": "requests", "atMost": 0, "window": "30m", "noSeries": "Zero"},
+}
 
 
 def a_deployment(name: str, replicas: int = 2, **metadata: Any) -> dict[str, Any]:
@@ -114,6 +119,30 @@ def test_a_limit_that_holds_back_a_night_is_told() -> None:
     (held,) = forecast(found, simulation, FRIDAY, FRIDAY + timedelta(days=1)).held_back
     assert (held.start, held.end, held.allow) == (at(20), at(6, 21), "nights")
     assert "4 of 4 workloads" in held.why
+
+
+def test_a_limit_of_each_cluster_is_told_for_each() -> None:
+    objects = [one for name in "abcd" for one in (a_deployment(name), a_service(name))]
+    fleet = copy.deepcopy(FLEET)
+    fleet["spec"]["clusters"] = [{"name": "a"}, {"name": "b"}]
+    fleet["spec"]["limits"] = {"idledWorkloads": {"share": "25%", "atLeast": 1}}
+    found = policy_set([fleet, an_idling_policy(NIGHTS)])
+    clusters = {
+        "a": MemoryCluster.of_manifests("a", objects, first_of),
+        "b": MemoryCluster.of_manifests("b", objects[2:], first_of),
+    }
+    simulation = Simulation(found, Opened({name: Backend(name, cluster=one) for name, one in clusters.items()}))
+    held = forecast(found, simulation, FRIDAY, FRIDAY + timedelta(days=1)).held_back
+    assert [(one.clusters, one.number) for one in held if "workloads" in one.why] == [(("a",), 8), (("b",), 6)]
+
+
+def test_criteria_of_one_name_are_told_apart_by_their_place() -> None:
+    def policies(most: int) -> PolicySet:
+        both = [{**REQUESTS, "metric": {**REQUESTS["metric"], "atMost": one}} for one in (most, 5)]
+        return policy_set([FLEET, an_idling_policy(NIGHTS, {"anyOf": both})])
+
+    changed = policy_changes(policies(1), policies(99)).fields
+    assert [(one.before, one.after) for one in changed] == [("1", "99")]
 
 
 def test_capacity_that_is_needed_again() -> None:

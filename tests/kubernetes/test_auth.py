@@ -105,6 +105,13 @@ def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str,
     assert bool(preflight.connection.weakness) is bool(words)
 
 
+@pytest.mark.parametrize("value", ["false", "no", 0, "true"])
+def test_verification_is_switched_off_by_true_alone(tmp_path: Path, value: object) -> None:
+    path = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"insecure-skip-tls-verify": value})
+    with pytest.raises(kubeconfig.KubeconfigError, match=r"insecure-skip-tls-verify of .* is neither true nor false"):
+        load(path, "east", soon())
+
+
 def test_clusters_of_one_authority_are_connected_to_side_by_side(tmp_path: Path) -> None:
     authority = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
     kubeconfig = a_kubeconfig(tmp_path / "config", {"token": SECRET}, {"certificate-authority-data": authority})

@@ -37,6 +37,17 @@ class ConfigNode:
             raise KubeconfigError(f"Expected key {key} in {self.name}")
         return found
 
+    def is_set(self, key: str) -> bool:
+        """Return whether `key` is true; False where it is absent.
+
+        Raises:
+            KubeconfigError: it is something else.
+        """
+        found = self.value.get(key, False)
+        if not isinstance(found, bool):
+            raise KubeconfigError(f"{key} of {self.name} is neither true nor false")
+        return found
+
     def text(self, key: str) -> str:
         """Return the text that `key` has, "" for none.
 

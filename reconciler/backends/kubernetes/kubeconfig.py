@@ -121,7 +121,7 @@ def _access(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> Server
     access = ServerAccess(
         server=str(cluster["server"]).rstrip("/"),
         authorization=authorization,
-        verified=not cluster.get("insecure-skip-tls-verify"),
+        verified=not cluster.is_set("insecure-skip-tls-verify"),
         server_name=cluster.text("tls-server-name"),
         proxy=cluster.text("proxy-url"),
         impersonation=impersonation(user),

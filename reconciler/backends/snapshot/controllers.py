@@ -189,7 +189,8 @@ def with_settled_status(manifest: dict[str, Any], scale: ScaleKind, wanted: int,
 
 def _pods_to_delete(manifest: dict[str, Any]) -> tuple[str, ...]:
     """Return the pods that a CloneSet wants to lose first."""
-    strategy = manifest["spec"].get("scaleStrategy")
+    spec = manifest.get("spec")
+    strategy = spec.get("scaleStrategy") if isinstance(spec, dict) else None
     chosen = strategy.get("podsToDelete") if isinstance(strategy, dict) else None
     return tuple(map(str, chosen)) if isinstance(chosen, list) else ()
 
