@@ -30,6 +30,7 @@ from reconciler.yaml.reader import read_documents
 from reconciler.yaml.words import Path, shown
 
 _INSTANT = timedelta(seconds=1)
+_MOST_DAYS = 366  # of one case: each day has runs of its own
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVENTS = {"annotate": (), "scale": ("replicas",), "patch": ("fields",), "query": ("series",)}
 _CODES = [str(code) for code in ReasonCode]
@@ -153,6 +154,9 @@ class _Reader:
             return  # it could not be read
         if start is not None and start > moments[0].start:
             self.document.add((*path, "start"), "is after the first time, expected one before it")
+        days = (max(one.end for one in moments) - (start or moments[0].start)).days
+        if days > _MOST_DAYS:
+            self.document.add(path, f"plays {days} days, expected {_MOST_DAYS} at most")
         for number, (before, moment) in enumerate(pairwise(moments)):
             last = max(filter(None, [before.start, *(one.until for one in before.expected)]))
             if moment.start <= before.start or moment.start < (before.end if before.is_period else last):

@@ -124,7 +124,9 @@ class ReasonWords(Struct, frozen=True):
         if form in ("edge", "until"):
             return f"{'until ' if form == 'until' else ''}{edge(at, zone)}"
         length = age(abs(self.now - at))
-        return {"ago": f"{length} ago", "since": f"for {length}"}.get(form, length)
+        if form == "ago":
+            return f"in {length}" if at > self.now else f"{length} ago"
+        return f"for {length}" if form == "since" else length
 
 
 @cache

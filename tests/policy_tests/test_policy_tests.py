@@ -379,6 +379,11 @@ WRONG = [
         id="backwards",
     ),
     pytest.param(
+        "then: [{at: 2126-11-20T00:00:00Z, expect: [{object: a/b/c/d, replicas: 1}]}]",
+        "days, expected 366 at most",
+        id="a year that was mistyped",
+    ),
+    pytest.param(
         "expect: [{object: a/b/c/d, replica: 1}]", 'replica: unknown field, did you mean "replicas"?', id="typo"
     ),
 ]

@@ -421,6 +421,11 @@ NIGHTS = {"calendar": "nights", **BERLIN}
             "requested 2m ago",
         ),
         (
+            [reason(ReasonCode.WAKE_REQUESTED, at="2026-11-20T15:43:00Z")],
+            "wake requested at 2026-11-20T15:43:00Z",
+            "requested in 97s",
+        ),
+        (
             [reason(ReasonCode.WAKE_DUE, due="2026-11-20T12:00:00Z")],
             "due since 2026-11-20T12:00:00Z",
             "due 3h ago",
