@@ -11,6 +11,9 @@ MUTATED ?= $(addprefix reconciler/decide/,fleet_guard.py schedule.py selectors.p
 		service_targets.py wake_order.py))
 SEED ?= 0
 
+# More options of pytest for `make test` and `make others`.
+PYTEST ?=
+
 # Tests start the command line hundreds of times, which is not to compile it each time.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -48,7 +51,7 @@ built-where-possible: $(STAMP)
 	@$(BIN)/python -m tests.real.binaries || [ "$$CI" != true ]
 
 check: built-where-possible
-	$(BIN)/pytest -n auto --dist loadgroup -m "not soak and not bench"
+	$(BIN)/pytest $(PYTEST) -n auto --dist loadgroup -m "not soak and not bench"
 
 # Once more without real parts and without the laws, which try many cases: with the lowest releases of all direct
 # dependencies, and on every later interpreter that this machine has.
@@ -59,7 +62,7 @@ others-ready: $(OTHERS:%=.venvs/%/.installed) .venvs/docs/.installed
 .PRECIOUS: .venvs/%/.installed
 
 again-%: .venvs/%/.installed
-	.venvs/$*/bin/python -m pytest -m "not real and not laws and not soak and not bench"
+	.venvs/$*/bin/python -m pytest $(PYTEST) -m "not real and not laws and not soak and not bench"
 
 .venvs/lowest/.installed: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv --clear $(@D)

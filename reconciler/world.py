@@ -16,7 +16,7 @@ from reconciler.apply.outcomes import Access
 from reconciler.backends.backend import Backend, LiveSettings, OnClusterRead, Opened, open_live
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.pod_picker import HttpPodPicker
-from reconciler.backends.protocols import Clock, Traffic
+from reconciler.backends.protocols import Clock, Traffic, VictimOrder
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.model import Pod
 from reconciler.observe.sources import Readers, Source
@@ -93,14 +93,19 @@ def open_world(
         return _world(fleet, opened, clock, settings, readers)
     from reconciler.backends.snapshot.opened import open_snapshot
 
-    now_ns = int(now.timestamp()) * 10**9
+    names = [cluster.name for cluster in fleet.clusters]
+    opened = open_snapshot(snapshot, names, victim_order(lambda: now), fleet.namespace, now)
+    return _world(fleet, opened, SettledClock(), settings, None)
+
+
+def victim_order(now: Callable[[], datetime]) -> VictimOrder:
+    """Return the order in which the controllers of a snapshot delete pods; `now` says what time it is there."""
 
     def victims(pods: Sequence[Pod], count: int, of_deployment: bool) -> Sequence[Pod]:
+        now_ns = int(now().timestamp()) * 10**9
         return rank_victims(pods, count, now_ns=now_ns, siblings=() if of_deployment else None).victims
 
-    names = [cluster.name for cluster in fleet.clusters]
-    opened = open_snapshot(snapshot, names, victims, fleet.namespace, now)
-    return _world(fleet, opened, SettledClock(), settings, None)
+    return victims
 
 
 def _world(fleet: Fleet, opened: Opened, clock: Clock, settings: RequestSettings, readers: Readers | None) -> World:

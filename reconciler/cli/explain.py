@@ -140,7 +140,7 @@ def _placed(made: Plan, state: ObservedState, key: str) -> Iterator[ObjectExplan
     """Yield the local workload of the FederatedReplicaSet `key` on each of its clusters."""
     workloads = {one.ref: one for cluster in state.clusters.values() for one in cluster.workloads}
     for one in made.explanations:
-        if one.job == "placement" and f"{one.ref.namespace}/{one.policy}" == key:
+        if one.job == "placement" and one.policy == key:
             yield ObjectExplanation(one.ref, workloads.get(one.ref))
 
 

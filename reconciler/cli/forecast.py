@@ -24,14 +24,13 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.run import RunOptions
-from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ExitCode, UsageError
 from reconciler.forecast.savings import GROUPS, Prices, grouping
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.text import ForecastStyle, render_text
 from reconciler.forecast.timelines import Forecast, forecast
-from reconciler.model import Pod
 from reconciler.policy.types import PolicySet
+from reconciler.world import victim_order
 
 _LEAST_TICK = timedelta(minutes=1)
 
@@ -92,12 +91,7 @@ def opened_snapshot(options: RunOptions, clusters: Sequence[str], namespace: str
         SnapshotError: it cannot be read.
     """
     assert options.snapshot is not None
-    now_ns = int(options.now.timestamp()) * 10**9
-
-    def victims(pods: Sequence[Pod], count: int, of_deployment: bool) -> Sequence[Pod]:
-        return rank_victims(pods, count, now_ns=now_ns, siblings=() if of_deployment else None).victims
-
-    return open_snapshot(options.snapshot, clusters, victims, namespace, options.now)
+    return open_snapshot(options.snapshot, clusters, victim_order(lambda: options.now), namespace, options.now)
 
 
 def tick_of(text: str) -> timedelta:

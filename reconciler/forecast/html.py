@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -26,11 +24,9 @@ from reconciler.forecast.text import (
     zone_of,
 )
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
+from reconciler.report.html import page_template
 from reconciler.report.wording import DAYS, edge, name_of
 from reconciler.untrusted_text import one_line
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 WIDTH = 1000
 """The width of a picture in its own units."""
@@ -74,7 +70,7 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
     head, *body = table_rows(made, style)
     zone = zone_of(made)
     first, *rest = summary(made, style.prices)
-    return _template().render(
+    return page_template("forecast", "forecast.html.j2").render(
         title=title(made),
         first=first,
         rest=rest,
@@ -89,21 +85,6 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
         runs=made.runs,
         width=WIDTH,
     )
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("reconciler", "forecast/templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("forecast.html.j2")
 
 
 def _groups(made: Forecast) -> tuple[PictureGroup, ...]:

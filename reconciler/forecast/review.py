@@ -79,11 +79,25 @@ class Review(Struct, frozen=True):
     @property
     def idles_more(self) -> tuple[Difference, ...]:
         """Workloads that go idle, or run with less, and would not without the change."""
-        return tuple(one for one in self.differences if _lowest(one.after) < _lowest(one.before))
+        return tuple(one for one in self._changed if _lowest(one.after) < _lowest(one.before))
 
     @property
     def idles_less(self) -> tuple[Difference, ...]:
-        return tuple(one for one in self.differences if _lowest(one.after) > _lowest(one.before))
+        return tuple(one for one in self._changed if _lowest(one.after) > _lowest(one.before))
+
+    @property
+    def created(self) -> tuple[Difference, ...]:
+        """Workloads that are there with the change only."""
+        return tuple(one for one in self.differences if one.before is None)
+
+    @property
+    def not_created(self) -> tuple[Difference, ...]:
+        """Workloads that are there without the change only."""
+        return tuple(one for one in self.differences if one.after is None)
+
+    @property
+    def _changed(self) -> tuple[Difference, ...]:
+        return tuple(one for one in self.differences if one.before is not None and one.after is not None)
 
     @property
     def held_back(self) -> tuple[HeldBackPeriod, ...]:

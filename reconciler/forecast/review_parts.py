@@ -91,8 +91,8 @@ def _effect(review: Review, head: Forecast) -> str:
 
 
 def _counts(review: Review) -> Iterator[str]:
-    more, less = review.idles_more, review.idles_less
-    others = len(review.differences) - len(more) - len(less)
+    more, less, new, gone = review.idles_more, review.idles_less, review.created, review.not_created
+    others = len(review.differences) - len(more) - len(less) - len(new) - len(gone)
     if more:
         namespaces = len({(one.ref.cluster, one.ref.namespace) for one in more})
         where = counted(namespaces, "namespace")
@@ -102,8 +102,16 @@ def _counts(review: Review) -> Iterator[str]:
         does = "does" if len(less) == 1 else "do"
         who = str(len(less)) if more else f"{counted(len(less), 'workload')} that {_idle(len(less))} today"
         yield f"{who} no longer {does}"
+    if new:
+        yield f"{counted(len(new), 'workload')} {_are(len(new))} created"
+    if gone:
+        yield f"{counted(len(gone), 'workload')} {_are(len(gone))} not created any more"
     if others:
         yield f"{counted(others, 'workload')} {_run(others)} at other times"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _idle(number: int) -> str:
@@ -376,7 +384,7 @@ def _unjudged(review: Review) -> Part:
         "  ".join(filter(None, (key.cluster, key.policy, key.template, key.window)))
         for key in sorted(review.next_head.unanswered)
     ]
-    words = [] if review.snapshot_age is None else [f"The snapshot is {age(review.snapshot_age)} old."]
+    words = [_recorded(review)] if review.head is not None else []
     listings = []
     if rows:
         queries, them = (counted(len(rows), "query", "queries"), "it" if len(rows) == 1 else "them")
@@ -384,6 +392,12 @@ def _unjudged(review: Review) -> Part:
         listings.append(LineList(told, tuple(escaped(row) for row in rows)))
     if lines:
         listings.append(LineList("What is unknown", tuple(lines)))
-    if not listings:
+    if not listings and not review.next_head.undecided:
         words.append("Every query of the policies has an answer, and every cluster was read.")
     return Part(title, tuple(words), tuple(listings))
+
+
+def _recorded(review: Review) -> str:
+    if review.snapshot_age is None:
+        return "The snapshot does not say when it was recorded: it may be of any age."
+    return f"The snapshot is {age(review.snapshot_age)} old."

@@ -22,11 +22,10 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.state import ConfigMapStore
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState, Verb
-from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import NotFoundError
 from reconciler.forecast.events import calendar_edges, recorded_moments
 from reconciler.forecast.requests import Requests, requests_of
-from reconciler.model import ObjectRef, ObservedState, PatchOperation, PickerAnswer, Pod, QueryAnswer, Run, Write
+from reconciler.model import ObjectRef, ObservedState, PatchOperation, PickerAnswer, QueryAnswer, Run, Write
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Readers, Source
 from reconciler.pipeline import Control, RunRequest, carry_out, plan
@@ -34,7 +33,7 @@ from reconciler.plan.build import scalable_workloads
 from reconciler.plan.model import Plan, pointer
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
-from reconciler.world import SettledClock, World
+from reconciler.world import SettledClock, World, victim_order
 
 DEFAULT_TICK = timedelta(minutes=10)
 _WHOLE = frozenset({Verb.IDLE, Verb.WAKE, Verb.RECORD, Verb.CLEAR})
@@ -203,7 +202,7 @@ class Simulation:
             if not isinstance(backend.cluster, SnapshotCluster):
                 sources[name] = Source(error=backend.error or "is no snapshot")
                 continue
-            cluster = MemoryCluster.copy_of(backend.cluster, self._victims)
+            cluster = MemoryCluster.copy_of(backend.cluster, victim_order(lambda: self._now))
             self._clusters[name] = cluster
             sources[name] = Source(cluster, None if backend.metrics is None else HeldMetrics(backend.metrics))
             accesses[name] = Access(
@@ -215,10 +214,6 @@ class Simulation:
                 pool=_HERE,
             )
         return World(sources, accesses, "snapshot", Readers(_HERE))
-
-    def _victims(self, pods: Sequence[Pod], count: int, of_deployment: bool) -> Sequence[Pod]:
-        now_ns = int(self._now.timestamp()) * 10**9
-        return rank_victims(pods, count, now_ns=now_ns, siblings=() if of_deployment else None).victims
 
 
 _HERE = WorkerPool(0)

@@ -240,4 +240,5 @@ def unknown_words(made: Forecast) -> Iterator[str]:
     yield from undecided_words(made)
     unstated = savings_of(one for one in made.selected if one.runs).unstated
     if unstated:
-        yield f"{counted(unstated, 'workload')} request no CPU and no memory: their hours count as replicas only"
+        do = "requests" if unstated == 1 else "request"
+        yield f"{counted(unstated, 'workload')} {do} no CPU and no memory: only replica-hours are counted"

@@ -18,9 +18,9 @@ from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.build import scalable_workloads
 from reconciler.plan.model import HeldBackActions, Plan
 from reconciler.policy.types import PolicySet
+from reconciler.report.wording import KINDS
 
 _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
-_KINDS = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
 
 
 class Segment(Struct, frozen=True):
@@ -163,7 +163,7 @@ class _Recording:
     def _select(self, step: Step) -> None:
         for one in step.plan.explanations:
             if one.selected and one.policy:
-                found = (_JOBS.index(one.job), f"{_KINDS[one.job]} {one.policy}")
+                found = (_JOBS.index(one.job), f"{KINDS[one.job]} {one.policy}")
                 self._policy[one.ref] = min(found, self._policy.get(one.ref, found))
 
     def _extend(self, step: Step) -> None:

@@ -18,9 +18,7 @@ from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Place
 from reconciler.policy_tests.cases import Expectation, Moment
 from reconciler.report.groups import reasons_in
-from reconciler.report.wording import edge, name_of, verb_of
-
-KINDS = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
+from reconciler.report.wording import KINDS, edge, name_of, policy_of, verb_of
 
 Touched = tuple[str, str, str]
 """Kind and name of a policy that selects a judged workload, and what a run did with that, "" for nothing."""
@@ -89,6 +87,7 @@ def judged(moment: Moment, steps: Sequence[Step]) -> Judgement:
     for one in moment.expected:
         refs = [ref for ref in steps[0].replicas if _is_meant(ref, one.fields)]
         failures += _failures(one, refs, moment, runs) if refs else [_nobody(one, steps[0])]
+        failures += _unread(one, steps[0])
         touched |= {row for run in runs for ref in refs for row in _rows(run, ref)}
     return Judgement(tuple(failures), frozenset(touched))
 
@@ -111,6 +110,15 @@ def _nobody(one: Expectation, step: Step) -> Failure:
     subject = named or f"namespaces {', '.join(given(one.fields.namespaces) or ())}"
     near = nearest(named, [name_of(ref) for ref in step.replicas]) if named else ""
     return Failure(one.place, step.at, subject, "a workload", f"none of that name{near}")
+
+
+def _unread(one: Expectation, step: Step) -> Iterator[Failure]:
+    """Yield the clusters that `one` means by a pattern and that could not be read: nobody knows what holds there."""
+    if given(one.fields.object) is not None:
+        return  # it is missing then
+    for cluster, why in step.plan.unknown.items():
+        if "/" not in cluster and any(fnmatchcase(cluster, pattern) for pattern in one.fields.clusters):
+            yield Failure(one.place, step.at, f"cluster {cluster}", "a cluster that can be read", why)
 
 
 def _failures(one: Expectation, refs: Sequence[ObjectRef], moment: Moment, runs: Sequence[_Run]) -> list[Failure]:
@@ -189,12 +197,12 @@ def _reasons(run: _Run, ref: ObjectRef) -> Iterator[_Said]:
 
     for decision in run.planned.get(ref, ()):
         cause = decision.cause
-        words = f"{name(decision.job, cause.policy)}: {verb_of(decision)}: {clock.reason(cause.reasons)}"
+        words = f"{name(decision.job, policy_of(decision))}: {verb_of(decision)}: {clock.reason(cause.reasons)}"
         yield _Said(words, tuple(one.code for one in cause.reasons))
     for held in plan.held_back:
         for decision in held.decisions:
             if decision.ref == ref:
-                words = f"{name(decision.job, decision.cause.policy)}: {verb_of(decision)} is held back: {held.why}"
+                words = f"{name(decision.job, policy_of(decision))}: {verb_of(decision)} is held back: {held.why}"
                 yield _Said(words)
     for one in run.explained.get(ref, ()):
         words = f"{name(one.job, one.policy)}: {one.outcome}: {clock.reason(one.reasons)}"
@@ -206,4 +214,4 @@ def _rows(run: _Run, ref: ObjectRef) -> Iterator[Touched]:
         if one.selected:
             yield KINDS[one.job], one.policy, ""
     for decision in run.planned.get(ref, ()):
-        yield KINDS[decision.job], decision.cause.policy, verb_of(decision)
+        yield KINDS[decision.job], policy_of(decision), verb_of(decision)

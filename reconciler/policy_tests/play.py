@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from msgspec import structs
 
@@ -13,10 +13,9 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.metrics import SnapshotMetrics
 from reconciler.backends.snapshot.opened import open_snapshot
 from reconciler.decide.annotations import WAKE_REQUESTED_AT
-from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ClusterError, SnapshotError
 from reconciler.forecast.simulation import Simulation
-from reconciler.model import ObjectRef, Pod
+from reconciler.model import ObjectRef
 from reconciler.policy.kinds.metadata import given
 from reconciler.policy.kinds.policy_test import GivenFields
 from reconciler.policy.types import PolicySet
@@ -24,6 +23,9 @@ from reconciler.policy_tests.cases import Case, CaseFile, runs_before
 from reconciler.policy_tests.judgement import Failure, Touched, judged
 from reconciler.policy_tests.metrics import GivenAnswers, GivenMetrics
 from reconciler.report.wording import name_of
+from reconciler.world import victim_order
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +70,19 @@ def _played(case: Case, simulation: Simulation, answers: GivenAnswers) -> CaseRe
 
 def _opened(file: CaseFile, policies: PolicySet) -> Opened:
     names = [cluster.name for cluster in policies.fleet.clusters]
+    order = victim_order(lambda: _EPOCH)  # what is played has that of its own time
     if file.snapshot:
-        return open_snapshot(file.snapshot, names, _victims, policies.fleet.namespace)
+        return open_snapshot(file.snapshot, names, order, policies.fleet.namespace)
     unknown = sorted(set(file.clusters) - set(names))
     if unknown:
         words = f"clusters: {', '.join(unknown)} is no cluster of the Fleet, expected one of {', '.join(names)}"
         raise SnapshotError(f"{file.place}: {words}")
     try:
-        made = {name: MemoryCluster.of_manifests(name, file.clusters.get(name, ()), _victims) for name in names}
+        made = {name: MemoryCluster.of_manifests(name, file.clusters.get(name, ()), order) for name in names}
     except SnapshotError as error:
         found = [replace(one, file=file.place.file, line=file.place.line) for one in error.problems]
         raise SnapshotError.of(found) from error
     return Opened({name: Backend(name, cluster=one, metrics=SnapshotMetrics(name, {})) for name, one in made.items()})
-
-
-def _victims(pods: Sequence[Pod], count: int, _: bool) -> Sequence[Pod]:
-    return rank_victims(pods, count, now_ns=0).victims
 
 
 def _with_answers(backend: Backend, answers: GivenAnswers) -> Backend:

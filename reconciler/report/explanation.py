@@ -120,7 +120,7 @@ def _number(plan: Plan, one: ObjectExplanation, refs: Collection[ObjectRef], *, 
 
 def _kept_besides(plan: Plan, ref: ObjectRef) -> str:
     """Return what is desired of a placed ReplicaSet, and what its spec.replicas is where that differs; else ""."""
-    keys = {f"{ref.namespace}/{one.policy}" for one in plan.explanations if one.ref == ref and one.job == "placement"}
+    keys = {one.policy for one in plan.explanations if one.ref == ref and one.job == "placement"}
     rows = [row for view in plan.placements if view.key in keys for row in view.rows if row.cluster == ref.cluster]
     for row in rows:
         if None not in (row.desired, row.spec_replicas) and row.desired != row.spec_replicas:
@@ -159,8 +159,7 @@ def _policy(plan: Plan, found: PolicyExplanation) -> Iterator[str]:
 
 
 def _title(found: PolicyExplanation) -> str:
-    name = f"{found.ref.namespace}/{found.policy}" if found.job == "placement" else found.policy
-    return f"{KINDS[found.job]} {name}" if found.policy else "No policy"
+    return f"{KINDS[found.job]} {found.policy}" if found.policy else "No policy"
 
 
 def _closest(match: SelectorMatch) -> Iterator[str]:

@@ -133,7 +133,7 @@ def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
     by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
     groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
     held = held_of(plan)
-    return _template().render(
+    return page_template("report", "report.html.j2").render(
         title=f"{title} {one_line(plan.fleet)} {source}",
         plan=plan,
         made_at=edge(plan.made_at),
@@ -150,11 +150,12 @@ def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
 
 
 @cache
-def _template() -> Template:
+def page_template(room: str, name: str) -> Template:
+    """Return the template `name` of the pages of `room`; whatever goes into it is escaped, and one_line is a filter."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("reconciler", "report/templates"),
+        loader=PackageLoader("reconciler", f"{room}/templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -162,7 +163,7 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.filters["one_line"] = one_line
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def _plan_tiles(plan: Plan) -> tuple[Tile, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import re
 import resource
 import socket
 import ssl
@@ -211,11 +212,15 @@ PHASES: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[str]], st
 @pytest.mark.parametrize("phase", PHASES)
 def test_whatever_hangs_ends_at_the_deadline(phase: str, method: str) -> None:
     opened, words = PHASES[phase]
-    with opened() as url:
-        began = time.monotonic()
-        with pytest.raises(HttpError, match=words):
-            asked(url, 0.3, method)
-        assert time.monotonic() - began < 12  # dripping takes fifteen seconds, the others thirty or more
+    for seconds in (0.3, 1.5, 6):  # a busy machine needs more to get as far as the phase
+        with opened() as url:
+            began = time.monotonic()
+            with pytest.raises(HttpError) as refused:
+                asked(url, seconds, method)
+            assert time.monotonic() - began < 12  # dripping takes fifteen seconds, the others thirty or more
+        if re.search(words, str(refused.value)):
+            return
+    raise refused.value
 
 
 @pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "gzip dripped"])

@@ -410,3 +410,16 @@ def test_a_snapshot_that_is_too_old_is_refused(quickstart: Folder) -> None:
     assert said.code == 3
     assert "was recorded at 2026-11-19T02:00:00Z, 37h ago, expected at most 24h" in said.out
     assert "The snapshot is 37h old." in compared(quickstart, "-o", "markdown", "--max-snapshot-age", "2d").out
+
+
+def test_workloads_that_are_only_there_with_the_change_are_created_and_not_woken(quickstart: Folder) -> None:
+    shutil.copytree(quickstart.path / "policies", quickstart.path / "more")
+    placed = (quickstart.path / "policies" / "placement.yaml").read_text().partition("---\n")[0]
+    (quickstart.path / "more" / "fresh.yaml").write_text(placed.replace("name: web", "name: fresh"))
+    for head, base, words in (
+        ("more", "policies", "3 workloads are created."),
+        ("policies", "more", "3 workloads are not created any more."),
+    ):
+        said = quickstart.call("plan", head, "--base", base, "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z")
+        assert words in said.out, said.out
+        assert "today" not in said.out

@@ -251,6 +251,33 @@ def test_cases_are_independent_and_the_snapshot_stays(folder):
     assert {path.name for path in (folder.path / "snapshot" / "east").iterdir()} == {"all.yaml"}
 
 
+def test_a_cluster_that_was_not_read_holds_nothing(folder):
+    folder.write(
+        "snapshot/east/all.yaml", "kind: Deployment\napiVersion: apps/v1\nmetadata: {name: d, namespace: dev-a}\n"
+    )
+    said = cases(
+        folder,
+        f"- {{name: a, {NIGHT}, expect: [{{namespaces: [dev-a], policy: nights}}]}}",
+        head="snapshot: ../snapshot\n",
+    )
+    assert "cluster west at " in said.out
+    assert "expected  a cluster that can be read" in said.out
+    assert said.code == 1
+
+
+def test_a_federated_replica_set_is_called_with_its_namespace(repository, tmp_path):
+    found = Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+    found.write(
+        "policies/web_test.yaml",
+        "snapshot: ../snapshot\ncases:\n  - name: web\n    at: 2026-11-20T22:00:00Z\n"
+        "    expect: [{object: us-east/shop/ReplicaSet/web, policy: shop/web}]\n",
+    )
+    said = found.call("test", "policies/web_test.yaml", "--coverage")
+    assert said.code == 0, said
+    assert "FederatedReplicaSet shop/web (" in said.out
+    assert "shop/web (policies/placement.yaml:2): no scale down" in said.out
+
+
 # Coverage
 
 

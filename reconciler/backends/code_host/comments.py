@@ -92,13 +92,22 @@ class GitHubComments:
         self._api.send("PATCH", f"/repos/{self._repository}/issues/comments/{comment.id}", {"body": body})
 
 
-class _Head(msgspec.Struct):
+class HeadRepository(msgspec.Struct):
+    full_name: str = ""
+
+
+class PullRequestHead(msgspec.Struct):
+    """`repo` None: the repository is gone."""
+
     sha: str = ""
+    repo: HeadRepository | None = None
 
 
-class _PullRequest(msgspec.Struct):
+class PullRequest(msgspec.Struct):
+    """Source: GitHub REST API, "Pulls"; the same in webhook events."""
+
     number: int
-    head: _Head
+    head: PullRequestHead
 
 
 def pull_request_of(api: RestApi, repository: str, branch: str, sha: str) -> int:
@@ -110,7 +119,7 @@ def pull_request_of(api: RestApi, repository: str, branch: str, sha: str) -> int
     Source: GitHub REST API, "List pull requests".
     """
     path = f"/repos/{quote(repository)}/pulls?state=open&per_page={_PER_PAGE}&head={quote(branch, safe='')}"
-    found = [one.number for one in api.get(path, list[_PullRequest]) if one.head.sha == sha]
+    found = [one.number for one in api.get(path, list[PullRequest]) if one.head.sha == sha]
     if len(found) != 1:
         raise CommentError(f"{repository}: has {len(found)} open pull requests from {branch} at {sha}, expected one")
     return found[0]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from reconciler.backends.code_host.comments import Comments, GitHubComments, GitLabNotes, pull_request_of
+from reconciler.backends.code_host.comments import Comments, GitHubComments, GitLabNotes, PullRequest, pull_request_of
 from reconciler.backends.code_host.rest import RestApi
 from reconciler.errors import UsageError
 
@@ -25,36 +25,23 @@ class ReviewRun(Struct, frozen=True):
     reason: str = ""
 
 
-class _Repository(msgspec.Struct):
-    full_name: str = ""
-
-
 class _Owner(msgspec.Struct):
     login: str = ""
 
 
-class _HeadRepository(msgspec.Struct):
+class _ForkRepository(msgspec.Struct):
     owner: _Owner = msgspec.field(default_factory=_Owner)
-
-
-class _Head(msgspec.Struct):
-    repo: _Repository | None = None
-
-
-class _PullRequest(msgspec.Struct):
-    number: int
-    head: _Head
 
 
 class _WorkflowRun(msgspec.Struct):
     event: str = ""
     head_sha: str = ""
     head_branch: str | None = None
-    head_repository: _HeadRepository | None = None
+    head_repository: _ForkRepository | None = None
 
 
-class _Event(msgspec.Struct):
-    pull_request: _PullRequest | None = None
+class _WorkflowEvent(msgspec.Struct):
+    pull_request: PullRequest | None = None
     workflow_run: _WorkflowRun | None = None
 
 
@@ -105,7 +92,7 @@ def gitlab_run(variables: Mapping[str, str], *, comment: bool) -> ReviewRun:
     return ReviewRun(GitLabNotes(api, project, int(number)))
 
 
-def _event(path: str) -> _Event:
+def _event(path: str) -> _WorkflowEvent:
     """Return what started the run.
 
     Raises:
@@ -113,13 +100,13 @@ def _event(path: str) -> _Event:
     """
     try:
         with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(_LARGEST_EVENT), type=_Event)
+            return msgspec.json.decode(file.read(_LARGEST_EVENT), type=_WorkflowEvent)
     except (OSError, ValueError, RecursionError) as error:
         words = "GITHUB_EVENT_PATH: names no event that can be read, expected the variables of GitHub Actions"
         raise UsageError(words) from error
 
 
-def _no_comment(event: _Event, repository: str) -> str:
+def _no_comment(event: _WorkflowEvent, repository: str) -> str:
     """Return why there is nothing that could be commented, "" where there is."""
     if event.workflow_run is not None:
         found = event.workflow_run
@@ -131,7 +118,7 @@ def _no_comment(event: _Event, repository: str) -> str:
     return "" if is_own else "the pull request comes from a fork, whose token may only read"
 
 
-def _number(event: _Event, api: RestApi, repository: str) -> int:
+def _number(event: _WorkflowEvent, api: RestApi, repository: str) -> int:
     if event.pull_request is not None:
         return event.pull_request.number
     found = event.workflow_run

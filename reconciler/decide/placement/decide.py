@@ -127,7 +127,7 @@ def _paused(
     return DesiredState(
         decisions=_status(result, cluster_statuses(result), (), inputs),
         explanations=tuple(
-            PolicyExplanation(local.ref, "placement", federated.name, "left alone", local.reasons, resumed)
+            PolicyExplanation(local.ref, "placement", federated.key, "left alone", local.reasons, resumed)
             for local in held
         ),
         placements=(placement_view(result),),

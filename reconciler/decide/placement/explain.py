@@ -179,7 +179,7 @@ def explanations(result: PlacementResult, *, counterfactuals: bool) -> tuple[Pol
 
 
 def _explanation(local: LocalWorkload, result: PlacementResult, found: _Counterfactuals | None) -> PolicyExplanation:
-    name = result.federated.name
+    name = result.federated.key
     if local.part != "placed":
         return PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons)
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
