@@ -6,18 +6,21 @@ import json
 import os
 from typing import Any
 
-from reconciler.cli.options import option, output_option, path_argument, verb
+from reconciler.cli.options import option, output_option, path_argument, policies_option, verb
 from reconciler.cli.output import show, show_lines
-from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError
+from reconciler.errors import ExitCode, PolicyError, UsageError
 from reconciler.policy.load import TESTS, read_policies
+from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import CaseFile, read_case_files
 from reconciler.policy_tests.coverage import coverage
 from reconciler.policy_tests.play import CaseResult, played
 from reconciler.policy_tests.render import Results, as_dict, as_junit, as_lines
+from reconciler.yaml.files import spelt
 
 
 @verb("test")
 @path_argument()
+@policies_option(default=None, default_words="PATH, or the folder of the file", help="The policies that are tested.")
 @option("--coverage", is_flag=True, help="List policies, and decisions of policies, that no case looks at.")
 @output_option("text", "json", "junit")
 def command(path: str, output: str, **flags: Any) -> int:
@@ -25,11 +28,9 @@ def command(path: str, output: str, **flags: Any) -> int:
 
     PATH may be one test file; the policies are those of its folder. Ends with 1 where a case fails.
     """
-    folder = os.path.dirname(path) or "." if path.endswith(TESTS) else path
-    files = _read(path, folder)
-    policies = read_policies(folder)
-    if not files:
-        raise UsageError(f"{path}: has no tests, expected a file named *{TESTS[0]}")
+    _check_path(path)
+    folder = flags["policies"] or (path if os.path.isdir(path) else os.path.dirname(path) or ".")
+    files, policies = _read(path, folder)
     cases: list[CaseResult] = [result for file in files for result in played(file, policies)]
     touched = {row for result in cases for row in result.touched}
     results = Results(cases, coverage(policies, touched) if flags["coverage"] else None)
@@ -42,18 +43,36 @@ def command(path: str, output: str, **flags: Any) -> int:
     return ExitCode.NOTHING_DONE if results.failed else ExitCode.DONE
 
 
-def _read(path: str, folder: str) -> tuple[CaseFile, ...]:
-    """Return the tests; what is wrong with the policies is told together with what is wrong with them.
+def _check_path(path: str) -> None:
+    """Check that `path` can hold tests: what is in another file would be called a test with nothing right in it.
 
     Raises:
-        PolicyError: with all problems of both.
+        UsageError: it is a file of another name, or there is nothing.
     """
+    expected = f"expected a file named *{TESTS[0]}, or a folder with some"
+    if not os.path.exists(path):
+        raise UsageError(f"{spelt(path)}: does not exist, {expected}")
+    if not os.path.isdir(path) and not path.endswith(TESTS):
+        raise UsageError(f"{spelt(path)}: is no test of policies, {expected}")
+
+
+def _read(path: str, folder: str) -> tuple[tuple[CaseFile, ...], PolicySet]:
+    """Return the tests and the policies; what is wrong with either is told at once.
+
+    Raises:
+        PolicyError: with all problems of both. UsageError: there are no tests.
+    """
+    policies, problems = None, []
     try:
-        return read_case_files(path)
+        policies = read_policies(folder)
     except PolicyError as error:
-        problems = list(error.problems)
-        try:
-            read_policies(folder)
-        except ReconcilerError as other:
-            problems += other.problems
-        raise PolicyError.of(problems) from error
+        problems += error.problems
+    try:
+        files = read_case_files(path, None if policies is None else [one.name for one in policies.fleet.clusters])
+    except PolicyError as error:
+        raise PolicyError.of([*problems, *error.problems]) from error
+    if not files:
+        raise UsageError(f"{spelt(path)}: has no tests, expected a file named *{TESTS[0]}")
+    if policies is None:
+        raise PolicyError.of(problems)
+    return files, policies

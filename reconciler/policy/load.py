@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.errors import PolicyError, Problem
+from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.policy.check import Built, cross_problems, cross_warnings
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
@@ -58,6 +58,7 @@ def load(path: str | Path) -> Loaded:
 
     Raises:
         PolicyError: there is no such directory, or no policy in it. An empty set of policies would wake everything.
+        UsageError: it is a test of policies.
     """
     root = str(Path(path))
     found = _found(root)
@@ -98,11 +99,14 @@ def _found(root: str) -> FoundFiles:
     """Return the policy files below `root`, or the one it names; hidden files and folders are skipped.
 
     Raises:
-        PolicyError: there is nothing of that name.
+        PolicyError: there is nothing of that name. UsageError: that is a test of policies.
     """
     if not os.path.exists(root):
         missing = "does not exist, expected a directory with policy files"
         raise PolicyError.of([Problem(spelt(root), 1, 1, "", missing)])
+    if root.endswith(TESTS) and not os.path.isdir(root):
+        words = "is a test of policies, expected a directory with policy files"
+        raise UsageError(f"{spelt(root)}: {words}; `reconciler test` runs it")
     return find_files(root, _is_policy_name) if os.path.isdir(root) else FoundFiles({root: os.stat(root)})
 
 

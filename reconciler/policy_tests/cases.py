@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -23,7 +23,7 @@ from reconciler.policy.kinds.policy_test import (
     StepFields,
 )
 from reconciler.policy.load import TESTS
-from reconciler.policy.spelling import nearest
+from reconciler.policy.spelling import listed, nearest
 from reconciler.policy.types import Place
 from reconciler.yaml.files import decoded, find_files, is_inside, read_bytes, spelt
 from reconciler.yaml.reader import read_documents
@@ -79,14 +79,14 @@ class CaseFile:
     cases: tuple[Case, ...]
 
 
-def read_case_files(path: str) -> tuple[CaseFile, ...]:
-    """Return the tests below `path`, a folder with policies, or in the one test file that it names.
+def read_case_files(path: str, clusters: Collection[str] | None) -> tuple[CaseFile, ...]:
+    """Return the tests below `path`, a folder, or in the one test file that it names.
+
+    `clusters` are those of the Fleet; None: it cannot be read, and no name of a cluster is checked.
 
     Raises:
-        PolicyError: with all problems of all files, or there is no such folder.
+        PolicyError: with all problems of all files.
     """
-    if not os.path.exists(path):
-        raise PolicyError.of([Problem(spelt(path), 1, 1, "", "does not exist, expected a directory with policy files")])
     folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
     found = find_files(path, lambda name: name.endswith(TESTS)) if os.path.isdir(path) else None
     problems = list(found.problems) if found is not None else []
@@ -100,7 +100,7 @@ def read_case_files(path: str) -> tuple[CaseFile, ...]:
         read = read_documents(spelt(file), text[0])
         problems += read.problems
         for source in read.found:
-            reader = _Reader(PolicyDocument(source))
+            reader = _Reader(PolicyDocument(source), clusters)
             files.append(reader.case_file())
             problems += reader.document.problems
     if problems:
@@ -111,8 +111,9 @@ def read_case_files(path: str) -> tuple[CaseFile, ...]:
 class _Reader:
     """Makes cases of one document; what is wrong is gathered in it."""
 
-    def __init__(self, document: PolicyDocument) -> None:
+    def __init__(self, document: PolicyDocument, clusters: Collection[str] | None) -> None:
         self.document = document
+        self._clusters = clusters
         self._tick = timedelta(minutes=10)
 
     def case_file(self) -> CaseFile:
@@ -121,6 +122,10 @@ class _Reader:
         if fields.tick < timedelta(minutes=1):
             self.document.add(("tick",), "is less than a minute, expected at least 1m")
         self._one_of((), fields, ("snapshot", "clusters"))
+        for name in given(fields.clusters) or {}:
+            self._check_cluster(("clusters", name), name, key=True)
+        for number, one in enumerate(fields.series):
+            self._check_cluster(("series", number, "cluster"), given(one.cluster))
         default = self._time(("start",), given(fields.start))
         return CaseFile(
             place=self.document.place,
@@ -191,6 +196,7 @@ class _Reader:
             for name in needs:
                 if (given(getattr(fields, event)) is None) != (given(getattr(fields, name)) is None):
                     self.document.add(path, f"has one of {event} and {name}, expected both or neither")
+        self._check_cluster((*path, "cluster"), given(fields.cluster))
         when = given(fields.wake_requested_at)
         if when is not None and when != "now":
             self._time((*path, "wake-requested-at"), when)
@@ -209,6 +215,12 @@ class _Reader:
         if until is not None and until <= start:
             self.document.add((*path, "until"), "is not after the time of the run, expected a later one")
         return Expectation(self._place(path), fields, until)
+
+    def _check_cluster(self, path: Path, name: str | None, *, key: bool = False) -> None:
+        """An answer of a cluster that is not there would be given to nobody."""
+        if name and self._clusters is not None and name not in self._clusters:
+            words = f"is {shown(name)}, expected a cluster of the Fleet: {listed(self._clusters)}"
+            self.document.add(path, f"{words}{nearest(name, self._clusters)}", key=key)
 
     def _one_of(self, path: Path, fields: Any, names: tuple[str, ...]) -> None:
         found = [name for name in names if given(getattr(fields, name)) is not None]

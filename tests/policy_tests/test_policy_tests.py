@@ -331,6 +331,15 @@ def test_one_file_alone_is_run_with_the_policies_of_its_folder(folder):
     assert folder.call("test", "policies").code == 3
 
 
+def test_one_file_of_a_subfolder_is_run_with_the_policies_that_are_named(folder):
+    case = f"- {{name: one, {NIGHT}, expect: [{{object: {API}, replicas: 0}}]}}"
+    folder.write("policies/team/x_test.yaml", f"{CLUSTERS}cases:\n  {case}\n")
+    assert folder.call("test", "policies/team").code == 3
+    said = folder.call("test", "policies/team/x_test.yaml", "--policies", "policies")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("PASS  policies/team/x_test.yaml:17  one\n")
+
+
 def test_test_files_are_no_policies(folder):
     cases(folder, f"- {{name: one, {NIGHT}, expect: [{{object: {API}, replicas: 0}}]}}")
     before = json.loads(folder.call("compile", "policies", "-o", "json").out)["digest"]
@@ -339,18 +348,32 @@ def test_test_files_are_no_policies(folder):
     assert json.loads(folder.call("compile", "policies", "-o", "json").out)["digest"] == before
 
 
+A_TEST = "a file named *_test.yaml, or a folder with some"
+NO_POLICIES = "is a test of policies, expected a directory with policy files; `reconciler test` runs it"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("policies",), 64, "policies: has no tests, expected a file named *_test.yaml"),
-        (("nowhere",), 3, "nowhere:1:1: does not exist, expected a directory with policy files"),
-        (("policies", "-o", "markdown"), 64, "'markdown'"),
+        (("test", "policies"), 64, "policies: has no tests, expected a file named *_test.yaml"),
+        (("test", "nowhere"), 64, f"nowhere: does not exist, expected {A_TEST}"),
+        (("test", "policies/all.yaml"), 64, f"policies/all.yaml: is no test of policies, expected {A_TEST}"),
+        (("test", "run.sh"), 64, f"run.sh: is no test of policies, expected {A_TEST}"),
+        (("test", "policies", "-o", "markdown"), 64, "'markdown'"),
+        (("validate", "small_test.yaml"), 64, f"small_test.yaml: {NO_POLICIES}"),
+        (("validate", "small_test.yaml", "-o", "sarif"), 64, f"small_test.yaml: {NO_POLICIES}"),
+        (("plan", "small_test.yaml"), 64, f"small_test.yaml: {NO_POLICIES}"),
+        (("apply", "small_test.yaml", "--auto-approve"), 64, f"small_test.yaml: {NO_POLICIES}"),
     ],
 )
 def test_calls_that_run_nothing(folder, arguments, code, words):
-    said = folder.call("test", *arguments)
-    assert said.code == code
-    assert words in said.err
+    folder.write("run.sh", "set -eu\n")
+    folder.write("small_test.yaml", "cases: []\n")
+    said = folder.call(*arguments)
+    assert said.code == code, said
+    assert said.out == ""
+    *_, last = said.err.splitlines()
+    assert words in last
 
 
 def test_all_problems_of_tests_and_policies_are_told_at_once(folder):
@@ -439,10 +462,41 @@ def test_what_is_wrong_with_a_test_file_is_told_at_its_place(folder, tmp_path, p
     assert all(line.startswith("error: policies/x_test.yaml:") for line in said.err.splitlines())
 
 
-def test_manifests_that_are_none_and_clusters_that_are_none(folder):
+@pytest.mark.parametrize(
+    ("head", "case", "place"),
+    [
+        pytest.param("clusters: {easst: []}\n", "", "1:12: clusters.easst", id="clusters"),
+        pytest.param(
+            "clusters: {}\nseries: [{query: q, value: 0}, {query: q, value: 0, cluster: easst}]\n",
+            "",
+            "2:62: series[1].cluster",
+            id="series",
+        ),
+        pytest.param(
+            "clusters: {}\n",
+            "given: [{query: q, series: [], cluster: easst}], ",
+            "3:83: cases[0].given[0].cluster",
+            id="given",
+        ),
+    ],
+)
+def test_a_cluster_that_the_fleet_does_not_have_is_told_at_its_place(folder, head, case, place):
+    """It would be read as a cluster that nothing is asked of, and the case would rest on that."""
+    one = f"- {{name: one, {NIGHT}, {case}expect: [{{object: {API}, policy: none}}]}}"
+    said = cases(folder, one, head=head)
+    words = 'is "easst", expected a cluster of the Fleet: "east" or "west", did you mean "east"?'
+    assert (said.code, said.err) == (3, f"error: policies/x_test.yaml:{place}: {words}\n")
+
+
+def test_names_of_clusters_are_not_judged_by_a_fleet_that_cannot_be_read(folder):
+    folder.write("policies/all.yaml", POLICIES.replace("home: east", "home: north"))
+    one = f"- {{name: one, {NIGHT}, expect: [{{object: {API}, policy: none}}]}}"
+    said = cases(folder, one, head="clusters: {easst: []}\n")
+    assert (said.code, "x_test.yaml" in said.err, "spec.home" in said.err) == (3, False, True)
+
+
+def test_manifests_that_are_none(folder):
     one = f"- {{name: one, {NIGHT}, expect: [{{object: {API}, replicas: 0}}]}}"
-    said = cases(folder, one, head="clusters: {north: []}\n")
-    assert (said.code, "north is no cluster of the Fleet, expected one of east, west" in said.err) == (3, True)
     said = cases(folder, one, head="clusters: {east: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: 3}}]}\n")
     assert said.code == 3
     assert said.err.startswith("error: policies/x_test.yaml:1:1: ")
