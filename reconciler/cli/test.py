@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.cli.options import option, output_option, path_argument, policies_option, verb
 from reconciler.cli.output import show, show_lines
-from reconciler.errors import ExitCode, PolicyError, UsageError
+from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.load import TESTS, read_policies
 from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import CaseFile, read_case_files
@@ -62,7 +62,8 @@ def _read(path: str, folder: str) -> tuple[tuple[CaseFile, ...], PolicySet]:
     Raises:
         PolicyError: with all problems of both. UsageError: there are no tests.
     """
-    policies, problems = None, []
+    policies: PolicySet | None = None
+    problems: list[Problem] = []
     try:
         policies = read_policies(folder)
     except PolicyError as error:

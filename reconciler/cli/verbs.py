@@ -102,7 +102,11 @@ EXAMPLES = {
     ),
     "schema": (
         ("Print the schema of a kind", "schema IdlingPolicy"),
-        ("Save the schema of reports", "schema report > report.schema.json"),
+        ("Save the schema of files with policies, for an editor", "schema Policy > policy.schema.json"),
+        (
+            "Tell editors which schema is for which file",
+            "schema catalog --url https://example.com/schemas > catalog.json",
+        ),
     ),
     "completion": (
         ("Complete in this bash", "source <(reconciler completion bash)"),

@@ -17,8 +17,16 @@ Found = Sequence[tuple[str, Problem]]
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _RULES = {
-    "error": ("invalid-policy", "A policy file that cannot be used."),
-    "warning": ("doubtful-policy", "A policy that is valid, and hardly meant."),
+    "error": (
+        "invalid-policy",
+        "A policy file that cannot be used.",
+        "No policy is applied until all files are valid. The message says what was found, and what was expected.",
+    ),
+    "warning": (
+        "doubtful-policy",
+        "A policy that is valid, and hardly meant.",
+        "The policy is applied as it is. The message says what it does not do.",
+    ),
 }
 _SEVERITIES = {"error": "major", "warning": "minor"}
 
@@ -36,11 +44,18 @@ def message_of(problem: Problem) -> str:
 def sarif(found: Found, version: str) -> str:
     """Return a SARIF 2.1.0 log of one run. Columns count characters; files are relative to the root of the sources.
 
-    Source: OASIS SARIF 2.1.0, sections 3.14 (run), 3.27 (result), 3.29 (physicalLocation), 3.30 (region).
+    Source: OASIS SARIF 2.1.0, sections 3.14 (run), 3.27 (result), 3.29 (physicalLocation), 3.30 (region); GitHub
+    documentation, "SARIF support for code scanning", reportingDescriptor object.
     """
     rules = [
-        {"id": name, "shortDescription": {"text": words}, "defaultConfiguration": {"level": level}}
-        for level, (name, words) in _RULES.items()
+        {
+            "id": name,
+            "shortDescription": {"text": words},
+            "fullDescription": {"text": f"{words} {effect}"},
+            "help": {"text": f"{effect} Run `reconciler validate` to see all problems at once."},
+            "defaultConfiguration": {"level": level},
+        }
+        for level, (name, words, effect) in _RULES.items()
     ]
     run = {
         "tool": {"driver": {"name": "reconciler", "semanticVersion": version, "rules": rules}},

@@ -149,7 +149,7 @@ def test_r3_no_file_is_sent_to_a_metrics_source(folder, closed, monkeypatch, htt
     secret = folder.path / "secret"
     secret.write_text(TOKEN)
     said_file = {inside: {"username": "u", field: str(secret)}} if inside else {field: str(secret)}
-    a_fleet(folder, prometheus={"url": httpserver.url_for("").rstrip("/"), **said_file})
+    a_fleet(folder, prometheus={"url": httpserver.url_for("").rstrip("/"), "allowInsecureAuth": True, **said_file})
     said = folder.call("doctor", "policies")
     assert httpserver.log == []
     assert f"{field} {secret} of the Fleet is not looked at" in said.out

@@ -17,10 +17,11 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
+from reconciler.cli.app import run
 from reconciler.errors import UsageError
 from reconciler.model import ClusterConnection, PodPicker, PrometheusConnection
 from reconciler.policy.kinds.policy_test import policy_test_schema
-from reconciler.policy.kinds.scheme import any_policy_schema, schema_catalog
+from reconciler.policy.kinds.scheme import any_policy_schema
 from reconciler.policy.load import load, read_policies
 from reconciler.policy.schemas import load_schema, schema_folder, schema_of, validator_of
 from reconciler.policy.types import (
@@ -316,7 +317,7 @@ def test_an_unknown_kind_is_refused_with_the_nearest():
 def test_there_is_a_file_for_every_kind_and_no_other():
     names = {path.name for path in schema_folder().iterdir()}
     kinds = (*KINDS, "Plan", "Policy", "PolicyTest", "Report")
-    assert names == {f"{kind.lower()}.schema.json" for kind in kinds} | {"catalog.json"}
+    assert names == {f"{kind.lower()}.schema.json" for kind in kinds}
 
 
 def written(name: str) -> Any:
@@ -326,7 +327,6 @@ def written(name: str) -> Any:
 def test_the_schemas_for_editors_are_those_of_the_code():
     assert written("policytest.schema.json") == policy_test_schema()
     assert written("policy.schema.json") == any_policy_schema()
-    assert written("catalog.json") == schema_catalog()
     for name in ("policytest", "policy"):
         schema = written(f"{name}.schema.json")
         Draft202012Validator.check_schema(schema)
@@ -335,13 +335,40 @@ def test_the_schemas_for_editors_are_those_of_the_code():
     assert len(set(ids)) == len(ids)
 
 
-def test_a_catalog_names_files_that_are_there_as_schemastore_wants_them():
-    catalog = written("catalog.json")
-    assert catalog["version"] == 1
+@pytest.mark.parametrize(
+    "address", ["https://example.com/schemas", "http://127.0.0.1:8080/a/b/", "https://example.com"]
+)
+def test_a_catalog_has_what_schemastore_wants_and_names_files_that_are_there(address, capsys):
+    """Source: SchemaStore/schemastore src/schemas/json/schema-catalog.json: closed, with absolute addresses."""
+    assert run(["schema", "catalog", "--url", address]) == 0
+    catalog = json.loads(capsys.readouterr().out)
+    assert catalog.keys() == {"$schema", "version", "schemas"}
+    assert (catalog["version"], catalog["$schema"]) == (1, "https://www.schemastore.org/schema-catalog.json")
     for one in catalog["schemas"]:
         assert one.keys() == {"name", "description", "fileMatch", "url"}
-        assert (schema_folder() / one["url"]).is_file()
+        folder, _, file = one["url"].rpartition("/")
+        assert folder == address.rstrip("/")
+        assert (schema_folder() / file).is_file()
         assert all(pattern.startswith("*.") for pattern in one["fileMatch"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["catalog"], "--url: is missing, expected where the schemas are served", id="nowhere"),
+        pytest.param(["catalog", "--url", "schemas"], "--url: is no address of a folder", id="relative"),
+        pytest.param(["catalog", "--url", "https://a/?x"], "--url: is no address of a folder", id="a query"),
+        pytest.param(["Fleet", "--url", "https://a"], "--url: stands beside a kind", id="a kind"),
+    ],
+)
+def test_a_catalog_that_no_editor_can_use_is_refused(arguments, words, capsys):
+    assert run(["schema", *arguments]) == 64
+    assert words in capsys.readouterr().err
+
+
+def test_the_schema_of_any_kind_is_printed_too(capsys):
+    assert run(["schema", "policy"]) == 0
+    assert json.loads(capsys.readouterr().out) == written("policy.schema.json")
 
 
 EDITED = [

@@ -766,6 +766,15 @@ CASES = [
     pytest.param(
         "fleet.yaml",
         'prometheus: {url: "https://prometheus.us.example:9090"}',
+        'prometheus: {url: "http://prometheus.us.example:9090", basicAuth: {username: run, passwordFile: p}}',
+        [
+            'policies/fleet.yaml:11:25: spec.clusters[1].prometheus.url: is "http://prometheus.us.example:9090" with a token or password, expected "https://"; or say allowInsecureAuth: true'
+        ],
+        id="prometheus: a password over plain http",
+    ),
+    pytest.param(
+        "fleet.yaml",
+        'prometheus: {url: "https://prometheus.us.example:9090"}',
         'prometheus: {url: "https://prometheus.us.example:9090", keyFile: k}',
         [
             "policies/fleet.yaml:11:72: spec.clusters[1].prometheus.keyFile: stands without certFile, expected the certificate of this key"

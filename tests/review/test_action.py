@@ -170,7 +170,7 @@ def hostile(checkout: Path, address: str, ran: Path) -> None:
     fleet = yaml.safe_load((checkout / "policies" / "fleet.yaml").read_text())
     for cluster in fleet["spec"]["clusters"]:
         cluster["connection"] = {"kubeconfig": str(checkout / "policies" / "kubeconfig"), "context": cluster["name"]}
-        cluster["prometheus"] = {"url": address, "bearerTokenFile": "/etc/hostname"}
+        cluster["prometheus"] = {"url": address, "bearerTokenFile": "/etc/hostname", "allowInsecureAuth": True}
     (checkout / "policies" / "fleet.yaml").write_text(yaml.safe_dump(fleet))
     for name in ("reconciler", "yaml", "venv", "pip", "sitecustomize", "encodings"):
         (checkout / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write('x')\n")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from reconciler.errors import Problem
 from reconciler.report.validation import code_quality, leveled, sarif
@@ -70,6 +72,127 @@ def test_a_folder_that_is_not_there_is_a_problem_too(folder, form):
     said = folder.call("validate", "nowhere", "-o", form)
     assert said.code == 3
     assert "does not exist" in said.out
+
+
+def closed(required: str, properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": required.split(),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+TEXT = {"type": "string", "minLength": 1}
+POSITIVE = {"type": "integer", "minimum": 1}
+URI_REFERENCE = {"type": "string", "pattern": r"^(?!//)([A-Za-z0-9._~!$&'()*+,;=@/-]|%[0-9A-F]{2})+$"}
+MESSAGE = closed("text", {"text": TEXT})
+LEVEL = {"enum": ["none", "note", "warning", "error"]}
+LOG = closed(
+    "version runs",
+    {
+        "$schema": {"type": "string", "pattern": "^https://"},
+        "version": {"const": "2.1.0"},
+        "runs": {
+            "type": "array",
+            "items": closed(
+                "tool results",
+                {
+                    "tool": closed(
+                        "driver",
+                        {
+                            "driver": closed(
+                                "name rules",
+                                {
+                                    "name": TEXT,
+                                    "semanticVersion": {"type": "string", "pattern": r"^\d+\.\d+\.\d+"},
+                                    "rules": {
+                                        "type": "array",
+                                        "uniqueItems": True,
+                                        "items": closed(
+                                            "id shortDescription fullDescription help",
+                                            {
+                                                "id": TEXT,
+                                                "shortDescription": MESSAGE,
+                                                "fullDescription": MESSAGE,
+                                                "help": MESSAGE,
+                                                "defaultConfiguration": closed("", {"level": LEVEL}),
+                                            },
+                                        ),
+                                    },
+                                },
+                            )
+                        },
+                    ),
+                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+                    "results": {
+                        "type": "array",
+                        "items": closed(
+                            "ruleId message locations partialFingerprints",
+                            {
+                                "ruleId": TEXT,
+                                "level": LEVEL,
+                                "message": MESSAGE,
+                                "locations": {
+                                    "type": "array",
+                                    "minItems": 1,
+                                    "items": closed(
+                                        "physicalLocation",
+                                        {
+                                            "physicalLocation": closed(
+                                                "artifactLocation region",
+                                                {
+                                                    "artifactLocation": closed("uri", {"uri": URI_REFERENCE}),
+                                                    "region": closed(
+                                                        "startLine", {"startLine": POSITIVE, "startColumn": POSITIVE}
+                                                    ),
+                                                },
+                                            )
+                                        },
+                                    ),
+                                },
+                                "partialFingerprints": {"type": "object", "additionalProperties": TEXT},
+                            },
+                        ),
+                    },
+                },
+            ),
+        },
+    },
+)
+"""What we use of SARIF, closed as the standard's objects are; required is what the standard or code scanning requires.
+
+Sources: oasis-tcs/sarif-spec sarif-2.1/schema/sarif-schema-2.1.0.json, sarifLog, run, tool, toolComponent,
+reportingDescriptor, reportingConfiguration, result, message, location, physicalLocation, artifactLocation, region;
+GitHub documentation, "SARIF support for code scanning".
+"""
+
+ODD_PROBLEMS = [
+    Problem("policies/a.yaml", 1, 1, "", "is empty"),
+    Problem("./policies/../b c:ö,%.yaml", 3, 7, "spec.x", "is \x1b[2J"),
+    Problem("a:b?x#y[]{}|\\^`<>.yaml", 1, 1, "spec", "is\nmany\u2028lines"),
+    Problem(f"{'x' * 300}.yaml", 10**9, 10**6, "y" * 5000, "z" * 100_000),
+    Problem("not utf-8 \udcff.yaml", 1, 1, "", "is \udcff"),
+]
+
+
+@pytest.mark.parametrize("problem", ODD_PROBLEMS, ids=["plain", "signs", "markup", "long", "no UTF-8"])
+@pytest.mark.parametrize("level", ["error", "warning"])
+def test_a_log_is_valid_sarif_whatever_a_problem_says(problem, level):
+    text = sarif([(level, problem), (level, problem)], "0.1.0")
+    text.encode()
+    log = json.loads(text)
+    assert [error.message for error in Draft202012Validator(LOG).iter_errors(log)] == []
+    assert len(log["runs"][0]["results"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"startLine": 1', '"startLine": 0'), ('"text"', '"words"'), ("a.yaml", "a b.yaml")]
+)
+def test_the_check_of_a_log_notices_what_is_wrong(old, new):
+    text = sarif([("error", ODD_PROBLEMS[0])], "0.1.0")
+    assert old in text
+    assert list(Draft202012Validator(LOG).iter_errors(json.loads(text.replace(old, new))))
 
 
 def test_a_log_has_what_code_scanning_needs():

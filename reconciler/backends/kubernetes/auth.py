@@ -38,7 +38,8 @@ _FRESH_SECONDS = 60.0
 
 WEAKNESSES = {
     "insecure-skip-tls-verify": "its kubeconfig switches TLS verification off, anybody between can read and change all",
-    "http": "its kubeconfig has a server with http://, anybody between can read all, credentials too, and change it",
+    "http": "its kubeconfig has a server with http://, anybody between can read and change all; "
+    "no credentials are sent",
 }
 """What of a kubeconfig makes a connection insecure, and what a person should know of it."""
 

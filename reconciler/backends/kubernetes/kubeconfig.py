@@ -6,6 +6,7 @@ Programs and servers that give credentials are asked within a deadline.
 from __future__ import annotations
 
 import base64
+import contextlib
 import copy
 import os
 import threading
@@ -117,18 +118,23 @@ def load(given: str | None, context: str, deadline: Deadline, check: CheckUsers 
 
 
 def _access(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> ServerAccess:
-    authorization, own = _login(cluster, user, deadline)
     access = ServerAccess(
         server=str(cluster["server"]).rstrip("/"),
-        authorization=authorization,
+        authorization=_always(None),
         verified=not cluster.is_set("insecure-skip-tls-verify"),
         server_name=cluster.text("tls-server-name"),
         proxy=cluster.text("proxy-url"),
         impersonation=impersonation(user),
     )
     if not access.is_secured:
-        return access
-    return replace(access, authority=_pem(cluster, "certificate-authority"), certificate=own or _certificate(user))
+        return access  # credentials would be there for everybody between to read; kubectl sends none either
+    authorization, own = _login(cluster, user, deadline)
+    return replace(
+        access,
+        authorization=authorization,
+        authority=_pem(cluster, "certificate-authority"),
+        certificate=own or _certificate(user),
+    )
 
 
 def _login(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> tuple[Authorization, tuple[Pem, Pem] | None]:
@@ -139,9 +145,9 @@ def _login(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> tuple[A
         provided = ProviderToken(user)
         if provided(deadline) is not None:
             return provided, None
-    token = user.text("token") or _content(user, "tokenFile").strip()
-    if token:
-        return _always(f"Bearer {token}"), None
+    token = _token(user)
+    if token is not None:
+        return token, None
     if user.get("exec") is not None:
         plugin = ExecPlugin(user.node("exec"), user.folder, cluster.value)
         given = _PluginToken(plugin, deadline)
@@ -154,6 +160,31 @@ def _login(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> tuple[A
 
 def _always(header: str | None) -> Authorization:
     return lambda _: header
+
+
+def _token(user: ConfigNode) -> Authorization | None:
+    """Return what gives the token of `user`, None where it has none. A file wins over a token beside it."""
+    token, path = user.text("token"), _path(user, "tokenFile")
+    if path is None:
+        return _always(f"Bearer {token}") if token else None
+    known = token or Path(str(_file(user, "tokenFile"))).read_text(encoding="utf-8").strip()
+    return _FileToken(path, known) if known else None
+
+
+class _FileToken:
+    """What the file at `path` holds each time, as tokens rotate; while it cannot be read, the last one `known`.
+
+    Source: kubernetes/client-go transport/round_trippers.go, bearerAuthRoundTripper; token_source.go, fileTokenSource.
+    """
+
+    def __init__(self, path: str, known: str) -> None:
+        self._path = path
+        self._known = known
+
+    def __call__(self, _: Deadline) -> str:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            self._known = Path(self._path).read_text(encoding="utf-8").strip() or self._known
+        return f"Bearer {self._known}"
 
 
 class _PluginToken:
@@ -206,17 +237,14 @@ def _file(node: ConfigNode, key: str) -> str | None:
     Raises:
         KubeconfigError: there is no such file.
     """
-    if not node.text(key):
-        return None
-    path = os.path.normpath(os.path.join(node.folder, node.text(key)))
-    if not Path(path).is_file():
+    path = _path(node, key)
+    if path is not None and not Path(path).is_file():
         raise KubeconfigError(f"File does not exist: {path}")
     return path
 
 
-def _content(node: ConfigNode, key: str) -> str:
-    path = _file(node, key)
-    return "" if path is None else Path(path).read_text(encoding="utf-8")
+def _path(node: ConfigNode, key: str) -> str | None:
+    return os.path.normpath(os.path.join(node.folder, node.text(key))) if node.text(key) else None
 
 
 def _stamp(path: str) -> tuple[int, int]:

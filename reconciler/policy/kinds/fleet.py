@@ -67,6 +67,9 @@ class PrometheusFields(Fields, frozen=True, kw_only=True):
         BasicAuthFields | UnsetType,
         Meta(description="basicAuth is the user and password to send. It cannot be set together with bearerTokenFile."),
     ] = UNSET
+    allow_insecure_auth: Annotated[
+        bool, Meta(description="allowInsecureAuth allows the token or password to be sent over plain http.")
+    ] = False
     headers: Annotated[
         dict[str, Text],
         Meta(
@@ -262,6 +265,10 @@ def _prometheus(document: PolicyDocument, path: Path, fields: PrometheusFields |
     login = given(fields.basic_auth)
     if fields.bearer_token_file is not None and login is not None:
         document.add((*path, "basicAuth"), "stands beside bearerTokenFile, expected one of the two")
+    has_secret = fields.bearer_token_file is not None or login is not None
+    if has_secret and fields.url.startswith("http://") and not fields.allow_insecure_auth:
+        words = f'is {shown(fields.url)} with a token or password, expected "https://"'
+        document.add((*path, "url"), f"{words}; or say allowInsecureAuth: true")
     if fields.key_file is not None and fields.cert_file is None:
         document.add((*path, "keyFile"), "stands without certFile, expected the certificate of this key")
     for name, value in fields.headers.items():

@@ -64,26 +64,26 @@ def _embedded(schema: Any, kind: str) -> Any:
     return found
 
 
-def schema_catalog() -> dict[str, Any]:
-    """Return a catalog of the schemas in the form of SchemaStore; `url` is relative to where they are served.
+def schema_catalog(address: str) -> dict[str, Any]:
+    """Return a catalog of the schemas, for editors, in the form of SchemaStore; `address` is where they are served.
 
     Source: SchemaStore/schemastore src/schemas/json/schema-catalog.json.
     """
     return {
-        "$schema": "https://json.schemastore.org/schema-catalog.json",
+        "$schema": "https://www.schemastore.org/schema-catalog.json",
         "version": 1,
         "schemas": [
             {
                 "name": "reconciler policies",
                 "description": "Policies of the reconciler: the scale of workloads on many Kubernetes clusters",
                 "fileMatch": ["*.reconciler.yaml", "*.reconciler.yml"],
-                "url": "policy.schema.json",
+                "url": f"{address}/policy.schema.json",
             },
             {
                 "name": "reconciler policy tests",
                 "description": "Tests of policies of the reconciler",
                 "fileMatch": ["*.reconciler_test.yaml", "*.reconciler_test.yml"],
-                "url": "policytest.schema.json",
+                "url": f"{address}/policytest.schema.json",
             },
         ],
     }
