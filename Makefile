@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 MUTATED ?= $(addprefix reconciler/decide/,fleet_guard.py schedule.py selectors.py metrics.py workload_status.py owners.py \
 	autoscalers.py faulty_clusters.py closest_selector.py placement downscale \
 	$(addprefix idling/,verdicts.py blockers.py state.py transitions.py transition_rules.py \
-		service_targets.py wake_order.py))
+		service_targets.py wake_order.py wakes_due.py idle_workloads.py federated.py contested.py criteria.py))
 SEED ?= 0
 
 # More options of pytest for `make test` and `make others`.

@@ -16,7 +16,8 @@ from reconciler.decide.annotations import AWAKE_UNTIL, IDLED_TO, WAKE_DUE
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import fleet_guard, fleet_guards
 from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_of, any_of, window_end
-from reconciler.decide.idling.records import Record, scaled_at
+from reconciler.decide.idling.records import Record, ServiceRecord, UnidleTarget, scaled_at
+from reconciler.decide.idling.scalables import Listing, ServiceState, record_of
 from reconciler.decide.idling.verdicts import UNDONE_HOLDS, CombinedVerdict, PolicyVerdict, deciding_policies
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Service
@@ -375,6 +376,20 @@ class TestSeveralLists:
         low, high = listing("one", THEN, 1), listing("two", THEN, 5)
         (text,) = notices_of(self.outcome(low, high, copied=1), "unproven")
         assert "Service/two lists it with 5 replicas" in text
+
+
+@pytest.mark.parametrize(("floor", "idled_to"), [(0, 0), (2, 2), (3, 2), (9, 2)])
+def test_a_list_says_that_each_was_idled_to_less_than_it_had(floor, idled_to):
+    target = UnidleTarget.of(WEB, 3)
+    record = ServiceRecord(NIGHT, (target,), floor)
+    assert record_of(Listing(ServiceState(a_service()), record, target)).idled_to == idled_to
+
+
+def test_what_stands_at_zero_beside_it_adds_no_floor_to_the_mark():
+    other = a_workload("api", replicas=0, template_labels={"app": "web"})
+    world = a_world(a_service(), a_workload(), other, now=NIGHT)
+    run_in(world)
+    assert world.objects[a_ref("web", kind="Service")].annotations[IDLED_TO] == "0"
 
 
 class TestSignals:

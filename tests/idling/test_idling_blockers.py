@@ -69,6 +69,7 @@ def test_what_nothing_holds_is_idled():
         pytest.param({"generation": 2}, "rollout in progress", id="a change the controller has not seen"),
         pytest.param({"updated_replicas": None}, "rollout in progress", id="none updated yet"),
         pytest.param({"terminating": True}, "being deleted", id="being deleted"),
+        pytest.param({"no_place": "spec.pool"}, "it has no spec.pool, where its replicas would stand", id="no place"),
         pytest.param({"labels": {"app.kubernetes.io/name": "reconciler"}}, "does not idle itself", id="the reconciler"),
     ],
 )
@@ -93,6 +94,7 @@ def test_what_holds_a_workload(workload, words):
             },
             id="a rollout that gave up",
         ),
+        pytest.param({"annotations": {"autoscaling.keda.sh/paused": "true"}}, id="KEDA pauses ScaledObjects only"),
         pytest.param({"replicas": None}, id="an absent number of replicas is 1"),
     ],
 )

@@ -132,6 +132,13 @@ class TestScaledUpAndTheServiceNotCleared:
         assert verbs(run_in(world)) == [("clear", "Service/web")]
         assert world.replicas(WEB) == 3
 
+    def test_it_is_cleared_where_a_hand_takes_it_to_zero_and_another_service_has_no_mark(self):
+        world = self.world()
+        world.now += MINUTE
+        world.scale(WEB, 0)
+        world.add(a_service("other", selector={"app": "web"}))
+        assert verbs(run_in(world)) == [("clear", "Service/web")]
+
     def test_and_idled_again_where_min_awake_is_over(self):
         world = self.world()
         world.now = MONDAY + timedelta(hours=14)

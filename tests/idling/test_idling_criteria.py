@@ -89,6 +89,7 @@ def test_a_metric(said, result, words):
     [
         pytest.param(answers(), IDLE, id="no series is zero"),
         pytest.param(answers(("web", 1)), BUSY, id="a series counts"),
+        pytest.param(answers(("api", 1)), IDLE, id="another series does not, where any may be selected"),
         pytest.param(answers(error="refused"), UNKNOWN, id="a failure is no zero"),
         pytest.param(answers(("web", math.nan)), UNKNOWN, id="NaN is no zero"),
     ],
@@ -108,6 +109,7 @@ OTHER_LABELS = {
     ("said", "result", "words"),
     [
         pytest.param(answers(("api", 7)), IDLE, "0 at most 0", id="another selected Service's series"),
+        pytest.param(answers(("api", 7), ("gone", 7)), IDLE, "0 at most 0", id="among others"),
         pytest.param(answers(), IDLE, "0 at most 0", id="no series at all"),
         pytest.param(OTHER_LABELS, UNKNOWN, "none of its series names a selected Service", id="other labels"),
         pytest.param(
@@ -251,6 +253,7 @@ def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, flip):
     calendar = replace(a_calendar("UTC"), **{"windows": OFFICE_HOURS, "texts": texts, "field": "uptime"} | fields)
     evaluation = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)
     assert (evaluation.result, text_of(evaluation.reasons), str(evaluation.counterfactual)) == (result, words, flip)
+    assert ("timeZone" in evaluation.reasons[0].values) is ("without end" not in words)
 
 
 def said(*result: CriterionResult) -> tuple[Evaluation, ...]:
@@ -286,16 +289,22 @@ def test_criteria_nest_and_tell_what_decided():
 
 
 @pytest.mark.parametrize(
-    ("value", "result"),
-    [(1.0, BUSY), (0.0, IDLE), (math.nan, UNKNOWN), (None, UNKNOWN)],
+    ("value", "result", "words"),
+    [
+        (1.0, BUSY, "wakeWhen 1 above 0 in 5m"),
+        (0.0, IDLE, "wakeWhen 0 at most 0 in 5m"),
+        (math.nan, UNKNOWN, "wakeWhen unknown in 5m: nan"),
+        (None, UNKNOWN, "wakeWhen unknown in 5m: no series"),
+    ],
     ids=["above", "at the bound", "NaN", "no series"],
 )
-def test_wake_when(value, result):
+def test_wake_when(value, result, words):
     policy = a_policy(wake_when=(WakeMetric("queue", 0, "5m"),))
     samples = () if value is None else (Sample({"namespace": "shop", "service": "web"}, value),)
     key = QueryKey("east", "idle-dev", "queue", "5m")
     evaluate = wake_evaluator_of(policy, Answers("east", "idle-dev", {key: QueryAnswer(samples)}, NIGHT))
-    assert evaluate("shop", "web").result is result
+    found = evaluate("shop", "web")
+    assert (found.result, text_of(found.reasons)) == (result, words)
 
 
 def test_without_wake_when_nothing_wakes():

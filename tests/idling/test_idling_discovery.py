@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -11,6 +13,7 @@ from tests.builders import a_cluster, a_pod, a_service, a_state, a_workload
 from tests.idling.idling_policies import NOON, a_policy, decided, workloads_selector
 
 WEB = a_workload()
+ROLLOUTS = ScaleKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
 DEPLOYMENT_OWNER = OwnerReference("apps/v1", "Deployment", "web", WEB.uid)
 
 
@@ -48,6 +51,27 @@ def found(service=None, **cluster):
             [],
             id="an old ReplicaSet without pods does not tell",
         ),
+        *(
+            pytest.param(
+                a_service(),
+                [
+                    a_replica_set("old", replicas=count, status_replicas=there),
+                    a_workload(template_labels={"app": "new"}),
+                ],
+                ["web"],
+                id=f"an old ReplicaSet that {why} does",
+            )
+            for count, there, why in ((1, 0, "gets a pod"), (0, 1, "has one still"))
+        ),
+        pytest.param(
+            a_service(selector={"app": "web", "tier": "a"}),
+            [
+                a_workload(template_labels={"app": "web", "tier": "a", "more": "x"}),
+                a_workload("b", template_labels={"tier": "a"}),
+            ],
+            ["web"],
+            id="more labels than the selector has",
+        ),
         pytest.param(a_service(), [a_workload(namespace="other")], [], id="another namespace"),
     ],
 )
@@ -60,18 +84,19 @@ def test_what_labels_tell(service, workloads, expected):
 @pytest.mark.parametrize(
     ("owner", "words"),
     [
-        (OwnerReference("acme/v1", "Database", "db", "u"), "owned by Database/db, which is not a known scalable"),
-        (OwnerReference("apps/v1", "Deployment", "gone", "u"), "owned by Deployment/gone, which was not found"),
+        (OwnerReference("acme/v1", "Database", "db", "u"), "Database/db, which is not a known scalable"),
+        (OwnerReference("apps/v1", "Deployment", "gone", "u"), "Deployment/gone, which was not found"),
+        (OwnerReference("argoproj.io/v1", "Rollout", "gone", "u"), "Rollout/gone, which was not found"),
     ],
-    ids=["an operator's", "cannot be read"],
+    ids=["an operator's", "cannot be read", "of a kind with a scale"],
 )
 def test_an_unknown_owner_makes_that_service_undecided_and_never_its_neighbours(owner, words):
     owned = a_workload("db", kind="StatefulSet", owner=owner)
     services = (a_service("db"), a_service("web"))
-    state = a_state(a_cluster(services=services, workloads=(owned, WEB)))
+    state = a_state(a_cluster(services=services, workloads=(owned, WEB), scale_kinds=(ROLLOUTS,)))
     desired = decided(state).desired
     assert [(one.subject, one.policy) for one in desired.undecided] == [("east/shop/Service/db", "idle-dev")]
-    assert words in desired.undecided[0].why
+    assert desired.undecided[0].why == f"StatefulSet/db is owned by {words}"
     assert [str(decision.ref) for decision in desired.decisions] == [
         "east/shop/Service/web",
         "east/shop/Deployment/web",
@@ -79,15 +104,34 @@ def test_an_unknown_owner_makes_that_service_undecided_and_never_its_neighbours(
 
 
 def test_owners_are_climbed_to_a_custom_resource_with_a_scale():
-    rollouts = ScaleKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
     ref = ObjectRef("east", "shop", "Rollout", "web", "argoproj.io")
     rollout = Workload(ref=ref, uid="uid-rollout", api_version="argoproj.io/v1alpha1", replicas=2)
     owned = a_workload(
         "web-1", kind="ReplicaSet", template_labels={"app": "web"},
         owner=OwnerReference("argoproj.io/v1alpha1", "Rollout", "web", "uid-rollout"),
     )  # fmt: skip
-    result = found(workloads=(rollout, owned), scale_kinds=(rollouts,))
+    result = found(workloads=(rollout, owned), scale_kinds=(ROLLOUTS,))
     assert [workload.ref for workload in result.workloads] == [ref]
+
+
+def test_owners_that_own_one_another_come_to_an_end():
+    circle = [
+        a_workload(name, template_labels={"app": "web"}, owner=OwnerReference("apps/v1", "Deployment", owner, ""))
+        for name, owner in (("a", "b"), ("b", "a"))
+    ]
+    assert found(workloads=tuple(circle)).undecided == ""
+
+
+def test_what_an_external_name_lists_is_not_behind_it():
+    listed = '[{"kind":"Deployment","name":"web","replicas":3}]'
+    mark = {
+        "idling.kubernetes.io/idled-at": "2026-11-20T15:41:23Z",
+        "idling.kubernetes.io/unidle-targets": listed,
+        "reconciler/owner": "production/IdlingPolicy/idle-dev",
+    }
+    service = a_service(type="ExternalName", annotations=mark)
+    outcome = decided(a_state(a_cluster(services=(service,), workloads=(WEB,))))
+    assert [str(decision.ref) for decision in outcome.desired.decisions if decision.idles] == []
 
 
 class TestEndpoints:
@@ -107,6 +151,22 @@ class TestEndpoints:
     def test_and_their_owners_climbed(self):
         result = self.found(pods={self.service.ref: (self.pod,)})
         assert [workload.ref.name for workload in result.workloads] == ["db"]
+
+    @pytest.mark.parametrize(
+        ("named", "pod"),
+        [
+            pytest.param(("db-0", ""), pod, id="by its name alone"),
+            pytest.param(("", "uid-db-0"), pod, id="by its uid alone"),
+            pytest.param(("db-0", "uid-of-before"), pod, id="one made anew under its name"),
+            pytest.param(("db-0", ""), dataclasses.replace(pod, uid=""), id="one without a uid"),
+            pytest.param(("db-0", ""), dataclasses.replace(pod, owner_name=""), id="of an owner without a name"),
+            pytest.param(("db-0", ""), dataclasses.replace(pod, owner_uid=""), id="of an owner without a uid"),
+        ],
+    )
+    def test_however_a_pod_is_named(self, named, pod):
+        one = replace(a_slice(service="db-0"), pods=(named,))
+        result = self.found(endpoint_slices=(one,), pods={self.service.ref: (pod,)})
+        assert ([workload.ref.name for workload in result.workloads], result.undecided) == (["db"], "")
 
     @pytest.mark.parametrize(
         ("fields", "words"),

@@ -84,8 +84,10 @@ class TestByHand:
         assert world.replicas(WEB) == 0
         assert world.remembered(WEB) == 2
 
-    def test_it_says_who_and_when(self):
-        world = an_idle_world()
+    @pytest.mark.parametrize("autoscaled", [False, True], ids=["", "also where it has an autoscaler"])
+    def test_it_says_who_and_when(self, autoscaled, an_autoscaler):
+        world = a_world(a_service(), a_workload(), *[an_autoscaler] * autoscaled, now=NIGHT)
+        run_in(world)
         world.now += MINUTE
         world.scale(WEB, 2, "helm", timed=True)
         outcome = run_in(world)
@@ -249,6 +251,7 @@ def test_the_fingerprint_of_a_policy_is_what_it_says():
     assert fingerprint(policy) == fingerprint(replace(policy, place=Place("elsewhere.yaml", 7)))
     assert fingerprint(policy) != fingerprint(replace(policy, idle_replicas=1))
     assert len(fingerprint(policy)) == 12
+    assert fingerprint(a_policy("idle-dev", a_metric())) != fingerprint(a_policy("idle-dev", a_metric(window="5m")))
 
 
 HOLIDAYS = AbsoluteWindow(datetime(2026, 12, 24), datetime(2026, 12, 27))

@@ -126,6 +126,18 @@ class TestObserve:
         mark, idle = outcome.desired.observed
         assert idle.needs == (mark.key,)
 
+    def test_what_another_policy_idles_is_not_among_what_it_observes(self):
+        cluster = a_cluster(
+            services=(a_service(labels={"tier": "x"}), a_service("api", labels={"tier": "y"})),
+            workloads=(a_workload(), a_workload("api")),
+        )
+        watch = a_policy("watch", selector=labelled("tier", "x"), mode="Observe")
+        outcome = decided(a_state(cluster), watch, a_policy("enforce", selector=labelled("tier", "y")))
+        assert [{one.ref.name for one in of} for of in (outcome.desired.observed, outcome.desired.decisions)] == [
+            {"web"},
+            {"api"},
+        ]
+
     def test_what_carries_our_marks_is_still_woken(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)
         run_in(world)
@@ -364,6 +376,27 @@ class TestFederated:
         self.run(world, a_policy(selector=selector))
         assert self.replicas(world) == [0, 0]
 
+    def test_a_single_replica_that_no_policy_selects_on_one_cluster_has(self):
+        selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
+        assert self.run(self.world(west=1), a_policy(selector=selector)).desired.decisions == ()
+
+    @pytest.mark.parametrize(("west", "expected"), [(0, [1, 0]), (1, [1, 1]), (2, [1, 1])])
+    def test_what_stands_at_the_floor_on_one_cluster_holds_no_other_one_up(self, west, expected):
+        world = self.world(west=west)
+        self.run(world, a_policy(idle_replicas=1))
+        assert self.replicas(world) == expected
+        assert self.run(world, a_policy(idle_replicas=1)).desired.decisions == ()
+
+    def test_what_stands_above_the_floor_and_cannot_be_idled_does(self):
+        world = self.world(west=2)
+        world.annotate(a_ref(cluster="west"), "reconciler/exclude", "true")
+        self.run(world, a_policy(idle_replicas=1))
+        assert self.replicas(world) == [3, 2]
+
+    def test_what_a_policy_only_observes_would_go_idle_on_all_clusters(self):
+        outcome = self.run(self.world(), a_policy(mode="Observe"))
+        assert {one.ref.cluster for one in outcome.desired.observed} == {"east", "west"}
+
     def test_paused_holds_idles_back_and_not_wakes(self):
         world = self.world()
         assert self.run(world, paused=True).desired.decisions == ()
@@ -450,6 +483,19 @@ class TestGuard:
         others = [a_policy(one.name, selector=one.selector) for one in others]
         run_in(world, *others, *self.policies(*self.names[5:]))
         assert sum(world.replicas(a_ref(name)) > 0 for name in self.names) == woken
+
+    def test_what_another_policy_does_not_call_idle_does_not_pass_to_it(self):
+        world = self.world()
+        others = [replace(one, name=f"z-{one.name}") for one in self.policies(*self.names[:3])]
+        run_in(world, *others, *self.policies(*self.names[4:]))
+        assert world.replicas(a_ref("d")) == 0
+
+    def test_the_owner_of_what_runs_is_not_counted(self):
+        world = self.world()
+        record = {**world.objects[a_ref("a")].annotations, "reconciler/owner": "production/IdlingPolicy/ghost"}
+        world.add(a_workload("extra", replicas=2, annotations=record))
+        (held,) = run_in(world, *self.policies(*self.names[3:])).desired.held_back
+        assert held.why == "3 of 8 policies that own objects were removed: a, b, c"
 
     def test_a_folder_that_is_lost_holds_the_wakes_of_all_its_namespaces(self):
         spaces = [f"team-{name}" for name in self.names]

@@ -438,6 +438,18 @@ class TestReadOnly:
     def test_nothing_is_written_there(self):
         assert self.outcome().desired.decisions == ()
 
+    @pytest.mark.parametrize("floor", [1, 3])
+    def test_no_floor_moves(self, floor):
+        world = a_world(a_service(), a_workload(replicas=5), now=NIGHT)
+        run_in(world, a_policy(idle_replicas=2))
+        assert run_in(world, a_policy(idle_replicas=floor), fleet=of_state("ReadOnly")).desired.decisions == ()
+
+    def test_no_mark_is_taken_off(self):
+        world = an_idle_world()
+        del world.objects[WEB]
+        assert verbs(decided(world.state())) == [("clear", "Service/web")]
+        assert decided(world.state(), fleet=of_state("ReadOnly")).desired.decisions == ()
+
     def test_each_overdue_wake_is_told(self):
         (notice,) = (one for one in self.outcome().desired.notices if one.kind == "overdueWake")
         assert (notice.subject, notice.policy, notice.partial) == ("east/shop/Deployment/web", "idle-dev", True)

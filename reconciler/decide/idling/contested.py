@@ -81,15 +81,14 @@ def undo_of(scalable: ScalableState, record: Record, now: datetime) -> Undo:
         writer, autoscaler = scalable.autoscaler.hpa.bounds_writer, scalable.autoscaler.hpa.ref.name
     by = writer.manager if writer is not None and writer.manager != FIELD_MANAGER else ""
     at = writer.at if writer is not None and by and writer.at is not None and writer.at >= record.idled_at else now
-    former = _former(workload.annotations)
-    again = bool(by) and former is not None and former[0] == by
-    return Undo(by or "unknown", at, former[1] + 1 if again and former is not None else 1, autoscaler)
+    return Undo(by or "unknown", at, _undone_by(by, workload.annotations) + 1, autoscaler)
 
 
-def _former(annotations: Mapping[str, str]) -> tuple[str, int] | None:
-    value = read_json(annotations.get(UNDONE))
-    by, count = value.get("by"), value.get("count")
-    return (by, count) if isinstance(by, str) and isinstance(count, int) else None
+def _undone_by(manager: str, annotations: Mapping[str, str]) -> int:
+    """Return how often in a row `manager` undid us already; 0 where it was another one, or nobody knows who."""
+    former = read_json(annotations.get(UNDONE))
+    count = former.get("count")
+    return count if manager and former.get("by") == manager and isinstance(count, int) else 0
 
 
 def is_contest(undo: Undo) -> bool:

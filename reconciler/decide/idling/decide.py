@@ -105,8 +105,9 @@ def _guards(transitions: Iterable[Transition], policies: PolicySet, run: Run) ->
 
 def _owner(transition: Transition, record: Record, names: frozenset[str]) -> str:
     verdict = transition.scalable.verdict
-    passes = verdict.result is CriterionResult.IDLE and verdict.policy is not None and record.policy not in names
-    return verdict.policy.name if passes and verdict.policy is not None else record.policy
+    if verdict.result is not CriterionResult.IDLE or verdict.policy is None or record.policy in names:
+        return record.policy
+    return verdict.policy.name
 
 
 def services_of(clusters: Sequence[IdlingCluster]) -> tuple[tuple[ServiceState, Inventory], ...]:
@@ -297,7 +298,7 @@ def groups_of(
             if is_recorded(service):
                 _join(parents, transition.ref, service.ref)
     for members in idle_together:
-        for other in members[1:]:
+        for other in members:
             _join(parents, members[0], other)
     return _named(parents)
 

@@ -128,7 +128,7 @@ def discover_targets(service: Service, inventory: Inventory) -> DiscoveredTarget
         return DiscoveredTargets(by_labels=True)
     unread = [plural for plural in _OWNERS if plural in inventory.cluster.unreadable]
     if unread:
-        return DiscoveredTargets(undecided=f"{unread[0]} cannot be read, and some may be behind it", by_labels=True)
+        return DiscoveredTargets(undecided=f"{unread[0]} cannot be read, and some may be behind it")
     matching = _matching(service, inventory)
     tops: tuple[Workload, ...] = ()
     try:
@@ -151,11 +151,12 @@ def _nothing(service: Service) -> str:
 
 def _matching(service: Service, inventory: Inventory) -> list[Workload]:
     """Return the workloads whose template labels the selector matches; an empty selector selects nothing."""
-    pairs = sorted(service.selector.items())
-    if not pairs:
+    pairs = service.selector.items()
+    first = next(iter(pairs), None)
+    if first is None:
         return []
-    candidates = inventory.by_label.get((service.ref.namespace, *pairs[0]), ())
-    return [w for w in candidates if all(w.template_labels.get(key) == value for key, value in pairs[1:])]
+    candidates = inventory.by_label.get((service.ref.namespace, *first), ())
+    return [workload for workload in candidates if pairs <= workload.template_labels.items()]
 
 
 def _top_owners(workloads: Iterable[Workload], inventory: Inventory) -> tuple[Workload, ...]:

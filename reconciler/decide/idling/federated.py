@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from reconciler.decide.idling.blockers import Blocker, blocker
-from reconciler.decide.idling.state import MAYBE_DOWN
-from reconciler.decide.idling.transition_rules import Flag, IdleAction
+from reconciler.decide.idling.transition_rules import Flag
 from reconciler.decide.idling.transitions import Transition
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
@@ -79,7 +78,7 @@ def idle_together(
     for members in federated.values():
         # Who is awake is settled before any flag is set: a member that others keep up must not keep them up in turn.
         inside = [result[ref] for ref in members.refs]
-        awake = {*members.running, *(transition.ref.cluster for transition in inside if _runs(transition))}
+        awake = {*members.running, *(transition.ref.cluster for transition in inside if transition.holds_others_up)}
         for transition in inside:
             elsewhere = min(awake - {transition.ref.cluster}, default="")
             if elsewhere:
@@ -89,12 +88,3 @@ def idle_together(
             elif members.held is not None and not transition.was_idle:
                 result[transition.ref] = transition.with_flag(Flag.BLOCKED, members.held)
     return result
-
-
-def _runs(transition: Transition) -> bool:
-    """Return whether something runs there after this run."""
-    if transition.action is IdleAction.OBSERVE:
-        return False
-    if transition.state in MAYBE_DOWN:
-        return transition.scalable.scale.replicas > 0 or transition.action is IdleAction.WAKE
-    return not transition.stays_idle

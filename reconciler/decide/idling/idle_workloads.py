@@ -34,7 +34,7 @@ def idle_workloads(
     looks idle, by a mark on it, is asked: a run that died may have left it half way.
     """
     found: dict[ObjectRef, IdleWorkload] = {}
-    clusters = idling_clusters(IdlingInputs(fleet, state, run, without_policies=True, named=named))
+    clusters = idling_clusters(IdlingInputs(fleet, state, run, named=named))
     transitions = transitions_of(
         [scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now
     )
@@ -79,5 +79,6 @@ def _problem(transition: Transition, asked: Service | Workload) -> str:
         return f"{transition.why}, and this Fleet did not idle it; scale it"
     if transition.state is IdleState.FOREIGN and Flag.BOUNDS in transition.situation.flags:
         return f"{text_of(transition.situation.reasons[Flag.BOUNDS])}; `wake --context` gives its bounds back"
-    is_broken = transition.state is IdleState.UNREADABLE and asked is transition.scalable.scale.written
-    return f"{reading.problem}; `restore` gives back what can be read" if is_broken and reading is not None else ""
+    if reading is not None and transition.state is IdleState.UNREADABLE and asked is transition.scalable.scale.written:
+        return f"{reading.problem}; `restore` gives back what can be read"
+    return ""

@@ -61,11 +61,8 @@ class Scale(Struct, frozen=True):
     @property
     def paused_by(self) -> str:
         """What pauses a ScaledObject, "" for nothing."""
-        if not self.is_paused_kind:
-            return ""
-        return next(
-            (key for key in (PAUSED_REPLICAS, PAUSED) if self.written.annotations.get(key, "false") != "false"), ""
-        )
+        keys = (PAUSED_REPLICAS, PAUSED) if self.is_paused_kind else ()
+        return next((key for key in keys if self.written.annotations.get(key, "false") != "false"), "")
 
     def is_at_or_below(self, count: int) -> bool:
         """Return whether it is at or below `count`, so that a scalable with a record is idle."""
@@ -263,11 +260,14 @@ class ScalableState(Struct, frozen=True):
     @property
     def listed_foreign(self) -> Record | None:
         """What somebody else wrote about it in the mark of one of its Services."""
-        for service in self.services:
-            for target in service.foreign.targets if service.foreign is not None else ():
-                if service.foreign is not None and target.ref(service.ref) == self.ref:
-                    return _record_of(service.foreign, target)
-        return None
+        found = (
+            _record_of(service.foreign, target)
+            for service in self.services
+            if service.foreign is not None
+            for target in service.foreign.targets
+            if target.ref(service.ref) == self.ref
+        )
+        return next(found, None)
 
     @property
     def awake_since(self) -> datetime | None:

@@ -70,7 +70,7 @@ def _spread(
 
 def _running(service: ServiceBackends, transitions: Mapping[ObjectRef, Transition]) -> Blocker | None:
     """Return why nothing behind `service` may go idle: its first target that stays up, None where none does."""
-    up = next((transitions[ref] for ref in service.refs if _stays_up(transitions[ref])), None)
+    up = next((transitions[ref] for ref in service.refs if transitions[ref].holds_others_up), None)
     if up is None:
         return None
     ref, code = up.scalable.scale.runs.ref, ReasonCode.SERVICE_RUNS
@@ -78,10 +78,6 @@ def _running(service: ServiceBackends, transitions: Mapping[ObjectRef, Transitio
         code = ReasonCode.SERVICE_WAKES
     why = reason(code, object=f"{ref.kind}/{ref.name}", service=service.service.ref.name)
     return Blocker((why, *up.reasons), up.counterfactual)
-
-
-def _stays_up(transition: Transition) -> bool:
-    return transition.stays_up and transition.action is not IdleAction.OBSERVE
 
 
 def _not_known(service: ServiceBackends, _rulings: Mapping[ObjectRef, Transition]) -> Blocker | None:

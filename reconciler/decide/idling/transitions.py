@@ -115,6 +115,11 @@ class Transition(Struct, frozen=True):
         return self._is_raised_from(replicas) or replicas > self.scalable.verdict.idle_replicas
 
     @property
+    def holds_others_up(self) -> bool:
+        """Whether what goes idle together with it stays up because of it; not where a policy would idle it too."""
+        return self.stays_up and self.action is not IdleAction.OBSERVE
+
+    @property
     def next_replicas(self) -> int:
         """The replicas it has after this run, where it is not idled: a wake restores its record."""
         if self.action is IdleAction.WAKE and self.record is not None:
