@@ -12,7 +12,7 @@ from reconciler.decide.decisions import Decision, DesiredState, Phase
 from reconciler.decide.placement.observed import unknown_since
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.plan.filters import Filters, kept_groups
-from reconciler.plan.limits import Bases, Limited, base_of, hold_back, weight_of
+from reconciler.plan.limits import Bases, Limited, PolicyKey, base_of, hold_back, weight_of
 from reconciler.plan.model import Action, HeldBackActions, Plan
 from reconciler.policy.types import Limits, PolicySet
 
@@ -147,14 +147,15 @@ def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> 
     inside: dict[str, list[ObjectRef]] = {name: [] for name in state.clusters}
     for ref in running:
         inside[ref.cluster].append(ref)
-    selected: dict[str, list[ObjectRef]] = {}
+    selected: dict[PolicyKey, list[ObjectRef]] = {}
     for one in desired.explanations:
-        if one.job == "idling" and one.selected:
-            selected.setdefault(one.policy, []).append(one.ref)
-    own = {policy.name for policy in policies.idling if policy.limits != Limits()}
+        if one.selected:
+            selected.setdefault((one.job, one.policy), []).append(one.ref)
+    own = {("idling", policy.name) for policy in policies.idling if policy.limits != Limits()}
+    own |= {("downscale", policy.name) for policy in policies.downscale if policy.limits != Limits()}
     return Bases(
         clusters={name: base_of(running, refs) for name, refs in inside.items()},
-        policies={name: base_of(running, selected.get(name, ())) for name in sorted(own)},
+        policies={owner: base_of(running, selected.get(owner, ())) for owner in sorted(own)},
         running=running,
     )
 

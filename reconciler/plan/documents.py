@@ -208,15 +208,24 @@ class ChangeDocument(JsonObject, frozen=True):
     has_labels: Annotated[bool, Meta(description="Whether the object has labels.")]
 
 
+class LimitDocument(JsonObject, frozen=True):
+    """A limit, and how much of it the plan uses."""
+
+    name: Annotated[str, Meta(description='"fleet", or the policy that states the limit.')]
+    unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas".')]
+    used: Annotated[Number, Meta(description="The number that the run would idle or remove.")]
+    allowed: Annotated[Number, Meta(description="The number that one run may idle or remove.")]
+    base: Annotated[Number, Meta(description="The base of the share: workloads, or running replicas.")]
+    cluster: Annotated[str, Meta(description='The cluster that a limit of the Fleet applies to; "": all clusters.')]
+    policy: Annotated[str, Meta(description='The policy that uses most of the limit there; "": none.')]
+
+
 class HeldBackDocument(JsonObject, frozen=True):
     """Changes that a limit or a guard holds back."""
 
     allow: Annotated[str, Meta(description="The name for --allow-exceed, which allows them once.")]
     why: Annotated[str, Meta(description="The limit, and what exceeds it.")] = field(name="reason")
-    unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas"; "" for a guard.')]
-    used: Annotated[Number, Meta(description="The number that the run would change; 0 for a guard.")]
-    allowed: Annotated[Number, Meta(description="The number that is allowed; 0 for a guard.")]
-    base: Annotated[Number, Meta(description="The base of the share; 0 for a guard.")]
+    limit: Annotated[LimitDocument | None, Meta(description="The limit that is exceeded; null: a guard.")]
     changes: Annotated[list[ChangeDocument], Meta(description="The changes that are held back.")]
 
 
@@ -258,18 +267,6 @@ class NoticeDocument(JsonObject, frozen=True):
     partial: Annotated[bool, Meta(description="Whether the run ends with exit code 6.")]
     reason_code: ReasonCodeField = ""
     reasons: ReasonsField = field(default_factory=list)
-
-
-class LimitDocument(JsonObject, frozen=True):
-    """A limit, and how much of it the plan uses."""
-
-    name: Annotated[str, Meta(description='"fleet", or the policy that states the limit.')]
-    unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas".')]
-    used: Annotated[Number, Meta(description="The number that this run idles or removes.")]
-    allowed: Annotated[Number, Meta(description="The number that one run may idle or remove.")]
-    base: Annotated[Number, Meta(description="The base of the share: workloads, or running replicas.")]
-    cluster: Annotated[str, Meta(description='The cluster that a limit of the Fleet applies to; "": all clusters.')]
-    policy: Annotated[str, Meta(description='The policy that uses most of the limit there; "": none.')]
 
 
 class PlacementRowDocument(JsonObject, frozen=True):

@@ -245,15 +245,8 @@ def _header(header: PickerHeader) -> HeaderDocument:
 
 
 def _held_back(held: HeldBackActions) -> HeldBackDocument:
-    return HeldBackDocument(
-        allow=held.allow,
-        why=held.why,
-        unit=held.unit,
-        used=held.used,
-        allowed=held.allowed,
-        base=held.base,
-        changes=_changes(held.decisions),
-    )
+    limit = None if held.limit is None else _same(held.limit, LimitDocument)
+    return HeldBackDocument(allow=held.allow, why=held.why, limit=limit, changes=_changes(held.decisions))
 
 
 def _overridden(lost: Overridden) -> OverriddenDocument:
@@ -452,10 +445,7 @@ def _held_actions(document: HeldBackDocument) -> HeldBackActions:
         allow=document.allow,
         why=document.why,
         decisions=_decisions(document.changes),
-        unit=document.unit,
-        used=document.used,
-        allowed=document.allowed,
-        base=document.base,
+        limit=None if document.limit is None else _same(document.limit, LimitUse),
     )
 
 

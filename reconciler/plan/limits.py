@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,10 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.model import NOTHING, ObjectRef, Workload
 from reconciler.plan.model import HeldBackActions, LimitUse
-from reconciler.policy.types import Limit, Limits, PolicySet
+from reconciler.policy.types import Fleet, Limit, Limits, PolicySet
+
+PolicyKey = tuple[str, str]
+"""(job, policy) that decides a decrease; two kinds of policies may have the same name."""
 
 FLEET = "fleet"
 _BOUND = (Phase.MOVE, Phase.DECREASE)
@@ -31,6 +34,9 @@ class Base(Struct, frozen=True):
     def of(self, unit: str) -> int:
         return self.workloads if unit == "workloads" else self.replicas
 
+    def __add__(self, other: Base) -> Base:
+        return Base(self.workloads + other.workloads, self.replicas + other.replicas)
+
 
 class Bases(Struct, frozen=True):
     """What limits are taken of: `clusters` for the Fleet's, `policies` for those that have limits of their own.
@@ -39,7 +45,7 @@ class Bases(Struct, frozen=True):
     """
 
     clusters: Mapping[str, Base]
-    policies: Mapping[str, Base] = NOTHING
+    policies: Mapping[PolicyKey, Base] = NOTHING
     running: Mapping[ObjectRef, int] = NOTHING
 
     def removed_by(self, decision: Decision) -> int:
@@ -86,31 +92,31 @@ def base_of(running: Mapping[ObjectRef, int], refs: Iterable[ObjectRef]) -> Base
 def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, lifted: frozenset[str]) -> Limited:
     """Return what the limits leave of `decisions`: each policy's own first, then the Fleet's over what is left.
 
-    The Fleet's limits hold for each policy on each cluster. `lifted` are names given to --allow-exceed.
+    The Fleet's limits hold for each policy that has no such limit of its own: on each cluster, and on all of them.
+    `lifted` are names given to --allow-exceed.
     """
     names = {one.name for kind in (policies.idling, policies.federated, policies.downscale) for one in kind}
     checks = _Checks(bases, lifted, frozenset(names))
+    own = {("idling", policy.name): policy.limits for policy in policies.idling}
+    own |= {("downscale", policy.name): policy.limits for policy in policies.downscale}
     result = Limited(tuple(decisions), (), ())
-    for policy in policies.idling:
-        for unit, limit in _units(policy.limits):
-            base = bases.policies.get(policy.name, _EMPTY).of(unit)
-            result = result.then(checks.one(result.decisions, _Rule(unit, limit, base, ("idling", policy.name))))
-    for cluster in sorted(bases.clusters):
-        for unit, limit in _units(policies.fleet.limits):
-            rule = _Rule(unit, limit, bases.clusters[cluster].of(unit), None, cluster)
-            result = result.then(checks.each_policy(result.decisions, rule))
+    for owner, limits in own.items():
+        for unit, limit in _units(limits):
+            base = bases.policies.get(owner, _EMPTY).of(unit)
+            result = result.then(checks.one(result.decisions, _Rule(owner[1], unit, limit, base, owner)))
+    for rule in _of_the_fleet(policies.fleet, bases.clusters):
+        excepted = {owner for owner, limits in own.items() if rule.unit in dict(_units(limits))}
+        result = result.then(checks.each_policy(result.decisions, rule, excepted))
     return result
 
-
-PolicyKey = tuple[str, str]
-"""(job, policy) that decides a decrease; two kinds of policies may have the same name."""
 
 _EMPTY = Base(0, 0)
 
 
 class _Rule(Struct, frozen=True):
-    """One limit for one policy; `cluster` "": on all clusters."""
+    """One limit for one policy, of the Fleet or its own (`name`); `cluster` "": on all clusters."""
 
+    name: str
     unit: str
     limit: Limit
     base: int
@@ -125,6 +131,9 @@ class _Rule(Struct, frozen=True):
     def policy(self) -> str:
         return self.owner[1] if self.owner is not None else ""
 
+    def use(self, used: int) -> LimitUse:
+        return LimitUse(self.name, self.unit, used, self.allowed, self.base, self.cluster, self.policy)
+
     def binds(self, decision: Decision) -> bool:
         """Return whether `decision` takes away what this limit counts."""
         counted = decision.idles if self.unit == "workloads" else decision.removed > 0
@@ -135,6 +144,15 @@ class _Rule(Struct, frozen=True):
 def owner_of(decision: Decision) -> PolicyKey:
     """Return whose decision it is."""
     return (decision.job, decision.cause.policy)
+
+
+def _of_the_fleet(fleet: Fleet, clusters: Mapping[str, Base]) -> Iterator[_Rule]:
+    for cluster in sorted(clusters):
+        for unit, limit in _units(fleet.limits):
+            yield _Rule(FLEET, unit, limit, clusters[cluster].of(unit), None, cluster)
+    together = sum(clusters.values(), _EMPTY)
+    for unit, limit in _units(fleet.limits_of_all_clusters):
+        yield _Rule(FLEET, unit, limit, together.of(unit))
 
 
 def _units(limits: Limits) -> list[tuple[str, Limit]]:
@@ -149,37 +167,32 @@ class _Checks(Struct, frozen=True):
     lifted: frozenset[str]
     known: frozenset[str]
 
-    def each_policy(self, decisions: tuple[Decision, ...], rule: _Rule) -> Limited:
-        """Return what a limit of the Fleet leaves of the decisions on one cluster, policy by policy.
+    def each_policy(self, decisions: tuple[Decision, ...], rule: _Rule, excepted: Set[PolicyKey]) -> Limited:
+        """Return what a limit of the Fleet leaves of the decisions, policy by policy but for those `excepted`.
 
         Of its use the policy that comes nearest to it is told.
         """
-        none = LimitUse(FLEET, rule.unit, 0, rule.allowed, rule.base, rule.cluster)
         result = Limited(decisions, (), ())
-        for owner in sorted({owner_of(decision) for decision in decisions if rule.binds(decision)}):
+        for owner in sorted({owner_of(decision) for decision in decisions if rule.binds(decision)} - excepted):
             result = result.then(self.one(result.decisions, replace(rule, owner=owner)))
-        return replace(result, uses=(max(result.uses, key=lambda use: use.used, default=none),))
+        return replace(result, uses=(max(result.uses, key=lambda use: use.used, default=rule.use(0)),))
 
     def one(self, decisions: tuple[Decision, ...], rule: _Rule) -> Limited:
         """Return what one limit leaves of the decisions of one policy."""
         taking = [decision for decision in decisions if rule.binds(decision)]
         weights = [1 if rule.unit == "workloads" else self.bases.removed_by(decision) for decision in taking]
         used = sum(weights)
-        name = FLEET if rule.cluster else rule.policy
-        uses = (LimitUse(name, rule.unit, used, rule.allowed, rule.base, rule.cluster, rule.policy),)
-        if used <= rule.allowed or {rule.policy, name} & self.lifted:
-            return Limited(decisions, (), uses)
+        use = rule.use(used)
+        if used <= rule.allowed or {rule.policy, rule.name} & self.lifted:
+            return Limited(decisions, (), (use,))
         out = _with_their_groups(decisions, taking)
         held = HeldBackActions(
             allow=rule.policy if rule.policy in self.known else FLEET,
             why=_why(rule, taking, weights),
             decisions=tuple(decision for decision in decisions if decision.key in out),
-            unit=rule.unit,
-            used=used,
-            allowed=rule.allowed,
-            base=rule.base,
+            limit=use,
         )
-        return Limited(tuple(decision for decision in decisions if decision.key not in out), (held,), uses)
+        return Limited(tuple(decision for decision in decisions if decision.key not in out), (held,), (use,))
 
 
 def _with_their_groups(decisions: Sequence[Decision], taking: Sequence[Decision]) -> frozenset[str]:

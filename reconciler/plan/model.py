@@ -62,27 +62,11 @@ def pointer(path: tuple[str, ...]) -> str:
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
 
 
-class HeldBackActions(Struct, frozen=True):
-    """What a limit or a guard keeps out of the plan; `allow` is the name for --allow-exceed.
-
-    `used` and `allowed` are numbers of `unit` ("workloads", "replicas"), `base` what the share is taken of; 0 for
-    guards.
-    """
-
-    allow: str
-    why: str
-    decisions: tuple[Decision, ...]
-    unit: str = ""
-    used: int = 0
-    allowed: int = 0
-    base: int = 0
-
-
 class LimitUse(Struct, frozen=True):
     """How much of one limit the plan uses. `name` is "fleet" or a policy's name; `unit` "workloads" or "replicas".
 
-    The Fleet's limits hold for each policy on each `cluster`; of a cluster the `policy` that uses most is told, "" for
-    none.
+    The Fleet's limits hold for each policy on each `cluster`, or on all of them together (""); the `policy` that uses
+    most is told, "" for none.
     """
 
     name: str
@@ -92,6 +76,19 @@ class LimitUse(Struct, frozen=True):
     base: int
     cluster: str = ""
     policy: str = ""
+
+
+class HeldBackActions(Struct, frozen=True):
+    """What a limit, or a guard (`limit` None), keeps out of the plan; `allow` is the name for --allow-exceed."""
+
+    allow: str
+    why: str
+    decisions: tuple[Decision, ...]
+    limit: LimitUse | None = None
+
+    @property
+    def unit(self) -> str:
+        return "" if self.limit is None else self.limit.unit
 
 
 class Plan(Struct, frozen=True):

@@ -85,7 +85,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
     home: str  # name of one of `clusters`
     namespace: str
     former_names: tuple[str, ...] = ()
-    limits: Limits
+    limits: Limits  # of each policy on each cluster
+    limits_of_all_clusters: Limits = Limits()  # of each policy on all clusters together
     protected_namespaces: tuple[str, ...] = ()  # as written; `protected` has all of them
     protects_unread: bool = False  # which namespaces it protects could not be read, or not all of them
     allowed_picker_hosts: tuple[str, ...]
@@ -317,6 +318,7 @@ class DownscalePolicy(Struct, frozen=True, kw_only=True):
     on_foreign_cost: Literal["Skip", "Override"]
     settle_seconds: float
     verify_seconds: float
+    limits: Limits = Limits()
 
 
 class PolicySet(Struct, frozen=True):

@@ -123,30 +123,37 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
     groups = grouped(plan, number(held.decisions))
     once = f"once --allow-exceed {one_line(held.allow)}"
     where = _where([line.decision.ref for group in groups for line in group.lines])
-    if not held.unit or not held.decisions:
+    limit = held.limit
+    if limit is None or not held.decisions:
         return Held(one_line(held.why), where, f"allow: {once}", groups)
     policy = f"{KINDS[held.decisions[0].job]} {one_line(held.allow)}"
-    use = _use_of(plan, held)
-    limit = f"Fleet {plan.fleet}" if use is None or use.name == FLEET else policy
-    at, place = plan.places.get(limit, ""), plan.places.get(policy, groups[0].place)
-    clusters = {one.ref.cluster for one in held.decisions}
-    cluster = f" in {one_line(min(clusters))}" if limit != policy and len(clusters) == 1 else ""
+    at = plan.places.get(f"Fleet {plan.fleet}" if limit.name == FLEET else policy, "")
+    cluster = f" in {one_line(limit.cluster)}" if limit.cluster else ""
     what = (
-        f"{policy if held.allow != FLEET else groups[0].title}{_bracketed(place if held.allow != FLEET else '')}: "
-        f"{held.used} of {held.base} {held.unit}{cluster}, limit {held.allowed}{_bracketed(at)}"
+        f"{policy if held.allow != FLEET else groups[0].title}"
+        f"{_bracketed(plan.places.get(policy, groups[0].place) if held.allow != FLEET else '')}: "
+        f"{limit.used} of {limit.base} {limit.unit}{cluster}{_beside(held, limit)}, "
+        f"limit {limit.allowed}{_bracketed(at)}"
     )
-    field = "spec.limits.idledWorkloads" if held.unit == "workloads" else "spec.limits.removedReplicas"
-    remedy = f"{field} in {one_line(at.rpartition(':')[0])}, or {once}" if at else once
+    field = "idledWorkloads" if limit.unit == "workloads" else "removedReplicas"
+    if policy in plan.places and held.decisions[0].job != "placement":  # the author of a policy may state its own limit
+        at = plan.places[policy]
+    elif not limit.cluster:
+        field = f"fleet.{field}"
+    remedy = f"spec.limits.{field} in {one_line(at.rpartition(':')[0])}, or {once}" if at else once
     return Held(what, where, f"allow: {remedy}", groups)
+
+
+def _beside(held: HeldBackActions, limit: LimitUse) -> str:
+    """Return what is held back in the other unit, such as " (12 replicas)"."""
+    less = [one for one in held.decisions if one.removed]
+    workloads, replicas = len({one.ref for one in less}), sum(one.removed for one in less)
+    other = counted(replicas, "replica") if limit.unit == "workloads" else counted(workloads, "workload")
+    return f" ({other})" if less else ""
 
 
 def _bracketed(place: str) -> str:
     return f" ({one_line(place)})" if place else ""
-
-
-def _use_of(plan: Plan, held: HeldBackActions) -> LimitUse | None:
-    numbers = (held.unit, held.used, held.allowed, held.base)
-    return next((use for use in plan.limits if (use.unit, use.used, use.allowed, use.base) == numbers), None)
 
 
 def _where(refs: Sequence[ObjectRef]) -> str:

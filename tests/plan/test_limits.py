@@ -10,8 +10,19 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import DesiredState, Phase, PolicyExplanation, Verb
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.limits import Base, Bases, allowed, hold_back
+from reconciler.plan.model import LimitUse
 from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Selector
-from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload, an_idling_policy
+from tests.builders import (
+    a_cluster,
+    a_downscale_policy,
+    a_fleet,
+    a_policy_set,
+    a_ref,
+    a_run,
+    a_state,
+    a_workload,
+    an_idling_policy,
+)
 from tests.plan.decisions import a_decision
 
 NONE = Limits()
@@ -76,7 +87,7 @@ def test_a_lifted_limit_holds_nothing_back_but_is_still_counted(name):
 def test_a_policys_own_limit_concerns_that_policy_alone():
     other = a_decision("b", policy="idle-qa")
     policies = [a_policy("idle-dev", Limits(Limit(0.0, 0), None)), a_policy("idle-qa")]
-    result = held([a_decision("a"), other], policies=policies, own={"idle-dev": Base(10, 30)})
+    result = held([a_decision("a"), other], policies=policies, own={("idling", "idle-dev"): Base(10, 30)})
     assert result.decisions == (other,)
     assert [one.allow for one in result.held_back] == ["idle-dev"]
 
@@ -84,8 +95,46 @@ def test_a_policys_own_limit_concerns_that_policy_alone():
 def test_what_a_policys_limit_holds_back_does_not_count_for_the_fleet():
     policies = [a_policy("idle-dev", Limits(Limit(0.0, 0), None)), a_policy("idle-qa")]
     decisions = [a_decision("a"), a_decision("b", policy="idle-qa"), a_decision("c", policy="idle-qa")]
-    result = held(decisions, policies=policies, own={"idle-dev": Base(10, 30)})
+    result = held(decisions, policies=policies, own={("idling", "idle-dev"): Base(10, 30)})
     assert len(result.decisions) == 2
+
+
+def test_a_policys_own_limit_counts_instead_of_the_fleets():
+    policies = [a_policy("idle-dev", Limits(Limit(1.0, 0), Limit(1.0, 0))), a_policy("idle-qa")]
+    many = [west(name) if name in "ab" else a_decision(name) for name in "abcdef"]
+    others = [a_decision(name, policy="idle-qa") for name in "ghi"]
+    both = {"east": Base(100, 300), "west": Base(100, 300)}
+    result = held([*many, *others], policies=policies, own={("idling", "idle-dev"): Base(6, 18)}, clusters=both)
+    assert result.decisions == tuple(many)
+    assert [one.limit.policy for one in result.held_back] == ["idle-qa"]
+    assert LimitUse("idle-dev", "workloads", 6, 6, 6, "", "idle-dev") in result.uses
+
+
+def test_a_policy_that_limits_only_workloads_keeps_the_fleets_limit_of_replicas():
+    policies = [a_policy("idle-dev", Limits(Limit(1.0, 0), None))]
+    fleet = Limits(Limit(0.0, 0), Limit(0.0, 5))
+    many = [a_decision(name) for name in "ab"]
+    result = held(many, policies=policies, fleet_limits=fleet, own={("idling", "idle-dev"): Base(2, 6)})
+    assert [(one.limit.name, one.limit.unit) for one in result.held_back] == [("fleet", "replicas")]
+
+
+def test_a_downscale_policy_has_a_limit_of_its_own():
+    policy = a_downscale_policy("workers", limits=Limits(None, Limit(0.5, 0)))
+    found = a_policy_set(a_fleet(limits=TIGHT), downscale=(policy,))
+    down = a_decision("w", before=9, after=2, job="downscale", policy="workers", idles=False)
+    bases = Bases({"east": Base(100, 300)}, {("downscale", "workers"): Base(2, 12)})
+    result = hold_back([down], found, bases, frozenset())
+    assert [one.limit for one in result.held_back] == [LimitUse("workers", "replicas", 7, 6, 12, "", "workers")]
+
+
+def test_limits_for_all_clusters_hold_back_what_is_within_those_of_each():
+    fleet = a_fleet(limits=TIGHT, limits_of_all_clusters=Limits(Limit(0.0, 3), None))
+    both = {"east": Base(100, 300), "west": Base(100, 300)}
+    many = [a_decision("a"), a_decision("b"), west("c"), west("d")]
+    other = a_decision("e", policy="idle-qa")
+    result = hold_back([*many, other], a_policy_set(fleet), Bases(both), frozenset())
+    assert result.decisions == (other,)
+    assert [one.limit for one in result.held_back] == [LimitUse("fleet", "workloads", 4, 3, 200, "", "idle-dev")]
 
 
 def test_the_mark_of_a_service_goes_with_its_scalables():
@@ -176,7 +225,7 @@ def test_h7_nor_does_it_lift_a_limit(status, base):
     huge = a_workload("huge", replicas=HUGE, status_replicas=status, namespace="not-selected")
     others = [a_workload(f"w{number}") for number in range(10)]
     plan = planned(huge, *others, decisions=[a_decision(f"w{number}") for number in range(10)])
-    assert [(one.unit, one.used, one.allowed, one.base) for one in plan.held_back] == [("replicas", 30, 10, base)]
+    assert [one.limit for one in plan.held_back] == [LimitUse("fleet", "replicas", 30, 10, base, "east", "idle-dev")]
 
 
 def test_h7_what_runs_beyond_what_is_asked_for_counts_no_more_than_that():

@@ -212,12 +212,12 @@ def test_what_takes_most_away_comes_first_and_a_policy_stays_together():
     ]
 
 
-def a_held(count: int, **fields) -> HeldBackActions:
+FLEETS = LimitUse("fleet", "workloads", 61, 45, 180, "eu-west", "idle-dev")
+
+
+def a_held(count: int, limit: LimitUse = FLEETS) -> HeldBackActions:
     why = "idle-dev would idle 61 of 180 workloads in eu-west (33 %, limit 25 % or 10)."
-    idles = tuple(an_idle(f"api-{n}") for n in range(count))
-    return HeldBackActions(
-        "idle-dev", why, idles, **{"unit": "workloads", "used": 61, "allowed": 45, "base": 180} | fields
-    )
+    return HeldBackActions("idle-dev", why, tuple(an_idle(f"api-{n}") for n in range(count)), limit)
 
 
 PLACES = {"IdlingPolicy idle-dev": "policies/dev.yaml:4", "Fleet production": "policies/fleet.yaml:1"}
@@ -227,38 +227,39 @@ PLACES = {"IdlingPolicy idle-dev": "policies/dev.yaml:4", "Fleet production": "p
     ("use", "expected"),
     [
         pytest.param(
-            LimitUse("fleet", "workloads", 61, 45, 180, "eu-west", "idle-dev"),
+            FLEETS,
             [
-                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads in eu-west, "
+                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads in eu-west (21 replicas), "
                 "limit 45 (policies/fleet.yaml:1)",
                 "    dev-a 7 (-v lists them)",
-                "    allow: spec.limits.idledWorkloads in policies/fleet.yaml, or once --allow-exceed idle-dev",
+                "    allow: spec.limits.idledWorkloads in policies/dev.yaml, or once --allow-exceed idle-dev",
             ],
             id="the Fleet's limit",
         ),
         pytest.param(
+            LimitUse("fleet", "replicas", 61, 45, 180, "", "idle-dev"),
+            [
+                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 replicas (7 workloads), "
+                "limit 45 (policies/fleet.yaml:1)",
+                "    dev-a 7 (-v lists them)",
+                "    allow: spec.limits.removedReplicas in policies/dev.yaml, or once --allow-exceed idle-dev",
+            ],
+            id="the Fleet's limit for all clusters",
+        ),
+        pytest.param(
             LimitUse("idle-dev", "workloads", 61, 45, 180, "", "idle-dev"),
             [
-                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads, limit 45 (policies/dev.yaml:4)",
+                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads (21 replicas), "
+                "limit 45 (policies/dev.yaml:4)",
                 "    dev-a 7 (-v lists them)",
                 "    allow: spec.limits.idledWorkloads in policies/dev.yaml, or once --allow-exceed idle-dev",
             ],
             id="a limit of its own",
         ),
-        pytest.param(
-            LimitUse("fleet", "workloads", 99, 45, 180, "eu-west", "another"),
-            [
-                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads in eu-west, "
-                "limit 45 (policies/fleet.yaml:1)",
-                "    dev-a 7 (-v lists them)",
-                "    allow: spec.limits.idledWorkloads in policies/fleet.yaml, or once --allow-exceed idle-dev",
-            ],
-            id="the Fleet's limit, of which another policy uses more",
-        ),
     ],
 )
 def test_held_back_says_what_is_too_much_and_how_to_let_it_through(use, expected):
-    plan = a_plan(held_back=(a_held(7),), limits=(use,), places=PLACES)
+    plan = a_plan(held_back=(a_held(7, use),), limits=(use,), places=PLACES)
     lines = text_of(plan).splitlines()
     assert lines[2:6] == ["Held back: 7 changes", *expected]
     assert lines[7] == f"{ZERO}; 7 held back."

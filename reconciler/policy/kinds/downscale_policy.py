@@ -7,12 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.limits import RemovedReplicasFields, limit_of
 from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.scalars import LabelKey, Query, Replicas, Whole
 from reconciler.policy.kinds.selector import WorkloadsOnlyFields, selector_of
 from reconciler.policy.problems import LARGEST
-from reconciler.policy.types import DownscalePolicy, DownscaleTarget
+from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Limits
 from reconciler.yaml.words import Path
 
 MODE = Meta(
@@ -124,6 +125,13 @@ class DownscalePolicyFields(Fields, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=0, le=600)] | Annotated[float, Meta(ge=0, le=600)],
         Meta(description="verifySeconds is the time to wait until the pods are deleted."),
     ] = 30
+    limits: Annotated[
+        RemovedReplicasFields,
+        Meta(
+            description="limits is the limit of this policy. It applies instead of that of the Fleet. The base of a "
+            "share is what the policy selects, in all clusters."
+        ),
+    ] = RemovedReplicasFields()
 
 
 class DownscalePolicyDocument(Fields, frozen=True, kw_only=True):
@@ -152,6 +160,7 @@ def downscale_policy_of(document: PolicyDocument, fields: DownscalePolicyDocumen
         on_foreign_cost=spec.on_foreign_cost,
         settle_seconds=spec.settle_seconds,
         verify_seconds=spec.verify_seconds,
+        limits=Limits(removed_replicas=limit_of(spec.limits.removed_replicas)),
     )
     document.check_name(policy.name)
     chooser = _chooser(policy)

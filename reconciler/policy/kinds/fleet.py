@@ -196,7 +196,8 @@ class FleetFields(Fields, frozen=True, kw_only=True):
         Meta(
             description="limits restricts what one run may change, for each policy in each cluster. Changes of a "
             "policy that exceed a limit are held back as a whole. The base of a share is all workloads "
-            "of the cluster, each with the replicas that are running."
+            "of the cluster, each with the replicas that are running. A limit that a policy states itself applies to "
+            "it instead."
         ),
     ] = FleetLimitsFields()
     protected_namespaces: Annotated[
@@ -231,6 +232,7 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         namespace=spec.namespace,
         former_names=spec.former_names,
         limits=limits_of(spec.limits),
+        limits_of_all_clusters=limits_of(spec.limits.fleet),
         protected_namespaces=spec.protected_namespaces,
         allowed_picker_hosts=spec.pod_pickers.allowed_hosts,
     )

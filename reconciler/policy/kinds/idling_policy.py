@@ -226,7 +226,10 @@ class IdlingPolicyFields(Fields, frozen=True, kw_only=True):
     ] = False
     limits: Annotated[
         LimitsFields,
-        Meta(description="limits are limits of this policy. They apply in addition to the limits of the Fleet."),
+        Meta(
+            description="limits are limits of this policy. They apply instead of those of the Fleet. The base of a "
+            "share is what the policy selects, in all clusters."
+        ),
     ] = LimitsFields()
 
 

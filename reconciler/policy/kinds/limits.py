@@ -33,17 +33,31 @@ class LimitsFields(Fields, frozen=True, kw_only=True):
     removed_replicas: Annotated[LimitFields | UnsetType, _REMOVED] = UNSET
 
 
+class RemovedReplicasFields(Fields, frozen=True, kw_only=True):
+    """The limit of a policy that idles nothing."""
+
+    removed_replicas: Annotated[LimitFields | UnsetType, _REMOVED] = UNSET
+
+
 class FleetLimitsFields(Fields, frozen=True, kw_only=True):
-    """Limits of every policy."""
+    """Limits of every policy that has none of its own."""
 
     idled_workloads: Annotated[LimitFields, _IDLED] = LimitFields()
     removed_replicas: Annotated[LimitFields, _REMOVED] = LimitFields()
+    fleet: Annotated[
+        LimitsFields,
+        Meta(
+            description="fleet are limits of a policy on all clusters together. If they are not set, only those of "
+            "each cluster apply."
+        ),
+    ] = LimitsFields()
 
 
 def limits_of(fields: LimitsFields | FleetLimitsFields) -> Limits:
     """Return the limits that `fields` state."""
-    return Limits(_limit(fields.idled_workloads), _limit(fields.removed_replicas))
+    return Limits(limit_of(fields.idled_workloads), limit_of(fields.removed_replicas))
 
 
-def _limit(fields: LimitFields | UnsetType) -> Limit | None:
+def limit_of(fields: LimitFields | UnsetType) -> Limit | None:
+    """Return the limit that `fields` state, None for none."""
     return None if isinstance(fields, UnsetType) else Limit(float(fields.share), fields.at_least)
