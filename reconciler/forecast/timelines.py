@@ -187,9 +187,7 @@ class _Recording:
             segments.append(replace(last, end=at))
 
     def _hold_back(self, step: Step) -> None:
-        now = {
-            (held.allow, held.unit, *_clusters(held)): held for held in step.plan.held_back
-        }
+        now = {(held.allow, held.unit, *_clusters(held)): held for held in step.plan.held_back}
         for key in [key for key in self._held if key not in now]:
             self._over.append(replace(self._held.pop(key), end=step.at))
         for key, held in now.items():
