@@ -15,6 +15,7 @@ from tests.real import faults
 from tests.real.api import Object
 from tests.real.proxy import Exchange, Fault, is_write
 
+TAKEN_AND_GIVEN_BACK = 4  # writes of the Leases of two clusters
 WRITES = (45, 10)
 """How many writes the first run on the world of everything.py makes, and how many the second."""
 
@@ -72,7 +73,10 @@ def undisturbed(empty_stage: Stage) -> Callable[[Stage], Any]:
                 before = len(stage.writes())
                 said = stage.apply()
                 assert (said.code, said.err) == (0, "")
-                assert len(stage.writes()) - before == expected
+                written = stage.writes()[before:]
+                renewals = sum("/leases" in one.path for one in written) - TAKEN_AND_GIVEN_BACK
+                assert renewals >= 0  # a run on a busy machine takes so long that it renews its locks
+                assert len(written) - renewals == expected
                 assert stage.holders() == {"east": "", "west": ""}
                 stage.settle()
             known.append(final_state(stage))
