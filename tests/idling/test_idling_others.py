@@ -37,6 +37,13 @@ STAGING = {"reconciler/owner": "staging/IdlingPolicy/night", "reconciler/wake-du
 OC_RECORD = {"idling.alpha.openshift.io/idled-at": AT, "idling.alpha.openshift.io/previous-scale": "4"}
 RECORD = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/previous-scale": "4"}
 
+OC_TARGETS = "idling.alpha.openshift.io/unidle-targets"
+WEB_AND_API = '[{"kind":"Deployment","name":"web","replicas":4},{"kind":"Deployment","name":"api","replicas":2}]'
+OURS_BROKEN = {
+    "reconciler/owner": "production/IdlingPolicy/idle-dev",
+    "idling.kubernetes.io/idled-at": "yesterday",
+}
+
 
 def a_foreign_world(service=None, workload=None, endpoints=None, replicas: int = 0) -> World:
     world = a_world(
@@ -92,6 +99,25 @@ class TestForeign:
         assert world.replicas(WEB) == 4
         assert world.objects[an_endpoints.ref].annotations == {}
 
+    @pytest.mark.parametrize(
+        ("service", "endpoints"),
+        [
+            pytest.param(OURS_BROKEN, OC_IDLE, id="ours, which cannot be read"),
+            pytest.param(OC_IDLE | {OC_TARGETS: "[{"}, OC_IDLE, id="theirs, which cannot be read"),
+            pytest.param(OC_IDLE | {OC_TARGETS: WEB_AND_API}, OC_IDLE, id="one that lists what sleeps"),
+        ],
+    )
+    @pytest.mark.parametrize("turned", [False, True], ids=["on the Service", "on its Endpoints"])
+    def test_a_mark_stays_beside_one_of_which_everything_is_woken(self, service, endpoints, turned, an_endpoints):
+        on_service, on_endpoints = (endpoints, service) if turned else (service, endpoints)
+        world = a_foreign_world(on_service, OC_RECORD, replace(an_endpoints, annotations=on_endpoints))
+        world.add(a_workload("api", replicas=0))
+        world.need_pods(SERVICE)
+        run_in(world)
+        stays, goes = (an_endpoints.ref, SERVICE) if turned else (SERVICE, an_endpoints.ref)
+        assert world.replicas(WEB) == 4
+        assert (world.objects[stays].annotations, world.objects[goes].annotations) == (service, {})
+
     def test_a_signal_from_before_does_not(self):
         world = a_foreign_world(SEED)
         world.need_pods(SERVICE, ago=timedelta(hours=2))
@@ -116,8 +142,7 @@ class TestForeign:
         assert verbs(run_in(world)) == [("wake", "Deployment/web")]
 
     def test_the_mark_stays_while_it_lists_something_that_sleeps(self):
-        two = '[{"kind":"Deployment","name":"web","replicas":4},{"kind":"Deployment","name":"api","replicas":2}]'
-        world = a_foreign_world(SEED | {"idling.kubernetes.io/unidle-targets": two}, RECORD)
+        world = a_foreign_world(SEED | {"idling.kubernetes.io/unidle-targets": WEB_AND_API}, RECORD)
         world.add(a_workload("api", replicas=0))
         world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T21:30:00Z")
         assert verbs(run_in(world)) == [("wake", "Deployment/web")]

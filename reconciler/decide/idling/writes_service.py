@@ -77,7 +77,7 @@ class ServiceTargets(Struct, frozen=True):
 
     @property
     def listed(self) -> tuple[UnidleTarget, ...]:
-        return self.service.record.targets if self.service.record is not None else ()
+        return _listed(self.service)
 
     @property
     def targets(self) -> tuple[UnidleTarget, ...]:
@@ -88,6 +88,10 @@ class ServiceTargets(Struct, frozen=True):
         """The entries without those that are idled in this run."""
         new = {transition.ref for transition in self.idled}
         return tuple(target for target in self.targets if target.ref(self.service.ref) not in new)
+
+
+def _listed(service: ServiceState) -> tuple[UnidleTarget, ...]:
+    return service.record.targets if service.record is not None else ()
 
 
 class _ServiceWrite(Struct, frozen=True):
@@ -112,8 +116,6 @@ def service_decisions(
     if service.problem:
         return ()
     steps = tuple(_service_writes(_service_targets(service, transitions, inventory, context), context))
-    if not steps:
-        return ()
     writer = _Writer(service, inventory, context)
     on_service = tuple(writer.decisions(service.service, steps))
     return (*on_service, *writer.endpoint_decisions(steps, on_service))
@@ -122,9 +124,7 @@ def service_decisions(
 def _service_targets(
     service: ServiceState, transitions: Sequence[Transition], inventory: Inventory, context: WriteContext
 ) -> ServiceTargets:
-    listed = {
-        target.ref(service.ref): target for target in (service.record.targets if service.record is not None else ())
-    }
+    listed = {target.ref(service.ref): target for target in _listed(service)}
     adds = bool(service.verdicts) and service.ref not in context.running
     after = [
         (transition.ref, record_after(transition, context))
@@ -315,23 +315,22 @@ class _Writer(Struct, frozen=True):
 def _foreign_decisions(
     service: ServiceState, transitions: Sequence[Transition], inventory: Inventory, context: WriteContext
 ) -> Iterator[Decision]:
-    """Yield what takes somebody else's mark off, once everything it lists is woken, runs or is gone."""
-    foreign = service.foreign
-    ruled = {transition.ref: transition for transition in transitions}
+    """Yield what takes somebody else's marks off, each once everything it lists is woken, runs or is gone."""
     up = [
         transition
         for transition in transitions
         if transition.state in NOT_OURS and transition.action is IdleAction.WAKE
     ]
-    if foreign is None or not up:
+    if not up:
         return
-    for target in foreign.targets:
+    ruled = {transition.ref: transition for transition in transitions}
+
+    def stays(target: UnidleTarget, idled_to: int) -> bool:
         transition = ruled.get(target.ref(service.ref))
-        if transition is None and not _is_gone(target, service, inventory):
-            return
-        waits = transition is not None and transition.action is not IdleAction.WAKE
-        if transition is not None and waits and transition.scalable.scale.is_at_or_below(foreign.idled_to):
-            return
+        if transition is None:
+            return not _is_gone(target, service, inventory)
+        return transition.action is not IdleAction.WAKE and transition.scalable.scale.is_at_or_below(idled_to)
+
     step = _ServiceWrite(
         verb=Verb.CLEAR,
         phase=Phase.WAKE,
@@ -342,6 +341,8 @@ def _foreign_decisions(
     )
     writer = _Writer(service, inventory, context)
     for holder, reading in ((service.service, service.on_service), (service.endpoints, service.on_endpoints)):
-        if holder is not None and reading is not None:
-            changes = annotation_changes(holder.annotations, foreign_record_cleared())
-            yield replace(writer._decision(holder, step), changes=changes)
+        mark = None if reading is None else reading.record
+        if holder is None or mark is None or any(stays(target, mark.idled_to) for target in mark.targets):
+            continue
+        changes = annotation_changes(holder.annotations, foreign_record_cleared())
+        yield replace(writer._decision(holder, step), changes=changes)
