@@ -9,6 +9,8 @@ import pytest
 
 from reconciler.decide.annotations import SCALE_PREVIOUS
 from reconciler.decide.idling.records import (
+    LONG_AGO,
+    EvidenceIndex,
     Record,
     ScaledDownByOthers,
     UnidleTarget,
@@ -16,8 +18,10 @@ from reconciler.decide.idling.records import (
     read_service_record,
     readable_part,
     reason_of_others,
+    record_annotations,
     scaled_down_by_others,
 )
+from reconciler.model import FieldWriter, OwnerReference, Workload
 from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
 from tests.idling.idling_policies import NIGHT, a_policy, decided, workloads_selector, written
 
@@ -144,6 +148,9 @@ def test_a_mark_that_cannot_be_read(annotations, problem):
     assert (reading.record, reading.problem) == (None, problem)
 
 
+OURS_OWNER = "production/IdlingPolicy/idle-dev"
+TARGETS = "idling.kubernetes.io/unidle-targets"
+ONE_TARGET = '[{"kind":"Deployment","name":"web","replicas":3}]'
 OWN = {
     "idling.kubernetes.io/idled-at": AT,
     "idling.kubernetes.io/previous-scale": "3",
@@ -201,6 +208,13 @@ def test_the_owner_that_placement_wrote_on_a_local_replica_set_stays():
     assert read_record(a_workload(kind="ReplicaSet", replicas=0, annotations=after), OURS).ours
 
 
+def test_our_owner_takes_the_place_of_placement_once_that_is_gone():
+    left = OWN | {"reconciler/idling-owner": "production/IdlingPolicy/former"}
+    written_again = record_annotations(Record(TIME, 3, 0, "production", "idle-dev"), a_workload(annotations=left))
+    assert written_again["reconciler/idling-owner"] is None
+    assert written_again["reconciler/owner"] == "production/IdlingPolicy/idle-dev"
+
+
 def test_marks_on_endpoints_are_written_where_the_policy_wants_them(an_endpoints):
     state = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),), endpoints=(an_endpoints,)))
     plain = decided(state).desired.decisions
@@ -225,12 +239,66 @@ def test_marks_on_endpoints_are_written_where_the_policy_wants_them(an_endpoints
         pytest.param({"kind": "Widget", "apiVersion": "widgets.example/v1"}, "widgets.example", id="by its apiVersion"),
         pytest.param({"kind": "Widget", "group": "a.example", "apiVersion": "b/v1"}, "a.example", id="its group"),
         pytest.param({"kind": "Widget"}, "", id="nothing says"),
+        pytest.param({"kind": "Deployment", "group": "a.example"}, "a.example", id="another group of a kind it knows"),
+        pytest.param({"kind": "Widget", "group": "", "apiVersion": "b.example/v1"}, "", id="a kind of the core"),
+        pytest.param({"kind": "Deployment", "apiVersion": ""}, "apps", id="an empty apiVersion"),
+        pytest.param({"kind": "Deployment", "apiVersion": 1}, "apps", id="a number for its apiVersion"),
     ],
 )
 def test_the_group_of_what_a_list_names(entry, group):
     listed = json.dumps([{"name": "web", "replicas": 3, **entry}])
     annotations = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": listed}
     assert [one.group for one in read_service_record(annotations, OURS, GROUPS).record.targets] == [group]
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param({"reconciler/owner": OURS_OWNER}, (LONG_AGO, ()), id="the owner alone"),
+        pytest.param({"reconciler/owner": OURS_OWNER, TARGETS: "[]"}, (LONG_AGO, ()), id="an empty list"),
+        pytest.param({TARGETS: "[]", "idling.kubernetes.io/idled-at": AT}, (TIME, ()), id="an empty list and a time"),
+        pytest.param({TARGETS: ONE_TARGET}, None, id="a list of something without a time"),
+    ],
+)
+def test_a_service_without_a_time(told, expected):
+    reading = read_service_record(told, OURS, GROUPS)
+    assert reading is not None
+    found = reading.record
+    assert (None if found is None else (found.idled_at, found.targets)) == expected
+
+
+def a_copy(previous: str | None, owner: str = OURS_OWNER, *, owned: bool = True) -> Workload:
+    """A ReplicaSet of Deployment/web, with a record that the Deployment controller copied to it."""
+    texts = {"idling.kubernetes.io/previous-scale": previous, "reconciler/owner": owner}
+    annotations = {key: text for key, text in texts.items() if text is not None}
+    by = OwnerReference("apps/v1", "Deployment", "web", a_workload().uid)
+    return a_workload("web-1", kind="ReplicaSet", annotations=annotations, owner=by if owned else None)
+
+
+@pytest.mark.parametrize(
+    ("writer", "own", "copies", "expected"),
+    [
+        pytest.param("reconciler", {}, (), (True, 0, False), id="our write alone"),
+        pytest.param("reconciler", {}, (a_copy("1"),), (True, 1, True), id="a copy that says one"),
+        pytest.param("reconciler", {}, (a_copy("4"), a_copy("2")), (True, 4, True), id="of two copies the higher"),
+        pytest.param("reconciler", OWN, (), (True, 3, True), id="its own"),
+        pytest.param("reconciler", OWN, (a_copy("2"),), (True, 3, True), id="its own, higher than a copy"),
+        pytest.param("reconciler", OWN, (a_copy("5"),), (True, 5, True), id="a copy, higher than its own"),
+        pytest.param(
+            "reconciler", {}, (a_copy("4", "staging/IdlingPolicy/x"),), (True, 0, False), id="another Fleet's"
+        ),
+        pytest.param("reconciler", {}, (a_copy("4", "somebody"),), (True, 0, False), id="of no owner"),
+        pytest.param("reconciler", {}, (a_copy("many"),), (True, 0, False), id="no number"),
+        pytest.param("reconciler", {}, (a_copy(None),), (True, 0, False), id="an owner without a number"),
+        pytest.param("reconciler", {}, (a_copy("4", owned=False),), (True, 0, False), id="of nobody"),
+        pytest.param("kubectl", OWN, (a_copy("5"),), (False, 5, False), id="somebody else's write"),
+        pytest.param(None, OWN, (), (False, 3, False), id="a write of nobody"),
+    ],
+)
+def test_what_proves_that_we_idled_it(writer, own, copies, expected):
+    web = a_workload(annotations=own, replicas_writer=None if writer is None else FieldWriter(writer, NIGHT))
+    found = EvidenceIndex((web, *copies), OURS).on(web)
+    assert (found.idled_by_us, found.most, found.is_proved) == expected
 
 
 @pytest.mark.parametrize(

@@ -564,6 +564,23 @@ class TestWakeOrder:
         assert listed == '[{"kind":"Deployment","name":"b","group":"apps","replicas":3}]'
         assert world.objects[SERVICE].annotations["idling.kubernetes.io/idled-at"] == AT
 
+    def test_what_waits_keeps_its_owner_and_floor_on_its_service_too(self):
+        world = a_world(
+            a_service(selector={"tier": "app"}),
+            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
+            now=NIGHT,
+        )
+        order = WakeOrder("", per_run=1)
+        run_in(world, a_policy(wake_order=order))
+        world.now += MINUTE
+        world.need_pods(SERVICE)
+        run_in(world, a_policy("other", idle_replicas=1, wake_order=order))
+        assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [3, 0]
+        for ref in (SERVICE, a_ref("b")):
+            texts = world.objects[ref].annotations
+            told = (texts["reconciler/owner"], texts["reconciler/idled-to"])
+            assert told == ("production/IdlingPolicy/idle-dev", "0")
+
     def test_of_one_tier_what_was_asked_for_goes_first(self):
         world = self.world()
         run_in(world, *self.policies(1))

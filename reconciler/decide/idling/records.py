@@ -141,16 +141,15 @@ def record_annotations(record: Record, workload: Workload) -> dict[str, str | No
     The cause and the time of the scale are written with what they tell about, not here.
     """
     cron = workload.ref.kind == "CronJob"
-    key = idling_owner_key(workload.annotations)
     return {
-        **({IDLING_OWNER: None} if key == OWNER else {}),
+        IDLING_OWNER: None,
         IDLED_AT: format_time(record.idled_at),
         PREVIOUS_SCALE: None if cron else str(record.replicas),
         PREVIOUS_SUSPEND: "false" if cron else None,
         SCALE_REASON: IDLED,
         SCALE_PREVIOUS: None,
         IDLED_TO: str(record.idled_to),
-        key: idling_owner_text(record.fleet, record.policy),
+        idling_owner_key(workload.annotations): idling_owner_text(record.fleet, record.policy),
         WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
         ORPHANED_SINCE: None if record.orphaned_since is None else format_time(record.orphaned_since),
     }
@@ -217,7 +216,8 @@ def awake_since(workload: Workload) -> datetime | None:
 
 # The record on a Service (or its Endpoints): what it lists to be woken with it.
 
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+"""When something was idled of which nothing says when: before any request to wake it."""
 
 
 class UnidleTarget(Struct, frozen=True, order=True):
@@ -295,7 +295,7 @@ def _service_record(
     )
     bare = not targets and at_key not in annotations
     return ServiceRecord(
-        idled_at=_LONG_AGO if bare else instant(annotations.get(at_key), at_key),
+        idled_at=LONG_AGO if bare else instant(annotations.get(at_key), at_key),
         targets=targets,
         idled_to=whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO),
         fleet=fleet,
@@ -346,7 +346,10 @@ def targets_text(targets: tuple[UnidleTarget, ...]) -> str:
 
 
 def service_record_annotations(record: ServiceRecord | None) -> dict[str, str | None]:
-    """Return the annotations of a Service that say `record`; None: those that must not be there."""
+    """Return the annotations of a Service that say `record`; None: those that must not be there.
+
+    The cause is written with what it tells about, not here.
+    """
     if record is None:
         return dict.fromkeys((IDLED_AT, UNIDLE_TARGETS, OWNER, IDLED_TO, WAKE_DUE, CAUSE))
     return {
@@ -355,7 +358,6 @@ def service_record_annotations(record: ServiceRecord | None) -> dict[str, str | 
         OWNER: idling_owner_text(record.fleet, record.policy),
         IDLED_TO: str(record.idled_to),
         WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
-        CAUSE: record.cause or None,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from reconciler.decide.idling.blockers import (
 )
 from reconciler.decide.idling.contested import contest_of
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.records import LONG_AGO, Record
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, WakeRequest
 from reconciler.decide.idling.state import IDLE_STATES, MAYBE_DOWN, NOT_OURS, Classification, IdleState, classify
 from reconciler.decide.idling.transition_rules import KEEP_UP, ChosenAction, Flag, IdleAction, Situation, choose
@@ -48,7 +48,6 @@ from reconciler.policy.types import Writes
 _CONTESTABLE = IDLE_STATES | {IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE}
 """What may carry a contest besides what is left alone for it: a run that wrote it may have died before the rest."""
 
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _SINCE_ITS_RECORD = IDLE_STATES | {IdleState.FOREIGN, IdleState.IDLE_INCOMPLETE}
 
 
@@ -289,7 +288,7 @@ def _really_idled_at(recorded: datetime, written: Workload, now: datetime) -> da
     writer = written.replicas_writer
     if writer is not None and writer.at is not None and writer.manager == FIELD_MANAGER:
         return min(recorded, writer.at)
-    return recorded if recorded <= now else _LONG_AGO
+    return recorded if recorded <= now else LONG_AGO
 
 
 def _excluded(scalable: ScalableState, classification: Classification) -> Blocker | None:

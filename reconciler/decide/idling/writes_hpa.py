@@ -51,8 +51,8 @@ def autoscaler_decisions(transition: Transition, own: Decision | None, context: 
     record = record_after(transition, context)
     if record is not None and record.idled_to > 0:
         owner = idling_owner_text(context.fleet.name, record.policy)
-        return tuple(_pinned(transition, pin_changes(autoscaler, record.idled_to, owner), own, context))
-    return tuple(_released(transition, release_changes(autoscaler), own, context))
+        return tuple(_pinned(transition, autoscaler, pin_changes(autoscaler, record.idled_to, owner), own, context))
+    return tuple(_released(transition, autoscaler, own, context))
 
 
 def _woken(transition: Transition, autoscaler: PinnedAutoscaler, context: WriteContext) -> Iterator[Decision]:
@@ -70,7 +70,11 @@ def _woken(transition: Transition, autoscaler: PinnedAutoscaler, context: WriteC
 
 
 def _pinned(
-    transition: Transition, changes: tuple[FieldChange, ...], own: Decision | None, context: WriteContext
+    transition: Transition,
+    autoscaler: PinnedAutoscaler,
+    changes: tuple[FieldChange, ...],
+    own: Decision | None,
+    context: WriteContext,
 ) -> Iterator[Decision]:
     """Yield that the autoscaler is held at the floor: after the scalable, or before where it took it from there."""
     if not changes:
@@ -78,29 +82,24 @@ def _pinned(
     first = () if own is None or transition.state is IdleState.HPA_NOT_PINNED else (own.key,)
     idles = transition.action is IdleAction.IDLE
     phase = own.phase if own is not None and first else Phase.REPAIR
-    base = _decision(transition, transition.scalable.autoscaler, Verb.RECORD, context)
+    base = _decision(transition, autoscaler, Verb.RECORD, context)
     group = context.group(transition.ref, idles=idles)
     yield replace(base, changes=changes, phase=phase, group=group, order=(2,) if first else (0,), needs=first)
 
 
 def _released(
-    transition: Transition, changes: tuple[FieldChange, ...], own: Decision | None, context: WriteContext
+    transition: Transition, autoscaler: PinnedAutoscaler, own: Decision | None, context: WriteContext
 ) -> Iterator[Decision]:
-    """Yield that an autoscaler is let go that nothing idle needs held any more."""
-    if not changes:
-        return
-    base = _decision(transition, transition.scalable.autoscaler, Verb.CLEAR, context)
-    if own is None:
-        yield replace(base, changes=changes)
-        return
-    yield replace(base, changes=changes, phase=own.phase, group=own.group, order=(2,), needs=(own.key,))
+    """Yield that an autoscaler is let go that nothing idle needs held any more, after what is done with `own`."""
+    changes = release_changes(autoscaler)
+    if changes:
+        base = replace(_decision(transition, autoscaler, Verb.CLEAR, context), changes=changes)
+        yield base if own is None else replace(base, phase=own.phase, group=own.group, needs=(own.key,))
 
 
 def _decision(
-    transition: Transition, autoscaler: PinnedAutoscaler | None, verb: Verb, context: WriteContext, part: str = ""
+    transition: Transition, autoscaler: PinnedAutoscaler, verb: Verb, context: WriteContext, part: str = ""
 ) -> Decision:
-    if autoscaler is None:
-        raise ValueError(f"{transition.ref} has no autoscaler")
     hpa = autoscaler.hpa
     return Decision(
         key=decision_key(verb, hpa.ref, part),

@@ -91,17 +91,15 @@ def cause_text(cause: Cause, run: Run) -> str:
 
 def record_after(transition: Transition, context: WriteContext) -> Record | None:
     """Return the record a scalable has after this run, None where it has none."""
-    if not transition.stays_idle:
-        return None
     if transition.action is IdleAction.IDLE:
         return _new_record(transition, context)
     record = transition.record
-    if record is None or not context.repairs or transition.action in (IdleAction.OVERDUE, IdleAction.DEFER):
-        return record
+    if record is None or not transition.stays_idle:
+        return None
     if transition.action is IdleAction.HOLD_BACK:
         since = record.orphaned_since or (context.run.now if record.wake_due is None else None)
         return replace(record, orphaned_since=since)
-    return _kept_record(record, transition.scalable, context)
+    return _kept_record(record, transition.scalable, context) if transition.action is IdleAction.KEEP else record
 
 
 def _new_record(transition: Transition, context: WriteContext) -> Record:
@@ -146,7 +144,8 @@ _TESTED = (EXCLUDE, EXCLUDE_UNTIL, AWAKE_SINCE, AWAKE_UNTIL, WAKE_REQUESTED_AT)
 def scalable_decision(transition: Transition, context: WriteContext) -> Decision | None:
     """Return the decision on the scalable itself, None without one."""
     make = _WRITES.get(transition.action)
-    return None if make is None else make(transition, context)
+    record = record_after(transition, context) if transition.stays_idle else transition.record
+    return None if make is None or record is None else make(transition, record, context)
 
 
 def own_decision_key(transition: Transition) -> str:
@@ -174,10 +173,7 @@ def _decision(transition: Transition, context: WriteContext, changes: tuple[Fiel
     )
 
 
-def _idle(transition: Transition, context: WriteContext) -> Decision | None:
-    record = record_after(transition, context)
-    if record is None:
-        return None
+def _idle(transition: Transition, record: Record, context: WriteContext) -> Decision:
     scale, annotations = transition.scalable.scale, transition.scalable.scale.written.annotations
     repair = _decision(transition, context, ())
     wanted: dict[str, str | None] = {
@@ -206,26 +202,23 @@ def _idle(transition: Transition, context: WriteContext) -> Decision | None:
     )
 
 
-def _wake(transition: Transition, context: WriteContext) -> Decision | None:
-    if transition.record is None:
-        return None
+def _wake(transition: Transition, record: Record, context: WriteContext) -> Decision:
     scale, annotations = transition.scalable.scale, transition.scalable.scale.written.annotations
-    count = wake_count(transition, transition.record)
-    undo = _undo_in(transition, transition.record, context)
+    count = wake_count(transition, record)
+    undo = _undo_in(transition, record, context)
     # Unlike an idle, a wake tests nothing but what it changes: no annotation of others may keep a workload down.
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations, foreign=transition.state in NOT_OURS),
         **_scale_of_ours(context.run.now),
         AWAKE_SINCE: format_time(context.run.now),
         UNDONE: None,
-        **({} if undo is None else _undone(transition, transition.record, undo, context)),
+        **({} if undo is None else _undone(transition, record, undo, context)),
         **_held_until(context.hold_until),
     }
     counted = not scale.is_suspended_kind and not scale.is_paused_kind
-    recorded = transition.record.replicas
     reasons = transition.reasons if undo is None else (_undo_reason(transition, undo),)
-    if count != recorded:
-        reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=recorded))
+    if count != record.replicas:
+        reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=record.replicas))
     return replace(
         _decision(transition, context, (scale.change_back(count), *annotation_changes(annotations, wanted))),
         phase=Phase.WAKE,
@@ -271,10 +264,8 @@ def _undo_reason(transition: Transition, undo: Undo) -> Reason:
     return reason(ReasonCode.SCALED_BY, replicas=transition.scalable.scale.replicas, by=undo.by)
 
 
-def _release(transition: Transition, context: WriteContext) -> Decision | None:
-    record, scalable = transition.record, transition.scalable
-    if record is None:
-        return None
+def _release(transition: Transition, record: Record, context: WriteContext) -> Decision:
+    scalable = transition.scalable
     if transition.state is IdleState.TAKEN_OVER:
         return _handed_over(transition, record, context)
     annotations = scalable.scale.written.annotations
@@ -336,7 +327,7 @@ def awake_until(transition: Transition, record: Record, now: datetime) -> dateti
     return max(end for end in ends if end is not None)
 
 
-def _clear(transition: Transition, context: WriteContext) -> Decision | None:
+def _clear(transition: Transition, _record: Record, context: WriteContext) -> Decision | None:
     if transition.state is not IdleState.STALE:
         return None
     scale = transition.scalable.scale
@@ -350,29 +341,23 @@ def _clear(transition: Transition, context: WriteContext) -> Decision | None:
     )
 
 
-def _repair(transition: Transition, context: WriteContext) -> Decision | None:
-    """Return the repair of the record and floor of an idle scalable, None where both are right."""
-    record = record_after(transition, context)
-    if record is None or not context.repairs:
-        return None
-    scale = transition.scalable.scale
-    moved = _moves(transition, record)
-    if _recorded(transition) == record and not moved:
+def _repair(transition: Transition, record: Record, context: WriteContext) -> Decision | None:
+    """Return the repair of the record and floor of an idle scalable to `record`, None where both are right."""
+    scale, moved = transition.scalable.scale, _moves(transition, record)
+    if not context.repairs or (_recorded(transition) == record and not moved):
         return None
     cause = cause_of(transition, context, (_repair_reason(transition, record, moved),))
+    cause = replace(cause, policy=record.policy, at=context.places.get(record.policy, cause.at))
     wanted: dict[str, str | None] = {
         **record_annotations(record, scale.written),
         SCALE_TIME: format_time(context.run.now if moved else record.idled_at),
-        CAUSE: cause_text(
-            replace(cause, policy=record.policy, at=context.places.get(record.policy, cause.at)), context.run
-        ),
+        CAUSE: cause_text(cause, context.run),
     }
     if not moved and SCALE_TIME in scale.written.annotations:
         del wanted[SCALE_TIME]
     change = scale.change_to(record.idled_to) if moved else scale.unchanged()
     decision = replace(
-        _decision(transition, context, (change, *annotation_changes(scale.written.annotations, wanted))),
-        cause=replace(cause, policy=record.policy, at=context.places.get(record.policy, cause.at)),
+        _decision(transition, context, (change, *annotation_changes(scale.written.annotations, wanted))), cause=cause
     )
     return _with_replicas(decision, transition, record) if moved else decision
 
@@ -388,9 +373,7 @@ def _moves(transition: Transition, record: Record) -> bool:
 def _recorded(transition: Transition) -> Record | None:
     """Return the record as it is written on the object now; None where it has to be written again."""
     reading = transition.scalable.reading
-    if reading is None or reading.record is None:
-        return None
-    return reading.record
+    return None if reading is None else reading.record
 
 
 def _repair_reason(transition: Transition, record: Record, moved: bool) -> Reason:
@@ -430,7 +413,7 @@ _VERBS: Mapping[IdleAction, Verb] = {
     IdleAction.WAKE: Verb.WAKE,
     IdleAction.RELEASE: Verb.RELEASE,
 }
-_WRITES: Mapping[IdleAction, Callable[[Transition, WriteContext], Decision | None]] = {
+_WRITES: Mapping[IdleAction, Callable[[Transition, Record, WriteContext], Decision | None]] = {
     IdleAction.IDLE: _idle,
     IdleAction.WAKE: _wake,
     IdleAction.RELEASE: _release,
