@@ -41,15 +41,15 @@ class Runner:
     token: str = TOKEN
     results: list[StepResult] = field(default_factory=list)
 
-    def run(self, *, without: str = "", **inputs: str) -> int:
-        """Run the steps until one fails, and return its exit code; leave out the one that is called `without`."""
+    def run(self, *, without: str | tuple[str, ...] = (), **inputs: str) -> int:
+        """Run the steps until one fails, and return its exit code; leave out those that are called `without`."""
         self.results.clear()
         self.temp.mkdir(exist_ok=True)
         described = yaml.safe_load((self.action / "action.yml").read_text())
         given = {name: str(one.get("default", "")) for name, one in described["inputs"].items()} | inputs
         outputs: dict[str, dict[str, str]] = {}
         for step in described["runs"]["steps"]:
-            if step["name"] == without:
+            if step["name"] in ((without,) if isinstance(without, str) else without):
                 continue
             context = self._context(given, outputs)
             result, told = self._step(step, context)
@@ -73,11 +73,13 @@ class Runner:
         """The values of the expressions that the action uses; another one is a KeyError."""
         request = self.event.get("pull_request")
         base = request["base"]["sha"] if request else ""
+        head = request["head"]["sha"] if request else ""
         later = self.event["workflow_run"]["base_sha"] if "workflow_run" in self.event else ""
         known = {
             "github.action_path": str(self.action),
             "github.token": self.token,
             "github.server_url": "https://github.com",
+            "github.event.pull_request.head.sha": head,
             "github.event.pull_request.base.sha || (github.event_name == 'workflow_run' && github.sha) || ''": base
             or later,
         }

@@ -111,6 +111,100 @@ def test_the_first_policies_of_a_repository_have_no_base(pull_request, host):
     assert "## Plan for Fleet `quickstart`" in host.comments[0]["body"]
 
 
+@dataclass
+class Branches:
+    """On the server main moved on after the pull request was opened, and GitHub merged its head with that for a try."""
+
+    repository: Repository
+    opened_at: str
+    merge: str
+    head: str
+
+    def check_out(self, commit: str, *depth: str) -> None:
+        checkout = self.repository.checkout
+        shutil.rmtree(checkout)
+        checkout.mkdir()
+        git(checkout, "init", "--quiet")
+        git(checkout, "remote", "add", "origin", f"file://{self.repository.server}")
+        git(checkout, "fetch", "--quiet", *depth, "origin", "main", commit)
+        git(checkout, "checkout", "--quiet", "--detach", commit)
+
+    def fetched_base(self) -> str:
+        """What of the Fleet and of the policies the change is compared with."""
+        runner = self.repository.runner
+        assert runner.run(without=("Install", "Review")) == 0, runner.said
+        folder = runner.temp / "base" / "policies"
+        return "".join((folder / name).read_text() for name in ("fleet.yaml", "idling.yaml"))
+
+
+@pytest.fixture
+def branches(pull_request: Repository) -> Branches:
+    server = pull_request.server
+    opened_at = git(server, "rev-parse", "main")
+
+    def committed(branch: str, old: str, new: str, file: str) -> str:
+        git(server, "checkout", "--quiet", branch)
+        text = (server / "policies" / file).read_text()
+        assert old in text
+        (server / "policies" / file).write_text(text.replace(old, new, 1))
+        git(server, "commit", "--quiet", "--all", "--message", "change")
+        return git(server, "rev-parse", "HEAD")
+
+    git(server, "branch", "change")
+    head = committed("change", 'include: ["dev-*"]', "include: [dev-a]", "idling.yaml")
+    committed("main", "name: quickstart", "name: of-others", "fleet.yaml")
+    git(server, "checkout", "--quiet", "--detach", "main")
+    git(server, "merge", "--quiet", "--no-ff", "--no-edit", "change")
+    merge = git(server, "rev-parse", "HEAD")
+    git(server, "update-ref", f"refs/pull/{NUMBER}/merge", merge)
+    pull_request.runner.event["pull_request"]["head"]["sha"] = head
+    return Branches(pull_request, opened_at, merge, head)
+
+
+OTHERS = "merged by others since the pull request was opened may be shown as undone"
+
+
+@pytest.mark.parametrize("depth", ["--depth=1", "--depth=100"])
+def test_a_change_is_compared_with_what_it_is_merged_into_not_with_the_older_base_of_the_event(branches, depth):
+    branches.check_out(branches.merge, depth)
+    base = branches.fetched_base()
+    assert "name: of-others" in base
+    assert 'include: ["dev-*"]' in base
+    assert OTHERS not in branches.repository.runner.said
+
+
+def test_a_head_with_its_history_is_compared_with_the_merge_base(branches):
+    git(branches.repository.server, "checkout", "--quiet", "main")
+    branches.repository.runner.event["pull_request"]["base"]["sha"] = git(
+        branches.repository.server, "rev-parse", "main"
+    )
+    branches.check_out(branches.head)
+    base = branches.fetched_base()
+    assert "name: quickstart" in base
+    assert 'include: ["dev-*"]' in base
+    assert OTHERS not in branches.repository.runner.said
+
+
+def test_a_head_without_its_history_is_compared_with_the_base_of_the_event_and_that_is_said(branches):
+    branches.check_out(branches.head, "--depth=1")
+    base = branches.fetched_base()
+    assert "name: quickstart" in base
+    assert OTHERS in branches.repository.runner.said
+
+
+def test_a_merge_that_a_stranger_made_does_not_choose_its_base(branches):
+    """Only of a merge of the very head is it GitHub that made it."""
+    server = branches.repository.server
+    git(server, "checkout", "--quiet", "--detach", branches.merge)
+    git(server, "commit", "--quiet", "--amend", "--no-edit", "--author", "stranger <s@example>")
+    made = git(server, "rev-parse", "HEAD")
+    git(server, "update-ref", "refs/heads/change", made)
+    branches.repository.runner.event["pull_request"]["head"]["sha"] = made
+    branches.check_out(made, "--depth=1")
+    assert "name: quickstart" in branches.fetched_base()
+    assert OTHERS in branches.repository.runner.said
+
+
 def test_what_cannot_be_fetched_is_said(pull_request, host):
     runner = pull_request.runner
     git(pull_request.checkout, "remote", "set-url", "origin", f"file://{pull_request.server}-gone")
