@@ -17,7 +17,7 @@ from reconciler.decide.annotations import format_time, parse_time
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.review import Review, review_of
 from reconciler.forecast.review_report import render_failure, render_markdown, render_text, review_to_dict
-from reconciler.forecast.simulation import Simulation
+from reconciler.forecast.simulation import HeldMetrics, Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
@@ -26,6 +26,7 @@ from reconciler.report.wording import age
 
 if TYPE_CHECKING:
     from reconciler.backends.backend import Opened
+    from reconciler.world import World
 
 
 def reviewed(run: TrackedRun, output: str, base: str, flags: Mapping[str, Any]) -> ExitCode:
@@ -71,7 +72,7 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
     head = options.policies()
     before, problem = _base(options, base)
     with_fleet = head if before is None or options.fleet_from == "head" else replace(head, fleet=before.fleet)
-    made = plan(with_fleet, run.metrics.opened(options.world(with_fleet.fleet)), options.request())
+    made = plan(with_fleet, run.metrics.opened(_world(options, with_fleet)), options.request())
     run.metrics.decided(made)
     if before is None:
         say(f"warning: {problem}")
@@ -80,10 +81,22 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
             played.of(with_fleet), None, made, None, snapshot_age=played.age, problem=problem
         ), ExitCode.PARTIAL
     unlifted = replace(options.request(), run_id="")
-    without = plan(before, options.world(before.fleet), unlifted)
+    without = plan(before, _world(options, before), unlifted)
     played = _Played(options, flags, (before, with_fleet))
     found = review_of((before, head), (played.of(before), played.of(with_fleet)), (without, made))
     return replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age), ExitCode.DONE
+
+
+def _world(options: RunOptions, policies: PolicySet) -> World:
+    """Return the clusters; metrics of a snapshot stay as fresh as they are in the days that are played on it."""
+    world = options.world(policies.fleet)
+    if options.snapshot is None:
+        return world
+    held = {
+        name: source if source.metrics is None else replace(source, metrics=HeldMetrics(source.metrics))
+        for name, source in world.sources.items()
+    }
+    return replace(world, sources=held)
 
 
 def _base(options: RunOptions, path: str) -> tuple[PolicySet | None, str]:

@@ -7,7 +7,7 @@ left out. After a run that changed something the next tick of the cron is played
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,12 +24,21 @@ from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState, Verb
 from reconciler.errors import NotFoundError
 from reconciler.forecast.events import calendar_edges, recorded_moments
+from reconciler.forecast.replicas import had_of, paused_at, replicas_of, targets_of
 from reconciler.forecast.requests import Requests, requests_of
-from reconciler.model import ObjectRef, ObservedState, PatchOperation, PickerAnswer, QueryAnswer, Run, Write
+from reconciler.model import (
+    NOTHING,
+    ObjectRef,
+    ObservedState,
+    PatchOperation,
+    PickerAnswer,
+    QueryAnswer,
+    Run,
+    Write,
+)
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Readers, Source
 from reconciler.pipeline import Control, RunRequest, carry_out, plan
-from reconciler.plan.build import scalable_workloads
 from reconciler.plan.model import Plan, pointer
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
@@ -44,7 +53,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Step(Struct, frozen=True):
     """One run: at which time, what it planned, what became of that.
 
-    `state` is what the run saw, `replicas` what every workload asks for after it (a CronJob 1, suspended 0).
+    `state` is what the run saw, `replicas` those of every workload after it (a CronJob 1, suspended 0). `targets` has
+    what each ScaledObject scales, and `had` the replicas of those that were idle by a pause of KEDA.
     """
 
     at: datetime
@@ -54,6 +64,8 @@ class Step(Struct, frozen=True):
     replicas: Mapping[ObjectRef, int]
     changed: bool  # something was written, Events aside
     changes: int = 0  # how much was written so far, in all runs and by others
+    targets: Mapping[ObjectRef, ObjectRef] = NOTHING
+    had: Mapping[ObjectRef, int] = NOTHING
 
 
 class Simulation:
@@ -76,6 +88,7 @@ class Simulation:
         self._world = self._copied(opened)
         self._seen: ObservedState | None = None
         self._requests: dict[ObjectRef, Requests] = {}
+        self._had: dict[ObjectRef, int] = {}
 
     def run(self, at: datetime) -> Step:
         """Return what a run at `at` does, done."""
@@ -85,11 +98,26 @@ class Simulation:
         applied = carry_out(made, self._policies.fleet, self._world, _EVERYTHING, {})
         state = self._seen
         assert state is not None
-        replicas = {workload.ref: workload.spec_replicas for workload in scalable_workloads(state)}
+        workloads = {one.ref: one for found in state.clusters.values() for one in found.workloads}
+        targets = targets_of(workloads.values())
+        self._had |= had_of(workloads, targets, at)
         if applied.outcomes:
-            again = {**replicas, **dict(self._read_again(made))}
-            replicas = {ref: count for ref, count in sorted(again.items()) if count is not None}
-        return Step(at, made, state, applied.outcomes, replicas, self._changes() != before, self._changes())
+            written = [action.ref for action in made.actions]
+            started = self._started_by_keda((ref, targets[ref]) for ref in written if ref in targets)
+            now = {ref: self._clusters[ref.cluster].workload(ref) for ref in (*written, *started)}
+            again = {**workloads, **now}
+            workloads = {ref: one for ref, one in again.items() if one is not None}
+        return Step(
+            at=at,
+            plan=made,
+            state=state,
+            outcomes=applied.outcomes,
+            replicas=replicas_of(workloads, targets),
+            changed=self._changes() != before,
+            changes=self._changes(),
+            targets=targets,
+            had=dict(self._had),
+        )
 
     def play(self, start: datetime, end: datetime) -> Iterator[Step]:
         """Yield a run at `start`, and each later one before `end` that may do something else than the one before it.
@@ -187,13 +215,18 @@ class Simulation:
         self._seen = state
         return decide(policies, state, run)
 
-    def _read_again(self, made: Plan) -> Iterator[tuple[ObjectRef, int | None]]:
-        """Yield what `made` was about with its replicas now, None where it is gone or follows something else."""
-        for action in made.actions:
-            workload = self._clusters[action.ref.cluster].workload(action.ref)
-            if workload is not None and workload.ref.kind == "ScaledObject":
-                continue
-            yield action.ref, None if workload is None or workload.owner is not None else workload.spec_replicas
+    def _started_by_keda(self, scaled: Iterable[tuple[ObjectRef, ObjectRef]]) -> Iterator[ObjectRef]:
+        """Start the targets of ScaledObjects that KEDA had scaled to zero and that are paused no more; yield them.
+
+        How far KEDA scales them is up to its triggers: what they had counts.
+        """
+        for ref, target in scaled:
+            cluster = self._clusters[ref.cluster]
+            found = cluster.workload(target)
+            idle = found is not None and not found.spec_replicas
+            if idle and target in self._had and paused_at(cluster.workload(ref)) is None:
+                self.change(target, {"spec": {"replicas": self._had[target]}})
+                yield target
 
     def _copied(self, opened: Opened) -> World:
         sources: dict[str, Source] = {}

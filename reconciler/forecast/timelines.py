@@ -149,7 +149,7 @@ class _Recording:
         if self._first is None:
             self._first = step.plan
             for workload in scalable_workloads(step.state):
-                self._without[workload.ref] = _without(workload, step.at)
+                self._without[workload.ref] = max(_without(workload, step.at), step.had.get(workload.ref, 0))
         self._workloads |= {workload.ref: workload for workload in scalable_workloads(step.state)}
         self._select(step)
         self._assumptions.at(step)
@@ -213,7 +213,8 @@ class _Recording:
             needed = needed.plus(self._simulation.requests(ref).times(pods))
         tiers: dict[int, int] = {}
         for action in step.plan.actions:
-            if action.decision.verb is Verb.WAKE and action.decision.order and action.ref in more:
+            woken = step.targets.get(action.ref, action.ref)
+            if action.decision.verb is Verb.WAKE and action.decision.order and woken in more:
                 tiers[action.decision.order[0]] = tiers.get(action.decision.order[0], 0) + 1
         self._wakes.append(Wake(step.at, sum(more.values()), needed, clusters, tuple(sorted(tiers.items()))))
 

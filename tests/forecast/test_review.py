@@ -423,3 +423,18 @@ def test_workloads_that_are_only_there_with_the_change_are_created_and_not_woken
         said = quickstart.call("plan", head, "--base", base, "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z")
         assert words in said.out, said.out
         assert "today" not in said.out
+
+
+def test_the_next_run_is_judged_by_metrics_as_fresh_as_in_the_days_after_it(quickstart: Folder) -> None:
+    idling = (quickstart.path / "policies" / "idling.yaml").read_text()
+    observed = idling.replace("  wakeOrder: {group: dev, tier: 10}", "  mode: Observe")
+    quickstart.write("policies/idling.yaml", observed)
+    night = "2026-11-21T03:00:00Z"  # five hours after the metrics were recorded
+    said = quickstart.call(
+        "plan", "head", "--base", "policies", "--snapshot", "snapshot", "--now", night, "-o", "json", "--days", "1"
+    )
+    found = json.loads(said.out)
+    api = next(one for one in found["timeline"] if one["object"] == "eu-west/dev-a/Deployment/api")
+    assert (api["from"], api["after"]["steps"][0]["replicas"]) == (night, 0)
+    idled = [one["object"]["name"] for one in found["next"]["actions"] if one["verb"] == "idle"]
+    assert "api" in idled, found["next"]["actions"]

@@ -1,87 +1,111 @@
-"""The forecast plays only the runs that matter: a run at every tick of the cron does the same, and nothing more."""
+"""The forecast plays only the runs that matter: a cron that runs `apply` at every tick does the same, and nothing more.
+
+The cron runs on the folder of a snapshot; what came of it is read from the files, without anything of the forecast.
+"""
 
 from __future__ import annotations
 
 import random
-from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from reconciler.forecast.review import differences_of
-from reconciler.forecast.timelines import forecast
-from tests.forecast.worlds import STARTS, random_fleet, random_policies, ticks, timeline
+from reconciler.forecast.review import Review, review_of
+from reconciler.forecast.review_report import render_text
+from reconciler.forecast.timelines import Forecast
+from reconciler.policy.types import PolicySet
+from tests.forecast.cron import CronFolder, Steps, Workload, key_of, steps_of
+from tests.forecast.worlds import STARTS, edited, policy_set, random_fleet, ticks
 
 DAYS = timedelta(days=7)
-MANY = 20
+SEASONS = sorted(STARTS)
+EARLIER = tuple(timedelta(minutes=10 * number) for number in range(90, 0, -18))
+"""How long before the start of a review the runs were that it finds the marks of."""
 
 
-def check_every_tick(season: str, seed: object, days: timedelta = DAYS) -> None:
-    """Compare with a run at every tick: the same steps."""
-    start = STARTS[season]
-    fleet = random_fleet(f"{season} {seed}", start)
-    played = list(fleet.simulation().play(start, start + days))
-    each = fleet.simulation()
-    brute = [each.run(at) for at in ticks(start, start + days)]
-    assert timeline(played) == timeline(brute)
-    assert {step.at for step in brute if step.changed} <= {step.at for step in played}
-
-
-def check_some_ticks(season: str, seed: object, count: int, days: timedelta = DAYS) -> None:
-    """Compare with runs at the forecast's events, one tick around each, and `count` random ticks."""
-    start = STARTS[season]
-    fleet = random_fleet(f"{season} {seed}", start)
-    played = list(fleet.simulation().play(start, start + days))
+def moments_of(start: datetime, days: timedelta, played: frozenset[datetime], count: int | None) -> list[datetime]:
+    """Return every tick; with `count` only those of `played`, one tick around each, and so many random ones."""
     every = list(ticks(start, start + days))
-    events = [every.index(step.at) for step in played]
+    if count is None:
+        return every
+    events = [every.index(at) for at in played]
     around = {place + step for place in events for step in (-1, 0, 1) if 0 <= place + step < len(every)}
-    chosen = sorted(around | set(random.Random(f"ticks {seed}").sample(range(len(every)), count)))
-    each = fleet.simulation()
-    assert timeline(played) == timeline([each.run(every[place]) for place in chosen])
+    return [every[place] for place in sorted(around | {0, *random.Random(0).sample(range(len(every)), count)})]
+
+
+def check_forecast(folder: Path, season: str, seed: str, count: int | None, days: timedelta = DAYS) -> None:
+    """Compare a forecast with the runs of a cron at the times that `moments_of` returns."""
+    start = STARTS[season]
+    fleet = random_fleet(f"{season} {seed}", start)
+    cron = CronFolder.of(fleet, folder)
+    made, played = cron.forecast(fleet.policy_set, start, start + days)
+    assert steps_of(made) == cron.runs(fleet.policy_set, moments_of(start, days, played, count)), seed
+
+
+def check_review(folder: Path, season: str, seed: str, count: int | None, days: timedelta = DAYS) -> None:
+    """Compare the review of a random edit with the runs of two crons, one for each set of policies."""
+    start = STARTS[season]
+    fleet = random_fleet(f"{season} {seed}", start)
+    base = fleet.policy_set
+    head = policy_set(edited(fleet.policies, random.Random(f"edit {seed}")))
+    cron = CronFolder.of(fleet, folder / "base")
+    cron.runs(base, (start - before for before in EARLIER))
+    both = (cron, cron.copied(folder / "head"))
+    found, played = reviewed(both, (base, head), start, days)
+    moments = moments_of(start, days, played, count)
+    before, after = (one.runs(policies, moments) for one, policies in zip(both, (base, head), strict=True))
+    assert (steps_of(of(found.base)), steps_of(of(found.head))) == (before, after), seed
+    assert {key_of(one.ref) for one in found.differences} == differing(before, after), seed
+    assert ("No effect" in render_text(found)) <= (before == after), seed
+
+
+def reviewed(
+    both: tuple[CronFolder, CronFolder], sets: tuple[PolicySet, PolicySet], start: datetime, days: timedelta
+) -> tuple[Review, frozenset[datetime]]:
+    (before, first), (after, second) = (
+        one.forecast(policies, start, start + days) for one, policies in zip(both, sets, strict=True)
+    )
+    return review_of(sets, (before, after), (before.first, after.first)), first | second
+
+
+def of(made: Forecast | None) -> Forecast:
+    assert made is not None
+    return made
+
+
+def differing(before: Steps, after: Steps) -> set[Workload]:
+    return {key for key in {*before, *after} if before.get(key) != after.get(key)}
 
 
 @pytest.mark.parametrize(("season", "seed"), [("a week", 5), ("the clocks go back", 3), ("the clocks go forward", 1)])
-def test_runs_in_between_do_nothing(season: str, seed: int) -> None:
-    check_some_ticks(season, seed, 5, timedelta(days=4))
+def test_runs_in_between_do_nothing(tmp_path: Path, season: str, seed: int) -> None:
+    check_forecast(tmp_path, season, f"some {seed}", 10)
+
+
+def test_a_review_says_what_runs_of_both_do(tmp_path: Path) -> None:
+    check_review(tmp_path, "a week", "some 1", 5, timedelta(days=2))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(MANY))
-@pytest.mark.parametrize("season", STARTS)
-def test_a_run_at_every_tick_does_the_same(season: str, seed: int) -> None:
-    check_every_tick(season, f"every {seed}")
+@pytest.mark.parametrize("seed", range(20))
+def test_a_run_at_every_tick_does_the_same(tmp_path: Path, seed: int) -> None:
+    check_forecast(tmp_path, SEASONS[seed % 3], f"every {seed}", None)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("part", range(10))
-def test_a_run_at_events_and_random_ticks_does_the_same(part: int) -> None:
-    for seed in range(20 * part, 20 * part + 20):
-        check_some_ticks(sorted(STARTS)[seed % 3], f"some {seed}", 50)
+@pytest.mark.parametrize("seed", range(200))
+def test_a_run_at_events_and_random_ticks_does_the_same(tmp_path: Path, seed: int) -> None:
+    check_forecast(tmp_path, SEASONS[seed % 3], f"events {seed}", 50)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("part", range(10))
-def test_no_effect_is_said_only_where_a_run_at_every_event_and_random_tick_has_none(part: int) -> None:
-    for seed in range(30 * part, 30 * part + 30):
-        check_an_edit(sorted(STARTS)[seed % 3], f"edit {seed}", 50)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_review_says_what_runs_of_both_do_at_every_tick(tmp_path: Path, seed: int) -> None:
+    check_review(tmp_path, SEASONS[seed % 3], f"every {seed}", None)
 
 
-def test_the_difference_of_two_forecasts_is_that_of_two_simulations() -> None:
-    check_an_edit("a week", "edit 1", 5)
-
-
-def check_an_edit(season: str, seed: str, count: int) -> None:
-    """Compare two sets of policies on one fleet: forecasts differ just where runs at many more ticks do."""
-    start = STARTS[season]
-    fleet = random_fleet(f"{season} {seed}", start)
-    other = replace(fleet, policies=random_policies(random.Random(f"other {seed}"), start))
-    end = start + timedelta(days=4)
-    made = [forecast(one.policy_set, one.simulation(), start, end) for one in (fleet, other)]
-    every = list(ticks(start, end))
-    played = [{step.at for step in one.simulation().play(start, end)} for one in (fleet, other)]
-    chosen = sorted(played[0] | played[1] | {start} | set(random.Random(seed).sample(every, count)))
-    brute = []
-    for one in (fleet, other):
-        simulation = one.simulation()
-        brute.append(timeline([simulation.run(at) for at in chosen]))
-    assert bool(differences_of(made[0], made[1], ())) is (brute[0] != brute[1])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(300))
+def test_a_review_says_what_runs_of_both_do_at_events_and_random_ticks(tmp_path: Path, seed: int) -> None:
+    check_review(tmp_path, SEASONS[seed % 3], f"events {seed}", 50)

@@ -109,6 +109,36 @@ def test_what_rests_on_a_metric_is_told_apart(criteria: list[Any], saved: int, a
     assert {segment.assumes for segment in made.timelines[0].segments} == says
 
 
+SCALED: dict[str, Any] = {
+    "apiVersion": "keda.sh/v1alpha1",
+    "kind": "ScaledObject",
+    "metadata": {"name": "events", "namespace": "dev"},
+    "spec": {"scaleTargetRef": {"name": "web"}},
+}
+
+
+def test_what_keda_keeps_paused_has_the_replicas_that_it_is_paused_at() -> None:
+    made = played([an_idling_policy(NIGHTS)], [*WEB, SCALED])
+    web = next(one for one in made.timelines if one.ref == WEB_REF)
+    assert web.steps == ((FRIDAY, 2), (at(20), 0), (at(6, 21), 2))
+    assert savings_of(made.selected).saved.replicas == 20
+    assert [(wake.at, wake.pods) for wake in made.wakes] == [(at(6, 21), 2)]
+
+
+def test_what_keda_scaled_to_zero_when_it_was_paused_has_what_it_had() -> None:
+    paused = copy.deepcopy(SCALED)
+    paused["metadata"]["annotations"] = {
+        "autoscaling.keda.sh/paused-replicas": "0",
+        "idling.kubernetes.io/idled-at": "2026-11-20T11:00:00Z",
+        "idling.kubernetes.io/previous-scale": "3",
+        "reconciler/owner": "mix/IdlingPolicy/nights",
+        "reconciler/idled-to": "0",
+    }
+    made = played([an_idling_policy(NIGHTS)], [a_deployment("web", 0), a_service("web"), paused])
+    web = next(one for one in made.timelines if one.ref == WEB_REF)
+    assert (web.without, web.steps) == (3, ((FRIDAY, 3), (at(20), 0), (at(6, 21), 3)))
+
+
 def test_a_limit_that_holds_back_a_night_is_told() -> None:
     objects = [one for name in "abcd" for one in (a_deployment(name), a_service(name))]
     fleet = copy.deepcopy(FLEET)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,6 +26,7 @@ STARTS = {
 }
 ZONES = ("Europe/Paris", "America/New_York", "Australia/Lord_Howe", "UTC")
 NAMESPACES = ("dev", "qa")
+NAMES = ("web", "api", "job")
 CLUSTERS = ("a", "b")
 
 
@@ -62,7 +64,7 @@ class RecordedRequests:
         samples = tuple(
             Sample({"namespace": namespace, "service": name}, 5.0 if name in self.busy else 0.0)
             for namespace in NAMESPACES
-            for name in ("web", "api", "job")
+            for name in NAMES
         )
         return QueryAnswer(samples, at=datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -93,7 +95,7 @@ def random_fleet(seed: object, start: datetime) -> RandomFleet:
     """Return the fleet of `seed`, in which something is young, excluded, asked for or due around `start`."""
     chance = random.Random(f"forecast {seed}")
     snapshot = {cluster: list(_objects(chance, start)) for cluster in CLUSTERS}
-    busy = frozenset(name for name in ("web", "api", "job") if chance.random() < 0.3)
+    busy = frozenset(name for name in NAMES if chance.random() < 0.3)
     return RandomFleet(random_policies(chance, start), snapshot, busy)
 
 
@@ -144,11 +146,116 @@ def _idling(name: str, chance: random.Random, start: datetime) -> dict[str, Any]
         "minAge": chance.choice(["0s", "3h", "30h"]),
         "minAwake": chance.choice(["0s", "25m", "5h"]),
         "wake": chance.choice(["Automatic", "Automatic", "OnSignal"]),
-        "autoscalers": {"hpa": chance.choice(["Idle", "Leave"])},
+        "autoscalers": {"hpa": chance.choice(["Idle", "Leave"]), "keda": chance.choice(["Pause", "Pause", "Leave"])},
     }
     if chance.random() < 0.3:
         spec["wakeOrder"] = {"group": "all", "perRun": 1}
     return document("IdlingPolicy", name, spec)
+
+
+def edited(policies: list[dict[str, Any]], chance: random.Random) -> list[dict[str, Any]]:
+    """Return `policies` with one change, as a pull request makes it; some of them change nothing."""
+    found = copy.deepcopy(policies)
+    edit = chance.choice(EDITS)
+    some = chance.choice([one for one in found if one["kind"] == EDITED.get(edit, "IdlingPolicy")] or found[1:2])
+    edit(found, some, chance)
+    return found
+
+
+def _field_changed(_: list[dict[str, Any]], some: dict[str, Any], chance: random.Random) -> None:
+    spec = some["spec"]
+    field, values = chance.choice(
+        [
+            ("mode", ["Enforce", "Observe"]),
+            ("idleReplicas", [0, 1, 2]),
+            ("priority", [0, 3, 9]),
+            ("minAge", ["0s", "3h", "30h", "80h"]),
+            ("minAwake", ["0s", "25m", "5h", "12h"]),
+            ("wake", ["Automatic", "OnSignal"]),
+            ("autoscalers", [{"hpa": "Idle", "keda": "Leave"}, {"hpa": "Leave", "keda": "Pause"}]),
+            ("wakeOrder", [{"group": "all", "perRun": 1}, {"group": "all", "perRun": 3}]),
+        ]
+    )
+    spec[field] = chance.choice([value for value in values if value != spec.get(field)])
+
+
+def _criteria_changed(_: list[dict[str, Any]], some: dict[str, Any], __: random.Random) -> None:
+    criteria = some["spec"]["idleWhen"]
+    some["spec"]["idleWhen"] = criteria[0].get("anyOf", [{"anyOf": criteria}])
+
+
+def _schedule_changed(_: list[dict[str, Any]], some: dict[str, Any], chance: random.Random) -> None:
+    schedule = next(_schedules(some["spec"]["idleWhen"]))
+    if schedule.pop("exceptions", None) is None or chance.random() < 0.5:
+        schedule["timeZone"] = chance.choice([zone for zone in ZONES if zone != schedule["timeZone"]])
+
+
+def _schedules(criteria: list[Any]) -> Iterator[dict[str, Any]]:
+    for one in criteria:
+        yield from _schedules(one["anyOf"]) if "anyOf" in one else [one["schedule"]] if "schedule" in one else ()
+
+
+def _selection_changed(_: list[dict[str, Any]], some: dict[str, Any], chance: random.Random) -> None:
+    selector = some["spec"]["selector"]
+    selector["namespaces"] = {"include": chance.choice([["dev"], ["qa"], ["dev", "qa"], ["no-*"]])}
+    if chance.random() < 0.3:
+        selector["workloads"] = {"kinds": ["Deployment"], "exclude": [chance.choice(NAMES)]}
+
+
+def _renamed(_: list[dict[str, Any]], some: dict[str, Any], __: random.Random) -> None:
+    some["metadata"]["name"] = "other"
+
+
+def _deleted(policies: list[dict[str, Any]], some: dict[str, Any], _: random.Random) -> None:
+    policies.remove(some)
+
+
+def _fleet_changed(_: list[dict[str, Any]], some: dict[str, Any], chance: random.Random) -> None:
+    spec = some["spec"]
+    if chance.random() < 0.5:
+        spec["clusters"][chance.randrange(len(CLUSTERS))]["state"] = chance.choice(["Active", "Frozen", "Leaving"])
+    else:
+        limit = {"share": chance.choice(["10%", "50%", "100%"]), "atLeast": chance.choice([1, 100])}
+        spec["limits"] = {"idledWorkloads": limit, "removedReplicas": limit}
+
+
+def _fleet_renamed(_: list[dict[str, Any]], some: dict[str, Any], chance: random.Random) -> None:
+    former = some["metadata"]["name"]
+    some["metadata"]["name"] = "other"
+    if chance.random() < 0.5:
+        some["spec"]["formerNames"] = [former]
+
+
+def _placement_changed(_: list[dict[str, Any]], some: dict[str, Any], chance: random.Random) -> None:
+    if some["kind"] != "FederatedReplicaSet":
+        return
+    some["spec"]["replicas"] = chance.randint(1, 9)
+    some["spec"]["preferences"]["clusters"]["a"] = {"weight": chance.choice([1, 5])}
+
+
+def _described(_: list[dict[str, Any]], some: dict[str, Any], __: random.Random) -> None:
+    some["metadata"]["annotations"] = {"example.com/owner": "somebody"}
+
+
+Edit = Callable[[list[dict[str, Any]], dict[str, Any], random.Random], None]
+
+EDITS: tuple[Edit, ...] = (
+    *[_field_changed] * 4,
+    _criteria_changed,
+    _schedule_changed,
+    _selection_changed,
+    _renamed,
+    _deleted,
+    _fleet_changed,
+    _fleet_renamed,
+    _placement_changed,
+    _described,
+)
+EDITED: dict[Edit, str] = {
+    _fleet_changed: "Fleet",
+    _fleet_renamed: "Fleet",
+    _placement_changed: "FederatedReplicaSet",
+}
 
 
 def _federated(chance: random.Random) -> dict[str, Any]:
@@ -163,7 +270,7 @@ def _federated(chance: random.Random) -> dict[str, Any]:
 
 def _objects(chance: random.Random, start: datetime) -> Iterator[dict[str, Any]]:
     for namespace in NAMESPACES:
-        for name in ("web", "api", "job"):
+        for name in NAMES:
             if chance.random() < 0.85:
                 yield from _workload(chance, namespace, name, start)
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
@@ -195,7 +302,21 @@ def _workload(chance: random.Random, namespace: str, name: str, start: datetime)
         service = {"selector": {"app": name}, "ports": [{"port": 80}]}
         metadata = {"name": name, "namespace": namespace, **_marks(chance, start)}
         yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service}
-    if chance.random() < 0.2:
+    if chance.random() < 0.15:
+        yield {
+            "apiVersion": "batch/v1",
+            "kind": "CronJob",
+            "metadata": {"name": f"{name}-nightly", "namespace": namespace, **_young(chance, start)},
+            "spec": {"schedule": "7 3 * * *", "suspend": chance.random() < 0.3, "jobTemplate": {"spec": {}}},
+        }
+    if chance.random() < 0.15:
+        yield {
+            "apiVersion": "keda.sh/v1alpha1",
+            "kind": "ScaledObject",
+            "metadata": {"name": f"{name}-events", "namespace": namespace},
+            "spec": {"scaleTargetRef": {"kind": kind, "name": name}},
+        }
+    elif chance.random() < 0.2:
         target = {"apiVersion": "apps/v1", "kind": kind, "name": name}
         spec = {"scaleTargetRef": target, "minReplicas": chance.choice([1, 2]), "maxReplicas": 6}
         yield {
