@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from reconciler.errors import AnnotationError
 from reconciler.policy.types import Fleet
-from reconciler.untrusted_text import MOST_REPLICAS, json_value
+from reconciler.untrusted_text import MOST_REPLICAS, json_value, whole_number_in
 
 OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
 """How the annotations begin that are ours to write."""
@@ -120,14 +120,9 @@ def whole_number(text: str | None, key: str, least: int = 0) -> int:
     Raises:
         AnnotationError: it is absent, not a whole number, or not between `least` and the largest int32.
     """
-    if (
-        text is not None
-        and text.isascii()
-        and text.isdecimal()
-        and len(text) <= 10
-        and least <= int(text) <= MOST_REPLICAS
-    ):
-        return int(text)
+    number = None if text is None else whole_number_in(text)
+    if number is not None and least <= number <= MOST_REPLICAS:
+        return number
     raise AnnotationError(f"{key} is {quoted(text)}, expected a whole number of at least {least}")
 
 

@@ -35,10 +35,8 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
     downscale = decide_downscale(policies, state, run, claims)
     recovery = decide_recovery(policies.fleet, state, run)
     joined = recovery.joined(idling.desired, placement, downscale)
-    forecast = _with_forecasts(joined, policies, state, run)
-    if not state.wakes_only:
-        return forecast
-    return forecast.joined(decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run))
+    due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
+    return _with_forecasts(joined, policies, state, run).joined(due)
 
 
 def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
@@ -58,7 +56,7 @@ def _after_idling(state: ObservedState, idling: IdlingOutcome) -> tuple[Observed
     after = after_writes(state, idling.desired.decisions)
     idle = {
         workload.ref
-        for name in {ref.cluster for ref in written} & after.clusters.keys()
+        for name in {ref.cluster for ref in written}
         for workload in after.clusters[name].workloads
         if workload.ref in written and PREVIOUS_SCALE in workload.annotations
     }

@@ -291,7 +291,7 @@ def filled(template: str, values: Mapping[str, Any], show: Show = stable) -> str
     """Return `template` with `values` in place of their names, as `show` shows them."""
 
     def optional(found: re.Match[str]) -> str:
-        names = (name for name, _ in _FIELD.findall(found[1]))
+        names = (name for name, _ in _FIELD.findall(found.group()))
         return "" if any(values.get(name, "") == "" for name in names) else found[1]
 
     def value(found: re.Match[str]) -> str:

@@ -54,6 +54,8 @@ def test_no_two_codes_have_one_text_except_where_only_their_rendering_differs():
         ("a[ in {b}]", {}, "a"),
         ("a[ in {b}]", {"b": "x"}, "a in x"),
         ("a[ in {b}]", {"b": 0}, "a in 0"),
+        ("a[ in {b} of {c}]", {"b": "x"}, "a"),
+        ("a[ in {b} of {c}]", {"b": "x", "c": "y"}, "a in x of y"),
         ("{a} of {b}", {"a": "{b}", "b": "[c]"}, "{b} of [c]"),
         ("{a}", {}, ""),
         ("{a}", {"a": ["x", "y"]}, "x and y"),

@@ -444,6 +444,13 @@ class TestReadOnly:
         run_in(world, a_policy(idle_replicas=2))
         assert run_in(world, a_policy(idle_replicas=floor), fleet=of_state("ReadOnly")).desired.decisions == ()
 
+    def test_no_autoscaler_is_held(self, an_autoscaler):
+        policy = a_policy(idle_replicas=1)
+        world = a_world(a_service(), a_workload(replicas=5), an_autoscaler, now=NIGHT)
+        run_in(world, policy, writes=2)
+        assert [name for _, name in verbs(decided(world.state(), policy))] == ["HorizontalPodAutoscaler/web"]
+        assert decided(world.state(), policy, fleet=of_state("ReadOnly")).desired.decisions == ()
+
     def test_no_mark_is_taken_off(self):
         world = an_idle_world()
         del world.objects[WEB]

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.decide import after_writes, placed_workloads, urgent
+from reconciler.decide.decide import after_writes, decide, placed_workloads, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.model import ObjectRef
 from reconciler.policy.types import TargetRef
-from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_state, a_workload
+from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_service, a_state, a_workload
+from tests.idling.idling_policies import MONDAY, NIGHT, a_policy
+from tests.idling.world import World, a_world
 from tests.placement.placements import a_federated, a_placed
 from tests.plan.decisions import a_decision
 
@@ -34,6 +36,31 @@ def test_what_is_placed_is_claimed_on_every_cluster(federated, expected):
     kind, group = expected
     claimed = placed_workloads(a_policy_set(a_fleet("east", "west"), federated=(federated,)))
     assert claimed == {ObjectRef(name, "shop", kind, "web", group): "web" for name in ("east", "west")}
+
+
+class TestIdlingAndPlacement:
+    """A Deployment that idling idles at night, and of which placement wants six by day."""
+
+    policies = a_policy_set(idling=(a_policy(),), federated=(a_placed(6),))
+
+    def decided(self, world: World) -> DesiredState:
+        return decide(self.policies, world.state(), a_run(world.now))
+
+    def verbs(self, desired: DesiredState) -> list[str]:
+        return [str(one.verb) for one in desired.decisions if one.ref == WEB]
+
+    def is_told_idle(self, desired: DesiredState) -> bool:
+        ((row,),) = (view.rows for view in desired.placements)
+        return "idle, idle-dev decides" in row.why
+
+    def test_what_is_idle_is_none_of_placement_until_the_run_after_its_wake(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        told = []
+        for world.now in (NIGHT, NIGHT, MONDAY, MONDAY):
+            desired = self.decided(world)
+            told.append((self.verbs(desired), self.is_told_idle(desired)))
+            world.apply(desired.decisions)
+        assert told == [(["idle"], True), ([], True), (["wake"], False), (["scale"], False)]
 
 
 def idled(*changes: FieldChange, to: int | None = 0) -> Decision:
