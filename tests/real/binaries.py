@@ -56,8 +56,8 @@ class Module:
 
 CONTROL_PLANE = Module(
     "control_plane",
-    ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
-    "6 minutes",
+    ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"),
+    "7 minutes",
     renamed=(("server", "etcd"),),
 )
 KWOK = Module("kwok", ("kwok",), "2 minutes")

@@ -18,9 +18,19 @@ import pytest
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
     from tests.real.prometheus import Prometheus, Series
+    from tests.real.service_network import ServiceNetwork
 
 REAL = frozenset(
-    ("api_server", "api_namespace", "control_plane", "namespace", "control_planes", "empty_stage", "prometheus_server")
+    (
+        "api_server",
+        "api_namespace",
+        "control_plane",
+        "namespace",
+        "control_planes",
+        "empty_stage",
+        "prometheus_server",
+        "service_network",
+    )
 )
 
 
@@ -140,6 +150,37 @@ def prometheus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
             return server
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def service_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceNetwork]:
+    """A cluster whose Services lead to processes; the tests of the module are in its network namespace.
+
+    Where this machine has no such namespaces the tests are skipped with the reason, also in CI: that may run where
+    nobody can have them.
+    """
+    from tests.real.binaries import binary
+    from tests.real.network_namespace import NamespaceMissingError, network_namespace
+    from tests.real.service_network import ServiceNetwork
+
+    with contextlib.ExitStack() as entered:
+        with missing_part_skips():
+            binary("kube-proxy")
+        try:
+            entered.enter_context(network_namespace())
+        except NamespaceMissingError as error:
+            pytest.skip(str(error))
+        network = ServiceNetwork(tmp_path_factory.mktemp("service-network"))
+        entered.callback(network.stop)
+        try:
+            with missing_part_skips():
+                network.start()
+        except NamespaceMissingError as error:
+            pytest.skip(str(error))
+        why = network.problem()
+        if why:
+            pytest.skip(why)
+        yield network
 
 
 @contextlib.contextmanager

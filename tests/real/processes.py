@@ -50,6 +50,7 @@ class Process:
         log.parent.mkdir(parents=True, exist_ok=True)
         if log.parent not in log_folders:
             log_folders.append(log.parent)
+        self._is_asked = False
         self._process = _starter.submit(self._start, [str(command), *arguments], environment).result()
         _running.add(self)
 
@@ -76,6 +77,12 @@ class Process:
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    def terminate_once(self) -> None:
+        """Ask it to end; it may have time for that."""
+        if not self._is_asked:
+            self._is_asked = True
+            self.send(signal.SIGTERM)
 
     def stop(self) -> None:
         """End it at once and wait for that: nothing of a real part is worth an orderly end."""
@@ -106,6 +113,11 @@ class Process:
         """`what` became of it, with the end of its log."""
         last = self.log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
         return f"{self.name}: {what}; the whole log: {self.log}; its end:\n" + "\n".join(last)
+
+
+def in_starter(work: Callable[[], None]) -> None:
+    """Do `work` in the thread that starts all processes."""
+    _starter.submit(work).result()
 
 
 def free_port() -> int:
