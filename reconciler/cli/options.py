@@ -196,6 +196,14 @@ context_option = option(
     "--context", metavar="NAME", help="A context of the kubeconfig, in place of a Fleet.", group="Clusters"
 )
 _snapshot: dict[str, Any] = {"metavar": "DIR", "help": "A snapshot, in place of live clusters.", "group": "Clusters"}
+_timeout_option = option(
+    "--timeout",
+    type=seconds,
+    metavar="SECONDS",
+    default_words="none",
+    help="Run deadline: after it no write begins, and nothing is waited for.",
+    group="Clusters",
+)
 _request_options = (
     option(
         "--request-timeout",
@@ -205,14 +213,7 @@ _request_options = (
         help="Deadline of one request to a live cluster.",
         group="Clusters",
     ),
-    option(
-        "--timeout",
-        type=seconds,
-        metavar="SECONDS",
-        default_words="none",
-        help="Run deadline: after it no write begins, and nothing is waited for.",
-        group="Clusters",
-    ),
+    _timeout_option,
     option(
         "--qps",
         type=rate,
@@ -237,6 +238,10 @@ _request_options = (
 world_options = together(option("--snapshot", **_snapshot), *_request_options)
 live_options = together(option("--snapshot", hidden=True, **_snapshot), *_request_options)
 """Of a verb that refuses a snapshot, with the reason."""
+
+server_options = together(*(one for one in _request_options if one is not _timeout_option))
+"""Of a verb that runs until it is stopped."""
+
 now_option = option(
     "--now",
     metavar="RFC3339",

@@ -10,6 +10,7 @@ VERBS = {
     "explain": "Explain a field of a policy, or why an object has its replicas.",
     "wake": "Wake what is idle, now.",
     "restore": "Restore the replicas of what was idled, without any policy.",
+    "activator": "Run in a cluster: traffic wakes what is idle.",
     "snapshot": "Write what a plan reads, to plan from it elsewhere.",
     "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
     "rank": "List the pods that a scale down would delete first, and why.",
@@ -62,6 +63,16 @@ EXAMPLES = {
     "restore": (
         ("Restore everything that one policy idled", "restore --policy idle-dev"),
         ("Restore a namespace, and keep it from being idled for twelve hours", "restore eu-west/dev-a --hold 12h"),
+    ),
+    "activator": (
+        (
+            "Run in a Pod, as deploy/components/activator does",
+            "activator --pod-name NAME --pod-uid UID --pod-ips 10.1.2.3",
+        ),
+        (
+            "Only tell which Services need pods",
+            "activator --pod-name NAME --pod-uid UID --pod-ips 10.1.2.3 --read-only",
+        ),
     ),
     "snapshot": (
         ("Write what a plan reads", "snapshot ./snapshot"),

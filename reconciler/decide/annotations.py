@@ -72,6 +72,12 @@ VICTIM_COST = "-2147483647"
 SPARED_COST = "-2147483646"
 """The cost that a pod gets for the time being that stays, although its own is not above the mark."""
 
+# The activator: the labels of its EndpointSlices and Leases, and what a Service may say to it.
+MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
+ACTIVATOR_POD_LABEL = "reconciler/activator-pod"  # the uid of the Pod that a slice leads to
+ACTIVATOR = "reconciler/activator"  # "Splice": also where NetworkPolicies may select the pods
+WAKE_PORTS = "reconciler/wake-ports"  # names or numbers of the ports whose traffic wakes, separated by commas
+
 IDLED = "Idled"
 OWNING_KIND = "IdlingPolicy"
 PLACING_KIND = "FederatedReplicaSet"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -121,6 +122,39 @@ class HttpClient:
             raise http_error(error) from error
         headers = {key.lower(): value for key, value in response.headers.items()}
         return HttpResponse(response.status, headers, body)
+
+    @contextmanager
+    def streamed(self, request: HttpRequest, deadline: Deadline) -> Iterator[tuple[int, Iterator[bytes]]]:
+        """Yield the status of the answer to one request, and its lines as they come, without their ends.
+
+        A line longer than `largest` is read no further; their number is not limited, nor is `budget` asked. What fails
+        raises HttpError, also from the iterator.
+        """
+        from urllib3.exceptions import HTTPError
+
+        from reconciler.backends.http.connections import within
+
+        try:
+            with within(deadline), self._opened(request) as response:
+                try:
+                    yield response.status, self._lines(response)
+                finally:
+                    response.close()  # there may be more to come, so nobody else can use the connection
+        except (HTTPError, OSError, ValueError) as error:
+            raise http_error(error) from error
+
+    def _lines(self, response: BaseHTTPResponse) -> Iterator[bytes]:
+        begun = bytearray()
+        for piece in _unpacked(response):
+            *ended, rest = piece.split(b"\n")
+            for line in ended:
+                yield bytes(begun) + line
+                begun.clear()
+            begun += rest
+            if len(begun) > self._largest:
+                raise TooLargeError(f"a line of the answer is longer than {_size(self._largest)}")
+        if begun:
+            yield bytes(begun)
 
     def _opened(self, request: HttpRequest) -> BaseHTTPResponse:
         return self._connections.urlopen(

@@ -66,11 +66,12 @@ class Connection:
     than the deadline that is given.
     """
 
-    def __init__(self, settings: ClusterConnection, clock: Clock) -> None:
+    def __init__(self, settings: ClusterConnection, clock: Clock, largest_read: int | None = LARGEST_READ) -> None:
+        """`largest_read` is how many bytes may be read through it in all, None: a process without end has no end."""
         self._settings = settings
         self._clock = clock
         self._guard = threading.Lock()
-        self._budget = ByteBudget(LARGEST_READ)
+        self._budget = None if largest_read is None else ByteBudget(largest_read)
         self._endpoint: ApiServer | None = None
         self._header: str | None = None
         self._asked_at = 0.0
@@ -150,7 +151,7 @@ def load_libraries() -> None:
     import reconciler.backends.kubernetes.kubeconfig  # noqa: F401
 
 
-def opened(settings: ClusterConnection, budget: ByteBudget, deadline: Deadline) -> ApiServer:
+def opened(settings: ClusterConnection, budget: ByteBudget | None, deadline: Deadline) -> ApiServer:
     """Return the endpoint that the kubeconfig, or the pod's service account, describes; no request is sent to it."""
     from reconciler.backends.http.connections import connections, environment_proxy
 

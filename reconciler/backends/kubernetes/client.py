@@ -162,6 +162,30 @@ class ApiClient:
             raise error_of(request.operation, answer)
         return answer
 
+    @contextmanager
+    def watched(self, request: ApiRequest, seconds: float) -> Iterator[Iterator[bytes]]:
+        """Yield the lines of the answer to a watch as they come, for at most so many `seconds`, with one attempt.
+
+        It takes no place among those in flight. What was sent counts as no traffic: it has no end to be timed by.
+
+        Raises:
+            ClusterError: one for each class of failure; also from the iterator.
+        """
+        load_libraries()
+        deadline = Deadline(seconds, self.waiting_left)
+        endpoint = self._connection.endpoint(deadline)
+        header = self._connection.header(deadline)
+        outgoing = self._outgoing(request, endpoint, header, None)
+        try:
+            with endpoint.reader.streamed(outgoing, deadline) as (status, lines):
+                if status >= 300:
+                    if status == 401:
+                        self._connection.renew(header, deadline)
+                    raise error_of(request.operation, HttpResponse(status, {}, b"\n".join(lines)))
+                yield lines
+        except HttpError as error:
+            raise no_answer(request.operation, error) from error
+
     def run_left(self, request: ApiRequest) -> float:
         """Return for how many seconds an answer to `request` is waited for, however long it may take.
 

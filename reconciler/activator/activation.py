@@ -1,0 +1,289 @@
+"""One Service, from its mark as idle until its own pods answer everything again."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.activator.connection import (
+    ConnectionHandlers,
+    ConnectionSettings,
+    HeldConnection,
+    connected,
+)
+from reconciler.activator.listener import Listener, PortRange, Traffic, open_listener
+from reconciler.activator.objects import (
+    Backends,
+    ListenerPort,
+    ServicePort,
+    WatchedService,
+    slice_manifests,
+)
+from reconciler.activator.publication import ActivatorPod
+
+_ANSWERS_AT_LATEST = 30.0
+"""Seconds after pods are ready in which our slices go, also where no connection to them succeeded."""
+
+_WAKES_AT_LATEST = 600.0
+"""Seconds after the mark is gone in which our slices go, where no pod ever gets ready."""
+
+_LINGERS = 60.0
+"""Seconds for which listeners stay after our slices have gone: some nodes' proxies learn of it later."""
+
+_REFUSES_AFTER = 2.0
+"""Seconds after our slices have gone in which held connections are reset that may not be spliced."""
+
+_SIGNALS_AGAIN = 10.0
+
+NO_BACKENDS = Backends({}, {})
+
+
+class ActivationSettings(Struct, frozen=True):
+    """What all activations share. `signal` wakes a Service; `changed` is called when its slices are to be looked at.
+
+    `held` are all connections that wait for a pod, the oldest first.
+    """
+
+    pod: ActivatorPod
+    ports: PortRange
+    connections: ConnectionSettings
+    signal: Callable[[Activation], None]
+    changed: Callable[[Activation], None]
+    held: dict[HeldConnection, None]
+
+
+class ObservedService(Struct, frozen=True):
+    """A Service as it is now; `service` is None where it is gone. `restricted`: it may not be spliced."""
+
+    service: WatchedService | None
+    backends: Backends = NO_BACKENDS
+    restricted: bool = False
+
+
+class Activation:
+    """Accepts the connections of one Service while it is idle."""
+
+    def __init__(self, name: tuple[str, str], settings: ActivationSettings) -> None:
+        self.name = name
+        self.published: dict[str, Mapping[str, Any]] = {}
+        """Our slices as they were written last, by their names; kept by whoever writes them."""
+
+        self.wakes_failed = 0
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._observed = ObservedService(None)
+        self._listeners: list[Listener] = []
+        self._held: dict[HeldConnection, None] = {}
+        self._spliced: dict[HeldConnection, None] = {}
+        self._probing: asyncio.Task[None] | None = None
+        self._idled_at: datetime | None = None
+        self._unmarked_at: float | None = None
+        self._was_at_zero = False
+        self._answers = False
+        self._ready_at: float | None = None
+        self._withdrawn_at: float | None = None
+        self._signals_at = 0.0
+        self._traffic_at = -_LINGERS
+        self._turn = itertools.count()
+
+    @property
+    def held(self) -> int:
+        """Return how many connections wait for a pod."""
+        return len(self._held)
+
+    @property
+    def spliced(self) -> int:
+        """Return how many connections are joined with a pod."""
+        return len(self._spliced)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether nothing is left of it."""
+        if self.published or self.wants_slices or self._held or self._spliced:
+            return False
+        return self._withdrawn_at is None or self._loop.time() - self._withdrawn_at > _LINGERS
+
+    @property
+    def has_traffic(self) -> bool:
+        """Return whether somebody waits: a connection, or whoever sent a datagram a short time ago."""
+        recently = self._loop.time() - self._traffic_at < self._settings.connections.limits.hold_timeout
+        return bool(self._idled_at) and (self.held > 0 or recently)
+
+    @property
+    def wants_slices(self) -> bool:
+        """Return whether the cluster's proxies should lead clients here.
+
+        They should from the mark on, before the first pod goes: in between connections would be refused. And until pods
+        answer, which comes a moment after they are ready.
+        """
+        if self._observed.service is None or not self._listeners:
+            return False
+        takes_over = self._ready_at is not None and self._answers
+        if self._idled_at is not None:
+            return not (takes_over and self._was_at_zero)
+        if self._unmarked_at is None or takes_over:
+            return False
+        return self._loop.time() - self._unmarked_at < _WAKES_AT_LATEST
+
+    def manifests(self) -> dict[str, Mapping[str, Any]]:
+        """Return the slices that should be there, by their names."""
+        service = self._observed.service
+        if service is None or not self.wants_slices:
+            return {}
+        pod = self._settings.pod
+        ports = [ListenerPort(one.port, one.number) for one in self._listeners]
+        made = slice_manifests(service, (pod.name, pod.uid), pod.addresses, ports)
+        return {one["metadata"]["name"]: one for one in made}
+
+    def observe(self, observed: ObservedService) -> None:
+        """Take in how the Service and its pods are now."""
+        self._observed = observed
+        service = observed.service
+        record = None if service is None or service.problem else service.record
+        if record is not None and record.idled_at != self._idled_at:
+            self._was_at_zero, self._signals_at, self._unmarked_at = False, 0.0, None
+        if record is None and self._idled_at is not None:
+            self._unmarked_at = self._loop.time()
+        self._idled_at = None if record is None else record.idled_at
+        self._listen(() if service is None or service.problem else service.ports)
+        self._take_in(observed.backends)
+        self._settings.changed(self)
+
+    def _take_in(self, backends: Backends) -> None:
+        if not backends.are_ready:
+            self._was_at_zero, self._ready_at, self._answers = True, None, False
+            return
+        if self._ready_at is None:
+            self._ready_at = self._loop.time()
+            self._loop.call_later(_ANSWERS_AT_LATEST, self._answer_since, self._ready_at)
+            self._probing = self._loop.create_task(self._probe(self._ready_at))
+        if self._observed.restricted:
+            self._answer()
+            return
+        for one in tuple(self._held):
+            one.join()
+
+    async def _probe(self, ready_at: float) -> None:
+        """Connect to a pod until one accepts: then clients can too. Where there is no TCP port, "ready" is enough."""
+        while self._ready_at == ready_at and not self._answers:
+            service = self._observed.service
+            ports = [one for one in (service.ports if service else ()) if one.transport == "TCP"]
+            if not ports:
+                self._answer()
+                return
+            for address in [address for port in ports for address in self._observed.backends.of(port)]:
+                pod = await connected(address)
+                if pod is not None:
+                    pod.close()
+                    self._answer()
+                    return
+            await asyncio.sleep(0.1)
+
+    def _answer(self) -> None:
+        """Note that pods answer, if they are still ready."""
+        if self._ready_at is not None and not self._answers:
+            self._answers = True
+            self._settings.changed(self)
+
+    def _answer_since(self, ready_at: float) -> None:
+        if self._ready_at == ready_at:
+            self._answer()
+
+    def withdrawn(self) -> None:
+        """Note that our slices have gone."""
+        self._withdrawn_at = self._loop.time()
+        if self._observed.restricted or self._observed.service is None:
+            self._loop.call_later(_REFUSES_AFTER, self._refuse_held, "network-policy")
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        for one in self._listeners:
+            one.close()
+        self._listeners = []
+
+    def end(self, reason: str) -> None:
+        """End all connections with a reset."""
+        for one in (*self._held, *self._spliced):
+            one.refuse(reason)
+
+    def _refuse_held(self, reason: str) -> None:
+        for one in tuple(self._held):
+            one.refuse(reason)
+
+    def _listen(self, ports: Collection[ServicePort]) -> None:
+        """Have one listener for each port of the Service, as long as it is, or was, idle."""
+        if self._idled_at is None and not self._listeners:
+            return
+        kept = [one for one in self._listeners if one.port in ports]
+        for listener in [one for one in self._listeners if one not in kept]:
+            listener.close()
+        known = [one.port for one in kept]
+        traffic = Traffic(self._connected, self._datagrams)
+        settings = self._settings
+        self._listeners = kept
+        kept.extend(
+            open_listener(port, settings.pod.addresses, settings.ports, traffic) for port in ports if port not in known
+        )
+
+    def _connected(self, client: socket.socket, port: ServicePort) -> None:
+        settings = self._settings.connections
+        settings.metrics.counters["connections"] += 1
+        for held, limit in (
+            (self._held, settings.limits.held_per_service),
+            (self._settings.held, settings.limits.held),
+        ):
+            if len(held) >= limit:
+                next(iter(held)).refuse("limit")
+        handlers = ConnectionHandlers(self._traffic, self._joined, self._over, self._backends)
+        made = HeldConnection(client, port, handlers, settings)
+        self._held[made] = self._settings.held[made] = None
+        if self._ready_at is None:
+            return
+        if not self._observed.restricted:
+            made.join()
+        elif self._withdrawn_at is not None:
+            self._loop.call_later(_REFUSES_AFTER, made.refuse, "network-policy")
+
+    def _joined(self, connection: HeldConnection) -> None:
+        self._forget(connection)
+        self._spliced[connection] = None
+        self._answer()
+
+    def _over(self, connection: HeldConnection) -> None:
+        self._forget(connection)
+        self._spliced.pop(connection, None)
+
+    def _forget(self, connection: HeldConnection) -> None:
+        self._held.pop(connection, None)
+        self._settings.held.pop(connection, None)
+
+    def _datagrams(self, count: int, port: ServicePort) -> None:
+        self._settings.connections.metrics.counters["datagrams"] += count
+        self._traffic(port)
+
+    def _traffic(self, port: ServicePort) -> None:
+        service = self._observed.service
+        if self._idled_at is None or service is None or not service.wakes(port):
+            return
+        self._traffic_at = now = self._loop.time()
+        if now >= self._signals_at:
+            self._signals_at = now + _SIGNALS_AGAIN
+            self._settings.signal(self)
+
+    def _backends(self, port: ServicePort) -> Iterable[tuple[str, int]]:
+        """Yield the pods in turn, none where a connection may not be spliced, or no pod is ready."""
+        if self._ready_at is None or self._observed.restricted:
+            return ()
+        return _rotated(self._observed.backends.of(port), next(self._turn))
+
+
+def _rotated(addresses: tuple[tuple[str, int], ...], turn: int) -> Iterator[tuple[str, int]]:
+    start = turn % len(addresses) if addresses else 0
+    yield from addresses[start:]
+    yield from addresses[:start]

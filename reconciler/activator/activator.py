@@ -1,0 +1,421 @@
+"""The activator of one cluster: what it watches leads to activations, these to slices, wakes and spliced clients."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from reconciler.activator.activation import NO_BACKENDS, Activation, ActivationSettings, ObservedService
+from reconciler.activator.connection import ConnectionSettings, HeldConnection
+from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.listener import PortRange
+from reconciler.activator.metrics import ActivatorMetrics
+from reconciler.activator.objects import (
+    NETWORK_POLICIES,
+    SERVICES,
+    SLICES,
+    WatchedNetworkPolicy,
+    WatchedService,
+    WatchedSlice,
+    backends_of,
+    is_restricted,
+)
+from reconciler.activator.publication import LEASE_SECONDS, RENEW_SECONDS, ActivatorPod, Publication
+from reconciler.activator.wake import CLUSTER, Waker
+from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.kubernetes.watch import Watch, WatchedResource, WatchHandlers
+from reconciler.backends.protocols import Clock
+from reconciler.backends.stop import Stop
+from reconciler.errors import ReconcilerError, reason_of
+
+_SWEEP_SECONDS = 2.0
+_LOOK_SECONDS = 1.0
+_PROXIES_LEARN_SECONDS = 2.0
+"""How long the proxies of the nodes may take to see that a slice has gone."""
+
+_LONGEST_PAUSE = 15.0
+_WRITERS = 16
+_NEEDED = ("services", "endpointslices", "networkpolicies")
+
+Name = tuple[str, str]
+T = TypeVar("T")
+W = TypeVar("W")
+
+
+class ActivatorSettings(Struct, frozen=True):
+    """How an activator works. `grace`: how many seconds connections have after SIGTERM; `tell` says a line."""
+
+    pod: ActivatorPod
+    limits: ActivatorLimits
+    tell: Callable[[str], None]
+    proxy_protocol: bool = False
+    never_splices: bool = False
+    grace: float = 30.0
+
+
+class ActivatorParts(Struct, frozen=True):
+    """What an activator asks and writes through, all from threads."""
+
+    client: ApiClient
+    waker: Waker
+    publication: Publication
+    clock: Clock
+    stop: Stop
+
+
+class Activator:
+    """Runs in one event loop; only requests to the API server run in threads."""
+
+    def __init__(self, settings: ActivatorSettings, parts: ActivatorParts) -> None:
+        self.metrics = ActivatorMetrics()
+        self._settings = settings
+        self._parts = parts
+        self._services: dict[Name, WatchedService] = {}
+        self._slices: dict[Name, dict[Name, WatchedSlice]] = {}
+        self._service_of: dict[Name, Name] = {}
+        self._policies: dict[Name, WatchedNetworkPolicy] = {}
+        self._activations: dict[Name, Activation] = {}
+        self._held: dict[HeldConnection, None] = {}
+        self._unsynced = set(_NEEDED)
+        self._problems: dict[str, str] = {}
+        self._told: set[str] = set()
+        self._waking: dict[str, set[Name]] = {}
+        self._tasks: dict[object, asyncio.Task[None]] = {}
+        self._threads = ThreadPoolExecutor(_WRITERS, thread_name_prefix="activator")
+        self._renewed_at = -float(LEASE_SECONDS)
+        self._is_ending = False
+
+    async def run(self, until: asyncio.Event) -> None:
+        """Return when `until` is set, and everything has ended orderly."""
+        self._loop = asyncio.get_running_loop()
+        connections = ConnectionSettings(self._settings.limits, self.metrics, self._settings.proxy_protocol)
+        ports = PortRange(self._settings.limits.ports)
+        self._shared = ActivationSettings(
+            self._settings.pod, ports, connections, self._signal, self._changed, self._held
+        )
+        self._keep("begin", self._begin())
+        await until.wait()
+        await self._end()
+
+    def health(self) -> tuple[int, str]:
+        """Return the answer that the event loop still runs."""
+        return 200, "ok\n"
+
+    def readiness(self) -> tuple[int, str]:
+        """Return whether everything is watched, and the others know that this one lives."""
+        missing = [f"{name} not listed yet" for name in sorted(self._unsynced)]
+        if self._loop.time() - self._renewed_at > LEASE_SECONDS:
+            missing.append("the Lease is not fresh")
+        missing += [why for what, why in self._problems.items() if what in _NEEDED]
+        return (503, "; ".join(missing) + "\n") if missing else (200, "ok\n")
+
+    def metrics_text(self) -> tuple[int, str]:
+        """Return all metrics."""
+        gauges = self.metrics.gauges
+        gauges["listening"] = len(self._activations)
+        gauges["held"] = len(self._held)
+        gauges["spliced"] = sum(one.spliced for one in self._activations.values())
+        return 200, self.metrics.text()
+
+    # beginning and end
+
+    async def _begin(self) -> None:
+        """Delete what a former process of this Pod left, tell that this one lives, then watch."""
+        await self._until_done("begin", lambda: self._parts.publication.withdraw_all(self._settings.pod.uid))
+        self._keep("renew", self._again("Lease", RENEW_SECONDS, self._renew))
+        self._keep("sweep", self._again("slices of others", _SWEEP_SECONDS, self._sweep))
+        self._keep("look", self._look())
+        self._watch(SERVICES, self._service_replaced, self._service_changed)
+        self._watch(SLICES, self._slices_replaced, self._slice_changed)
+        self._watch(NETWORK_POLICIES, self._policies_replaced, self._policy_changed)
+
+    async def _end(self) -> None:
+        """Slices first, then no new connections, then as long as there may be spliced ones."""
+        self._is_ending = True
+        until = self._loop.time() + self._settings.grace
+        for key in ("begin", "renew", "sweep"):
+            task = self._tasks.pop(key, None)
+            if task is not None:
+                task.cancel()
+        try:
+            await asyncio.wait_for(self._in_thread(self._parts.publication.end), max(1.0, self._settings.grace / 2))
+        except (ReconcilerError, TimeoutError) as error:
+            self._tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
+        await asyncio.sleep(min(_PROXIES_LEARN_SECONDS, self._settings.grace))
+        for one in self._activations.values():
+            one.close()
+        while self._loop.time() < until and any(one.held or one.spliced for one in self._activations.values()):
+            await asyncio.sleep(0.1)
+        for one in self._activations.values():
+            one.end("stopped")
+        self._parts.stop.ask("the activator ends")
+        for task in self._tasks.values():
+            task.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _keep(self, key: object, work: Any) -> None:
+        """Run `work` as a task that is not forgotten; what it fails with is told."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001 - a bug in one task: it is told, the others go on
+                self._tell(f"error: {reason_of(error)}")
+            finally:
+                if self._tasks.get(key) is asyncio.current_task():
+                    del self._tasks[key]
+
+        self._tasks[key] = self._loop.create_task(guarded())
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await self._loop.run_in_executor(self._threads, work)
+
+    async def _until_done(self, what: str, work: Callable[[], object]) -> None:
+        """Do `work` in a thread, again and again until it succeeds, with pauses that grow."""
+        pause = 0.5
+        while True:
+            try:
+                await self._in_thread(work)
+            except ReconcilerError as error:
+                self._failed(what, str(error))
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_PAUSE, 2 * pause)
+            else:
+                self._failed(what, "")
+                return
+
+    async def _again(self, what: str, seconds: float, work: Callable[[], None]) -> None:
+        while True:
+            try:
+                await self._in_thread(work)
+                self._failed(what, "")
+            except ReconcilerError as error:
+                self._failed(what, str(error))
+            await asyncio.sleep(seconds)
+
+    def _renew(self) -> None:
+        began = self._loop.time()
+        self._parts.publication.renew()
+        self._renewed_at = began
+
+    def _sweep(self) -> None:
+        uids = {one.pod_uid for inside in tuple(self._slices.values()) for one in tuple(inside.values())}
+        for uid in self._parts.publication.withdraw_dead({uid for uid in uids if uid is not None}):
+            self._tell(f"the activator in the Pod with uid {uid} is gone: its slices were deleted")
+
+    async def _look(self) -> None:
+        """Forget what is over; slices also go when a time is up."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for name, one in tuple(self._activations.items()):
+                self._changed(one)
+                if one.is_over:
+                    one.close()
+                    del self._activations[name]
+
+    def _failed(self, what: str, why: str) -> None:
+        """Note what does not work, or that it does again; each trouble is told once."""
+        if why and self._problems.get(what) != why:
+            self._tell(f"warning: {why}")
+        if not why:
+            self._problems.pop(what, None)
+            return
+        self._problems[what] = why
+
+    def _tell(self, line: str) -> None:
+        self._settings.tell(line)
+
+    # what is watched
+
+    def _watch(
+        self,
+        resource: WatchedResource[Any],
+        replaced: Callable[[list[Any]], Iterable[Name]],
+        changed: Callable[[Name, Any], Iterable[Name]],
+    ) -> None:
+        def synced(found: list[Any]) -> None:
+            names = set(replaced(found))
+            was_unsynced = bool(self._unsynced)
+            self._unsynced.discard(resource.plural)
+            if not self._unsynced:
+                self._refresh(self._services.keys() | self._activations.keys() if was_unsynced else names)
+
+        def seen(name: Name, found: Any) -> None:
+            names = set(changed(name, found))
+            if not self._unsynced:
+                self._refresh(names)
+
+        soon = self._loop.call_soon_threadsafe
+        handlers: WatchHandlers[Any] = WatchHandlers(
+            replaced=lambda found: _quietly(soon, synced, found),
+            changed=lambda name, found: _quietly(soon, seen, name, found),
+            failed=lambda why: _quietly(soon, self._failed, resource.plural, why),
+        )
+        watch = Watch(resource, self._parts.client, CLUSTER, handlers)
+        follow = partial(watch.follow, self._parts.stop, self._parts.clock)
+        threading.Thread(target=follow, name=f"watch of {resource.plural}", daemon=True).start()
+
+    def _service_replaced(self, found: list[WatchedService]) -> Iterable[Name]:
+        before = self._services
+        self._services = {one.name: one for one in found if self._is_of_interest(one)}
+        return before.keys() | self._services.keys() | self._activations.keys()
+
+    def _service_changed(self, name: Name, found: WatchedService | None) -> Iterable[Name]:
+        if found is not None and self._is_of_interest(found):
+            self._services[name] = found
+            return (name,)
+        known = self._services.pop(name, None)
+        return () if known is None and name not in self._activations else (name,)
+
+    def _is_of_interest(self, service: WatchedService) -> bool:
+        """Return whether it is idle, or was a moment ago: of the others nothing is kept."""
+        return service.record is not None or service.name in self._activations
+
+    def _slices_replaced(self, found: list[WatchedSlice]) -> Iterable[Name]:
+        before = self._slices
+        self._slices, self._service_of = {}, {}
+        for one in found:
+            self._add_slice(one)
+        return before.keys() | self._slices.keys()
+
+    def _slice_changed(self, name: Name, found: WatchedSlice | None) -> Iterable[Name]:
+        former = self._service_of.pop(name, None)
+        if former is not None:
+            self._slices.get(former, {}).pop(name, None)
+            if not self._slices.get(former):
+                self._slices.pop(former, None)
+        if found is not None:
+            self._add_slice(found)
+        elif former in self._activations and self._activations[former].published.pop(name[1], None) is not None:
+            self._changed(self._activations[former])  # somebody took us for dead
+        return {one for one in (former, self._service_of.get(name)) if one is not None}
+
+    def _add_slice(self, one: WatchedSlice) -> None:
+        key = (one.metadata.namespace or "", one.metadata.name)
+        if one.service[1]:
+            self._slices.setdefault(one.service, {})[key] = one
+            self._service_of[key] = one.service
+
+    def _policies_replaced(self, found: list[WatchedNetworkPolicy]) -> Iterable[Name]:
+        self._policies = {(one.metadata.namespace or "", one.metadata.name): one for one in found}
+        return tuple(self._activations)
+
+    def _policy_changed(self, name: Name, found: WatchedNetworkPolicy | None) -> Iterable[Name]:
+        if found is None:
+            self._policies.pop(name, None)
+        else:
+            self._policies[name] = found
+        return [one for one in self._activations if one[0] == name[0]]
+
+    def _refresh(self, names: Iterable[Name]) -> None:
+        """Let the activations of `names` see how their Services are now; new ones begin for those that became idle."""
+        for name in names:
+            service = self._services.get(name)
+            activation = self._activations.get(name)
+            if activation is None:
+                if service is None or service.record is None or self._is_ending:
+                    continue
+                if service.problem:
+                    self._tell_problem(service)
+                    continue
+                activation = self._activations[name] = Activation(name, self._shared)
+            self._observe(activation, service)
+
+    def _observe(self, activation: Activation, service: WatchedService | None) -> None:
+        slices = self._slices.get(activation.name, {}).values()
+        policies = [one for (namespace, _), one in self._policies.items() if namespace == activation.name[0]]
+        restricted = service is not None and (self._settings.never_splices or is_restricted(service, policies))
+        backends = backends_of(slices) if slices else NO_BACKENDS
+        try:
+            activation.observe(ObservedService(service, backends, restricted))
+        except ReconcilerError as error:
+            self._tell_once(f"error: {'/'.join(activation.name)}: {error}")
+
+    def _tell_problem(self, service: WatchedService) -> None:
+        """Tell once, also with an Event, that connections to an idle Service cannot be held."""
+        words = f"{'/'.join(service.name)}: its connections cannot be held while it is idle: {service.problem}"
+        if self._tell_once(f"warning: {words}"):
+            tell = partial(self._parts.waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
+            self._keep(("event", service.name), self._in_thread(tell))
+
+    def _tell_once(self, line: str) -> bool:
+        """Say a line that was not said before; return whether it was said."""
+        if line in self._told:
+            return False
+        self._told.add(line)
+        self._tell(line)
+        return True
+
+    # what is written
+
+    def _changed(self, activation: Activation) -> None:
+        key = ("slices", activation.name)
+        if key not in self._tasks and not self._is_ending and activation.manifests() != activation.published:
+            self._keep(key, self._publish(activation))
+
+    async def _publish(self, activation: Activation) -> None:
+        """Write and delete slices until they are as they should be."""
+        pause = 0.5
+        while not self._is_ending and (wanted := activation.manifests()) != activation.published:
+            try:
+                await self._in_thread(partial(self._write, activation.name[0], wanted, tuple(activation.published)))
+            except ReconcilerError as error:
+                self._failed(f"slices of {'/'.join(activation.name)}", str(error))
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_PAUSE, 2 * pause)
+                continue
+            self._failed(f"slices of {'/'.join(activation.name)}", "")
+            activation.published = dict(wanted)
+            if not wanted:
+                activation.withdrawn()
+
+    def _write(self, namespace: str, wanted: dict[str, Any], published: tuple[str, ...]) -> None:
+        for manifest in wanted.values():
+            self._parts.publication.publish(manifest)
+        for name in published:
+            if name not in wanted:
+                self._parts.publication.withdraw(namespace, name)
+
+    def _signal(self, activation: Activation) -> None:
+        """Wake a Service soon, together with others of its namespace that wait for that."""
+        namespace = activation.name[0]
+        self._waking.setdefault(namespace, set()).add(activation.name)
+        if ("wake", namespace) not in self._tasks:
+            self._keep(("wake", namespace), self._wake(namespace))
+
+    async def _wake(self, namespace: str) -> None:
+        pause = 0.5
+        while names := self._waking.pop(namespace, set()):
+            asked = frozenset(name for _, name in names)
+            try:
+                problems = await self._in_thread(partial(self._parts.waker.wake, namespace, asked))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+                problems = dict.fromkeys(asked, reason_of(error))
+            failed = {name: why for name, why in problems.items() if why}
+            self.metrics.counters["woken"] += len(problems) - len(failed)
+            self.metrics.counters["wake_failures"] += len(failed)
+            for name in asked:
+                self._failed(f"wake of {namespace}/{name}", failed.get(name, ""))
+            again = {(namespace, name) for name in failed if self._has_traffic((namespace, name))}
+            if again:
+                self._waking.setdefault(namespace, set()).update(again)
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_PAUSE, 2 * pause)
+
+    def _has_traffic(self, name: Name) -> bool:
+        activation = self._activations.get(name)
+        return activation is not None and activation.has_traffic
+
+
+def _quietly(soon: Callable[..., object], *what: Any) -> None:
+    """Hand something to the event loop, where that still runs."""
+    try:
+        soon(*what)
+    except RuntimeError:
+        return

@@ -1,0 +1,164 @@
+"""One accepted connection: it waits for its first byte, then for a pod, then it is joined with one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from enum import Enum, auto
+
+from msgspec import Struct
+
+from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.metrics import ActivatorMetrics
+from reconciler.activator.objects import ServicePort
+from reconciler.activator.splice import Splice, proxy_header, reset
+
+_HELD_RECEIVE_BUFFER = 16 * 1024
+_CONNECT_SECONDS = 2.0
+_AGAIN_SECONDS = 0.1
+
+
+class Phase(Enum):
+    HELD = auto()
+    SPLICED = auto()
+    OVER = auto()
+
+
+class ConnectionHandlers(Struct, frozen=True):
+    """`traffic` is called once it counts as traffic, `spliced` when it is joined with a pod, `over` when it is closed.
+
+    `backends` gives the addresses that may be tried now, in order.
+    """
+
+    traffic: Callable[[ServicePort], None]
+    spliced: Callable[[HeldConnection], None]
+    over: Callable[[HeldConnection], None]
+    backends: Callable[[ServicePort], Iterable[tuple[str, int]]]
+
+
+class ConnectionSettings(Struct, frozen=True):
+    limits: ActivatorLimits
+    metrics: ActivatorMetrics
+    proxy_protocol: bool = False
+
+
+class HeldConnection:
+    """A connection from when it is accepted until it is over. What the client sends stays in the kernel meanwhile."""
+
+    def __init__(
+        self, client: socket.socket, port: ServicePort, handlers: ConnectionHandlers, settings: ConnectionSettings
+    ) -> None:
+        self.phase = Phase.HELD
+        self.port = port
+        self._client = client
+        self._handlers = handlers
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._accepted_at = self._loop.time()
+        self._first_byte_at: float | None = None
+        self._splice: Splice | None = None
+        self._joining: asyncio.Task[None] | None = None
+        # Set after the handshake, so that the connection can still be fast once it is joined with a pod.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_RECEIVE_BUFFER)
+        limits = settings.limits
+        self._loop.add_reader(client, self._look)
+        self._silent = self._loop.call_later(limits.silent, self._signal)
+        self._timeout = self._loop.call_later(limits.hold_timeout, self.refuse, "timeout")
+
+    def join(self) -> None:
+        """Begin to connect to a pod, where that has not begun; there is one that is ready."""
+        if self.phase is Phase.HELD and self._joining is None:
+            self._joining = self._loop.create_task(self._join())
+
+    def refuse(self, reason: str) -> None:
+        """End it with a reset, for `reason`, one of REFUSALS."""
+        if self.phase is Phase.HELD:
+            self._settings.metrics.refused[reason] += 1
+            self._stop_waiting()
+            reset(self._client)
+            self._end()
+        elif self._splice is not None:
+            self._splice.abort()
+
+    def _look(self) -> None:
+        """See what came first: a byte is traffic, an end without one is the check of a load balancer."""
+        try:
+            first = self._client.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            first = b""
+        self._loop.remove_reader(self._client)
+        if first:
+            self._first_byte_at = self._loop.time()
+            self._signal()
+            return
+        self._stop_waiting()
+        self._client.close()
+        self._end()
+
+    def _signal(self) -> None:
+        self._silent.cancel()
+        if self.phase is Phase.HELD:
+            self._handlers.traffic(self.port)
+
+    def _stop_waiting(self) -> None:
+        self._loop.remove_reader(self._client)
+        self._silent.cancel()
+        self._timeout.cancel()
+        if self._joining is not None and self._joining is not asyncio.current_task(self._loop):
+            self._joining.cancel()
+
+    def _end(self) -> None:
+        self.phase = Phase.OVER
+        self._handlers.over(self)
+
+    async def _join(self) -> None:
+        """Connect to one pod after another until one accepts; it is over with the hold at the latest."""
+        try:
+            pod = await self._connected()
+        finally:
+            self._joining = None
+        if pod is None:
+            return  # no pod is ready any more
+        try:
+            first = proxy_header(self._client) if self._settings.proxy_protocol else b""
+        except OSError:  # the client has gone meanwhile
+            pod.close()
+            self.refuse("timeout")
+            return
+        self._stop_waiting()
+        self.phase = Phase.SPLICED
+        self._splice = Splice(self._client, pod, self._end, self._answered)
+        self._handlers.spliced(self)
+        self._splice.start(first)
+
+    async def _connected(self) -> socket.socket | None:
+        while backends := tuple(self._handlers.backends(self.port)):
+            for address in backends:
+                pod = await connected(address)
+                if pod is not None:
+                    return pod
+            await asyncio.sleep(_AGAIN_SECONDS)
+        return None
+
+    def _answered(self) -> None:
+        began = self._accepted_at if self._first_byte_at is None else self._first_byte_at
+        self._settings.metrics.first_byte(self._loop.time() - began)
+
+
+async def connected(address: tuple[str, int]) -> socket.socket | None:
+    """Return a connection to `address`, None where nobody accepts it: "ready" may come before listening."""
+    pod = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
+    pod.setblocking(False)
+    try:
+        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(pod, address), _CONNECT_SECONDS)
+    except (OSError, TimeoutError, asyncio.CancelledError) as error:
+        with suppress(OSError):
+            pod.close()
+        if isinstance(error, asyncio.CancelledError):
+            raise
+        return None
+    return pod

@@ -1,0 +1,259 @@
+"""What the activator reads of Services, EndpointSlices and NetworkPolicies, and what follows from it."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from msgspec import Struct, field
+
+from reconciler.backends.decode.wire import Metadata, Wire
+from reconciler.backends.kubernetes.watch import WatchedResource
+from reconciler.decide.annotations import ACTIVATOR, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, WAKE_PORTS
+from reconciler.decide.idling.records import ServiceRecord, read_service_record
+
+SERVICE_LABEL = "kubernetes.io/service-name"
+MANAGED_BY = "activator.reconciler"
+
+_QUIET_PORTS = "*metrics*"
+
+
+class ServicePort(Wire):
+    """Source: kubernetes/api core/v1 types.go, ServicePort."""
+
+    port: int
+    name: str | None = None
+    protocol: str | None = None
+    app_protocol: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Return its name, "" where it has none, as EndpointSlices have it."""
+        return self.name or ""
+
+    @property
+    def transport(self) -> str:
+        return self.protocol or "TCP"
+
+
+class _ServiceSpec(Wire):
+    type: str | None = None
+    cluster_ip: str | None = field(default=None, name="clusterIP")
+    ip_families: list[str] | None = None
+    ports: list[ServicePort] | None = None
+    selector: dict[str, str] | None = None
+    internal_traffic_policy: str | None = None
+    external_traffic_policy: str | None = None
+
+
+class WatchedService(Wire):
+    metadata: Metadata
+    spec: _ServiceSpec = field(default_factory=_ServiceSpec)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Return (namespace, name)."""
+        return (self.metadata.namespace or "", self.metadata.name)
+
+    @property
+    def ports(self) -> list[ServicePort]:
+        return self.spec.ports or []
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.metadata.annotations or {}
+
+    @property
+    def record(self) -> ServiceRecord | None:
+        """Return the record that it is idle at zero, None where it is not: at a floor above zero pods answer."""
+        if not self.annotations or self.metadata.deletion_timestamp is not None:
+            return None
+        reading = read_service_record(self.annotations, frozenset(), {})
+        record = None if reading is None else reading.record
+        return record if record is not None and record.targets and record.idled_to == 0 else None
+
+    @property
+    def problem(self) -> str:
+        """Return why connections to it cannot be held, "" where they can."""
+        spec = self.spec
+        if spec.type == "ExternalName":
+            return "its type is ExternalName, so clients do not pass the cluster's proxy"
+        if spec.cluster_ip in ("None", "", None):
+            return "it is headless, so clients look its pods up themselves"
+        if spec.internal_traffic_policy == "Local":
+            return "internalTrafficPolicy is Local, so only pods of the client's own node are asked"
+        if spec.type in ("NodePort", "LoadBalancer") and spec.external_traffic_policy == "Local":
+            return "externalTrafficPolicy is Local, so only pods of the node that is asked answer"
+        unknown = sorted({one.transport for one in self.ports} - {"TCP", "UDP"})
+        return f"it has ports for {', '.join(unknown)}, and only TCP and UDP can be held" if unknown else ""
+
+    def wakes(self, port: ServicePort) -> bool:
+        """Return whether traffic on `port` wakes the Service."""
+        named = self.annotations.get(WAKE_PORTS)
+        if named is None:
+            return not fnmatchcase(port.label, _QUIET_PORTS)
+        return bool({port.label, str(port.port)} & {part.strip() for part in named.split(",") if part.strip()})
+
+
+class _Conditions(Wire):
+    ready: bool | None = None
+    serving: bool | None = None
+
+
+class _Endpoint(Wire):
+    addresses: list[str] = field(default_factory=list)
+    conditions: _Conditions = field(default_factory=_Conditions)
+
+
+class _EndpointPort(Wire):
+    port: int | None = None
+    name: str | None = None
+    protocol: str | None = None
+
+
+class WatchedSlice(Wire):
+    """Source: kubernetes/api discovery/v1 types.go, EndpointSlice."""
+
+    metadata: Metadata
+    address_type: str = "IPv4"
+    endpoints: list[_Endpoint] | None = None
+    ports: list[_EndpointPort] | None = None
+
+    @property
+    def service(self) -> tuple[str, str]:
+        """Return (namespace, name) of its Service; the name is "" where it belongs to none."""
+        return (self.metadata.namespace or "", (self.metadata.labels or {}).get(SERVICE_LABEL, ""))
+
+    @property
+    def pod_uid(self) -> str | None:
+        """Return the uid of the activator's Pod it leads to, None where it is not an activator's."""
+        labels = self.metadata.labels or {}
+        return labels.get(ACTIVATOR_POD_LABEL, "") if labels.get(MANAGED_BY_LABEL) == MANAGED_BY else None
+
+    def addresses(self, *, ready: bool) -> Iterator[str]:
+        """Yield the addresses of its endpoints that are ready, or those that serve without being ready."""
+        for endpoint in self.endpoints or ():
+            is_ready = endpoint.conditions.ready is not False  # absent counts as ready
+            if is_ready is ready and (ready or endpoint.conditions.serving):
+                yield from endpoint.addresses
+
+
+class Backends(Struct, frozen=True):
+    """Where the pods of one Service answer: (address, port) by the port's name and protocol, ready ones first."""
+
+    ready: Mapping[tuple[str, str], tuple[tuple[str, int], ...]]
+    serving: Mapping[tuple[str, str], tuple[tuple[str, int], ...]]
+
+    @property
+    def are_ready(self) -> bool:
+        return any(self.ready.values())
+
+    def of(self, port: ServicePort) -> tuple[tuple[str, int], ...]:
+        """Return what to connect to for a connection to `port`, in order of preference."""
+        key = (port.label, port.transport)
+        return (*self.ready.get(key, ()), *self.serving.get(key, ()))
+
+
+def backends_of(slices: Iterable[WatchedSlice]) -> Backends:
+    """Return where the pods behind `slices` answer; those of activators lead nowhere else."""
+    real = [one for one in slices if one.pod_uid is None and one.address_type in ("IPv4", "IPv6")]
+    return Backends(_by_port(real, ready=True), _by_port(real, ready=False))
+
+
+def _by_port(slices: Iterable[WatchedSlice], *, ready: bool) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
+    found: dict[tuple[str, str], dict[tuple[str, int], None]] = {}
+    for one in slices:
+        for port in one.ports or ():
+            if port.port is not None:
+                inside = found.setdefault((port.name or "", port.protocol or "TCP"), {})
+                inside.update(dict.fromkeys((address, port.port) for address in one.addresses(ready=ready)))
+    return {key: tuple(inside) for key, inside in found.items()}
+
+
+class _PodSelector(Wire):
+    match_labels: dict[str, str] | None = None
+
+
+class _NetworkPolicySpec(Wire):
+    pod_selector: _PodSelector = field(default_factory=_PodSelector)
+    policy_types: list[str] | None = None
+
+
+class WatchedNetworkPolicy(Wire):
+    metadata: Metadata
+    spec: _NetworkPolicySpec = field(default_factory=_NetworkPolicySpec)
+
+    def may_select(self, labels: Mapping[str, str]) -> bool:
+        """Return whether it may restrict who reaches pods that have at least `labels`.
+
+        Pods have more labels than their Service's selector says, so only a label with another value rules it out.
+        """
+        if self.spec.policy_types is not None and "Ingress" not in self.spec.policy_types:
+            return False
+        wanted = self.spec.pod_selector.match_labels or {}
+        return all(labels.get(key, value) == value for key, value in wanted.items())
+
+
+def is_restricted(service: WatchedService, policies: Iterable[WatchedNetworkPolicy]) -> bool:
+    """Return whether its connections may not be spliced, because a NetworkPolicy may select its pods."""
+    if service.annotations.get(ACTIVATOR) == "Splice":
+        return False
+    return any(one.may_select(service.spec.selector or {}) for one in policies)
+
+
+SERVICES = WatchedResource("", "v1", "services", WatchedService)
+SLICES = WatchedResource("discovery.k8s.io", "v1", "endpointslices", WatchedSlice, labels=SERVICE_LABEL)
+NETWORK_POLICIES = WatchedResource("networking.k8s.io", "v1", "networkpolicies", WatchedNetworkPolicy)
+
+
+class ListenerPort(Struct, frozen=True):
+    """A port of a Service, and the port of ours where its traffic arrives."""
+
+    port: ServicePort
+    number: int
+
+
+def slice_name(service: str, pod: str, family: str) -> str:
+    """Return the name of our slice for one address family; an object's name has 253 characters at most."""
+    begin, end = f"{service}-activator-", f"-{family.lower()}"
+    return f"{begin}{pod[: 253 - len(begin) - len(end)].rstrip('-.')}{end}"
+
+
+def slice_manifests(
+    service: WatchedService, pod: tuple[str, str], addresses: Collection[str], ports: Iterable[ListenerPort]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield our slices for `service`: one for each of its address families that the activator's Pod has.
+
+    `pod` is (name, uid). The Service owns them, so that they go with it.
+    """
+    listed = [_port_fields(one) for one in ports]
+    for family in service.spec.ip_families or ("IPv4",):
+        version = 6 if family == "IPv6" else 4
+        own = [address for address in addresses if ipaddress.ip_address(address).version == version]
+        if own:
+            yield {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": _slice_metadata(service, pod, family),
+                "addressType": family,
+                "endpoints": [{"addresses": [own[0]], "conditions": {"ready": True}}],
+                "ports": listed,
+            }
+
+
+def _slice_metadata(service: WatchedService, pod: tuple[str, str], family: str) -> Mapping[str, Any]:
+    namespace, name = service.name
+    owner = {"apiVersion": "v1", "kind": "Service", "name": name, "uid": service.metadata.uid}
+    return {
+        "name": slice_name(name, pod[0], family),
+        "namespace": namespace,
+        "labels": {SERVICE_LABEL: name, MANAGED_BY_LABEL: MANAGED_BY, ACTIVATOR_POD_LABEL: pod[1]},
+        "ownerReferences": [owner],
+    }
+
+
+def _port_fields(one: ListenerPort) -> Mapping[str, Any]:
+    application = {} if one.port.app_protocol is None else {"appProtocol": one.port.app_protocol}
+    return {"name": one.port.label, "port": one.number, "protocol": one.port.transport, **application}

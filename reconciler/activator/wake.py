@@ -1,0 +1,280 @@
+"""A signal wakes what is behind a Service, by the decisions and the patches of `reconciler wake`, without the lock."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from reconciler.apply.events import event_of
+from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.kubernetes.pages import ReadBudget
+from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, Clock, Resource
+from reconciler.decide.annotations import (
+    AWAKE_SINCE,
+    IDLED_AT,
+    WAKE_REQUESTED_AT,
+    format_time,
+    optional_instant,
+)
+from reconciler.decide.decisions import FieldChange, annotation_changes, annotation_tests
+from reconciler.decide.idling.records import ServiceRecord, read_service_record
+from reconciler.decide.idling.restore import of_every_fleet
+from reconciler.decide.idling.wakes_due import decide_wakes_due
+from reconciler.errors import ClusterError, reason_of
+from reconciler.model import (
+    ClusterConnection,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    Run,
+    ScaleKind,
+    Service,
+    Workload,
+    Write,
+)
+from reconciler.observe.clusters import Scope, observe
+from reconciler.observe.sources import Readers, Source
+from reconciler.plan.build import in_order, number
+from reconciler.plan.patch import patch_of, write_of
+from reconciler.policy.types import Fleet, FleetCluster, Limits, Place, PolicySet
+from reconciler.worker_pool import WorkerPool
+
+CLUSTER = "cluster"
+"""What the one cluster of an activator is called in messages."""
+
+NEED_PODS = "NeedPods"
+
+_UNREAD = (ENDPOINTS, EVENTS, CONFIG_MAPS, PODS)
+"""What a wake needs nothing of, so that the right to read it is not needed either."""
+
+_DISCOVERED_SECONDS = 300.0
+_ANNOTATIONS = ("metadata", "annotations")
+_READERS = 4
+
+T = TypeVar("T")
+
+
+class WakeView:
+    """One cluster as a wake reads and writes it. Which kinds it serves is asked anew every few minutes."""
+
+    name = CLUSTER
+
+    def __init__(self, client: ApiClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._asked_at = -_DISCOVERED_SECONDS
+        self._cluster = self._opened()
+
+    def identity(self) -> str:
+        """Return "": nothing is compared by it where there is one cluster."""
+        return ""
+
+    def scale_kinds(self) -> tuple[ScaleKind, ...]:
+        if self._clock.monotonic() - self._asked_at > _DISCOVERED_SECONDS:
+            self._cluster, self._asked_at = self._opened(), self._clock.monotonic()
+        return self._cluster.scale_kinds()
+
+    def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
+        return () if resource in _UNREAD else self._cluster.list(resource, namespace=namespace, labels=labels)
+
+    def get(self, resource: Resource[T], namespace: str, name: str) -> T:
+        return self._cluster.get(resource, namespace, name)
+
+    def secret(self, namespace: str, name: str, key: str) -> str:
+        return self._cluster.secret(namespace, name, key)
+
+    def write(self, write: Write) -> None:
+        self._cluster.write(write)
+
+    def _opened(self) -> KubernetesCluster:
+        return KubernetesCluster(CLUSTER, self._client, budget=ReadBudget(sys.maxsize))
+
+
+class Waker:
+    """Wakes Services; any thread may call it. `now` gives the time; `read_only`: it tells who needs pods, no more."""
+
+    def __init__(self, view: WakeView, namespace: str, now: Callable[[], datetime], *, read_only: bool = False) -> None:
+        self._view = view
+        self._now = now
+        self._read_only = read_only
+        self._readers = Readers(WorkerPool(2 * _READERS, _READERS), seconds=30.0)
+        cluster = FleetCluster(CLUSTER, {}, ClusterConnection(CLUSTER))
+        self._fleet = Fleet(
+            name="activator",
+            place=Place("activator"),
+            clusters=(cluster,),
+            home=CLUSTER,
+            namespace=namespace,
+            limits=Limits(),
+            allowed_picker_hosts=(),
+        )
+
+    def wake(self, namespace: str, names: Collection[str]) -> dict[str, str]:
+        """Wake the Services `names` of a namespace, which is read once for all of them.
+
+        Return for each what is wrong, "" where it was woken, or was not idle any more.
+        """
+        state = self._observed(namespace)
+        if CLUSTER not in state.clusters:
+            return dict.fromkeys(names, state.unreachable.get(CLUSTER, "it cannot be read"))
+        cluster = state.clusters[CLUSTER]
+        marked = {one.ref.name: (one, record) for one, record in _marked(cluster) if one.ref.name in names}
+        if not marked:
+            unread = "; ".join(cluster.unreadable.values())
+            return dict.fromkeys(names, unread)
+        # The clocks of a run and of this process may differ: a request from before the idling would not count.
+        now = max(self._now(), *(record.idled_at for _, record in marked.values()))
+        problems = dict.fromkeys(names, "")
+        for name, (service, record) in marked.items():
+            try:
+                self._request(service, record, now)
+            except ClusterError as error:
+                problems[name] = str(error)
+        if self._read_only:
+            return problems
+        asked = _asked(cluster, {service.ref for service, _ in marked.values()}, now)
+        return problems | self._carry_out(asked, marked, Run(now, f"activator-{secrets.token_hex(6)}"))
+
+    def tell_problem(self, name: tuple[str, str], uid: str, problem: str) -> None:
+        """Tell with an Event on a Service, once for all activators, why its connections cannot be held."""
+        ref = ObjectRef(CLUSTER, name[0], "Service", name[1])
+        message = f"connections cannot be held while it is idle: {problem}; it is woken in all other ways"
+        self._tell(_event(ref, uid, f"{uid}.held", ("ConnectionsNotHeld", message), self._now()))
+
+    def _observed(self, namespace: str) -> ObservedState:
+        sources = {CLUSTER: Source(self._view, workers=_READERS)}
+        return observe(PolicySet(self._fleet), sources, scope=Scope(namespace, alone=True), readers=self._readers)
+
+    def _request(self, service: Service, record: ServiceRecord, now: datetime) -> None:
+        """Tell that the Service needs pods: with an Event, and with the annotation that every run reads."""
+        known = optional_instant(service.annotations, WAKE_REQUESTED_AT)
+        if known is not None and known >= record.idled_at:
+            return
+        wanted = {WAKE_REQUESTED_AT: format_time(now)}
+        self._patch(service, "v1", annotation_changes(service.annotations, wanted))
+        try:
+            self._view.write(_need_pods(service, record, now))
+        except ClusterError:
+            return  # the annotation says it too
+
+    def _patch(self, one: Service | Workload, version: str, changes: tuple[FieldChange, ...]) -> None:
+        missing = () if one.has_annotations else (_ANNOTATIONS,)
+        self._view.write(Write("patch", one.ref, version, uid=one.uid, patch=tuple(patch_of(changes, missing))))
+
+    def _carry_out(
+        self, cluster: ObservedCluster, marked: dict[str, tuple[Service, ServiceRecord]], run: Run
+    ) -> dict[str, str]:
+        state = ObservedState({CLUSTER: cluster})
+        decisions = decide_wakes_due(of_every_fleet(self._fleet, state), state, run).decisions
+        behind = {
+            name: {service.ref, *(target.ref(service.ref) for target in record.targets)}
+            for name, (service, record) in marked.items()
+        }
+        groups = {name: {one.group for one in decisions if one.ref in refs} for name, refs in behind.items()}
+        every = set().union(*groups.values())
+        failed: dict[str, str] = {}
+        done: set[int] = set()
+        for action in number(in_order([one for one in decisions if one.group in every])):
+            if not done.issuperset(action.needs):
+                continue
+            try:
+                self._view.write(write_of(action.decision))
+                done.add(action.id)
+            except ClusterError as error:
+                failed[action.decision.group] = str(error)
+                continue
+            self._tell(event_of(action, run))
+        problems = {name: "; ".join(failed[one] for one in own if one in failed) for name, own in groups.items()}
+        decided = {one.ref for one in decisions if one.group in every}
+        for name, (service, record) in marked.items():
+            late = self._keep_awake(cluster, service, record, decided, run)
+            problems[name] = "; ".join(part for part in (problems[name], late) if part)
+        return problems
+
+    def _tell(self, event: Write) -> None:
+        try:
+            self._view.write(event)
+        except ClusterError:
+            return  # what it tells of was done
+
+    def _keep_awake(
+        self, cluster: ObservedCluster, service: Service, record: ServiceRecord, decided: set[ObjectRef], run: Run
+    ) -> str:
+        """Keep up what a run has not idled yet: it is between the mark and the scale. Return what is wrong, "" if not.
+
+        Its own patch tests `awake-since`, so that it is refused now: otherwise it would stand at zero although a signal
+        came, and nobody would know of it.
+        """
+        targets = {target.ref(service.ref) for target in record.targets} - decided
+        for workload in [one for one in cluster.workloads if one.ref in targets]:
+            since = optional_instant(workload.annotations, AWAKE_SINCE)
+            if IDLED_AT in workload.annotations or (since is not None and since >= record.idled_at):
+                continue
+            changes = (
+                *annotation_changes(workload.annotations, {AWAKE_SINCE: format_time(run.now)}),
+                *annotation_tests(workload.annotations, (IDLED_AT,)),
+            )
+            try:
+                self._patch(workload, workload.api_version, changes)
+            except ClusterError as error:
+                return reason_of(error)
+        return ""
+
+
+def _marked(cluster: ObservedCluster) -> Iterator[tuple[Service, ServiceRecord]]:
+    for service in cluster.services:
+        reading = read_service_record(service.annotations, frozenset(), _GROUPS)
+        if reading is not None and reading.record is not None:
+            yield service, reading.record
+
+
+_GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "ReplicaSet": "apps", "CronJob": "batch"}
+
+
+def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], now: datetime) -> ObservedCluster:
+    """Return `cluster` as it is once the Services `refs` are asked to wake."""
+    wanted = {WAKE_REQUESTED_AT: format_time(now)}
+    services = [
+        replace(one, annotations={**one.annotations, **wanted}) if one.ref in refs else one for one in cluster.services
+    ]
+    return replace(cluster, services=tuple(services))
+
+
+def _need_pods(service: Service, record: ServiceRecord, now: datetime) -> Write:
+    """Return the Event that tells it; the same for all activators, so that there is one for each idling."""
+    name = f"{int(record.idled_at.timestamp()):x}.needpods"
+    return _event(service.ref, service.uid, name, (NEED_PODS, "traffic came for a Service that is idle"), now)
+
+
+def _event(about: ObjectRef, uid: str, name: str, told: tuple[str, str], now: datetime) -> Write:
+    """Return an Event about a Service; `told` is its reason and its message, `name` how it differs from others."""
+    ref = ObjectRef(CLUSTER, about.namespace, "Event", f"{about.name[:180]}.{name}")
+    at = format_time(now)
+    manifest: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": ref.name, "namespace": ref.namespace},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": uid,
+        },
+        "reason": told[0],
+        "message": told[1],
+        "type": "Normal",
+        "count": 1,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "source": {"component": "reconciler-activator"},
+        "reportingComponent": "reconciler/activator",
+        "reportingInstance": "activator",
+    }
+    return Write("event", ref, "v1", manifest=manifest)

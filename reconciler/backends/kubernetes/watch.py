@@ -1,0 +1,176 @@
+"""All objects of one resource as they are and as they change: a list, then a watch, again and again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from reconciler.backends.decode.shapes import decoded_json
+from reconciler.backends.decode.wire import Wire
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, resource_name
+from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
+from reconciler.backends.kubernetes.pages import PAGE
+from reconciler.backends.protocols import Clock
+from reconciler.backends.stop import Stop
+from reconciler.errors import ClusterError, GoneError, MalformedAnswerError, reason_of
+
+WATCH_SECONDS = 30
+"""How long one watch lasts. A connection that was cut without a word is noticed soon after."""
+
+_LATE_SECONDS = 10
+_LONGEST_PAUSE = 15.0
+
+W = TypeVar("W", bound=Wire)
+
+
+class WatchedResource(Struct, Generic[W], frozen=True):
+    """A resource in all namespaces, and the `shape` of one object; `labels` is a selector as kubectl takes it."""
+
+    group: str
+    version: str
+    plural: str
+    shape: type[W]
+    labels: str = ""
+
+    def request(self, cluster: str, query: Mapping[str, str]) -> ApiRequest:
+        """Return what asks for a page of them, or watches them."""
+        operation = Operation(cluster, "watch" if "watch" in query else "list", resource_name(self.group, self.plural))
+        selected = {"labelSelector": self.labels} if self.labels else {}
+        return ApiRequest("GET", collection(self.group, self.version, self.plural), operation, {**selected, **query})
+
+
+class WatchHandlers(Struct, Generic[W], frozen=True):
+    """Told of all objects that could be read, and then of each that changed; the name is (namespace, name).
+
+    `changed` gets None for one that is gone. `failed` is told why nothing can be read, `""` once it can again.
+    """
+
+    replaced: Callable[[list[W]], None]
+    changed: Callable[[tuple[str, str], W | None], None]
+    failed: Callable[[str], None]
+
+
+class _ListMetadata(Wire):
+    resource_version: str = ""
+    next: str | None = field(default=None, name="continue")
+
+
+class _List(Wire):
+    metadata: _ListMetadata
+    items: list[msgspec.Raw] | None = None
+
+
+class _WatchEvent(Wire):
+    type: str
+    object: msgspec.Raw
+
+
+class _Named(Wire):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Reference(Wire):
+    """What every object of an event has; a Status, which an ERROR has, has a code."""
+
+    metadata: _Named = field(default_factory=_Named)
+    code: int = 0
+    message: str = ""
+
+
+class Watch(Generic[W]):
+    """Follows one resource of a cluster until it is asked to stop; one object that cannot be read is left out."""
+
+    def __init__(
+        self, resource: WatchedResource[W], client: ApiClient, cluster: str, handlers: WatchHandlers[W]
+    ) -> None:
+        self._resource = resource
+        self._client = client
+        self._cluster = cluster
+        self._handlers = handlers
+        self._version = ""
+
+    def follow(self, stop: Stop, clock: Clock) -> None:
+        """Return when `stop` is asked. Whatever fails is tried again, after pauses that grow."""
+        pause = 0.0
+        while not stop.asked:
+            try:
+                if not self._version:
+                    self._list()
+                    self._handlers.failed("")
+                self._watch()
+                pause = 0.0
+            except GoneError:
+                self._version = ""
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+                if isinstance(error, ClusterError):
+                    self._handlers.failed(str(error))
+                else:
+                    self._handlers.failed(reason_of(error))
+                pause = min(_LONGEST_PAUSE, max(0.5, 2 * pause))
+                self._version = ""
+                clock.sleep(pause * random.uniform(0.5, 1.0))
+
+    def _list(self) -> None:
+        found: list[W] = []
+        token = ""
+        while True:
+            query = {"limit": str(PAGE)} | ({"continue": token} if token else {})
+            request = self._resource.request(self._cluster, query)
+            page = _decoded(bytes(self._client.send(request).body), _List, request.operation)
+            found += [one for raw in page.items or [] if (one := self._read(raw)) is not None]
+            token = page.metadata.next or ""
+            if not token:
+                break
+        self._version = page.metadata.resource_version
+        self._handlers.replaced(found)
+
+    def _watch(self) -> None:
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        request = self._resource.request(self._cluster, query)
+        with self._client.watched(request, WATCH_SECONDS + _LATE_SECONDS) as lines:
+            for event, about in self._events(lines, request.operation):
+                self._version = about.metadata.resource_version or self._version
+                if event.type == "BOOKMARK":
+                    continue
+                name = (about.metadata.namespace, about.metadata.name)
+                self._handlers.changed(name, None if event.type == "DELETED" else self._read(event.object))
+
+    def _events(self, lines: Iterator[bytes], operation: Operation) -> Iterator[tuple[_WatchEvent, _Reference]]:
+        for line in lines:
+            if not line.strip():
+                continue
+            event = _decoded(line, _WatchEvent, operation)
+            about = _decoded(bytes(event.object), _Reference, operation)
+            if event.type == "ERROR":
+                kind = GoneError if about.code == 410 else MalformedAnswerError
+                raise kind(f"{operation}: {about.message or 'an error without words'}, expected changes")
+            yield event, about
+
+    def _read(self, raw: msgspec.Raw) -> W | None:
+        try:
+            return decoded_json(self._resource.shape, raw)
+        except NOT_JSON:
+            return None
+
+
+D = TypeVar("D", bound=Wire)
+
+
+def _decoded(body: bytes, shape: type[D], operation: Operation) -> D:
+    try:
+        return decoded_json(shape, body)
+    except NOT_JSON as error:
+        raise MalformedAnswerError(
+            f"{operation}: the answer is malformed ({error}), expected the API's form"
+        ) from error

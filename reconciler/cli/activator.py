@@ -1,0 +1,152 @@
+"""`reconciler activator`: runs in a cluster until it is stopped, and wakes what traffic comes for."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import resource
+import signal
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from reconciler.activator.activator import Activator, ActivatorParts, ActivatorSettings
+from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.metrics import serve
+from reconciler.activator.publication import ActivatorPod, Publication
+from reconciler.activator.wake import CLUSTER, Waker, WakeView
+from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.cli.options import context_option, option, seconds, server_options, verb
+from reconciler.cli.output import say
+from reconciler.cli.run import RunOptions
+from reconciler.errors import ExitCode, UsageError
+from reconciler.model import ClusterConnection
+from reconciler.world import RealClock
+
+_PORTS = re.compile(r"(\d{1,5})-(\d{1,5})", re.ASCII)
+_MOST = 1_000_000
+_DESCRIPTORS_BESIDE = 512
+
+
+@verb("activator")
+@option("--pod-namespace", metavar="NAME", default="reconciler", help="The namespace of this Pod, and of its Lease.")
+@option("--pod-name", metavar="NAME", required=True, help="The name of this Pod.")
+@option("--pod-uid", metavar="UID", required=True, help="The uid of this Pod.")
+@option("--pod-ips", metavar="IPS", required=True, help="The addresses of this Pod, separated by commas.")
+@option("--port-range", metavar="FIRST-LAST", default="20000-29999", help="The ports to listen on for idle Services.")
+@option("--held", type=click.IntRange(1, _MOST), default=10_000, help="Most connections that wait for a pod.")
+@option("--held-per-service", type=click.IntRange(1, _MOST), default=100, help="Most of them of one Service.")
+@option(
+    "--hold-timeout", type=seconds, metavar="SECONDS", default=60.0, help="After so long a waiting connection is reset."
+)
+@option(
+    "--splice",
+    type=click.Choice(["Auto", "Never"]),
+    default="Auto",
+    help="Auto hands connections to pods, except where a NetworkPolicy may select them.",
+)
+@option("--proxy-protocol", is_flag=True, help="Tell pods who the client is, with the PROXY protocol, version 2.")
+@option("--read-only", is_flag=True, help="Wake nothing: only write that pods are needed.")
+@option("--grace", type=seconds, metavar="SECONDS", default=30.0, help="How long connections have after SIGTERM.")
+@option("--http-port", type=click.IntRange(1, 65_535), default=8080, help="The port of metrics and health.")
+@context_option
+@server_options
+def command(context: str | None, **flags: Any) -> int:
+    """Hold the connections to idle Services, wake what is behind them, and hand the connections to the first ready pod.
+
+    Runs in the cluster until SIGTERM, with the rights of its Pod; with --context as the kubeconfig says. It reads no
+    policies: what is idle, and how it is woken, is written on the Services and workloads.
+    """
+    _raise_descriptors(flags["held"])
+    options = RunOptions.of("", {**flags, "context": context})
+    stop, clock = options.stop, RealClock()
+    reached = ClusterConnection(CLUSTER, in_cluster=context is None, context=context, sources=options.sources)
+    client = ApiClient(Connection(reached, clock, largest_read=None), options.settings, clock)
+    pod = ActivatorPod(flags["pod_namespace"], flags["pod_name"], flags["pod_uid"], _addresses(flags["pod_ips"]))
+    settings = ActivatorSettings(
+        pod=pod,
+        limits=ActivatorLimits(
+            held=flags["held"],
+            held_per_service=flags["held_per_service"],
+            hold_timeout=flags["hold_timeout"],
+            ports=_ports(flags["port_range"], flags["http_port"]),
+        ),
+        tell=say,
+        proxy_protocol=flags["proxy_protocol"],
+        never_splices=flags["splice"] == "Never",
+        grace=flags["grace"],
+    )
+    waker = Waker(WakeView(client, clock), pod.namespace, _now, read_only=flags["read_only"])
+    parts = ActivatorParts(client, waker, Publication(client, CLUSTER, pod), clock, stop)
+    asyncio.run(_run(settings, parts, flags["http_port"]))
+    return ExitCode.DONE
+
+
+async def _run(settings: ActivatorSettings, parts: ActivatorParts, http_port: int) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    activator = Activator(settings, parts)
+    answers = {
+        "/healthz": activator.health,
+        "/readyz": activator.readiness,
+        "/metrics": activator.metrics_text,
+    }
+    for address in settings.pod.addresses:
+        try:
+            await serve(answers, address, http_port)
+        except OSError as error:
+            raise UsageError(f"--http-port: {address}:{http_port}: {error.strerror}, expected a free port") from error
+    say(f"activator of Pod {settings.pod.name}, {', '.join(settings.pod.addresses)}")
+    await activator.run(ended)
+    say("activator ended")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    """Return the addresses given to --pod-ips.
+
+    Raises:
+        UsageError: one is none.
+    """
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    try:
+        versions = [ipaddress.ip_address(one).version for one in found]
+    except ValueError as error:
+        raise UsageError(f"--pod-ips: {error}, expected addresses separated by commas") from error
+    if not found or len(set(versions)) < len(versions):
+        raise UsageError(f'--pod-ips: "{text}", expected one address of IPv4, of IPv6, or one of each')
+    return found
+
+
+def _ports(text: str, http_port: int) -> range:
+    """Return the ports given to --port-range.
+
+    Raises:
+        UsageError: it is no range, or holds the port of metrics and health.
+    """
+    found = _PORTS.fullmatch(text)
+    first, last = map(int, found.groups()) if found else (0, 0)
+    if not 1024 <= first <= last <= 65_535:
+        raise UsageError(f'--port-range: "{text}" is no range, expected FIRST-LAST from 1024 to 65535')
+    if first <= http_port <= last:
+        raise UsageError(f"--port-range: {text} holds {http_port}, expected another --http-port or range")
+    return range(first, last + 1)
+
+
+def _raise_descriptors(held: int) -> None:
+    """Let this process have the descriptors it needs: each connection takes two once it is joined with a pod."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * held + _DESCRIPTORS_BESIDE
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most < wanted:
+        say(f"warning: this process may have {most} open files, and needs up to {wanted} for --held {held}")

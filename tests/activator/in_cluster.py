@@ -1,0 +1,95 @@
+"""An activator as a process beside a real control plane, with the rights of deploy/components/activator."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import urllib3
+
+from tests.real.api import Api
+from tests.real.control_plane import ControlPlane
+from tests.real.kubeconfig import write_kubeconfig
+from tests.real.objects import a_namespace, manifests
+from tests.real.processes import Process
+from tests.real.worlds import create_missing
+
+COMPONENT = Path(__file__).resolve().parents[2] / "deploy" / "components" / "activator"
+OWN = "reconciler"
+HTTP_PORT = 8080
+ADDRESSES = {"ipv4": "198.18.0.0/15", "ipv6": "fd00:198:18::/48"}
+
+
+def install(plane: ControlPlane) -> None:
+    """Make the namespace, the rights and the admission policy of an activator; it may lead to 198.18.0.0/15."""
+    [addresses] = manifests(COMPONENT / "addresses.yaml")
+    objects = [a_namespace(OWN), *manifests(COMPONENT / "rights.yaml"), {**addresses, "data": ADDRESSES}]
+    create_missing(plane.api, objects)
+    create_missing(plane.api, manifests(COMPONENT / "admission.yaml"))
+
+
+class ActivatorProcess:
+    """`reconciler activator` on `address`, where it listens for metrics and health too."""
+
+    def __init__(self, plane: ControlPlane, address: str, *flags: str, name: str = "activator-0") -> None:
+        self.plane = plane
+        self.address = address
+        self.name = name
+        self.uid = f"00000000-0000-4000-8000-{secrets.token_hex(6)}"
+        self._flags = flags
+        self._process: Process | None = None
+
+    def start(self) -> ActivatorProcess:
+        """Start it and wait until it is ready."""
+        token = self.plane.service_account(OWN, "reconciler-activator")
+        folder = self.plane.folder / "kubeconfigs"
+        kubeconfig = write_kubeconfig(folder / f"{self.name}.yaml", {"member": self.plane.access(token)})
+        arguments = ["-m", "reconciler", "activator", "--context", "member", "--pod-namespace", OWN]
+        arguments += ["--pod-name", self.name, "--pod-uid", self.uid, "--pod-ips", self.address, *self._flags]
+        environment = {"KUBECONFIG": str(kubeconfig), "RECONCILER_CREDENTIALS_DIR": str(folder)}
+        log = self.plane.logs / f"{self.name}.log"
+        self._process = Process(Path(sys.executable), arguments, log, environment)
+        self._process.wait_until(lambda: self.get("/readyz")[0] == 200, "readiness")
+        return self
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None
+        return self._process
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and text of an answer; 0 where there is none."""
+        with urllib3.PoolManager(timeout=10.0, retries=False) as pool:
+            try:
+                answer = pool.request("GET", f"http://{self.address}:{HTTP_PORT}{path}")
+            except urllib3.exceptions.HTTPError as error:
+                return 0, str(error)
+            return answer.status, answer.data.decode()
+
+    def metric(self, name: str) -> float:
+        """One metric without labels, by its name after `reconciler_activator_`."""
+        text = self.get("/metrics")[1]
+        found = re.search(rf"^reconciler_activator_{name} (\S+)$", text, re.M)
+        assert found, text
+        return float(found[1])
+
+    def terminate(self) -> int:
+        """Send SIGTERM; return with what it ended."""
+        self.process.send(signal.SIGTERM)
+        return self.process.ends_with()
+
+    def stop(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.stop()
+
+
+def our_slices(api: Api, namespace: str) -> list[Mapping[str, Any]]:
+    """The EndpointSlices of activators in a namespace."""
+    labels = "endpointslice.kubernetes.io/managed-by=activator.reconciler"
+    return api.items(f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices", labelSelector=labels)

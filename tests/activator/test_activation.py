@@ -1,0 +1,312 @@
+"""One idle Service on loopback: what counts as traffic, what is held and for how long, and when its slices go."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from reconciler.activator.activation import NO_BACKENDS, Activation, ActivationSettings, ObservedService
+from reconciler.activator.connection import ConnectionSettings
+from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.listener import PortRange
+from reconciler.activator.metrics import ActivatorMetrics
+from reconciler.activator.objects import Backends
+from reconciler.activator.publication import ActivatorPod
+from tests.activator.services import IDLE, a_watched_service
+
+_LIMIT = 60
+NEVER = 3600.0
+IDLE_LATER = {**IDLE, "idling.kubernetes.io/idled-at": "2026-11-20T16:00:00Z"}
+
+
+class Stage:
+    """An activation on loopback and what it asks for."""
+
+    def __init__(self, limits: ActivatorLimits) -> None:
+        self.signals = 0
+        self.metrics = ActivatorMetrics()
+        pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
+        settings = ActivationSettings(
+            pod=pod,
+            ports=PortRange(limits.ports),
+            connections=ConnectionSettings(limits, self.metrics),
+            signal=self._signal,
+            changed=self._changed,
+            held={},
+        )
+        self.activation = Activation(("shop", "web"), settings)
+        self.clients: list[socket.socket] = []
+        self.servers: list[asyncio.Server] = []
+
+    def _signal(self, _: Activation) -> None:
+        self.signals += 1
+
+    def _changed(self, activation: Activation) -> None:
+        """What the writer of slices does, at once."""
+        had = bool(activation.published)
+        activation.published = dict(activation.manifests())
+        if had and not activation.published:
+            activation.withdrawn()
+
+    def observe(self, *, annotations: Any = IDLE, backends: Backends = NO_BACKENDS, **more: Any) -> None:
+        spec = more.pop("spec", None)
+        self.activation.observe(
+            ObservedService(a_watched_service(annotations=annotations, spec=spec), backends, **more)
+        )
+
+    @property
+    def ports(self) -> list[int]:
+        """The ports where the traffic of the Service arrives."""
+        [one] = self.activation.published.values()
+        return [port["port"] for port in one["ports"]]
+
+    async def connect(self, sends: bytes = b"", port: int = 0) -> socket.socket:
+        client = socket.socket()
+        client.setblocking(False)
+        self.clients.append(client)
+        before = self.metrics.counters["connections"]
+        await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", self.ports[port]))
+        if sends:
+            await asyncio.get_running_loop().sock_sendall(client, sends)
+        await until(lambda: self.metrics.counters["connections"] > before)
+        return client
+
+    async def pod(self) -> Backends:
+        """A server that answers each connection with what it sent, in capitals; where it is."""
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(OSError):
+                writer.write((await reader.readline()).upper())
+                await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        self.servers.append(server)
+        return at(server.sockets[0].getsockname()[1])
+
+
+def at(port: int) -> Backends:
+    names = ("", "http", "web-metrics")
+    return Backends({(name, "TCP"): (("127.0.0.1", port),) for name in names}, {})
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0.005)
+
+
+async def received(client: socket.socket) -> bytes:
+    """All that comes until the end; a reset is an error."""
+    found = b""
+    while piece := await asyncio.get_running_loop().sock_recv(client, 1000):
+        found += piece
+    return found
+
+
+def play(story: Callable[[Stage], Awaitable[None]], **limits: Any) -> None:
+    async def told() -> None:
+        stage = Stage(
+            ActivatorLimits(**{"hold_timeout": NEVER, "silent": NEVER, "ports": range(21_000, 32_000), **limits})
+        )
+        try:
+            await asyncio.wait_for(story(stage), _LIMIT)
+        finally:
+            stage.activation.close()
+            stage.activation.end("stopped")
+            for client in stage.clients:
+                client.close()
+            for server in stage.servers:
+                server.close()
+
+    asyncio.run(told())
+
+
+def test_the_first_byte_is_traffic_and_a_bare_connection_is_none() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        (await stage.connect()).close()
+        await until(lambda: stage.activation.held == 0)
+        assert stage.signals == 0
+        await stage.connect(b"hello\n")
+        await until(lambda: stage.signals == 1)
+        await stage.connect(b"hello\n")
+        await until(lambda: stage.activation.held == 2)
+        assert stage.signals == 1  # one wake is under way
+
+    play(story)
+
+
+def test_a_connection_that_stays_open_is_traffic_where_the_server_speaks_first() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        await stage.connect()
+        await until(lambda: stage.signals == 1)
+
+    play(story, silent=0.01)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "port", "signals"),
+    [
+        pytest.param({}, 0, 1, id="http"),
+        pytest.param({}, 1, 0, id="metrics never"),
+        pytest.param({"reconciler/wake-ports": "9090"}, 1, 1, id="but where it is said"),
+        pytest.param({"reconciler/wake-ports": "9090"}, 0, 0, id="and then only there"),
+    ],
+)
+def test_only_some_ports_wake(annotations: dict[str, str], port: int, signals: int) -> None:
+    spec = {"ports": [{"name": "http", "port": 80}, {"name": "web-metrics", "port": 9090}]}
+
+    async def story(stage: Stage) -> None:
+        stage.observe(annotations={**IDLE, **annotations}, spec=spec)
+        client = await stage.connect(b"hello\n", port)
+        stage.observe(annotations={**IDLE, **annotations}, spec=spec, backends=await stage.pod())
+        await asyncio.get_running_loop().sock_recv(client, 1)
+        assert stage.signals == signals
+
+    play(story)
+
+
+def test_a_datagram_is_traffic() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe(spec={"ports": [{"port": 53, "protocol": "UDP"}]})
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.sendto(b"hello", ("127.0.0.1", stage.ports[0]))
+            await until(lambda: stage.signals == 1)
+        assert stage.metrics.counters["datagrams"] == 1
+
+    play(story)
+
+
+def test_what_is_held_is_joined_with_a_pod_as_soon_as_one_is_ready() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        clients = [await stage.connect(b"hello %d\n" % number) for number in range(20)]
+        await until(lambda: stage.activation.held == 20)
+        stage.observe(backends=await stage.pod())
+        assert [await received(client) for client in clients] == [b"HELLO %d\n" % number for number in range(20)]
+        assert (stage.activation.held, stage.activation.spliced) == (0, 20)
+        for client in clients:
+            client.shutdown(socket.SHUT_WR)
+        await until(lambda: stage.activation.spliced == 0)
+        assert "first_byte_seconds_count 20" in stage.metrics.text()
+
+    play(story)
+
+
+def test_ready_comes_before_listening_without_a_probe() -> None:
+    """A connect that fails is tried again, and meanwhile the slices stay."""
+
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        client = await stage.connect(b"hello\n")
+        with socket.socket() as reserved:
+            reserved.bind(("127.0.0.1", 0))
+            nobody = reserved.getsockname()[1]
+            stage.observe(backends=at(nobody))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert stage.activation.wants_slices
+        stage.observe(backends=await stage.pod())
+        assert await received(client) == b"HELLO\n"
+        assert not stage.activation.wants_slices
+
+    play(story)
+
+
+def test_the_oldest_connection_gives_way() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        first, *_ = [await stage.connect(b"hello\n") for _ in range(3)]
+        with pytest.raises(ConnectionResetError):
+            await received(first)
+        assert stage.activation.held == 2
+        assert stage.metrics.refused["limit"] == 1
+
+    play(story, held_per_service=2)
+
+
+def test_a_hold_ends_with_a_reset() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        with pytest.raises(ConnectionResetError):
+            await received(await stage.connect(b"hello\n"))
+        assert (stage.activation.held, stage.metrics.refused["timeout"]) == (0, 1)
+
+    play(story, hold_timeout=0.01)
+
+
+def test_a_client_that_resets_is_forgotten() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        client = await stage.connect()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        await until(lambda: stage.activation.held == 0)
+        assert stage.signals == 0
+
+    play(story)
+
+
+def test_where_a_network_policy_may_select_the_pods_nothing_is_spliced() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe(restricted=True)
+        client = await stage.connect(b"hello\n")
+        await until(lambda: stage.signals == 1)
+        stage.observe(backends=await stage.pod(), restricted=True)
+        assert not stage.activation.published
+        with pytest.raises(ConnectionResetError):
+            await received(client)
+        assert stage.metrics.refused["network-policy"] == 1
+
+    play(story)
+
+
+def test_slices_stay_from_the_mark_until_pods_answer_again() -> None:
+    async def story(stage: Stage) -> None:
+        backends = await stage.pod()
+        stage.observe(annotations={}, backends=backends)
+        assert not stage.activation.wants_slices
+        stage.observe(backends=backends)  # marked, and not scaled yet: both are there
+        await until(lambda: stage.activation._answers)
+        assert stage.activation.wants_slices
+        stage.observe()
+        assert stage.activation.wants_slices
+        stage.observe(annotations={})  # woken, and no pod is ready
+        assert stage.activation.wants_slices
+        stage.observe(annotations={}, backends=backends)
+        await until(lambda: not stage.activation.wants_slices)
+        stage.observe(annotations=IDLE_LATER, backends=backends)
+        assert stage.activation.wants_slices
+
+    play(story)
+
+
+def test_slices_go_with_the_service() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        assert stage.activation.published
+        stage.activation.observe(ObservedService(None))
+        assert not stage.activation.published
+
+    play(story)
+
+
+def test_a_port_that_is_taken_is_passed_over() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe(spec={"ports": [{"name": "a", "port": 80}]})
+        [taken] = stage.ports
+        other = Stage(ActivatorLimits(ports=range(taken, taken + 100)))
+        try:
+            other.observe(spec={"ports": [{"name": "a", "port": 80}]})
+            assert taken < other.ports[0] < taken + 100
+        finally:
+            other.activation.close()
+
+    play(story)

@@ -1,0 +1,104 @@
+"""What the component's roles and its admission policy leave an activator, on a real API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.activator.in_cluster import OWN, install
+from tests.real.api import Api, ApiError
+from tests.real.control_plane import ControlPlane
+from tests.real.objects import an_object
+from tests.real.worlds import create, wait_until
+
+OURS = {"endpointslice.kubernetes.io/managed-by": "activator.reconciler", "kubernetes.io/service-name": "web"}
+OTHERS = {**OURS, "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
+
+
+def a_slice(name: str, labels: dict[str, str], address: str = "198.18.2.1", family: str = "IPv4") -> dict[str, Any]:
+    return an_object(
+        "discovery.k8s.io/v1",
+        "EndpointSlice",
+        name,
+        metadata={"labels": labels},
+        addressType=family,
+        endpoints=[{"addresses": [address]}],
+        ports=[{"name": "", "port": 20000}],
+    )
+
+
+@pytest.fixture
+def activator(api_server: ControlPlane, api_namespace: str) -> Api:
+    """A client with the rights of an activator; the admission policy is in force."""
+    install(api_server)
+    token = api_server.service_account(OWN, "reconciler-activator")
+    client = Api(api_server.url, api_server.ca_file, token)
+
+    def refused() -> bool:
+        try:
+            client.create(slices(api_namespace), a_slice("probe", OTHERS))
+        except ApiError as error:
+            return "writes only EndpointSlices of its own" in str(error)
+        client.delete(f"{slices(api_namespace)}/probe")
+        return False
+
+    wait_until(refused, "the admission policy in force")
+    return client
+
+
+def slices(namespace: str) -> str:
+    return f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        pytest.param(a_slice("a", OURS), "", id="its own"),
+        pytest.param(a_slice("a", OURS, "fd00:198:18::1", "IPv6"), "", id="its own in IPv6"),
+        pytest.param(a_slice("a", OTHERS), "only EndpointSlices of its own", id="the controller's"),
+        pytest.param(a_slice("a", {}), "only EndpointSlices of its own", id="nobody's"),
+        pytest.param(a_slice("a", OURS, "10.1.1.1"), "lead only to the addresses", id="elsewhere"),
+        pytest.param(a_slice("a", OURS, "fd00::1", "IPv6"), "lead only to the addresses", id="elsewhere in IPv6"),
+        pytest.param(a_slice("a", OURS, "example.com", "FQDN"), "lead only to the addresses", id="a name"),
+    ],
+)
+def test_an_activator_makes_only_slices_of_its_own(
+    activator: Api, api_namespace: str, made: dict[str, Any], words: str
+) -> None:
+    if not words:
+        activator.create(slices(api_namespace), made)
+        return
+    with pytest.raises(ApiError, match=words):
+        activator.create(slices(api_namespace), made)
+
+
+def test_it_changes_and_deletes_none_of_others(activator: Api, api_server: ControlPlane, api_namespace: str) -> None:
+    create(api_server.api, [a_slice("others", OTHERS)], api_namespace)
+    path = f"{slices(api_namespace)}/others"
+    for takes in (
+        lambda: activator.delete(path),
+        lambda: activator.patch(path, {"metadata": {"labels": OURS}}),
+        lambda: activator.patch(path, {"endpoints": []}),
+    ):
+        with pytest.raises(ApiError, match="only EndpointSlices of its own"):
+            takes()
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/secrets", 403),
+        ("/api/v1/configmaps", 403),
+        ("/api/v1/pods", 403),
+        ("/apis/coordination.k8s.io/v1/leases", 403),
+        ("/api/v1/services", 200),
+    ],
+)
+def test_it_reads_only_what_it_needs(activator: Api, path: str, status: int) -> None:
+    if status == 200:
+        activator.get(path)
+        return
+    with pytest.raises(ApiError) as refused:
+        activator.get(path)
+    assert refused.value.status == status

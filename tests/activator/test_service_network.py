@@ -1,0 +1,191 @@
+"""The whole way on a real kube-proxy: what is idle answers its clients, and is woken by them once."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.activator.in_cluster import ActivatorProcess, install, our_slices
+from tests.real.kubeconfig import write_kubeconfig
+from tests.real.objects import a_deployment, a_namespace, an_object
+from tests.real.service_network import POD_PORT, ServiceNetwork
+from tests.real.worlds import create, replicas_of, wait_for_ready, wait_until
+from tests.way.calls import Folder
+
+PATIENCE = 120
+"""Seconds that a client waits at most; an answer comes much sooner."""
+
+POLICIES = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {{name: test}}
+spec:
+  home: member
+  clusters: [{{name: member, connection: {{kubeconfig: {kubeconfig}}}}}]
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {{name: sleep}}
+spec:
+  minAge: 0s
+  minAwake: 0s
+  selector:
+    namespaces: {{include: [{namespace}]}}
+    services: {{}}
+  limits: {{idledWorkloads: {{share: 100%, atLeast: 1000}}, removedReplicas: {{share: 100%, atLeast: 1000}}}}
+  idleWhen:
+    - schedule: {{timeZone: UTC, downtime: ["Mon-Sun 00:00-24:00"]}}
+"""
+
+
+class Town:
+    """A namespace of its own on the service network, and the command line on it."""
+
+    def __init__(self, network: ServiceNetwork, folder: Path) -> None:
+        self.network = network
+        self.api = network.api
+        self.namespace = f"town-{secrets.token_hex(3)}"
+        self.folder = Folder(folder)
+        create(self.api, [a_namespace(self.namespace)])
+        kubeconfig = write_kubeconfig(folder / "kubeconfig.yaml", {"member": network.plane.access()})
+        self.folder.write("policies/all.yaml", POLICIES.format(kubeconfig=kubeconfig, namespace=self.namespace))
+
+    def open(self, name: str, **template: object) -> str:
+        """A Service with one ready pod behind it; return its address."""
+        ports = [
+            {"name": kind.lower(), "port": 80, "targetPort": POD_PORT, "protocol": kind} for kind in ("TCP", "UDP")
+        ]
+        service = an_object("v1", "Service", name, spec={"selector": {"app": name}, "ports": ports})
+        create(self.api, [service, a_deployment(name, 1, **template)], self.namespace)
+        wait_for_ready(self.api, self.namespace, name, 1)
+        return self.network.cluster_ip(self.namespace, name)
+
+    def idle(self, *names: str) -> None:
+        """Let a run idle them, and wait until their pods are gone and an activator's slices are there."""
+        said = self.folder.call(
+            "apply", "policies", "--auto-approve", "--quiet", "--credentials-dir", str(self.folder.path)
+        )
+        assert said.code == 0, said.out + said.err
+        assert [self.replicas(name) for name in names] == [0] * len(names)
+        wait_until(lambda: not self.api.items(f"/api/v1/namespaces/{self.namespace}/pods"), "no pods")
+        for name in names:  # a check that sends nothing wakes nothing
+            address = self.network.cluster_ip(self.namespace, name)
+            wait_until(lambda address=address: accepts(address), f"{name} to accept connections again")
+
+    def replicas(self, name: str) -> int:
+        return replicas_of(self.api, self.namespace, name)
+
+    def need_pods(self) -> list[str]:
+        """The names of the Services for which there is an Event NeedPods, one for each such Event."""
+        events = self.api.items(f"/api/v1/namespaces/{self.namespace}/events", fieldSelector="reason=NeedPods")
+        return [one["involvedObject"]["name"] for one in events]
+
+    def woken(self) -> list[str]:
+        """The names of what was woken, one for each wake."""
+        events = self.api.items(f"/api/v1/namespaces/{self.namespace}/events", fieldSelector="reason=Woken")
+        return [one["involvedObject"]["name"] for one in events]
+
+
+@pytest.fixture
+def town(service_network: ServiceNetwork, tmp_path: Path) -> Town:
+    install(service_network.plane)
+    return Town(service_network, tmp_path)
+
+
+@pytest.fixture
+def activators(service_network: ServiceNetwork) -> Iterator[Callable[..., ActivatorProcess]]:
+    """`activators(*flags)`: one more activator, ready; gone after the test."""
+    install(service_network.plane)
+    started: list[ActivatorProcess] = []
+
+    def start(*flags: str) -> ActivatorProcess:
+        name = f"activator-{secrets.token_hex(3)}"
+        started.append(ActivatorProcess(service_network.plane, service_network.new_address(), *flags, name=name))
+        return started[-1].start()
+
+    yield start
+    for one in started:
+        one.stop()
+
+
+def accepts(address: str) -> bool:
+    """Whether the Service accepts a connection."""
+    try:
+        socket.create_connection((address, 80), timeout=PATIENCE).close()
+    except OSError:
+        return False
+    return True
+
+
+def ask(address: str, line: bytes = b"hello") -> str:
+    """What the Service answers to a line; its words begin with the name of the pod."""
+    with socket.create_connection((address, 80), timeout=PATIENCE) as client:
+        client.sendall(line + b"\n")
+        client.shutdown(socket.SHUT_WR)
+        with client.makefile("rb") as answer:
+            return answer.read().decode()
+
+
+def test_the_first_connection_to_an_idle_service_is_answered_by_a_pod(town: Town, activators) -> None:
+    activator = activators()
+    address = town.open("web")
+    town.idle("web")
+    said = ask(address)
+    assert said.startswith("web-")
+    assert said.endswith(" hello\n")
+    assert town.replicas("web") == 1
+    assert (town.need_pods(), town.woken()) == (["web"], ["web"])
+    service = town.api.get(f"/api/v1/namespaces/{town.namespace}/services/web")
+    assert "idling.kubernetes.io/idled-at" not in service["metadata"]["annotations"]
+    wait_until(lambda: not our_slices(town.api, town.namespace), "the slices to go")
+    assert ask(address).startswith("web-")
+    assert activator.metric("woken_total") == 1
+
+
+@pytest.mark.soak
+def test_a_thousand_connections_at_once_wake_once_and_are_all_answered(town: Town, activators) -> None:
+    activators("--held-per-service", "1000")
+    address = town.open("web")
+    town.idle("web")
+    with ThreadPoolExecutor(1000) as clients:
+        answers = list(clients.map(lambda number: ask(address, b"%d" % number), range(1000)))
+    assert [one.split()[1] for one in answers] == [str(number) for number in range(1000)]
+    assert (town.need_pods(), town.woken()) == (["web"], ["web"])
+
+
+def test_a_datagram_wakes_and_later_ones_are_answered(town: Town, activators) -> None:
+    activators()
+    address = town.open("web")
+    town.idle("web")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(1.0)
+        answers: list[bytes] = []
+
+        def answered() -> bool:
+            client.sendto(b"hello", (address, 80))
+            try:
+                answers.append(client.recv(100))
+            except TimeoutError:
+                return False
+            return True
+
+        wait_until(answered, "an answer")
+    assert answers[0].startswith(b"web-")
+    assert town.woken() == ["web"]
+
+
+@pytest.mark.soak
+def test_health_checks_wake_nothing(town: Town, activators) -> None:
+    activator = activators()
+    address = town.open("web")
+    town.idle("web")
+    for _ in range(100):
+        socket.create_connection((address, 80), timeout=PATIENCE).close()
+    wait_until(lambda: activator.metric("connections_total") >= 100, "100 connections")
+    wait_until(lambda: activator.metric("held") == 0, "their end")
+    assert (town.replicas("web"), town.need_pods()) == (0, [])
