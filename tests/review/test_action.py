@@ -101,14 +101,45 @@ def test_a_comment_is_created_then_updated(pull_request, host):
     assert TOKEN not in runner.said + runner.summary
 
 
-def test_the_first_policies_of_a_repository_have_no_base(pull_request, host):
-    runner = pull_request.runner
-    git(pull_request.server, "rm", "-r", "--quiet", "policies")
-    git(pull_request.server, "commit", "--quiet", "--message", "none")
-    runner.event["pull_request"]["base"]["sha"] = git(pull_request.server, "rev-parse", "HEAD")
+@pytest.mark.parametrize("base", ["none", "broken"])
+def test_without_a_base_that_can_be_used_the_change_is_planned_alone(pull_request, host, base):
+    """The first policies of a repository have none; of a broken one the first mistake is told."""
+    runner, server = pull_request.runner, pull_request.server
+    if base == "none":
+        git(server, "rm", "-r", "--quiet", "policies")
+    else:
+        (server / "policies" / "idling.yaml").write_text("kind: Idling\n")
+    git(server, "commit", "--quiet", "--all", "--message", base)
+    runner.event["pull_request"]["base"]["sha"] = git(server, "rev-parse", "HEAD")
     assert runner.run(without="Install", **SNAPSHOTS) == 0, runner.said
-    assert "this is the plan of the change alone" in host.comments[0]["body"]
-    assert "## Plan for Fleet `quickstart`" in host.comments[0]["body"]
+    body = host.comments[0]["body"]
+    assert "this is the plan of the change alone" in body
+    assert ("policies/idling.yaml:1:7: kind: " in body) is (base == "broken")
+    assert "## Plan for Fleet `quickstart`" in body
+
+
+def test_a_huge_change_is_one_comment_that_fits(pull_request, host):
+    """The server refuses a longer one."""
+    for number in range(300):
+        name = f"{'x' * 200}-{number:03}.yaml"
+        (pull_request.checkout / "policies" / name).write_text("kind: X\n---\nkind: Y\n")
+    runner = pull_request.runner
+    assert runner.run(without="Install", **SNAPSHOTS) == 3
+    assert runner.said.count("::error ") == 50
+    [comment] = host.comments
+    assert "cannot be used: 600 problems" in comment["body"]
+    assert "and 500 more" in comment["body"]
+    assert len(comment["body"]) <= 65_536
+
+
+def test_without_a_token_there_are_summary_and_annotations(pull_request, host):
+    pull_request.edit("kind: IdlingPolicy", "kind: IdlingPolicies")
+    runner = pull_request.runner
+    assert runner.run(without="Install", token="", **SNAPSHOTS) == 3
+    assert "no comment is written: there is no token" in runner.said
+    assert "::error file=policies/idling.yaml,line=3,col=7::kind: " in runner.said
+    assert "cannot be used: 1 problem" in runner.summary
+    assert host.requests == []
 
 
 @dataclass
@@ -318,6 +349,22 @@ def test_r5_r6_a_policy_folder_that_is_a_link_and_names_with_markup(pull_request
     assert pull_request.runner.run(without="Install", **SNAPSHOTS) == 3
     assert "is a symbolic link, expected a folder of the change itself" in host.comments[0]["body"]
     assert "the-secret-word" not in host.comments[0]["body"] + pull_request.runner.said
+
+
+def test_r5_a_snapshot_of_the_change_itself_reads_nothing_outside(pull_request, host, tmp_path):
+    """A repository may keep its snapshot beside the policies, where a pull request can change it."""
+    secret = tmp_path / "secret.yaml"
+    secret.write_text("kind: the-secret-word\n")
+    snapshot = pull_request.checkout / "snapshot"
+    shutil.copytree(pull_request.runner.action / "examples" / "quickstart" / "snapshot", snapshot)
+    (snapshot / "eu-west" / "linked.yaml").symlink_to(secret)
+    (snapshot / "us-east" / "root").symlink_to("/")
+    pull_request.commit()
+    assert pull_request.runner.run(without="Install", snapshot="snapshot") == 3
+    body = host.comments[0]["body"]
+    assert "snapshot/eu-west/linked.yaml:1:1: is a link that leads out of " in body
+    assert "snapshot/us-east/root:1:1: is a link that leads out of " in body
+    assert "the-secret-word" not in body + pull_request.runner.said
 
 
 def test_an_input_is_a_value_and_no_script(pull_request, host, tmp_path):
