@@ -5,7 +5,7 @@ Times are timezone-aware UTC `datetime` values, except in `Pod`, where they are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -16,34 +16,16 @@ from reconciler.labels import LabelRequirement as LabelRequirement
 from reconciler.labels import LabelSelector as LabelSelector
 
 
-class _NoEntries(Mapping[Any, Any]):
-    """A mapping that stays empty; unlike a dict it may be a default, because it can be hashed."""
+class _NoEntries(dict[Any, Any]):
+    """A dict that stays empty; unlike others it may be a default, because it can be hashed."""
 
     __slots__ = ()
 
-    def __getitem__(self, key: Any) -> Any:
-        raise KeyError(key)
-
-    def __contains__(self, key: object) -> bool:
-        return False
-
-    def get(self, _: Any, default: Any = None) -> Any:  # as the base class has it, but without an exception each time
-        return default
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())
-
-    def __len__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return 0
 
-    def __hash__(self) -> int:
-        return 0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mapping) and len(other) == 0
-
-    def __repr__(self) -> str:
-        return "{}"
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError("it stays empty")
 
 
 NOTHING: Mapping[Any, Any] = _NoEntries()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -189,9 +190,10 @@ def is_near(at: datetime) -> bool:
     return FIRST_YEAR <= at.year <= LAST_YEAR
 
 
+@lru_cache(512)  # a plan tells the same few times again and again
 def format_time(at: datetime) -> str:
     """Return `at` as RFC 3339 in UTC with whole seconds, as Kubernetes writes it."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def placement_owner_text(fleet: Fleet, key: str) -> str:

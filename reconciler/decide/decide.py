@@ -19,6 +19,8 @@ from reconciler.decide.selectors import local_ref
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
 
+_ANNOTATIONS = ("metadata", "annotations")
+
 
 def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactuals: bool = False) -> DesiredState:
     """Return the desired state. While it has `questions`, it is final only once they are answered in `state`.
@@ -80,11 +82,8 @@ def after_writes(state: ObservedState, decisions: Sequence[Decision]) -> Observe
 
 
 def _written(workload: Workload, decision: Decision) -> Workload:
-    annotations = dict(workload.annotations)
-    for change in decision.changes:
-        if change.path[:-1] == ("metadata", "annotations"):
-            annotations.pop(change.path[-1], None)
-            annotations |= {} if change.after is None else {change.path[-1]: change.after}
+    changed = {change.path[-1]: change.after for change in decision.changes if change.path[:-1] == _ANNOTATIONS}
+    annotations = {key: text for key, text in {**workload.annotations, **changed}.items() if text is not None}
     after = decision.replicas_after
     return replace(
         workload,

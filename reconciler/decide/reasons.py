@@ -297,7 +297,7 @@ def filled(template: str, values: Mapping[str, Any], show: Show = stable) -> str
     def value(found: re.Match[str]) -> str:
         return show(values.get(found[1], ""), found[2] or "")
 
-    return _FIELD.sub(value, _OPTIONAL.sub(optional, template))
+    return _FIELD.sub(value, _OPTIONAL.sub(optional, template) if "[" in template else template)
 
 
 def _values(named: Mapping[str, Any]) -> Mapping[str, Any]:

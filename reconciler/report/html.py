@@ -137,7 +137,7 @@ def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
         title=f"{title} {one_line(plan.fleet)} {source}",
         plan=plan,
         made_at=edge(plan.made_at),
-        summary=plan_summary(plan, everything=True) if outcomes is None else apply_summary(plan, outcomes),
+        summary=plan_summary(plan, groups, everything=True) if outcomes is None else apply_summary(plan, outcomes),
         tiles=_plan_tiles(plan) if outcomes is None else _apply_tiles(plan, outcomes),
         distributions=distributions_of(plan),
         sections=_sections(groups, by_action),

@@ -169,7 +169,10 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style
 
 def summary_of(plan: Plan, outcomes: Sequence[Outcome] | None = None, nothing: str = "") -> list[str]:
     """Return the last lines of the text form: the first in bold."""
-    first, *rest = plan_summary(plan, True, nothing) if outcomes is None else apply_summary(plan, outcomes, nothing)
+    if outcomes is None:
+        first, *rest = plan_summary(plan, grouped(plan, plan.actions), True, nothing)
+    else:
+        first, *rest = apply_summary(plan, outcomes, nothing)
     return [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)]
 
 

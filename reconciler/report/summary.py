@@ -235,12 +235,12 @@ def _notice(notice: Notice, clock: ReasonWords) -> tuple[str, str]:
     return one_line(notice.subject), one_line(text + (f" ({notice.policy})" if named else ""))
 
 
-def plan_summary(plan: Plan, everything: bool = False, nothing: str = "") -> tuple[str, ...]:
+def plan_summary(plan: Plan, groups: Sequence[Group], everything: bool = False, nothing: str = "") -> tuple[str, ...]:
     """Return the last lines of a plan; without `everything` they say how metadata updates are shown.
 
-    `nothing` is what they say where nothing is to be done, "" for that the clusters match the policies.
+    `groups` are its changes. `nothing` is what they say where nothing is to be done, "" for that the clusters match the
+    policies.
     """
-    groups = grouped(plan, plan.actions)
     lines = [line for group in groups for line in group.lines]
     updates = sum(len(group.updates) for group in groups)
     shown = f"{updates_of(updates)}{'' if everything else ' (-v)'}." if updates else ""
@@ -270,7 +270,7 @@ def _nothing(plan: Plan, words: str) -> str:
 def apply_summary(plan: Plan, outcomes: Sequence[Outcome], nothing: str = "") -> tuple[str, ...]:
     """Return the last lines of the report of an apply; `nothing` as for a plan."""
     if not plan.actions:
-        return plan_summary(plan, nothing=nothing)
+        return plan_summary(plan, (), nothing=nothing)
     totals = totals_of(plan, outcomes)
     groups = grouped(plan, plan.actions)
     lines = [line for group in groups for line in group.lines]

@@ -67,7 +67,10 @@ def render_text(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: St
     usual, source = heading(plan, applied=outcomes is not None)
     groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
     everything, nothing = style.verbose, style.nothing
-    last = plan_summary(plan, everything, nothing) if outcomes is None else apply_summary(plan, outcomes, nothing)
+    if outcomes is None:
+        last = plan_summary(plan, groups, everything, nothing)
+    else:
+        last = apply_summary(plan, outcomes, nothing)
     parts = [
         [style.paint("1", one_line(f"{style.title or usual} {plan.fleet} {source}")), *_origin(plan, style)],
         *_groups(groups, by_action, style),

@@ -129,10 +129,11 @@ def custom_kind_blocker(scalable: ScalableState) -> Blocker | None:
 
     What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
     """
-    policies = scalable.verdict.policies
     for ref in (scalable.scale.runs.ref, scalable.scale.written.ref):
-        is_known = (ref.group, ref.kind) in SCALABLE_KINDS
-        if not is_known and not any(names_kind(policy.selector.workloads, ref.kind) for policy in policies):
+        if (ref.group, ref.kind) in SCALABLE_KINDS:
+            continue
+        policies = scalable.verdict.policies
+        if not any(names_kind(policy.selector.workloads, ref.kind) for policy in policies):
             names = [policy.name for policy in policies]
             selector = f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
             named = change_if(CounterfactualCode.NAMED, selector=selector, policies=names)
@@ -146,10 +147,9 @@ def _reconciler_itself(scalable: ScalableState, _now: datetime) -> Iterator[Bloc
 
 
 def _autoscaled(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
-    leaves = scalable.verdict.leaves_autoscalers
     if scalable.controller:
         yield blocker(ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=scalable.controller)
-    if scalable.scale.is_paused_kind and "keda" in leaves:
+    if scalable.scale.is_paused_kind and "keda" in scalable.verdict.leaves_autoscalers:
         yield blocker(ReasonCode.KEDA_LEFT, field_is("autoscalers.keda", "Pause"))
     paused_by = scalable.scale.paused_by
     if paused_by:
@@ -158,7 +158,7 @@ def _autoscaled(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
     if scalable.autoscaler is None:
         return
     name = f"HorizontalPodAutoscaler/{scalable.autoscaler.hpa.ref.name}"
-    if "hpa" in leaves:
+    if "hpa" in scalable.verdict.leaves_autoscalers:
         yield blocker(ReasonCode.HPA_LEFT, field_is("autoscalers.hpa", "Idle"), autoscaler=name)
     if scalable.autoscaler.own_bounds.minimum == 0:
         yield blocker(ReasonCode.HPA_SCALES_TO_ZERO, field_is("minReplicas", "at least 1"), autoscaler=name)

@@ -276,8 +276,10 @@ def _with_autoscaler(
             for decision in on_services.get(service.ref, ())
             if decision.verb is Verb.RECORD
         ]
-    tier = tiers.get(transition.ref, WakeTier())
-    return [replace(own, needs=tuple(needs), wake_tier=tier.name, wait_ready=tier.after), *around]
+    tier = tiers.get(transition.ref)
+    if tier is not None:
+        own = replace(own, wake_tier=tier.name, wait_ready=tier.after)
+    return [replace(own, needs=tuple(needs)) if needs else own, *around]
 
 
 # What stands or falls together: Services and scalables that share one another.

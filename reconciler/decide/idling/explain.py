@@ -58,14 +58,15 @@ def _nothing_to_idle(service: ServiceState) -> Reason:
 
 def _considered(transition: Transition) -> Iterator[PolicyExplanation]:
     scalable = transition.scalable
+    owner = owner_policy(transition)
     told = PolicyExplanation(
         ref=scalable.scale.runs.ref,
         job="idling",
-        policy=owner_policy(transition),
+        policy=owner,
         outcome=_outcome(transition),
         reasons=transition.reasons,
         counterfactual=transition.counterfactual,
-        idled=(transition.ref, owner_policy(transition)) if transition.was_idle else None,
+        idled=(transition.ref, owner) if transition.was_idle else None,
         selected=False,
         written=transition.ref if scalable.scale.is_paused_kind else None,
         services=tuple(service.ref for service in scalable.services if is_recorded(service)),
@@ -242,13 +243,15 @@ def _idled_by_others(transition: Transition, _run: Run) -> Iterator[Notice]:
 def _unproven(transition: Transition, _run: Run) -> Iterator[Notice]:
     """A list on a Service that says more than the scalable bears out."""
     record, scalable = transition.record, transition.scalable
+    if record is None:
+        return
     lists = [(listing.target.replicas, listing.service.ref.name) for listing in scalable.listings]
-    if transition.state is IdleState.UNPROVEN and record is not None:
+    if transition.state is IdleState.UNPROVEN:
         names = " and ".join(f"Service/{service.ref.name}" for service in scalable.services if service.has_record)
         why = f"{names} lists it as idle with {record.replicas} replicas, but it has no record of its own"
         then = "it is left unchanged: scale it, or run reconciler restore --adopt"
         yield Notice("unproven", str(transition.ref), f"{transition.ref}: {why}; {then}")
-    elif transition.was_idle and record is not None and lists and max(lists)[0] > record.replicas:
+    elif transition.was_idle and lists and max(lists)[0] > record.replicas:
         most, name = max(lists)
         why = f"Service/{name} lists it with {most} replicas, but its own record says {record.replicas}"
         yield Notice("unproven", str(transition.ref), f"{transition.ref}: {why}; that is what it wakes to")

@@ -48,6 +48,7 @@ from reconciler.policy.types import Writes
 _CONTESTABLE = IDLE_STATES | {IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE}
 """What may carry a contest besides what is left alone for it: a run that wrote it may have died before the rest."""
 
+_STAYING = (IdleAction.KEEP, IdleAction.HOLD_BACK, IdleAction.OVERDUE, IdleAction.DEFER)
 _SINCE_ITS_RECORD = IDLE_STATES | {IdleState.FOREIGN, IdleState.IDLE_INCOMPLETE}
 
 
@@ -102,8 +103,8 @@ class Transition(Struct, frozen=True):
     @property
     def stays_idle(self) -> bool:
         """Whether it stands at its idled count because of us after this run."""
-        staying = (IdleAction.KEEP, IdleAction.HOLD_BACK, IdleAction.OVERDUE, IdleAction.DEFER)
-        return self.action is IdleAction.IDLE or (self.was_idle and self.action in staying)
+        action = self.choice.action
+        return action is IdleAction.IDLE or (action in _STAYING and self.was_idle)
 
     @property
     def stays_up(self) -> bool:

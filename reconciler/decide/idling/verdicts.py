@@ -209,6 +209,7 @@ class ClusterVerdicts:
         self._labels = namespace_labels(cluster)
         self._spaces: dict[str, tuple[IdlingPolicy, ...]] = {}
         self._evaluators: dict[str, tuple[Evaluator, Evaluator]] = {}
+        self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, Evaluation]] = {}
         self._services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
         self._answers = {
             policy.name: Answers(cluster.name, policy.name, said, now, partial(self._selects, policy))
@@ -261,10 +262,14 @@ class ClusterVerdicts:
     def _verdict(
         self, policy: IdlingPolicy, subject: ObjectRef, service: str | None, equal_policies: tuple[str, ...]
     ) -> PolicyVerdict:
+        about = (policy.name, subject.namespace, service)
+        if about not in self._evaluated:
+            evaluate, wakes = self._evaluators_of(policy)
+            self._evaluated[about] = (evaluate(subject.namespace, service), wakes(subject.namespace, service))
+        return PolicyVerdict(policy, subject, *self._evaluated[about], equal_policies)
+
+    def _evaluators_of(self, policy: IdlingPolicy) -> tuple[Evaluator, Evaluator]:
         if policy.name not in self._evaluators:
             answers = self._answers[policy.name]
             self._evaluators[policy.name] = (evaluator_of(policy, answers), wake_evaluator_of(policy, answers))
-        evaluate, wakes = self._evaluators[policy.name]
-        return PolicyVerdict(
-            policy, subject, evaluate(subject.namespace, service), wakes(subject.namespace, service), equal_policies
-        )
+        return self._evaluators[policy.name]
