@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from reconciler.errors import RefusedError, StaleError
@@ -15,6 +16,7 @@ from reconciler.model import PatchOperation
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _ABSENT = object()
+_MAPPING = (dict, Mapping)  # nearly all are dicts, and to ask an abstract class takes long
 
 
 def patched(value: Any, operations: Iterable[PatchOperation], where: str) -> Any:
@@ -43,7 +45,7 @@ def equal(one: Any, other: Any) -> bool:
     """Return whether two JSON values are the same: 1 and 1.0 are, 1 and true are not."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
+    if isinstance(one, _MAPPING) and isinstance(other, _MAPPING):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
     if _is_list(one) and _is_list(other):
         return len(one) == len(other) and all(map(equal, one, other))
@@ -58,6 +60,11 @@ def _tokens(pointer: str, where: str) -> tuple[str, ...]:
     """Source: RFC 6901."""
     if pointer and not pointer.startswith("/"):
         raise RefusedError(f'{where}: "{pointer}" is no JSON pointer, expected one that starts with "/"')
+    return _split(pointer)
+
+
+@lru_cache(maxsize=1024)  # many patches change the same few fields
+def _split(pointer: str) -> tuple[str, ...]:
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
 
 
@@ -65,7 +72,7 @@ def _test(value: Any, tokens: tuple[str, ...], operation: PatchOperation, where:
     for token in tokens[:-1]:
         value = _at(value, token)
     found = _at(value, tokens[-1]) if tokens else value
-    if found is _ABSENT and operation.value is None and isinstance(value, Mapping):
+    if found is _ABSENT and operation.value is None and isinstance(value, _MAPPING):
         return
     if found is _ABSENT or not equal(found, operation.value):
         raise StaleError(
@@ -76,7 +83,7 @@ def _test(value: Any, tokens: tuple[str, ...], operation: PatchOperation, where:
 def _words(value: Any) -> str:
     if value is _ABSENT or value is None:
         return "absent"
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPING):
         return "a mapping"
     if _is_list(value):
         return "a list"
@@ -84,7 +91,7 @@ def _words(value: Any) -> str:
 
 
 def _at(value: Any, token: str) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPING):
         return value.get(token, _ABSENT)
     if isinstance(value, list) and _INDEX.fullmatch(token) and int(token) < len(value):
         return value[int(token)]
@@ -104,7 +111,7 @@ def _changed(value: Any, tokens: Sequence[str], operation: PatchOperation, where
         words = f"{operation.op} {operation.path} does not fit the object, expected a path that is there"
         raise RefusedError(f"{where}: {words}")
     instead = [] if operation.op == "remove" and not below else [_changed(inside, below, operation, where)]
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPING):
         return {**value, token: instead[0]} if instead else {key: value[key] for key in value if key != token}
     index = len(value) if token == "-" else int(token)
     return [*value[:index], *instead, *value[index + (not adds) :]]
@@ -114,4 +121,4 @@ def _has_place(value: Any, token: str) -> bool:
     """Return whether `token` can be added to `value`: any key to a mapping, and to a list up to behind its end."""
     if isinstance(value, list):
         return token == "-" or (_INDEX.fullmatch(token) is not None and int(token) <= len(value))
-    return isinstance(value, Mapping)
+    return isinstance(value, _MAPPING)

@@ -21,6 +21,7 @@ from reconciler.decide.fleet_guard import PATIENCE
 from reconciler.decide.idling.criteria import Answers, CriterionResult, evaluator_of, schedules_of
 from reconciler.decide.placement.pods import ON_ITS_WAY
 from reconciler.decide.schedule import open_periods
+from reconciler.decide.selectors import namespace_labels
 from reconciler.model import (
     NOTHING,
     Endpoints,
@@ -32,7 +33,7 @@ from reconciler.model import (
     Service,
     Workload,
 )
-from reconciler.policy.types import Calendar, PolicySet
+from reconciler.policy.types import Calendar, Fleet, IdlingPolicy, PolicySet
 
 Durations = frozenset[timedelta]
 
@@ -40,7 +41,7 @@ _AT_ONCE: Durations = frozenset({timedelta()})
 _AND_AFTER: Durations = frozenset({timedelta(), timedelta(seconds=1)})
 """Of what counts at its very moment, and not after it: a request that nobody idle is waiting for."""
 _KNOWN = {
-    AWAKE_SINCE: _AND_AFTER,
+    AWAKE_SINCE: frozenset(),  # only what may be idled waits for it
     WAKE_REQUESTED_AT: _AND_AFTER,
     ORPHANED_SINCE: frozenset({PATIENCE}),
 }
@@ -65,7 +66,7 @@ class _Waits(Struct, frozen=True):
         }
         return cls(
             ages=frozenset(one.min_age for one in policies.idling),
-            awake=frozenset(one.min_awake for one in policies.idling),
+            awake=_AND_AFTER | {one.min_awake for one in policies.idling},
             placement=frozenset(placement | {timedelta()}) if placement else frozenset(),
             journal=_AT_ONCE | {LIFE},
         )
@@ -85,24 +86,39 @@ def recorded_moments(policies: PolicySet, state: ObservedState, after: datetime)
     waits = _Waits.of(policies)
     clusters = (*state.clusters.values(), *state.wakes_only.values())
     found = {moment for cluster in clusters for moment in _of_cluster(cluster, waits) if moment > after}
-    idles = {moment for cluster in clusters for moment in _of_ages(cluster, waits) if moment > after}
-    return frozenset(found | {moment for moment in idles if moment not in found and _may_idle(policies, moment)})
+    idles = {moment for cluster in clusters for moment in _of_idles(policies, cluster, waits, after)}
+    return frozenset(found | idles)
 
 
-def _may_idle(policies: PolicySet, at: datetime) -> bool:
-    """Return whether any policy may idle something at `at`, whatever metrics say."""
+def _of_idles(policies: PolicySet, cluster: ObservedCluster, waits: _Waits, after: datetime) -> Iterator[datetime]:
+    """Yield when something is old enough, or was awake for long enough, to be idled, where a policy may do that."""
+    labels = namespace_labels(cluster)
+    made: list[Workload | Service] = [*cluster.workloads, *cluster.services]
+    waiting: dict[str, set[datetime]] = {}
+    for one in made:
+        moments = waiting.setdefault(one.ref.namespace, set())
+        if one.created_at is not None:
+            moments |= {one.created_at + age for age in waits.ages}
+        moments |= set(_later(_times_in(one.annotations.get(AWAKE_SINCE, "")), waits.awake))
+    for namespace, moments in waiting.items():
+        reaching = [one for one in policies.idling if _reaches(policies.fleet, one, cluster.name, namespace, labels)]
+        yield from (moment for moment in moments if moment > after and _may_idle(reaching, moment))
+
+
+def _reaches(
+    fleet: Fleet, policy: IdlingPolicy, cluster: str, namespace: str, labels: Mapping[str, Mapping[str, str]]
+) -> bool:
+    known = fleet.cluster(cluster)
+    on_cluster = known is None or policy.selector.selects_cluster(known)
+    return on_cluster and policy.selector.namespaces.matches(namespace, labels.get(namespace, NOTHING))
+
+
+def _may_idle(policies: Iterable[IdlingPolicy], at: datetime) -> bool:
+    """Return whether any of `policies` may idle something at `at`, whatever metrics say."""
     return any(
         evaluator_of(policy, Answers("", policy.name, NOTHING, at))("", None).result is not CriterionResult.BUSY
-        for policy in policies.idling
+        for policy in policies
     )
-
-
-def _of_ages(cluster: ObservedCluster, waits: _Waits) -> Iterator[datetime]:
-    """Yield when something is old enough, or was awake for long enough, to be idled."""
-    made: list[Workload | Service] = [*cluster.workloads, *cluster.services]
-    yield from _later((one.created_at for one in made if one.created_at is not None), waits.ages)
-    for workload in cluster.workloads:
-        yield from _later(_times_in(workload.annotations.get(AWAKE_SINCE, "")), waits.awake)
 
 
 def _of_cluster(cluster: ObservedCluster, waits: _Waits) -> Iterator[datetime]:

@@ -139,6 +139,22 @@ def test_what_keda_scaled_to_zero_when_it_was_paused_has_what_it_had() -> None:
     assert (web.without, web.steps) == (3, ((FRIDAY, 3), (at(20), 0), (at(6, 21), 3)))
 
 
+def test_only_what_a_run_may_change_is_decided_again() -> None:
+    """Of two namespaces whose nights overlap: a wake in one calls for no run while the other is idle."""
+    later = document(
+        "IdlingPolicy",
+        "later",
+        {
+            "selector": {"namespaces": {"include": ["test"]}, "services": {}},
+            "idleWhen": [{"schedule": {"timeZone": "UTC", "downtime": ["Mon-Sun 21:00-07:00"]}}],
+        },
+    )
+    moved = [{**one, "metadata": {**one["metadata"], "namespace": "test"}} for one in WEB]
+    made = played([an_idling_policy(NIGHTS), later], [*WEB, *moved])
+    assert [one.steps[1:] for one in made.timelines] == [((at(20), 0), (at(6, 21), 2)), ((at(21), 0), (at(7, 21), 2))]
+    assert made.runs == 1 + len((at(20), at(21), at(6, 21), at(7, 21)))
+
+
 def test_a_limit_that_holds_back_a_night_is_told() -> None:
     objects = [one for name in "abcd" for one in (a_deployment(name), a_service(name))]
     fleet = copy.deepcopy(FLEET)

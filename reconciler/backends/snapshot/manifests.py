@@ -205,6 +205,8 @@ def definition_of(kind: ScaleKind, *, namespaced: bool) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Return `value` in the types that JSON and YAML have, with the API's own names; absent fields are left out."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, Instant):
         return instant_text(value)
     if isinstance(value, Mapping):
