@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from reconciler.decide.annotations import CAUSE, FEDERATED_LABEL
+from reconciler.decide.annotations import CAUSE, FEDERATED_LABEL, OUR_ANNOTATIONS
 from reconciler.decide.decisions import Cause, Decision, Verb
 from reconciler.decide.placement.manifests import Form, form_of
 from reconciler.errors import PlanFileError
@@ -97,7 +97,7 @@ def _placeless(text: Any) -> Any:
 
 
 def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
-    """Check that whatever `plan` makes, or writes labels or a pod template to, gets what `policies` say.
+    """Check that local ReplicaSets that `plan` makes or changes get what `policies` say, replicas and our marks aside.
 
     Raises:
         PlanFileError: something does not; nobody can approve of that.
@@ -107,23 +107,31 @@ def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
         ref = action.ref
         if ref.kind == "ReplicaSet" and not _is_as_stated(action.decision, forms.get((ref.namespace, ref.name))):
             raise PlanFileError(
-                f"{where}: action {action.id} ({short(str(ref))}): its template or labels are not those of the "
-                "FederatedReplicaSet of its name in the policies; plan again"
+                f"{where}: action {action.id} ({short(str(ref))}): its template, labels, annotations or "
+                "minReadySeconds are not those of the FederatedReplicaSet of its name in the policies; plan again"
             )
 
 
 def _is_as_stated(decision: Decision, form: Form | None) -> bool:
     written = {change.path: change.after for change in decision.changes if change.before != change.after}
-    labels = {path[-1]: after for path, after in written.items() if path[:2] == ("metadata", "labels")}
-    if labels.get(FEDERATED_LABEL, "") is None:
-        del labels[FEDERATED_LABEL]
-    stated = {} if form is None else form.labels
-    if any(stated.get(key) != text for key, text in labels.items()):
-        return False
-    template = written.get(("spec", "template"))
-    if template is not None and (form is None or json_value(template) != json_value(form.federated.template)):
+    if not all(_is_stated(path, after, form) for path, after in written.items()):
         return False
     if decision.manifest is None:
         return True
     made = None if form is None or decision.replicas_after is None else form.manifest(decision.replicas_after)
     return made is not None and json_value(made) == json_value(decision.manifest)
+
+
+def _is_stated(path: tuple[str, ...], after: Any, form: Form | None) -> bool:
+    """Return whether `form` says what is written at `path`; a label that it does not have may go."""
+    *parent, key = path
+    if path == ("spec", "template"):
+        return form is not None and json_value(after) == json_value(form.federated.template)
+    if path == ("spec", "minReadySeconds"):
+        return bool(after == (form.federated.min_ready_seconds or None if form is not None else None))
+    if parent == ["metadata", "labels"]:
+        released = key == FEDERATED_LABEL and after is None
+        return released or (form.labels if form is not None else NOTHING).get(key) == after
+    if parent == ["metadata", "annotations"] and not key.startswith(OUR_ANNOTATIONS):
+        return form is not None and key in form.annotations and form.annotations[key] == after
+    return True

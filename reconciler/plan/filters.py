@@ -53,7 +53,7 @@ def check_namespaces(filters: Filters, state: ObservedState) -> None:
     known = {space.ref.name for cluster in state.clusters.values() for space in cluster.namespaces}
     for pattern in filters.namespaces:
         if state.clusters and not any(fnmatchcase(name, pattern) for name in known):
-            near = get_close_matches(pattern, sorted(known), n=1)
+            near = get_close_matches(pattern, sorted(known))
             meant = f', did you mean "{near[0]}"?' if near else ""
             raise UsageError(f'--namespace: "{pattern}" matches none of {len(known)} known{meant}')
 

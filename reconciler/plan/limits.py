@@ -217,7 +217,7 @@ def _why(rule: _Rule, taking: Sequence[Decision], weights: Sequence[int]) -> str
     by_place: Counter[str] = Counter()
     for decision, weight in sorted(zip(taking, weights, strict=True), key=lambda pair: pair[0].cause.at):
         by_place[decision.cause.at] += weight
-    place, count = by_place.most_common(1)[0]
-    origin = f" {count} come from {place}." if place else ""
+    place = max(by_place, key=by_place.__getitem__)
+    origin = f" {by_place[place]} come from {place}." if place else ""
     who, does = rule.policy or FLEET, _WORDS[rule.unit]
     return f"{who} would {does} {used} of {rule.base} {rule.unit}{where} ({share}, {limit}).{origin}"

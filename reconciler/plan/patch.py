@@ -8,8 +8,6 @@ from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.model import PatchOperation, Write
 from reconciler.plan.model import pointer
 
-_MAPS = (("metadata", "annotations"), ("metadata", "labels"))
-
 
 def write_of(decision: Decision) -> Write:
     """Return the request that carries out `decision`, with a test of everything the decision rests on."""
@@ -27,8 +25,8 @@ def write_of(decision: Decision) -> Write:
 
 
 def _missing_maps(decision: Decision) -> tuple[tuple[str, ...], ...]:
-    present = (decision.has_annotations, decision.has_labels)
-    return tuple(path for path, there in zip(_MAPS, present, strict=True) if not there)
+    present = {("metadata", "annotations"): decision.has_annotations, ("metadata", "labels"): decision.has_labels}
+    return tuple(path for path, there in present.items() if not there)
 
 
 def patch_of(changes: Sequence[FieldChange], missing: Sequence[tuple[str, ...]] = ()) -> Iterator[PatchOperation]:

@@ -35,6 +35,10 @@ def _is_count(value: Any) -> bool:
     return value is None or (type(value) is int and 0 <= value <= MOST_REPLICAS)
 
 
+def _is_seconds(value: Any) -> bool:
+    return _is_count(value)  # and not the replicas that a plan shows
+
+
 def _is_flag(value: Any) -> bool:
     return value is None or isinstance(value, bool)
 
@@ -63,7 +67,13 @@ _FIELDS: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
     ("", "ReplicationController"): _REPLICAS,
     ("apps", "Deployment"): _REPLICAS,
     ("apps", "StatefulSet"): _REPLICAS,
-    ("apps", "ReplicaSet"): {**_REPLICAS, (*_LABELS, "*"): _is_text, _TEMPLATE: _is_template},
+    ("apps", "ReplicaSet"): {  # what a FederatedReplicaSet states; `check_templates` holds it against the policies
+        **_REPLICAS,
+        (*_LABELS, "*"): _is_text,
+        (*_ANNOTATIONS, "*"): _is_text,
+        ("spec", "minReadySeconds"): _is_seconds,
+        _TEMPLATE: _is_template,
+    },
     ("batch", "CronJob"): {("spec", "suspend"): _is_flag},
     ("autoscaling", "HorizontalPodAutoscaler"): {
         ("spec", "minReplicas"): _is_count,
@@ -187,7 +197,8 @@ def _creation(decision: Decision) -> Iterator[tuple[str, str]]:
 def _replica_set(decision: Decision, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _misfits(manifest, {"apiVersion": "apps/v1", "kind": "ReplicaSet"}, {"metadata", "spec"}, "manifest")
     spec = manifest.get("spec")
-    yield from _misfits(spec, {"replicas": decision.replicas_after}, {"selector", "template"}, "manifest.spec")
+    stated = {"minReadySeconds", "selector", "template"}
+    yield from _misfits(spec, {"replicas": decision.replicas_after}, stated, "manifest.spec")
     if not _is_count(decision.replicas_after) or decision.replicas_before != 0:
         yield "replicas", f" say {decision.replicas_before} to {decision.replicas_after}, expected 0 to a count"
 
@@ -199,7 +210,7 @@ def _metadata(decision: Decision, metadata: Any) -> Iterator[tuple[str, str]]:
         annotations = metadata.get("annotations")
         if not _is_texts(annotations) or not _is_texts(metadata.get("labels")):
             yield "manifest.metadata", " holds other things than texts"
-        elif not all(key.startswith(OUR_ANNOTATIONS) for key in annotations or ()):
+        elif decision.ref.kind == "ConfigMap" and not all(key.startswith(OUR_ANNOTATIONS) for key in annotations or ()):
             yield "manifest.metadata.annotations", " holds some that are not ours"
 
 

@@ -123,19 +123,19 @@ NEVER = [
             created("apps/v1", "ReplicaSet", "x", "dev-a", spec={"replicas": 1, **SET}),
             lambda made: made["actions"][-1].update(replicas={"before": 0, "after": 1}),
         ),
-        "its template or labels are not those of the FederatedReplicaSet of its name",
+        "its template, labels, annotations or minReadySeconds are not those of the FederatedReplicaSet of its name",
         id="a ReplicaSet of its own",
     ),
     *(
         pytest.param(creating(value, *path), words, id=f"of a creation {path[-1]}")
         for path, value, words in [
-            (("spec", "template", "spec"), POD["spec"], "its template or labels"),
+            (("spec", "template", "spec"), POD["spec"], "its template, labels"),
             (("spec", "replicas"), 50, "manifest.spec.replicas is 50, expected 5"),
-            (("spec", "minReadySeconds"), 9, "manifest.spec.minReadySeconds is no field that a plan states"),
+            (("spec", "minReadySeconds"), 9, "its template, labels"),
             (("metadata", "name"), "other", "manifest.metadata.name is 'other', expected 'web'"),
             (("metadata", "namespace"), "kube-system", "manifest.metadata.namespace is 'kube-system'"),
-            (("metadata", "labels"), {"app": "other"}, "its template or labels"),
-            (("metadata", "annotations"), {"sidecar.istio.io/inject": "true"}, "holds some that are not ours"),
+            (("metadata", "labels"), {"app": "other"}, "its template, labels"),
+            (("metadata", "annotations"), {"sidecar.istio.io/inject": "true"}, "its template, labels"),
             (("metadata", "ownerReferences"), [], "ownerReferences is no field that a plan states"),
             (("kind",), "DaemonSet", "manifest.kind is 'DaemonSet', expected 'ReplicaSet'"),
         ]
@@ -364,6 +364,18 @@ def test_r4_what_a_limit_holds_back_is_not_let_through(quickstart):
     assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 2
     edited(quickstart, lambda _: None, "--allow-exceed", "fleet")
     assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 2, "it is not in the plan"
+
+
+def test_what_a_federated_replica_set_states_besides_its_template_is_in_a_plan_that_can_be_applied(quickstart):
+    file = quickstart.path / "policies" / "placement.yaml"
+    stated = file.read_text().replace("  template:", "  minReadySeconds: 5\n  template:", 1)
+    stated = stated.replace("namespace: shop}", "namespace: shop, annotations: {example.com/pager: team-shop}}", 1)
+    file.write_text(stated)
+    said = edited(quickstart, lambda _: None)
+    assert said.code == 0, said
+    webs = [one for key, one in quickstart.objects().items() if key[2:] == ("ReplicaSet", "web")]
+    assert {one["spec"]["minReadySeconds"] for one in webs} == {5}
+    assert {one["metadata"]["annotations"]["example.com/pager"] for one in webs} == {"team-shop"}
 
 
 def test_a_limit_that_was_lifted_for_the_plan_is_lifted_for_its_apply(quickstart):

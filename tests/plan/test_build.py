@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from reconciler.decide.decisions import DesiredState
-from reconciler.model import QueryAnswer, QueryKey
-from reconciler.plan.build import Inputs, make_plan
+import pytest
+
+from reconciler.decide.decisions import DesiredState, PolicyExplanation
+from reconciler.model import OwnerReference, QueryAnswer, QueryKey
+from reconciler.plan.build import Inputs, make_plan, scalable_workloads
 from reconciler.plan.filters import Filters
-from reconciler.policy.types import Place
+from reconciler.policy.types import Limit, Limits, Place
 from tests.builders import (
     a_cluster,
     a_downscale_policy,
@@ -75,3 +77,19 @@ def test_what_is_unknown_is_named_by_cluster_and_what_it_is():
     }
     assert list(made.unknown) == sorted(made.unknown)
     assert {key.cluster for key in made.unanswered} == {"west", "gone"}
+
+
+def test_limits_count_what_nothing_else_owns_or_steers():
+    owned = a_workload("web-1", kind="ReplicaSet", owner=OwnerReference("apps/v1", "Deployment", "web", "x"))
+    scaled = a_workload("web-so", kind="ScaledObject")
+    state = a_state(a_cluster(workloads=(a_workload(), owned, scaled, a_workload("api"))))
+    assert [one.ref.name for one in scalable_workloads(state)] == ["web", "api"]
+
+
+@pytest.mark.parametrize(("limits", "told"), [(Limits(None, Limit(0.5, 0)), [(2, 5)]), (Limits(), [])])
+def test_a_downscale_policy_with_a_limit_of_its_own_has_a_base_of_its_own(limits, told):
+    policies = a_policy_set(a_fleet(limits=Limits()), downscale=(a_downscale_policy("shrink", limits=limits),))
+    state = a_state(a_cluster(workloads=(a_workload(replicas=2), a_workload("api", replicas=3), a_workload("db"))))
+    selected = tuple(PolicyExplanation(a_ref(name), "downscale", "shrink", "", ()) for name in ("web", "api"))
+    made = make_plan(policies, state, DesiredState(explanations=selected), a_run(), Inputs())
+    assert [(use.allowed, use.base) for use in made.limits if use.name == "shrink"] == told

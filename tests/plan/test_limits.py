@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState, Phase, PolicyExplanation, Verb
 from reconciler.plan.build import Inputs, make_plan
-from reconciler.plan.limits import Base, Bases, allowed, hold_back
+from reconciler.plan.limits import Base, Bases, allowed, hold_back, weight_of
 from reconciler.plan.model import LimitUse
 from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Selector
 from tests.builders import (
@@ -46,6 +46,37 @@ def a_policy(name: str, limits: Limits = NONE) -> IdlingPolicy:
 )
 def test_allowed(share, at_least, base, expected):
     assert allowed(Limit(share, at_least), base) == expected
+
+
+@pytest.mark.parametrize(
+    ("running", "before", "after", "removed"),
+    [
+        pytest.param(None, 9, 5, 4, id="not known"),
+        pytest.param(20, 9, 5, 4, id="more than asked for"),
+        pytest.param(7, 9, 5, 2, id="less than asked for"),
+        pytest.param(5, 9, 5, 0, id="as many as stay"),
+        pytest.param(3, 9, 5, 0, id="fewer than stay"),
+        pytest.param(7, 9, None, 0, id="no replicas change"),
+    ],
+)
+def test_what_really_goes(running, before, after, removed):
+    decision = replace(a_decision(), replicas_before=before, replicas_after=after)
+    bases = Bases({}, running={} if running is None else {decision.ref: running})
+    assert bases.removed_by(decision) == removed
+
+
+@pytest.mark.parametrize(
+    ("kind", "replicas", "status", "weight"),
+    [
+        ("Deployment", 3, 2, 2),
+        ("Deployment", 3, 4, 3),
+        ("Deployment", 3, None, 1),
+        ("Deployment", 0, None, 0),
+        ("CronJob", 1, 1, 0),
+    ],
+)
+def test_what_a_workload_counts(kind, replicas, status, weight):
+    assert weight_of(a_workload(kind=kind, replicas=replicas, status_replicas=status)) == weight
 
 
 def held(decisions, *, fleet_limits=TIGHT, policies=(), own=None, lifted=(), **bases):
@@ -135,6 +166,37 @@ def test_limits_for_all_clusters_hold_back_what_is_within_those_of_each():
     result = hold_back([*many, other], a_policy_set(fleet), Bases(both), frozenset())
     assert result.decisions == (other,)
     assert [one.limit for one in result.held_back] == [LimitUse("fleet", "workloads", 4, 3, 200, "", "idle-dev")]
+
+
+def test_limits_for_all_clusters_are_shares_of_what_runs_on_all_of_them():
+    fleet = a_fleet(limits=NONE, limits_of_all_clusters=Limits(None, Limit(0.5, 0)))
+    result = hold_back([], a_policy_set(fleet), Bases({"east": Base(100, 300), "west": Base(100, 100)}), frozenset())
+    assert result.uses == (LimitUse("fleet", "replicas", 0, 200, 400, "", ""),)
+
+
+@pytest.mark.parametrize(("after", "is_held"), [(2, True), (3, False)])
+def test_a_limit_of_replicas_binds_what_takes_at_least_one(after, is_held):
+    one = a_decision("a", before=3, after=after, job="placement", idles=False)
+    big = a_decision("b", before=3, after=0, job="placement", idles=False)
+    result = held([one, big], fleet_limits=Limits(None, Limit(0.0, 0)))
+    assert result.decisions == (() if is_held else (one,))
+
+
+def test_what_needs_what_needs_something_held_back_goes_with_it():
+    def move(name, needs=()):
+        phase = Phase.INCREASE if needs else Phase.DECREASE
+        return a_decision(name, key=name, job="placement", phase=phase, needs=needs, idles=False)
+
+    first = replace(move("first"), replicas_before=300)
+    result = held([move("third", ("second",)), move("second", ("first",)), first, move("other", ("none",))])
+    assert [one.key for one in result.decisions] == ["other"]
+
+
+def test_the_words_name_the_place_that_most_comes_from():
+    many = [a_decision(name, policy="b") for name in "abc"]
+    few = [replace(a_decision("d", policy="b"), cause=replace(many[0].cause, at="policies/z.yaml:1"))]
+    result = held([*few, *many])
+    assert result.held_back[0].why.endswith("3 come from policies/b.yaml:1.")
 
 
 def test_the_mark_of_a_service_goes_with_its_scalables():

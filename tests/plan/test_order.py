@@ -38,6 +38,31 @@ def test_h8_the_wakes_of_namespaces_take_turns():
     assert [decision.key for decision in in_order([*many, *few])] == ["m0", "z0", "m1", "z1", "m2", "m3"]
 
 
+def test_the_steps_of_a_group_stay_together_in_the_turn_of_its_namespace():
+    def wake(space, step, tier=10):
+        ref = a_ref(space, namespace=space)
+        return a_decision(ref=ref, phase=Phase.WAKE, order=(tier, step), group=f"g/{space}", key=f"{space}{step}")
+
+    same_tier = [wake(space, step) for step in (1, 0) for space in ("zz", "aa")]
+    assert [decision.key for decision in in_order(same_tier)] == ["aa0", "aa1", "zz0", "zz1"]
+    lower_tier = [wake("aa", 0, tier=20), wake("zz", 0)]
+    assert [decision.key for decision in in_order(lower_tier)] == ["zz0", "aa0"]
+
+
+def test_what_is_no_wake_goes_group_by_group_and_step_by_step():
+    decisions = [a_decision(key=f"{group}{step}", group=group, order=(step,)) for step in (2, 1) for group in "ba"]
+    assert [decision.key for decision in in_order(decisions)] == ["a1", "a2", "b1", "b2"]
+
+
+def test_the_last_of_a_tier_is_waited_for():
+    high = a_decision(key="high", group="a", wait_ready="low")
+    low = a_decision(key="low", group="b", wake_tier="low")
+    late = a_decision(key="late", group="c", wake_tier="low", needs=("mark",))
+    mark = a_decision(key="mark", group="d")
+    assert [decision.key for decision in in_order([high, low])] == ["low", "high"]
+    assert [decision.key for decision in in_order([high, low, late, mark])] == ["low", "mark", "late", "high"]
+
+
 def test_nothing_comes_before_what_it_needs():
     first = a_decision("z", key="first", order=(9,), group="g")
     second = a_decision("a", key="second", order=(1,), group="g", needs=("first",))
@@ -56,6 +81,7 @@ def test_nothing_comes_before_the_tier_it_waits_for():
         ("low1", ""),
         ("high", "low"),
     ]
+    assert doable(actions) == actions
     left = doable([action for action in actions if action.decision.key != "mark"])
     assert [(action.decision.key, action.wait_ready) for action in left] == [("high", "")]
     assert [action.wait_ready for action in number([high])] == [""]

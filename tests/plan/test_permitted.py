@@ -62,7 +62,8 @@ SCALED = [kind for kind in KINDS if kind[1] in ("ReplicationController", "Deploy
 @pytest.mark.parametrize("value", ["x", None])
 def test_our_annotations_stand_on_every_kind_but_pods(kind, value):
     assert problem(on(*kind, to(value, *ANNOTATIONS, OURS, before="y"))) == ""
-    assert "is no field that" in problem(on(*kind, to(value, *ANNOTATIONS, "theirs", before="y")))
+    theirs = problem(on(*kind, to(value, *ANNOTATIONS, "theirs", before="y")))
+    assert ("is no field that" in theirs) is (kind != ("apps", "ReplicaSet"))
     assert "is no field that" in problem(on("", "Pod", to(value, *ANNOTATIONS, OURS, before="y")))
 
 
@@ -116,6 +117,10 @@ def test_the_number_that_is_shown_is_the_one_that_is_written(change, shown, expe
         (("apps", "Deployment"), to("x", *LABELS, "app"), False),
         (("apps", "ReplicaSet"), to("x", *LABELS, "app"), True),
         (("apps", "ReplicaSet"), to(["x"], *LABELS, "app"), False),
+        (("apps", "ReplicaSet"), to(1, *ANNOTATIONS, "app"), False),
+        (("apps", "ReplicaSet"), to(5, "spec", "minReadySeconds", before=2), True),
+        (("apps", "ReplicaSet"), to("5", "spec", "minReadySeconds", before=2), False),
+        (("apps", "Deployment"), to(5, "spec", "minReadySeconds", before=2), False),
         (("apps", "ReplicaSet"), to({}, "spec", "template"), False),
         (("apps", "ReplicaSet"), to({}, "spec", "selector"), False),
         (("", "Service"), to(1, "spec", "replicas", before=2), False),
@@ -126,6 +131,7 @@ def test_the_number_that_is_shown_is_the_one_that_is_written(change, shown, expe
         (GAME, to("x", *LABELS, "reconciler/frs"), True),
         (GAME, to("x", *LABELS, "app"), False),
         (GAME, to({}, "spec"), False),
+        (GAME, to(1, "spec"), False),
         (GAME, to(1, "status", "replicas"), False),
     ],
     ids=str,
@@ -183,7 +189,7 @@ NAMED = {"name": "reconciler-status-shop.web", "namespace": "shop"}
             {"metadata": {**NAMED, "labels": {"a": "b"}, "annotations": {OURS: "x"}}}, "", id="with labels and marks"
         ),
         pytest.param({"data": None}, "", id="without data"),
-        pytest.param({"data": {"x": 1}}, "manifest.data holds other things than texts", id="numbers in data"),
+        pytest.param({"data": {"x": "y", "z": 1}}, "manifest.data holds other things than texts", id="numbers in data"),
         pytest.param({"data": "x"}, "manifest.data holds other things than texts", id="a text for data"),
         pytest.param({"kind": "Secret"}, "manifest.kind is 'Secret', expected 'ConfigMap'", id="another kind"),
         pytest.param({"apiVersion": 1}, "manifest.apiVersion is 1, expected 'v1'", id="a number for a version"),
@@ -238,6 +244,16 @@ def made(kind: tuple[str, str] = ("apps", "ReplicaSet"), manifest: Mapping[str, 
     ("decision", "expected"),
     [
         pytest.param(made(), "", id="as a run makes it"),
+        pytest.param(
+            made(
+                manifest={
+                    "metadata": REPLICA_SET["metadata"] | {"annotations": {"theirs": "x"}},
+                    "spec": REPLICA_SET["spec"] | {"minReadySeconds": 5},
+                }
+            ),
+            "",
+            id="with what its policy states besides",
+        ),
         pytest.param(made(kind=("apps", "Deployment")), "manifest makes a Deployment", id="a Deployment"),
         pytest.param(made(verb=Verb.REMEMBER), "manifest makes a ReplicaSet", id="by another verb"),
         pytest.param(made(uid="x"), "manifest makes a ReplicaSet", id="of one that is there"),

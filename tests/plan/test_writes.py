@@ -10,6 +10,7 @@ from reconciler.plan.patch import patch_of, write_of
 from tests.plan.decisions import a_decision
 
 ANNOTATION = ("metadata", "annotations", "reconciler/owner")
+LABEL = "/metadata/labels/app"
 POINTER = "/metadata/annotations/reconciler~1owner"
 
 
@@ -65,3 +66,35 @@ def test_what_does_not_exist_is_created_and_what_goes_is_deleted_by_uid():
     delete = write_of(a_decision(verb=Verb.DELETE, orphan=True))
     assert (create.verb, create.uid, create.manifest) == ("create", None, {"kind": "ReplicaSet"})
     assert (delete.verb, delete.uid, delete.orphan) == ("delete", "uid-web", True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "verb"),
+    [
+        pytest.param({"verb": Verb.CREATE, "uid": None, "manifest": {}}, "create", id="what is created"),
+        pytest.param({"verb": Verb.REMEMBER, "uid": None, "manifest": {}}, "create", id="a record that is not there"),
+        pytest.param({"verb": Verb.REMEMBER, "uid": "x", "manifest": {}}, "patch", id="a record that is there"),
+        pytest.param({"verb": Verb.REMEMBER, "uid": "x", "manifest": None}, "patch", id="a record without manifest"),
+        pytest.param({"verb": Verb.IDLE, "uid": None, "manifest": None}, "patch", id="what nobody knows the uid of"),
+        pytest.param({"verb": Verb.DELETE, "uid": "x", "manifest": None}, "delete", id="what is deleted"),
+    ],
+)
+def test_which_request_it_is(fields, verb):
+    assert write_of(a_decision(**fields)).verb == verb
+
+
+@pytest.mark.parametrize(
+    ("missing", "tests"),
+    [
+        ({}, [POINTER, LABEL]),
+        ({"has_annotations": False}, ["/metadata/annotations", LABEL]),
+        ({"has_labels": False}, ["/metadata/labels", POINTER]),
+        ({"has_annotations": False, "has_labels": False}, ["/metadata/annotations", "/metadata/labels"]),
+    ],
+    ids=["both maps are there", "no annotations", "no labels", "neither"],
+)
+def test_a_change_tests_the_maps_that_are_missing(missing, tests):
+    changes = (FieldChange(ANNOTATION, None, "me"), FieldChange(("metadata", "labels", "app"), None, "x"))
+    write = write_of(a_decision(changes=changes, **missing))
+    assert (write.verb, write.uid) == ("patch", "uid-web")
+    assert [one.path for one in write.patch if one.op == "test"] == tests
