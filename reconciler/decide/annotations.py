@@ -53,6 +53,10 @@ PAUSED = "autoscaling.keda.sh/paused"
 EXCLUDE = "reconciler/exclude"
 EXCLUDE_UNTIL = "reconciler/exclude-until"
 
+# Those of kube-downscaler, on Namespaces and workloads: read where the Fleet says so, never written.
+DOWNSCALER_EXCLUDE = "downscaler/exclude"
+DOWNSCALER_EXCLUDE_UNTIL = "downscaler/exclude-until"
+
 # Placement. A local ReplicaSet carries the label and the annotations owner, policy-digest (of selector and template, so
 # that a changed template can be told from other changes) and on-delete; any workload placed here may carry
 # observed-capacity; our ConfigMaps carry recorded-at, fleet and status.

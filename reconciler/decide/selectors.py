@@ -8,7 +8,13 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import EXCLUDE, EXCLUDE_UNTIL, parse_time
+from reconciler.decide.annotations import (
+    DOWNSCALER_EXCLUDE,
+    DOWNSCALER_EXCLUDE_UNTIL,
+    EXCLUDE,
+    EXCLUDE_UNTIL,
+    parse_time,
+)
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.model import SCALABLE_KINDS, ObjectRef, ObservedCluster, Workload
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, IdlingPolicy, WorkloadSelector
@@ -62,29 +68,53 @@ class Exclusion(Struct, frozen=True):
     on: str = ""
 
 
-def exclusion(annotations: Mapping[str, str], now: datetime) -> Exclusion | None:
+def exclusion(annotations: Mapping[str, str], now: datetime, *, kube_downscaler: bool = False) -> Exclusion | None:
     """Return the opt-out that `annotations` state, None where there is none (any more).
 
-    A value that cannot be read counts as excluded.
+    A value that cannot be read counts as excluded. With `kube_downscaler` the annotations of kube-downscaler count too.
     """
     flag = annotations.get(EXCLUDE)
-    removed = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=EXCLUDE)
     if flag == "true":
-        why = reason(ReasonCode.ANNOTATION_SET, annotation=EXCLUDE, value=flag)
-        return Exclusion(why, counterfactual=removed)
+        return _excluded(EXCLUDE, flag)
     if flag not in (None, "false"):
-        return Exclusion(_unreadable(EXCLUDE, flag, '"true" or "false"'), unreadable=True, counterfactual=removed)
+        gone = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=EXCLUDE)
+        return Exclusion(_unreadable(EXCLUDE, flag, '"true" or "false"'), unreadable=True, counterfactual=gone)
     until = annotations.get(EXCLUDE_UNTIL)
-    if until is None:
+    found = None if until is None else _excluded_until(EXCLUDE_UNTIL, until, parse_time(until), now)
+    return _by_kube_downscaler(annotations, now) if found is None and kube_downscaler else found
+
+
+def _by_kube_downscaler(annotations: Mapping[str, str], now: datetime) -> Exclusion | None:
+    """Return the opt-out that the annotations of kube-downscaler state: any value but "false" is one.
+
+    Its times may be without a zone, or without hours; they are in UTC.
+
+    Source: kube-downscaler kube_downscaler/scaler.py, ignore_resource, TIMESTAMP_FORMATS.
+    """
+    flag = annotations.get(DOWNSCALER_EXCLUDE, "false")
+    if flag.lower() != "false":
+        return _excluded(DOWNSCALER_EXCLUDE, flag)
+    until = annotations.get(DOWNSCALER_EXCLUDE_UNTIL)
+    if not until:
         return None
-    at = parse_time(until)
+    at = next(filter(None, map(parse_time, (until, f"{until}Z", f"{until}T00:00Z"))), None)
+    return _excluded_until(DOWNSCALER_EXCLUDE_UNTIL, until, at, now)
+
+
+def _excluded(annotation: str, value: str) -> Exclusion:
+    gone = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=annotation)
+    return Exclusion(reason(ReasonCode.ANNOTATION_SET, annotation=annotation, value=value), counterfactual=gone)
+
+
+def _excluded_until(annotation: str, value: str, at: datetime | None, now: datetime) -> Exclusion | None:
+    """Return the opt-out until `at`, None where that has passed; `at` None: `value` cannot be read."""
     if at is None:
-        why = _unreadable(EXCLUDE_UNTIL, until, "a time as in RFC 3339")
+        why = _unreadable(annotation, value, "a time as in RFC 3339")
         return Exclusion(why, unreadable=True, counterfactual=change_if(CounterfactualCode.TIME_READABLE))
     if now >= at:
         return None
-    why = reason(ReasonCode.ANNOTATION_UNTIL, annotation=EXCLUDE_UNTIL, value=until)
-    return Exclusion(why, until=at, counterfactual=change_if(CounterfactualCode.AFTER, at=at, annotation=EXCLUDE_UNTIL))
+    why = reason(ReasonCode.ANNOTATION_UNTIL, annotation=annotation, value=value)
+    return Exclusion(why, until=at, counterfactual=change_if(CounterfactualCode.AFTER, at=at, annotation=annotation))
 
 
 def _unreadable(annotation: str, value: str, expected: str) -> Reason:

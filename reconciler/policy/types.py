@@ -90,6 +90,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     protected_namespaces: tuple[str, ...] = ()  # as written; `protected` has all of them
     protects_unread: bool = False  # which namespaces it protects could not be read, or not all of them
     allowed_picker_hosts: tuple[str, ...]
+    honors_kube_downscaler: bool = True  # its exclude annotations count as ours do
 
     @property
     def protected(self) -> frozenset[str]:

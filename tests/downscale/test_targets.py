@@ -328,6 +328,16 @@ def a_fleet_in(state: Any) -> Any:
             "reconciler/exclude-until: 2026-11-21",
             id="until tomorrow",
         ),
+        pytest.param(
+            {"workload": a_workload(replicas=6, annotations={"downscaler/exclude": "true"})},
+            'downscaler/exclude: "true"',
+            id="the workload opts out of kube-downscaler",
+        ),
+        pytest.param(
+            {"namespaces": (a_namespace(annotations={"downscaler/exclude-until": "2026-11-21"}),)},
+            "downscaler/exclude-until: 2026-11-21",
+            id="the namespace opts out of kube-downscaler",
+        ),
         pytest.param({"workload": a_workload(replicas=6, terminating=True)}, "it is being deleted", id="going"),
     ],
 )
@@ -357,6 +367,12 @@ def test_an_opt_out_that_cannot_be_read_counts_and_is_told(options: dict[str, An
     desired = decided(a_downscale_policy(), **options)
     [notice] = desired.notices
     assert (desired.decisions, notice.kind, notice.subject, notice.partial) == ((), "exclusion", subject, False)
+
+
+def test_an_opt_out_of_kube_downscaler_that_the_fleet_ignores() -> None:
+    workload = a_workload(replicas=6, annotations={"downscaler/exclude": "true"})
+    fleet = a_fleet(honors_kube_downscaler=False)
+    assert numbers(decided(a_downscale_policy(), workload=workload, fleet=fleet)) == [(6, 3)]
 
 
 def test_an_opt_out_that_is_over() -> None:

@@ -139,6 +139,41 @@ def test_opting_out(state, words):
     assert words in why_of(outcome)
 
 
+OF_KUBE_DOWNSCALER = {"downscaler/exclude": "true"}
+
+
+def in_a_namespace(annotations: dict[str, str]):
+    spaces = (a_namespace(annotations=annotations),)
+    return a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),), namespaces=spaces))
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        pytest.param(
+            idle_state(annotations=OF_KUBE_DOWNSCALER),
+            'excluded: Deployment/web: downscaler/exclude: "true"',
+            id="the workload",
+        ),
+        pytest.param(
+            in_a_namespace({"downscaler/exclude-until": "2026-12-01"}),
+            "excluded: Namespace/shop: downscaler/exclude-until: 2026-12-01",
+            id="its namespace",
+        ),
+    ],
+)
+def test_opting_out_with_the_annotations_of_kube_downscaler(state, words):
+    outcome = decided(state)
+    assert outcome.desired.decisions == ()
+    assert words in why_of(outcome)
+    ignoring = decided(state, fleet=a_fleet(honors_kube_downscaler=False))
+    assert ("idle", "Deployment/web") in verbs(ignoring)
+
+
+def test_kube_downscaler_has_no_annotations_on_services():
+    assert ("idle", "Deployment/web") in verbs(decided(idle_state(service={"annotations": OF_KUBE_DOWNSCALER})))
+
+
 def test_an_exclusion_that_cannot_be_read_is_told():
     outcome = decided(idle_state(service={"annotations": {"reconciler/exclude": "maybe"}}))
     assert notices_of(outcome, "excludedUnreadable")[0].startswith(

@@ -40,7 +40,7 @@ def _excluded(case: WorkloadTarget) -> Iterator[Result]:
     space = f"{case.ref.cluster}/{case.ref.namespace}"
     marks = {str(case.ref): case.workload.annotations, space: case.inputs.namespaces.get(case.ref.namespace, {})}
     for subject, inside in marks.items():
-        found = exclusion(inside, case.inputs.run.now)
+        found = exclusion(inside, case.inputs.run.now, kube_downscaler=case.inputs.fleet.honors_kube_downscaler)
         if found is None:
             continue
         if found.unreadable:

@@ -274,13 +274,14 @@ class _Observer:
                 reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace),
                 counterfactual=UNPROTECTED if named else None,
             )
+        honored = self._setting.fleet.honors_kube_downscaler
         annotated = (
-            (f"Namespace/{namespace}", self._space_annotations.get(namespace, {})),
-            *((f"{one.ref.kind}/{one.ref.name}", one.annotations) for one in (scale.written, scale.runs)),
-            *((f"Service/{service.ref.name}", service.service.annotations) for service in services),
+            (f"Namespace/{namespace}", self._space_annotations.get(namespace, {}), honored),
+            *((f"{one.ref.kind}/{one.ref.name}", one.annotations, honored) for one in (scale.written, scale.runs)),
+            *((f"Service/{service.ref.name}", service.service.annotations, False) for service in services),
         )
-        for name, texts in annotated:
-            found = exclusion(texts, now) if texts else None
+        for name, texts, kube_downscaler in annotated:
+            found = exclusion(texts, now, kube_downscaler=kube_downscaler) if texts else None
             if found is not None:
                 return replace(found, on=name)
         return None

@@ -14,6 +14,8 @@ from reconciler.decide.annotations import (
     AWAKE_UNTIL,
     CAUSE,
     CONTESTED,
+    DOWNSCALER_EXCLUDE,
+    DOWNSCALER_EXCLUDE_UNTIL,
     EXCLUDE,
     EXCLUDE_UNTIL,
     IDLED,
@@ -137,7 +139,15 @@ def _kept_record(record: Record, scalable: ScalableState, context: WriteContext)
 
 
 _SOMEBODY = {"unknown": "somebody"}
-_TESTED = (EXCLUDE, EXCLUDE_UNTIL, AWAKE_SINCE, AWAKE_UNTIL, WAKE_REQUESTED_AT)
+_TESTED = (
+    EXCLUDE,
+    EXCLUDE_UNTIL,
+    DOWNSCALER_EXCLUDE,
+    DOWNSCALER_EXCLUDE_UNTIL,
+    AWAKE_SINCE,
+    AWAKE_UNTIL,
+    WAKE_REQUESTED_AT,
+)
 """What could keep a scalable awake: an idle is not written where one of these changed meanwhile."""
 
 

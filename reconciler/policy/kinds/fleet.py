@@ -207,6 +207,13 @@ class FleetFields(Fields, frozen=True, kw_only=True):
             "kube-node-lease and the namespace of the reconciler are always protected."
         ),
     ] = ()
+    kube_downscaler_annotations: Annotated[
+        Literal["Honor", "Ignore"],
+        Meta(
+            description="kubeDownscalerAnnotations is Honor: downscaler/exclude and downscaler/exclude-until on "
+            "namespaces and workloads exclude as reconciler/exclude does; or Ignore: they are not read."
+        ),
+    ] = "Honor"
     pod_pickers: Annotated[PodPickersFields, Meta(description="podPickers restricts pod pickers of policies.")] = (
         PodPickersFields()
     )
@@ -235,6 +242,7 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         limits_of_all_clusters=limits_of(spec.limits.fleet),
         protected_namespaces=spec.protected_namespaces,
         allowed_picker_hosts=spec.pod_pickers.allowed_hosts,
+        honors_kube_downscaler=spec.kube_downscaler_annotations == "Honor",
     )
     for position, cluster in enumerate(fleet.clusters):
         _check_unlike(document, ("spec", "clusters", position), cluster, fleet.clusters[:position])
