@@ -170,6 +170,12 @@ def test_opting_out_with_the_annotations_of_kube_downscaler(state, words):
     assert ("idle", "Deployment/web") in verbs(ignoring)
 
 
+def test_an_idle_is_written_only_where_no_opt_out_came_meanwhile():
+    [idle] = [one for one in decided(idle_state()).desired.decisions if one.ref.kind == "Deployment"]
+    unchanged = {one.path[-1] for one in idle.changes if one.before is None and one.after is None}
+    assert {*EXCLUDED, "reconciler/exclude-until", *OF_KUBE_DOWNSCALER, "downscaler/exclude-until"} <= unchanged
+
+
 def test_kube_downscaler_has_no_annotations_on_services():
     assert ("idle", "Deployment/web") in verbs(decided(idle_state(service={"annotations": OF_KUBE_DOWNSCALER})))
 
