@@ -114,10 +114,9 @@ def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
 
 def _is_as_stated(decision: Decision, form: Form | None) -> bool:
     written = {change.path: change.after for change in decision.changes if change.before != change.after}
-    if not all(_is_stated(path, after, form) for path, after in written.items()):
-        return False
-    if decision.manifest is None:
-        return True
+    is_stated = all(_is_stated(path, after, form) for path, after in written.items())
+    if decision.manifest is None or not is_stated:
+        return is_stated
     made = None if form is None or decision.replicas_after is None else form.manifest(decision.replicas_after)
     return made is not None and json_value(made) == json_value(decision.manifest)
 

@@ -29,11 +29,9 @@ def _parts(state: ObservedState) -> Iterator[list[Any]]:
             value = getattr(cluster, field)
             if isinstance(value, Mapping):
                 value = sorted(value.items())
-            if not isinstance(value, list | tuple):
-                yield [name, field, value]
-                continue
-            for start in range(0, len(value), _AT_ONCE):
-                yield [name, field, value[start : start + _AT_ONCE]]
+            starts = range(0, len(value), _AT_ONCE)
+            pieces = [value] if isinstance(value, str) else (value[start : start + _AT_ONCE] for start in starts)
+            yield from ([name, field, piece] for piece in pieces)
     yield ["", "unreachable", sorted(state.unreachable.items())]
     yield ["", "answers", sorted(state.answers.items())]
 

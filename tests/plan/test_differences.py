@@ -70,6 +70,7 @@ OTHER_POLICY = json.dumps({"at": "dev.yaml:1", "policy": "other"})
         pytest.param([caused(WEB, ELSEWHERE)], [caused(WEB, HERE)], {}, id="a cause that stands elsewhere"),
         pytest.param([caused(WEB, OTHER_POLICY)], [caused(WEB, HERE)], {"web": OTHERWISE}, id="another cause"),
         pytest.param([caused(WEB, "x")], [caused(WEB, HERE)], {"web": OTHERWISE}, id="a cause that is no JSON"),
+        pytest.param([caused(WEB, "x")], [caused(WEB, "y")], {"web": OTHERWISE}, id="both of them no JSON"),
         pytest.param([caused(WEB, "[1]")], [caused(WEB, "[2]")], {"web": OTHERWISE}, id="a cause that is no object"),
         pytest.param([caused(WEB, "x")], [caused(WEB, "x")], {}, id="the same that is no JSON"),
         pytest.param([DB, replace(WEB, needs=("db",))], [DB, WEB], {"web": OTHERWISE}, id="one more that it needs"),

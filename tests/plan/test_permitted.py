@@ -131,7 +131,6 @@ def test_the_number_that_is_shown_is_the_one_that_is_written(change, shown, expe
         (GAME, to("x", *LABELS, "reconciler/frs"), True),
         (GAME, to("x", *LABELS, "app"), False),
         (GAME, to({}, "spec"), False),
-        (GAME, to(1, "spec"), False),
         (GAME, to(1, "status", "replicas"), False),
     ],
     ids=str,
@@ -144,6 +143,7 @@ def test_a_field(kind, change, is_permitted):
 def test_the_replicas_of_a_custom_kind_may_stand_anywhere_in_its_spec(path):
     assert problem(on(*GAME, to(0, *path, before=3), replicas_before=3, replicas_after=0)) == ""
     assert "expected what belongs there" in problem(on(*GAME, to("x", *path, before=3)))
+    assert "is no field that" in problem(on(*GAME, to(0, "spec", before=3), replicas_before=3, replicas_after=0))
 
 
 @pytest.mark.parametrize("value", [{"spec": {}}, {}])
