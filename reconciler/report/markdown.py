@@ -157,7 +157,7 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style
     return joined(
         [
             [f"## {style.title or usual} {code(plan.fleet)} {source}"],
-            summary_of(plan, outcomes, style.nothing),
+            summary_of(plan, groups, outcomes, style.nothing),
             *groups_of(groups, by_action),
             *held_back_of(plan),
             *told_in(plan),
@@ -167,10 +167,10 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style
     )
 
 
-def summary_of(plan: Plan, outcomes: Sequence[Outcome] | None = None, nothing: str = "") -> list[str]:
+def summary_of(plan: Plan, groups: Sequence[Group], outcomes: Sequence[Outcome] | None, nothing: str) -> list[str]:
     """Return the last lines of the text form: the first in bold."""
     if outcomes is None:
-        first, *rest = plan_summary(plan, grouped(plan, plan.actions), True, nothing)
+        first, *rest = plan_summary(plan, groups, True, nothing)
     else:
         first, *rest = apply_summary(plan, outcomes, nothing)
     return [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)]
