@@ -152,16 +152,25 @@ def decision_lists(draw, prefix, max_size=3):
     return tuple(found)
 
 
+limits = st.builds(
+    LimitUse,
+    name=texts,
+    unit=st.sampled_from(("workloads", "replicas")),
+    used=numbers,
+    allowed=numbers,
+    base=numbers,
+    cluster=clusters | st.just(""),
+    policy=texts,
+)
+
+
 @st.composite
 def held_back(draw):
     return HeldBackActions(
         allow=draw(texts),
         why=draw(texts),
         decisions=draw(decision_lists("held")),
-        unit=draw(st.sampled_from(("", "workloads", "replicas"))),
-        used=draw(numbers),
-        allowed=draw(numbers),
-        base=draw(numbers),
+        limit=draw(st.none() | limits),
     )
 
 
@@ -201,7 +210,7 @@ def plans(draw):
         overridden=draw(_tuples(st.builds(Overridden, refs, jobs, texts, texts, texts, reasons))),
         unknown=draw(st.dictionaries(texts, texts, **few)),
         notices=draw(_tuples(st.builds(Notice, texts, texts, texts, texts, st.booleans(), reasons))),
-        limits=draw(_tuples(st.builds(LimitUse, texts, texts, numbers, numbers, numbers))),
+        limits=draw(_tuples(limits)),
         placements=draw(_tuples(st.builds(PlacementView, texts, numbers, _tuples(rows)))),
         dropped=draw(numbers),
         revision=draw(texts),
