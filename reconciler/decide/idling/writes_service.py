@@ -165,13 +165,10 @@ def _service_writes(behind: ServiceTargets, context: WriteContext) -> Iterator[_
 def _shortened(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     up = behind.up
     released = any(transition.action is IdleAction.RELEASE for transition in up)
-    after = _record_after(behind, behind.idle_already, context)
-    if after is None and behind.idled and behind.service.record is not None:
-        after = replace(behind.service.record, targets=())
     return _ServiceWrite(
         verb=Verb.CLEAR,
         phase=Phase.REPAIR if released else Phase.WAKE,
-        after=after,
+        after=_record_after(behind, behind.idle_already, context),
         cause=cause_of(up[0], context),
         order=(2,) if released else (max(tier(transition) for transition in up), 2),
         needs=tuple(own_decision_key(transition) for transition in up),
@@ -212,33 +209,31 @@ def _record_after(
     if before is not None and not context.repairs:
         return replace(before, targets=targets)
     records = [behind.idle[target] for target in targets if target in behind.idle]
+    down = context.down_at.get(behind.service.ref, 0)
+    if before is not None and not records:
+        return replace(before, targets=targets, idled_to=max(before.idled_to, down))
     old = set(behind.listed)
     new = {transition.ref for transition in behind.idled}
     longer = any(target not in old or target.ref(behind.service.ref) in new for target in targets)
     dues = [record.wake_due for record in records if record.wake_due is not None]
-    floors = [record.idled_to for record in records] or [before.idled_to if before is not None else 0]
-    fleet, policy = _owner(behind, records, context)
     return ServiceRecord(
         idled_at=context.run.now if before is None or longer else before.idled_at,
         targets=targets,
-        idled_to=max(*floors, context.down_at.get(behind.service.ref, 0)),
-        fleet=fleet,
-        policy=policy,
-        wake_due=min(dues, default=None) if records or before is None else before.wake_due,
+        idled_to=max(down, *(record.idled_to for record in records)),
+        fleet=context.fleet.name,
+        policy=_owner(behind, records),
+        wake_due=min(dues, default=None),
     )
 
 
-def _owner(behind: ServiceTargets, records: Sequence[Record], context: WriteContext) -> tuple[str, str]:
-    """Return (Fleet, policy) that answers for the record: the one it names, as long as that policy has a part in it."""
+def _owner(behind: ServiceTargets, records: Sequence[Record]) -> str:
+    """Return the policy that answers for the record: the one it names, as long as that has a part in it."""
     before = behind.service.record
-    if before is not None and not records:
-        return before.fleet, before.policy
     names = {record.policy for record in records}
-    fleet = context.fleet.name if any(record.fleet == context.fleet.name for record in records) else records[0].fleet
     if before is not None and before.policy in names:
-        return fleet, before.policy
+        return before.policy
     bidding = [verdict.policy.name for verdict in behind.service.verdicts if verdict.policy.name in names]
-    return fleet, min(bidding or names)
+    return min(bidding or names)
 
 
 class _Writer(Struct, frozen=True):
