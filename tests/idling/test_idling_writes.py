@@ -121,6 +121,10 @@ def another(name: str, **fields: Any) -> Workload:
     return a_workload(name, template_labels=APP, **fields)
 
 
+def named(name: str) -> Selector:
+    return Selector(workloads=WorkloadSelector((), ObjectSelector((name,))))
+
+
 def running(*objects: Any) -> World:
     """Deployment/web behind Service/web, in a night."""
     return a_world(a_service(), a_workload(replicas=5), *objects, now=NIGHT)
@@ -198,6 +202,16 @@ def foreign() -> World:
     )
 
 
+def foreign_pair() -> World:
+    """The same with a second workload that the marks list."""
+    world = foreign()
+    for ref in (SERVICE, MARKED):
+        world.annotate(
+            ref, "idling.alpha.openshift.io/unidle-targets", LIST[:-1] + "," + LIST[1:].replace("web", "api")
+        )
+    return world.add(another("api", replicas=0, annotations=world.objects[WEB].annotations))
+
+
 def measured(world: World) -> World:
     """Without traffic, for the policies idle-dev and quiet."""
     world.answers = answers(("web", 0)) | answers(("web", 0), policy="quiet")
@@ -259,8 +273,8 @@ FLOOR = a_policy(idle_replicas=1)
 OTHER = a_policy("other")
 MARKS = a_policy(mark_endpoints=True)
 SUNDAY = ScheduleCriterion(Calendar(PARIS, "Europe/Paris", (WeeklyWindow(4, 20 * 60, 2, 7 * 60),), name="sunday"))
-OF_API = Selector(workloads=WorkloadSelector((), ObjectSelector(("api",))))
-TWO = (a_policy(), a_policy("batch", SUNDAY, selector=OF_API, idle_replicas=1, wake_order=WakeOrder("", 5)))
+TWO = (a_policy(), a_policy("batch", SUNDAY, selector=named("api"), idle_replicas=1, wake_order=WakeOrder("", 5)))
+OF_WEB = a_policy(selector=named("web"))
 EITHER = a_policy(idle_when=AnyOf((a_schedule(), a_metric())))
 WATCHED = a_policy("watch", mode="Observe", idle_replicas=1, selector=workloads_selector())
 QUIET = a_policy("quiet", a_metric())
@@ -299,6 +313,7 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     ),
     "a higher floor": lambda: wanted(idle(of=[FLOOR]), a_policy(idle_replicas=2)),
     "a lower floor": lambda: wanted(idle(of=[a_policy(idle_replicas=2)]), FLOOR),
+    "a lower floor, at which it stands": lambda: wanted(scaled(idle(of=[a_policy(idle_replicas=2)]), 1), FLOOR),
     "another floor, on a frozen cluster": lambda: wanted(
         idle(of=[a_policy(idle_replicas=2)]), FLOOR, fleet=of_state("Frozen")
     ),
@@ -327,9 +342,12 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     "a list without proof, adopted": lambda: restored(
         unproven(idle(another("api"))), objects=lambda ref: ref == WEB, adopt=True
     ),
+    "a list without proof, alone": lambda: wanted(unproven(scaled(idle(of=[FLOOR]), 0)), FLOOR),
     "a list that cannot be read": lambda: wanted(at(texts(idle(), SERVICE, targets="[{"), MONDAY)),
     "idled by others": lambda: wanted(foreign()),
+    "idled by others, and it runs": lambda: wanted(scaled(foreign(), 3)),
     "idled by others and asked for": lambda: wanted(asked(foreign())),
+    "idled by others and asked for, in two tiers": lambda: wanted(asked(foreign_pair(), SERVICE), *TWO),
     "one of two is asked for": lambda: wanted(asked(idle(another("api")))),
     "one of two is asked for, without policies": lambda: without_policies(asked(idle(another("api")))),
     "one of two is restored": lambda: restored(idle(another("api")), objects=lambda ref: ref == WEB, hold_until=MONDAY),
@@ -345,6 +363,10 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     "two policies, of which one stays": lambda: wanted(idle(another("api"), of=TWO), TWO[1]),
     "two policies, what one of them idled is restored": lambda: restored(
         idle(another("api"), of=TWO), objects=lambda ref: ref == a_ref("api")
+    ),
+    "two policies, neither of the Service": lambda: wanted(idle(another("api"), of=TWO), OF_WEB, TWO[1]),
+    "two policies, neither of the Service nor its owner": lambda: wanted(
+        texts(idle(another("api"), of=TWO), SERVICE, owner="production/IdlingPolicy/former"), OF_WEB, TWO[1]
     ),
     "two policies, both due": lambda: wanted(at(idle(another("api"), of=TWO), MONDAY), *TWO),
     "the mark is lost": lambda: wanted(without_any(idle(), SERVICE)),
@@ -364,11 +386,17 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     ),
     "Endpoints, and one more": lambda: wanted(idle(an_endpoints(), of=[MARKS]).add(another("new")), MARKS),
     "Endpoints from now on": lambda: wanted(idle(an_endpoints()), MARKS),
+    "Endpoints from now on, by one of two policies": lambda: wanted(
+        idle(an_endpoints()), a_policy(), a_policy("marks", mark_endpoints=True)
+    ),
     "Endpoints, the mark on the Service is lost": lambda: wanted(
         without_any(idle(an_endpoints(), of=[MARKS]), SERVICE), MARKS
     ),
     "an autoscaler": lambda: wanted(running(an_hpa()), FLOOR),
     "an autoscaler, due": lambda: wanted(at(held(), MONDAY), FLOOR),
+    "an autoscaler with another owner, at none, due": lambda: wanted(
+        at(texts(idle(an_hpa()), HPA, owner="production/FederatedReplicaSet/shop/web"), MONDAY)
+    ),
     "an autoscaler, half woken": lambda: wanted(half_freed(), FLOOR),
     "an autoscaler that was not held yet": lambda: wanted(idle(an_hpa(), of=[FLOOR], writes=2), FLOOR),
     "an autoscaler that was not held yet and raised it": lambda: wanted(

@@ -77,14 +77,10 @@ def _pinned(
     context: WriteContext,
 ) -> Iterator[Decision]:
     """Yield that the autoscaler is held at the floor: after the scalable, or before where it took it from there."""
-    if not changes:
-        return
-    first = () if own is None or transition.state is IdleState.HPA_NOT_PINNED else (own.key,)
-    idles = transition.action is IdleAction.IDLE
-    phase = own.phase if own is not None and first else Phase.REPAIR
-    base = _decision(transition, autoscaler, Verb.RECORD, context)
-    group = context.group(transition.ref, idles=idles)
-    yield replace(base, changes=changes, phase=phase, group=group, order=(2,) if first else (0,), needs=first)
+    if changes:
+        base = replace(_decision(transition, autoscaler, Verb.RECORD, context), changes=changes)
+        first = own is None or transition.state is IdleState.HPA_NOT_PINNED
+        yield replace(base, order=(0,)) if first else _following(base, own)
 
 
 def _released(
@@ -94,7 +90,12 @@ def _released(
     changes = release_changes(autoscaler)
     if changes:
         base = replace(_decision(transition, autoscaler, Verb.CLEAR, context), changes=changes)
-        yield base if own is None else replace(base, phase=own.phase, group=own.group, needs=(own.key,))
+        yield _following(base, own)
+
+
+def _following(base: Decision, own: Decision | None) -> Decision:
+    """Return `base` as what is done after `own`, where there is that."""
+    return base if own is None else replace(base, phase=own.phase, group=own.group, needs=(own.key,))
 
 
 def _decision(
