@@ -9,7 +9,7 @@ MUTATED ?= $(addprefix reconciler/decide/,fleet_guard.py schedule.py selectors.p
 	autoscalers.py faulty_clusters.py closest_selector.py annotations.py decide.py decisions.py reasons.py placement downscale \
 	$(addprefix idling/,records.py verdicts.py blockers.py state.py transitions.py transition_rules.py \
 		service_targets.py wake_order.py wakes_due.py idle_workloads.py federated.py contested.py criteria.py \
-		discovery.py scalables.py decide.py)) \
+		discovery.py scalables.py decide.py writes_workload.py writes_service.py writes_hpa.py)) \
 	$(addprefix reconciler/plan/,build.py differences.py digest.py filters.py limits.py patch.py permitted.py)
 SEED ?= 0
 
