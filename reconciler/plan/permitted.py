@@ -9,7 +9,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from reconciler.decide.annotations import DELETION_COST, FEDERATED_LABEL, OUR_ANNOTATIONS, PAUSED_REPLICAS, VICTIM_LABEL
+from reconciler.decide.annotations import (
+    DELETION_COST,
+    DOWNSCALER_EXCLUDE,
+    DOWNSCALER_EXCLUDE_UNTIL,
+    FEDERATED_LABEL,
+    OUR_ANNOTATIONS,
+    PAUSED_REPLICAS,
+    VICTIM_LABEL,
+)
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.downscale.journal import JOURNAL
 from reconciler.decide.placement.memory import MEMORY, REPLACED
@@ -83,6 +91,14 @@ _FIELDS: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
 }
 _NO_ANNOTATIONS = frozenset({("", "Pod")})
 """Kinds on which none of our annotations stand."""
+
+
+_ONLY_TESTED = frozenset({DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL})
+"""Annotations of others: that they are still the same may be a condition, another value may not be written."""
+
+
+def _is_left(_value: object) -> bool:
+    return False
 
 
 def check_permitted(plan: Plan, where: str) -> None:
@@ -163,6 +179,8 @@ def _check_of(decision: Decision, path: _Path) -> _Check | None:
         return None
     if path[:-1] == _ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
         return None if (ref.group, ref.kind) in _NO_ANNOTATIONS else _is_text
+    if path[:-1] == _ANNOTATIONS and path[-1] in _ONLY_TESTED:
+        return _is_left
     fields = _FIELDS.get((ref.group, ref.kind), _REPLICAS)
     return fields.get(path) or fields.get((*path[:-1], "*"))
 
