@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# What `make mutants` holds to 5 %; the other modules of decide/idling/ and plan/ are not there yet.
+# What `make mutants` holds to 5 %; the other modules of decide/idling/ are not there yet.
 MUTATED ?= $(addprefix reconciler/decide/,fleet_guard.py schedule.py selectors.py metrics.py workload_status.py owners.py \
 	autoscalers.py faulty_clusters.py closest_selector.py annotations.py decide.py decisions.py reasons.py placement downscale \
 	$(addprefix idling/,records.py verdicts.py blockers.py state.py transitions.py transition_rules.py \
 		service_targets.py wake_order.py wakes_due.py idle_workloads.py federated.py contested.py criteria.py \
 		discovery.py scalables.py decide.py writes_workload.py writes_service.py writes_hpa.py)) \
-	$(addprefix reconciler/plan/,build.py differences.py digest.py filters.py limits.py patch.py permitted.py)
+	reconciler/plan
 SEED ?= 0
 
 # More options of pytest for `make test` and `make others`.

@@ -27,6 +27,7 @@ TESTS = (
     "tests/downscale",
     "tests/schedule",
     "tests/plan",
+    "tests/report/test_serialise.py",
     "tests/isolation/test_faulty_clusters.py",
     "tests/way/test_desired_state.py",
     "tests/way/test_three_jobs.py",

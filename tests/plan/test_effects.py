@@ -1,0 +1,78 @@
+"""What a change means for the workload, whatever its verb."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconciler.decide.decisions import FieldChange, Verb
+from reconciler.model import ObjectRef
+from reconciler.plan.model import Action, Effect, HeldBackActions, LimitUse, effect_of, is_acted_on
+from tests.builders import a_ref
+from tests.plan.decisions import a_decision
+
+OURS = FieldChange(("metadata", "annotations", "reconciler/owner"), None, "x")
+THEIRS = FieldChange(("metadata", "annotations", "example.com/x"), None, "x")
+LABEL = FieldChange(("metadata", "labels", "app"), None, "x")
+SUSPEND = FieldChange(("spec", "suspend"), None, True)
+HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(SUSPEND, True, id="the spec"),
+        pytest.param(FieldChange(("spec", "suspend"), True, True), False, id="the spec, only tested"),
+        pytest.param(OURS, False, id="an annotation of ours"),
+        pytest.param(THEIRS, True, id="an annotation of others"),
+        pytest.param(FieldChange(THEIRS.path, "x", "x"), False, id="an annotation of others, only tested"),
+        pytest.param(LABEL, False, id="a label"),
+        pytest.param(FieldChange(("data", "x"), None, "x"), False, id="data"),
+    ],
+)
+def test_what_somebody_else_acts_on(change, expected):
+    assert is_acted_on(change) is expected
+
+
+@pytest.mark.parametrize(
+    ("verb", "before", "after", "fields", "expected"),
+    [
+        (Verb.IDLE, 3, 0, {}, Effect.IDLE),
+        (Verb.WAKE, 0, 3, {}, Effect.WAKE),
+        (Verb.IDLE, None, None, {"ref": HPA, "changes": (OURS,)}, Effect.UPDATE),
+        (Verb.SCALE, 1, 3, {}, Effect.UP),
+        (Verb.SCALE, 3, 1, {}, Effect.DOWN),
+        (Verb.REPAIR, 3, 1, {}, Effect.DOWN),
+        (Verb.REPAIR, None, None, {"changes": (OURS,)}, Effect.METADATA),
+        (Verb.REPAIR, None, None, {"changes": (OURS, SUSPEND)}, Effect.UPDATE),
+        (Verb.REPAIR, None, None, {"changes": (OURS,), "event": "Adopted"}, Effect.UPDATE),
+        (Verb.RELEASE, None, None, {"changes": (OURS,)}, Effect.UPDATE),
+        (Verb.RECORD, 3, 1, {"changes": (OURS,)}, Effect.METADATA),
+        (Verb.RECORD, None, None, {"changes": (OURS,), "event": "Adopted"}, Effect.METADATA),
+        (Verb.CLEAR, None, None, {"changes": (OURS, THEIRS)}, Effect.UPDATE),
+        (Verb.CREATE, 0, 3, {}, Effect.CREATE),
+        (Verb.OVERWRITE, 3, 3, {}, Effect.OVERWRITE),
+        (Verb.DELETE, 3, 0, {}, Effect.DELETE),
+        (Verb.DELETE, None, None, {"ref": a_ref(kind="ConfigMap")}, Effect.METADATA),
+        (Verb.REMEMBER, None, None, {"changes": (FieldChange(("spec", "x"), 1, 2),), "ref": a_ref(kind="ConfigMap")},
+         Effect.METADATA),
+    ],
+)  # fmt: skip
+def test_what_a_change_means(verb, before, after, fields: dict[str, Any], expected):
+    defaults = {"replicas_before": before, "replicas_after": after, "changes": ()}
+    assert effect_of(a_decision(verb=verb, **(defaults | fields))) is expected
+
+
+def test_an_action_tells_what_it_writes():
+    action = Action(1, a_decision(changes=(OURS, FieldChange(("spec", "replicas"), 3, 0)), policy="nights"))
+    assert (action.verb, action.policy) == ("idle", "nights")
+    assert action.before == {"/metadata/annotations/reconciler~1owner": None, "/spec/replicas": 3}
+    assert action.after == {"/metadata/annotations/reconciler~1owner": "x", "/spec/replicas": 0}
+
+
+@pytest.mark.parametrize(
+    ("limit", "unit"), [(None, ""), (LimitUse("fleet", "replicas", 3, 2, 9), "replicas")], ids=["a guard", "a limit"]
+)
+def test_what_is_held_back_has_the_unit_of_its_limit(limit, unit):
+    assert HeldBackActions("fleet", "why", (), limit).unit == unit
