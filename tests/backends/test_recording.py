@@ -195,6 +195,43 @@ def test_r8_of_pod_templates_only_those_are_kept_whole_that_placement_compares()
     assert templates == {("shop", "placed"): ENVIRONMENT, ("shop", "other"): labels, ("dev", "placed"): labels}
 
 
+REQUESTING: dict[str, Any] = {
+    "initContainers": [{"restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": 1}}}],
+    "containers": [{"resources": {"requests": {"cpu": "2", "memory": "4Gi"}}}, {}],
+    "overhead": {"memory": "16Mi"},
+}
+
+
+@pytest.mark.parametrize(
+    ("resource", "path"),
+    [
+        (workloads_of(BUILT_IN_SCALES[0]), ("template",)),
+        (workloads_of(BUILT_IN_SCALES[1]), ("template",)),
+        (REPLICA_SETS, ("template",)),
+        (workloads_of(BUILT_IN_SCALES[3]), ("template",)),
+        (workloads_of(BUILT_IN_SCALES[4]), ("jobTemplate", "spec", "template")),
+        (workloads_of(CLONES), ("template",)),
+    ],
+    ids=lambda one: getattr(one, "kind", ""),
+)
+def test_what_pods_request_is_kept_and_nothing_else_of_them(resource: Any, path: tuple[str, ...]) -> None:
+    secret = {"name": "main", "env": [{"name": "a", "value": "x"}], "args": ["x"], "command": ["x"]}
+    pod = {
+        **REQUESTING,
+        "initContainers": [{**secret, **REQUESTING["initContainers"][0]}],
+        "containers": [{**secret, **one} for one in REQUESTING["containers"]],
+        "volumes": [{"secret": "x"}],
+    }
+    spec: Any = {"metadata": {"labels": {"app": "b"}}, "spec": pod}
+    for key in reversed(path):
+        spec = {key: spec}
+    manifest = {"metadata": {"name": "b", "namespace": "ci", "uid": "1"}, "spec": spec}
+    found = again(resource, manifest, *([CLONES] if resource.kind == CLONES.kind else []))[2]["spec"]
+    for key in path:
+        found = found[key]
+    assert found["spec"] == REQUESTING
+
+
 def test_r8_the_files_of_a_snapshot_are_for_us_alone(tmp_path: Path) -> None:
     write_snapshot(tmp_path / "recorded", {"east": {"a.yaml": "a: 1\n"}})
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "recorded").rglob("*")}

@@ -49,7 +49,44 @@ class TemplateMetadata(Wire):
         self.labels = shared(self.labels)
 
 
+Quantities = dict[str, str | int | float | None]
+
+
+class ContainerResources(Wire):
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class TemplateContainer(Wire):
+    restart_policy: str | None = None
+    resources: ContainerResources | None = None
+
+
+class TemplateSpec(Wire):
+    """What a pod requests. Nothing else of it is read: `env`, `args` and the like may hold secrets."""
+
+    containers: list[TemplateContainer] | None = None
+    init_containers: list[TemplateContainer] | None = None
+    overhead: Quantities | None = None
+
+    @property
+    def states_resources(self) -> bool:
+        containers = (*(self.containers or ()), *(self.init_containers or ()))
+        return bool(self.overhead) or any(one.resources is not None for one in containers)
+
+
 class PodTemplate(Wire):
+    metadata: TemplateMetadata | None = None
+    spec: TemplateSpec | None = None
+
+    def __post_init__(self) -> None:
+        if self.spec is not None and not self.spec.states_resources:
+            self.spec = None
+
+
+class CustomTemplate(Wire):
+    """That of a custom resource, which may hold anything but labels in a form of its own."""
+
     metadata: TemplateMetadata | None = None
 
 

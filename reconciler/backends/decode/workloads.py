@@ -66,7 +66,7 @@ def workload_of(ref: ObjectRef, decoded: Any, api_version: str, scale: ScaleKind
     )
 
 
-def _template_labels(template: shapes.PodTemplate | None) -> Mapping[str, str]:
+def _template_labels(template: shapes.PodTemplate | shapes.CustomTemplate | None) -> Mapping[str, str]:
     if template is None or template.metadata is None:
         return NOTHING
     return template.metadata.labels or NOTHING
@@ -152,7 +152,7 @@ def _custom(decoded: shapes.Custom, scale: ScaleKind | None) -> dict[str, Any]:
         "observed_generation": number_at(status, ("observedGeneration",)),
         "conditions": _conditions(conditions.conditions if conditions is not None else None),
         "selector": selector_of(_custom_selector(spec.get("selector"))),
-        "template_labels": _template_labels(_if_shaped(shapes.PodTemplate, spec.get("template"))),
+        "template_labels": _template_labels(_if_shaped(shapes.CustomTemplate, spec.get("template"))),
     }
 
 

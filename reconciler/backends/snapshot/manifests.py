@@ -13,7 +13,14 @@ from typing import Any
 import msgspec
 
 from reconciler.backends.decode import shapes
-from reconciler.backends.decode.shapes import Custom, CustomStatus, ReplicaSet, WholeTemplate, decoded_value
+from reconciler.backends.decode.shapes import (
+    Custom,
+    CustomStatus,
+    PodTemplate,
+    ReplicaSet,
+    WholeTemplate,
+    decoded_value,
+)
 from reconciler.backends.decode.wire import Instant, Wire
 from reconciler.backends.decode.workloads import count_at
 from reconciler.backends.json_patch import equal
@@ -163,8 +170,8 @@ def manifest_of(
 ) -> dict[str, Any]:
     """Return an object as a manifest; `custom` says where custom resources keep their replicas.
 
-    With `whole` the pod template of a ReplicaSet has everything in it, else only what is read of any template: what
-    people write into `env`, `args` and elsewhere may be secret.
+    With `whole` the pod template of a ReplicaSet has everything in it, else only what is read of any template, labels
+    and requests: what people write into `env`, `args` and elsewhere may be secret.
     """
     found: dict[str, Any] = plain(decoded)
     if isinstance(decoded, ReplicaSet) and not whole and decoded.spec is not None and decoded.spec.template is not None:
@@ -254,10 +261,21 @@ def _custom_parts(decoded: Custom, scale: ScaleKind | None) -> dict[str, Any]:
         parts["spec"]["selector"] = {
             key: selector[key] for key in ("matchLabels", "matchExpressions") if key in selector
         }
-    labels = _at(spec, ("template", "metadata", "labels"))
-    if labels is not None:
-        parts["spec"]["template"] = {"metadata": {"labels": labels}}
+    template = _custom_template(spec.get("template"))
+    if template:
+        parts["spec"]["template"] = template
     return {**parts, "status": parts["status"] or dict(_SAYS_NOTHING)}
+
+
+def _custom_template(template: Any) -> dict[str, Any]:
+    """Return the labels of a template, and what its pods request where it looks like that of pods."""
+    labels = _at(template, ("metadata", "labels"))
+    kept: dict[str, Any] = {} if labels is None else {"metadata": {"labels": labels}}
+    try:
+        requested = decoded_value(PodTemplate, {"spec": _at(template, ("spec",))}).spec
+    except msgspec.ValidationError:
+        return kept
+    return kept if requested is None else {**kept, "spec": plain(requested)}
 
 
 def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
