@@ -25,11 +25,11 @@ from reconciler.cli.options import (
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, UsageError
-from reconciler.forecast.savings import GROUPS, Prices, grouping
+from reconciler.forecast.savings import GROUPS, check_grouping
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.text import ForecastStyle, render_text
 from reconciler.forecast.timelines import Forecast, forecast
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import PolicySet, Prices
 from reconciler.world import victim_order
 
 _LEAST_TICK = timedelta(minutes=1)
@@ -40,7 +40,7 @@ price_option = option(
     "--price",
     multiple=True,
     metavar="RESOURCE=PRICE",
-    help="What a core (cpu) or a GiB (memory) costs an hour; may be repeated.",
+    help="What a core (cpu) or a GiB (memory) costs an hour, in place of prices of the Fleet; may be repeated.",
 )
 
 
@@ -50,7 +50,7 @@ price_option = option(
 @now_option
 @days_option
 @tick_option
-@option("--by", metavar="GROUP", default="policy", help=f"Group by {', '.join(GROUPS[:-1])} or {GROUPS[-1]}.")
+@option("--by", metavar="GROUP", default="policy", help=f"Group by {', '.join(GROUPS)} or a label, for example team.")
 @price_option
 @output_option("text", "json", "yaml", "markdown", "html")
 @color_option
@@ -64,8 +64,10 @@ def command(path: str, output: str, days: int, **flags: Any) -> int:
     options = RunOptions.of(path, flags)
     if options.snapshot is None:
         raise UsageError("--snapshot: a forecast plays on a snapshot, expected DIR; `reconciler snapshot` writes one")
-    style = ForecastStyle(grouping_of(flags["by"]), prices_of(flags["price"]), options.color, options.verbose)
-    made = played(options.policies(), options, timedelta(days=days), tick_of(flags["tick"]))
+    stated, policies = prices_of(flags["price"]), options.policies()
+    style = ForecastStyle(flags["by"], stated.over(policies.fleet.prices), options.color, options.verbose)
+    made = played(policies, options, timedelta(days=days), tick_of(flags["tick"]))
+    check_grouping(made, style.by)
     show(_rendered(made, output, style), output)
     return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
 
@@ -104,19 +106,6 @@ def tick_of(text: str) -> timedelta:
     if not _LEAST_TICK <= found <= timedelta(days=1):
         raise UsageError(f'--tick: "{text}" is out of range, expected 1m to 1d')
     return found
-
-
-def grouping_of(text: str) -> str:
-    """Return `text`, a way to group workloads.
-
-    Raises:
-        UsageError: it is none.
-    """
-    try:
-        grouping(text)
-    except ValueError as error:
-        raise UsageError(f"--by: {error}") from error
-    return text
 
 
 def prices_of(texts: tuple[str, ...]) -> Prices:

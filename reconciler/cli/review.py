@@ -14,8 +14,9 @@ from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run import RunOptions, exit_of_plan, save
 from reconciler.decide.annotations import format_time, parse_time
+from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
-from reconciler.forecast.review import Review, review_of
+from reconciler.forecast.review import Labels, Review, labels_in, review_of
 from reconciler.forecast.review_report import render_failure, render_markdown, render_text, review_to_dict
 from reconciler.forecast.simulation import HeldMetrics, Simulation
 from reconciler.forecast.timelines import Forecast, forecast
@@ -26,6 +27,8 @@ from reconciler.report.wording import age
 
 if TYPE_CHECKING:
     from reconciler.backends.backend import Opened
+    from reconciler.decide.decisions import DesiredState
+    from reconciler.model import ObservedState, Run
     from reconciler.world import World
 
 
@@ -72,7 +75,8 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
     head = options.policies()
     before, problem = _base(options, base)
     with_fleet = head if before is None or options.fleet_from == "head" else replace(head, fleet=before.fleet)
-    made = plan(with_fleet, run.metrics.opened(_world(options, with_fleet)), options.request())
+    seen = _Seen()
+    made = plan(with_fleet, run.metrics.opened(_world(options, with_fleet)), options.request(), seen.decide)
     run.metrics.decided(made)
     if before is None:
         say(f"warning: {problem}")
@@ -81,10 +85,21 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
             played.of(with_fleet), None, made, None, snapshot_age=played.age, problem=problem
         ), ExitCode.PARTIAL
     unlifted = replace(options.request(), run_id="")
-    without = plan(before, _world(options, before), unlifted)
+    without = plan(before, _world(options, before), unlifted, seen.decide)
     played = _Played(options, flags, (before, with_fleet))
-    found = review_of((before, head), (played.of(before), played.of(with_fleet)), (without, made))
+    found = review_of((before, head), (played.of(before), played.of(with_fleet)), (without, made), seen.labels)
     return replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age), ExitCode.DONE
+
+
+class _Seen:
+    """The labels of what plans are made of."""
+
+    def __init__(self) -> None:
+        self.labels: Labels = {}
+
+    def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        self.labels = {**self.labels, **labels_in(state)}
+        return decide(policies, state, run)
 
 
 def _world(options: RunOptions, policies: PolicySet) -> World:

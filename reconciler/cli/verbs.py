@@ -94,7 +94,7 @@ EXAMPLES = {
         ("Play the next seven days on a snapshot", "forecast --snapshot DIR"),
         (
             "What does each team save in two weeks, in money?",
-            "forecast --snapshot DIR --days 14 --by label=team --price cpu=0.031 --price memory=0.0042",
+            "forecast --snapshot DIR --days 14 --by team --price cpu=0.031 --price memory=0.0042",
         ),
     ),
     "test": (

@@ -6,9 +6,10 @@ from typing import Any
 
 from reconciler.decide.annotations import format_time
 from reconciler.forecast.requests import Requests
-from reconciler.forecast.savings import Hours, Prices, Savings, grouped_savings, savings_of
+from reconciler.forecast.savings import Hours, Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, WorkloadTimeline
 from reconciler.model import QueryKey
+from reconciler.policy.types import Prices
 
 SCHEMA_VERSION = "reconciler/forecast/v1alpha1"
 
@@ -44,7 +45,7 @@ def savings_to_dict(found: Savings, prices: Prices) -> dict[str, Any]:
         "percent": round(found.percent(found.saved), 2),
         "percentIfMetricsStay": round(found.percent(found.saved.plus(found.assumed)), 2),
         **(
-            {"money": round(prices.of(found.saved), 4), "moneyIfMetricsStay": round(prices.of(found.assumed), 4)}
+            {"money": round(found.saved.cost(prices), 4), "moneyIfMetricsStay": round(found.assumed.cost(prices), 4)}
             if prices.known
             else {}
         ),

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.forecast.policy_changes import PolicyChanges, policy_changes
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, WorkloadTimeline
-from reconciler.model import ObjectRef
+from reconciler.model import NOTHING, ObjectRef, ObservedState
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet, PolicySet
 
-PRODUCTION = ("prod", "prod-*", "*-prod", "*-prod-*", "production", "production-*", "*-production")
-"""How namespaces are called that hold production, where the Fleet says nothing else."""
+Labels = Mapping[ObjectRef, Mapping[str, str]]
 
 
 class Difference(Struct, frozen=True):
@@ -119,16 +117,26 @@ class Review(Struct, frozen=True):
 
 
 def review_of(
-    policies: tuple[PolicySet, PolicySet], played: tuple[Forecast | None, Forecast | None], plans: tuple[Plan, Plan]
+    policies: tuple[PolicySet, PolicySet],
+    played: tuple[Forecast | None, Forecast | None],
+    plans: tuple[Plan, Plan],
+    labels: Labels = NOTHING,
 ) -> Review:
     """Return the review of a change: `policies`, forecasts and plans of the next run are those before and after.
 
+    `labels` are those of workloads, and of their namespaces; those that a forecast has need not be there. Production is
+    what one of the two Fleets calls so.
     Where the Fleet of the base was taken, forecast and plan are made with that, and the policies as they are written.
     """
     (base, head), (before, after), (without, made) = policies, played, plans
     changes = policy_changes(base, head)
     selected, selected_now = selected_in(without), selected_in(made)
-    production = production_in(without) | production_in(made)
+    known = {**labels, **{one.ref: one.labels for some in played if some is not None for one in some.timelines}}
+    named = {*known, *(one.ref for some in plans for one in some.explanations)}
+    fleets = (base.fleet.production, head.fleet.production)
+    production = frozenset(
+        ref for ref in named if any(one.has(ref.namespace, known.get(ref, NOTHING)) for one in fleets)
+    )
     found = Review(
         head=after,
         base=before,
@@ -223,12 +231,15 @@ def selected_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
     return frozenset((one.job, one.ref) for one in made.explanations if one.selected and one.ref.kind != "Service")
 
 
-def production_in(made: Plan, patterns: Iterable[str] = PRODUCTION) -> frozenset[ObjectRef]:
-    """Return those workloads of a plan that are in a namespace whose name matches one of `patterns`."""
-    found = tuple(patterns)
-    return frozenset(
-        one.ref for one in made.explanations if any(fnmatchcase(one.ref.namespace, pattern) for pattern in found)
-    )
+def labels_in(state: ObservedState) -> Labels:
+    """Return the labels of each workload; what it does not say itself, its namespace says."""
+    clusters = state.clusters.values()
+    spaces = {(one.name, found.ref.name): found.labels for one in clusters for found in one.namespaces}
+    return {
+        found.ref: {**spaces.get((one.name, found.ref.namespace), NOTHING), **found.labels}
+        for one in clusters
+        for found in one.workloads
+    }
 
 
 def protected_in(made: Plan, before: Fleet, after: Fleet) -> tuple[ObjectRef, ...]:

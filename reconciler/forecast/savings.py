@@ -6,22 +6,11 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
+from reconciler.errors import UsageError
 from reconciler.forecast.requests import Requests
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
-
-
-class Prices(Struct, frozen=True):
-    """What a core and a GiB cost for an hour, in whatever money; None: not told."""
-
-    cpu: float | None = None
-    memory: float | None = None
-
-    @property
-    def known(self) -> bool:
-        return self.cpu is not None or self.memory is not None
-
-    def of(self, hours: Hours) -> float:
-        return hours.requests.cpu * (self.cpu or 0.0) + hours.requests.memory * (self.memory or 0.0)
+from reconciler.policy.spelling import nearest
+from reconciler.policy.types import Prices
 
 
 class Hours(Struct, frozen=True):
@@ -35,6 +24,9 @@ class Hours(Struct, frozen=True):
 
     def minus(self, other: Hours) -> Hours:
         return self.plus(Hours(-other.replicas, other.requests.times(-1)))
+
+    def cost(self, prices: Prices) -> float:
+        return self.requests.cpu * (prices.cpu or 0.0) + self.requests.memory * (prices.memory or 0.0)
 
 
 class Savings(Struct, frozen=True):
@@ -103,27 +95,33 @@ def _hours(one: WorkloadTimeline, hours: float) -> Hours:
     return Hours(hours, one.requests.times(hours))
 
 
-GROUPS = ("policy", "namespace", "cluster", "label=KEY")
+GROUPS = ("policy", "namespace", "cluster")
+_LABEL = "label="  # of a label that is called like a group
 _NONE = "(none)"
 
 
 def grouping(by: str) -> Callable[[WorkloadTimeline], str]:
-    """Return which group a workload is in: `by` policy, namespace, cluster, or label=KEY.
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    kind, _, key = by.partition("=")
-    if kind == "label" and key:
-        return lambda one: one.labels.get(key, _NONE)
+    """Return which group a workload is in: `by` policy, namespace, cluster, or by the value of a label."""
     known: dict[str, Callable[[WorkloadTimeline], str]] = {
         "policy": lambda one: one.policy or _NONE,
         "namespace": lambda one: f"{one.ref.cluster}/{one.ref.namespace}",
         "cluster": lambda one: one.ref.cluster,
     }
-    if by not in known:
-        raise ValueError(f'"{by}" is no grouping, expected one of {", ".join(GROUPS)}')
-    return known[by]
+    key = by.removeprefix(_LABEL)
+    return known.get(by, lambda one: one.labels.get(key, _NONE))
+
+
+def check_grouping(made: Forecast, by: str) -> None:
+    """Refuse a label that no selected workload has: a typo must not pass for one group.
+
+    Raises:
+        UsageError: with the nearest name.
+    """
+    known = sorted({key for one in made.selected for key in one.labels})
+    if by in GROUPS or by.removeprefix(_LABEL) in known or not made.selected:
+        return
+    some = f"{', '.join(GROUPS)} or a label of theirs{nearest(by, [*GROUPS, *known])}"
+    raise UsageError(f'--by: "{by}" is no label of the selected workloads or their namespaces, expected {some}')
 
 
 def grouped_savings(made: Forecast, by: str) -> tuple[tuple[str, Savings], ...]:

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from msgspec import Struct
 
 from reconciler.forecast.picture import cells, legend, rows_of, ruler
-from reconciler.forecast.savings import Hours, Prices, Savings, grouped_savings, savings_of
+from reconciler.forecast.savings import Hours, Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, WorkloadTimeline, total
+from reconciler.policy.types import Prices
 from reconciler.report.wording import counted, edge, name_of
 from reconciler.untrusted_text import one_line
 
@@ -81,7 +82,7 @@ def signed(number: float) -> str:
 
 
 def _money(saved: Hours, prices: Prices) -> str:
-    return f", {0 - prices.of(saved):+,.2f} in money" if prices.known else ""
+    return f", {0 - saved.cost(prices):+,.2f} in money" if prices.known else ""
 
 
 _HEAD = ("workloads", "replica-hours", "without", "saved")
@@ -97,7 +98,7 @@ def table_rows(made: Forecast, style: ForecastStyle) -> list[tuple[str, ...]]:
     body = [(*_group(name, found), *_resources(found, stated)) for name, found in groups]
     if not style.prices.known:
         return [head, *body]
-    money = [_range(*map(style.prices.of, _saved(found)), digits=2) for _, found in groups]
+    money = [_range(*(hours.cost(style.prices) for hours in _saved(found)), digits=2) for _, found in groups]
     return [(*head, "money saved"), *((*row, cell) for row, cell in zip(body, money, strict=True))]
 
 

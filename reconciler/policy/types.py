@@ -78,6 +78,34 @@ class FleetCluster(Struct, frozen=True):
         return _RESTRICTED.get(self.state, (Writes.EVERYTHING, ""))
 
 
+class Prices(Struct, frozen=True):
+    """What a core and a GiB cost for an hour, in whatever money; None: not told."""
+
+    cpu: float | None = None
+    memory: float | None = None
+
+    @property
+    def known(self) -> bool:
+        return self.cpu is not None or self.memory is not None
+
+    def over(self, other: Prices) -> Prices:
+        """Return these prices, and those of `other` where these say nothing."""
+        cpu, memory = self.cpu, self.memory
+        return Prices(other.cpu if cpu is None else cpu, other.memory if memory is None else memory)
+
+
+class Production(Struct, frozen=True):
+    """What is production: namespaces by globs of their names, or what has `labels`, itself or by its namespace."""
+
+    namespaces: tuple[str, ...]
+    labels: LabelSelector = LabelSelector()
+
+    def has(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Return whether what is in `namespace` and has `labels`, or its namespace has, is production."""
+        named = any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
+        return named or (not self.labels.empty and self.labels.matches(labels))
+
+
 class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     place: Place
@@ -91,6 +119,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
     protects_unread: bool = False  # which namespaces it protects could not be read, or not all of them
     allowed_picker_hosts: tuple[str, ...]
     honors_kube_downscaler: bool = True  # its exclude annotations count as ours do
+    prices: Prices = Prices()
+    production: Production = Production(())
 
     @property
     def protected(self) -> frozenset[str]:

@@ -10,8 +10,8 @@ import pytest
 from reconciler.forecast.html import render_html
 from reconciler.forecast.json import forecast_to_dict
 from reconciler.forecast.markdown import render_markdown
-from reconciler.forecast.savings import Prices
 from reconciler.forecast.text import ForecastStyle, render_text
+from reconciler.policy.types import Prices
 from tests.forecast.test_timelines import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
 from tests.way.calls import Folder
 
@@ -80,7 +80,8 @@ def test_the_verb(quickstart: Folder) -> None:
     ("flags", "says"),
     [
         ((), "--snapshot: a forecast plays on a snapshot"),
-        (("--snapshot", "snapshot", "--by", "team"), '--by: "team" is no grouping'),
+        (("--snapshot", "snapshot", "--by", "polcy"), 'cluster or a label of theirs, did you mean "policy"?'),
+        (("--snapshot", "snapshot", "--by", "label=policy"), '--by: "label=policy" is no label'),
         (("--snapshot", "snapshot", "--price", "gpu=1"), '--price: "gpu=1" is not a price'),
         (("--snapshot", "snapshot", "--price", "cpu=nan"), '--price: "cpu=nan" is not a price'),
         (("--snapshot", "snapshot", "--tick", "10s"), '--tick: "10s" is out of range'),
@@ -90,3 +91,30 @@ def test_wrong_calls(quickstart: Folder, flags: tuple[str, ...], says: str) -> N
     said = quickstart.call("forecast", "--now", NIGHT, *flags)
     assert said.code == 64
     assert says in said.err
+
+
+BUILDER = """\
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: builder, namespace: ci, labels: {team: build}}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: builder}}
+  template:
+    metadata: {labels: {app: builder}}
+    spec: {containers: [{name: builder, image: builder, resources: {requests: {cpu: "2", memory: 4Gi}}}]}
+"""
+
+
+def test_by_a_label_and_with_the_prices_of_the_fleet(quickstart: Folder) -> None:
+    fleet = (quickstart.path / "policies" / "fleet.yaml").read_text()
+    quickstart.write("policies/fleet.yaml", fleet.rstrip() + "\n  prices: {cpu: 0.5, memory: 0.25}\n")
+    quickstart.write("snapshot/eu-west/ci-builder.yaml", BUILDER)
+    look = ("forecast", "--snapshot", "snapshot", "--now", NIGHT, "--days", "1", "-o", "json", "--by", "team")
+    priced = [json.loads(quickstart.call(*look, *more).out) for more in ((), ("--price", "memory=0"))]
+    for found, memory in zip(priced, (0.25, 0.0), strict=True):
+        saved = found["savings"]["saved"]
+        assert saved["cpuHours"] > 0
+        assert found["savings"]["money"] == pytest.approx(0.5 * saved["cpuHours"] + memory * saved["memoryGiBHours"])
+    assert priced[0]["groupedBy"] == "team"
+    assert "build" in [one["name"] for one in priced[0]["groups"]]

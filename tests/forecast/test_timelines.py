@@ -13,11 +13,11 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import NotFoundError
 from reconciler.forecast.policy_changes import policy_changes
 from reconciler.forecast.requests import Requests, requests_of
-from reconciler.forecast.savings import Prices, grouped_savings, savings_of
+from reconciler.forecast.savings import grouped_savings, savings_of
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.model import ObjectRef
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import PolicySet, Prices
 from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
 
 FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -80,7 +80,7 @@ def test_steps_and_hours_of_one_night() -> None:
     found = savings_of(made.selected)
     assert (found.without.replicas, found.saved.replicas, found.assumed.replicas) == (48, 20, 0)
     assert found.saved.requests == Requests(cpu=10, memory=20)
-    assert Prices(cpu=0.1, memory=0.01).of(found.saved) == pytest.approx(1.2)
+    assert found.saved.cost(Prices(cpu=0.1, memory=0.01)) == pytest.approx(1.2)
 
 
 def test_what_is_idle_at_the_start_would_run_without_policies() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reconciler.policy.kinds.policy_test import policy_test_schema
-from reconciler.policy.kinds.scheme import DOCUMENTS, any_policy_schema, policy_schema, schema_catalog
+from reconciler.policy.kinds.scheme import DOCUMENTS, any_policy_schema, policy_schema
 from reconciler.report.json import plan_schema, report_schema, schema_text
 from tests.report.validators import SCHEMAS
 
@@ -14,4 +14,3 @@ if __name__ == "__main__":
     made |= {kind: policy_schema(kind) for kind in DOCUMENTS} | {"Plan": plan_schema(), "Report": report_schema()}
     for kind, schema in made.items():
         (SCHEMAS / f"{kind.lower()}.schema.json").write_text(schema_text(schema), encoding="utf-8")
-    (SCHEMAS / "catalog.json").write_text(schema_text(schema_catalog()), encoding="utf-8")

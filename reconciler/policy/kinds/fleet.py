@@ -6,14 +6,15 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from reconciler.model import ClusterConnection, PrometheusConnection
+from reconciler.model import ClusterConnection, LabelSelector, PrometheusConnection
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.limits import FleetLimitsFields, limits_of
 from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
 from reconciler.policy.kinds.pod_picker import HEADER_NAME, RESERVED_HEADERS
-from reconciler.policy.kinds.scalars import ClusterName, Labels, Name, Namespace, Text, expected
+from reconciler.policy.kinds.scalars import ClusterName, Labels, Name, Namespace, NamespacePattern, Text, expected
+from reconciler.policy.problems import LARGEST
 from reconciler.policy.spelling import nearest
-from reconciler.policy.types import Fleet, FleetCluster
+from reconciler.policy.types import Fleet, FleetCluster, Prices, Production
 from reconciler.yaml.words import Path, shown
 
 _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
@@ -166,6 +167,36 @@ class PodPickersFields(Fields, frozen=True, kw_only=True):
     ] = ("*.svc.cluster.local", "*.svc")
 
 
+Price = Annotated[int, Meta(ge=0, le=LARGEST)] | Annotated[float, Meta(ge=0, le=LARGEST)] | None
+
+
+class PricesFields(Fields, frozen=True, kw_only=True):
+    """What resources cost, in any currency."""
+
+    cpu: Annotated[
+        Price, Meta(description="cpu is what a requested core costs for an hour. null means that it is not known.")
+    ] = None
+    memory: Annotated[
+        Price, Meta(description="memory is what a requested GiB costs for an hour. null means that it is not known.")
+    ] = None
+
+
+class ProductionFields(Fields, frozen=True, kw_only=True):
+    """What is production."""
+
+    namespaces: Annotated[
+        tuple[NamespacePattern, ...],
+        Meta(description="namespaces lists namespaces, or patterns of their names, in which everything is production."),
+    ] = ("prod", "prod-*", "*-prod", "*-prod-*", "production", "production-*", "*-production")
+    match_labels: Annotated[
+        Labels,
+        Meta(
+            description="matchLabels are labels. What has all of them, by itself or by its namespace, is production in "
+            "any namespace. An empty map means none."
+        ),
+    ] = field(default_factory=dict)
+
+
 class FleetFields(Fields, frozen=True, kw_only=True):
     """The clusters and the restrictions of a Fleet."""
 
@@ -217,6 +248,16 @@ class FleetFields(Fields, frozen=True, kw_only=True):
     pod_pickers: Annotated[PodPickersFields, Meta(description="podPickers restricts pod pickers of policies.")] = (
         PodPickersFields()
     )
+    prices: Annotated[
+        PricesFields, Meta(description="prices are what forecasts count savings with. --price takes precedence.")
+    ] = PricesFields()
+    production: Annotated[
+        ProductionFields,
+        Meta(
+            description="production says what reviews of policies name first and always show in full. It changes "
+            "nothing that a run does."
+        ),
+    ] = ProductionFields()
 
 
 class FleetDocument(Fields, frozen=True, kw_only=True):
@@ -243,6 +284,10 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         protected_namespaces=spec.protected_namespaces,
         allowed_picker_hosts=spec.pod_pickers.allowed_hosts,
         honors_kube_downscaler=spec.kube_downscaler_annotations == "Honor",
+        prices=Prices(spec.prices.cpu, spec.prices.memory),
+        production=Production(
+            spec.production.namespaces, LabelSelector(tuple(sorted(spec.production.match_labels.items())))
+        ),
     )
     for position, cluster in enumerate(fleet.clusters):
         _check_unlike(document, ("spec", "clusters", position), cluster, fleet.clusters[:position])
