@@ -41,6 +41,7 @@ CAUSE = "reconciler/cause"
 ORPHANED_SINCE = "reconciler/orphaned-since"
 PREVIOUS_SUSPEND = "reconciler/previous-suspend"
 PREVIOUS_BOUNDS = "reconciler/previous-bounds"
+LAST_IDLED = "reconciler/last-idled"  # stays at the wake: the policy, the digest of its schedule, and when
 WAKE_BEGUN_AT = "reconciler/wake-begun-at"
 AWAKE_SINCE = "reconciler/awake-since"
 AWAKE_UNTIL = "reconciler/awake-until"

@@ -172,7 +172,8 @@ class Decision(Struct, frozen=True):
     wake_tier: str = ""  # the tier of a wake that others wait for, "" where none do
     wait_ready: str = ""  # the wake tier whose objects should be ready first, 10 minutes at most; "" for none
     event: str = ""  # reason of the Event that tells about it ("Idled", "Woken", ...), "" for none
-    idles: bool = False  # counts as a newly idled workload in the limits
+    idles: bool = False  # idles a workload
+    known: bool = False  # the same schedule idled it before, so that no limit counts it
     has_annotations: bool = True  # False: the object has no annotations map yet
     has_labels: bool = True
 

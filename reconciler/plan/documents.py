@@ -203,7 +203,10 @@ class ChangeDocument(JsonObject, frozen=True):
         str, Meta(description='The wake tier whose objects must be ready first, for at most 10 minutes; "" for none.')
     ]
     event: Annotated[str, Meta(description='The reason of the Event for the change; "" for none.')]
-    idles: Annotated[bool, Meta(description="Whether limits count it as a newly idled workload.")]
+    idles: Annotated[bool, Meta(description="Whether it idles a workload.")]
+    known: Annotated[
+        bool, Meta(description="Whether the same schedule idled the workload before, so that no limit counts it.")
+    ]
     has_annotations: Annotated[bool, Meta(description="Whether the object has annotations.")]
     has_labels: Annotated[bool, Meta(description="Whether the object has labels.")]
 

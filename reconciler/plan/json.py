@@ -141,6 +141,7 @@ def change_document(action: Action) -> ChangeDocument:
         wait_ready=action.wait_ready,
         event=decision.event,
         idles=decision.idles,
+        known=decision.known,
         has_annotations=decision.has_annotations,
         has_labels=decision.has_labels,
     )
@@ -415,6 +416,7 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
         wait_ready=change.wait_ready,
         event=change.event,
         idles=change.idles,
+        known=change.known,
         has_annotations=change.has_annotations,
         has_labels=change.has_labels,
     )

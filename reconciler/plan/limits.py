@@ -21,6 +21,7 @@ PolicyKey = tuple[str, str]
 """(job, policy) that decides a decrease; two kinds of policies may have the same name."""
 
 FLEET = "fleet"
+CEILING = "ceiling"
 _BOUND = (Phase.MOVE, Phase.DECREASE)
 _WORDS = {"workloads": "idle", "replicas": "remove"}
 
@@ -107,6 +108,11 @@ def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, 
     for rule in _of_the_fleet(policies.fleet, bases.clusters):
         excepted = {owner for owner, limits in own.items() if rule.unit in dict(_units(limits))}
         result = result.then(checks.each_policy(result.decisions, rule, excepted))
+    for cluster in policies.fleet.clusters:
+        if cluster.name in bases.clusters:
+            limit, base = cluster.ceiling or policies.fleet.ceiling, bases.clusters[cluster.name].workloads
+            rule = _Rule(CEILING, "workloads", limit, base, None, cluster.name)
+            result = result.then(checks.together(result.decisions, rule))
     return result
 
 
@@ -114,7 +120,7 @@ _EMPTY = Base(0, 0)
 
 
 class _Rule(Struct, frozen=True):
-    """One limit for one policy, of the Fleet or its own (`name`); `cluster` "": on all clusters."""
+    """One limit for one policy: of the Fleet, its ceiling, or its own (`name`); `cluster` "": on all clusters."""
 
     name: str
     unit: str
@@ -122,6 +128,7 @@ class _Rule(Struct, frozen=True):
     base: int
     owner: PolicyKey | None = None
     cluster: str = ""
+    beside: int = 0  # what others use of it
 
     @property
     def allowed(self) -> int:
@@ -138,7 +145,8 @@ class _Rule(Struct, frozen=True):
         """Return whether `decision` takes away what this limit counts."""
         counted = decision.idles if self.unit == "workloads" else decision.removed > 0
         here = self.cluster in ("", decision.ref.cluster)
-        return counted and here and decision.phase in _BOUND and self.owner in (None, owner_of(decision))
+        bound = decision.phase in _BOUND and not decision.known
+        return counted and here and bound and self.owner in (None, owner_of(decision))
 
 
 def owner_of(decision: Decision) -> PolicyKey:
@@ -177,13 +185,28 @@ class _Checks(Struct, frozen=True):
             result = result.then(self.one(result.decisions, replace(rule, owner=owner)))
         return replace(result, uses=(max(result.uses, key=lambda use: use.used, default=rule.use(0)),))
 
+    def together(self, decisions: tuple[Decision, ...], rule: _Rule) -> Limited:
+        """Return what a limit for all policies together leaves of the decisions: whoever takes most is held back first.
+
+        Its use is told only where it holds something back.
+        """
+        counts = Counter(owner_of(decision) for decision in decisions if rule.binds(decision))
+        used = sum(counts.values())
+        result = Limited(decisions, (), ())
+        for owner, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+            step = self.one(result.decisions, replace(rule, owner=owner, beside=used - count))
+            used -= count if step.held_back else 0
+            result = result.then(step if step.held_back else replace(step, uses=()))
+        return result
+
     def one(self, decisions: tuple[Decision, ...], rule: _Rule) -> Limited:
         """Return what one limit leaves of the decisions of one policy."""
         taking = [decision for decision in decisions if rule.binds(decision)]
         weights = [1 if rule.unit == "workloads" else self.bases.removed_by(decision) for decision in taking]
-        used = sum(weights)
+        used = sum(weights) + rule.beside
         use = rule.use(used)
-        if used <= rule.allowed or {rule.policy, rule.name} & self.lifted:
+        lifts = {rule.policy, FLEET if rule.name == CEILING else rule.name}
+        if used <= rule.allowed or lifts & self.lifted:
             return Limited(decisions, (), (use,))
         out = _with_their_groups(decisions, taking)
         held = HeldBackActions(
@@ -210,9 +233,9 @@ def _with_their_groups(decisions: Sequence[Decision], taking: Sequence[Decision]
 
 
 def _why(rule: _Rule, taking: Sequence[Decision], weights: Sequence[int]) -> str:
-    used = sum(weights)
+    used = sum(weights) + rule.beside
     share = f"{100 * used / rule.base:.0f} %" if rule.base else "all"
-    limit = f"limit {100 * rule.limit.share:.4g} % or {rule.limit.at_least}"
+    limit = f"{CEILING if rule.name == CEILING else 'limit'} {100 * rule.limit.share:.4g} % or {rule.limit.at_least}"
     where = f" in {rule.cluster}" if rule.cluster else ""
     by_place: Counter[str] = Counter()
     for decision, weight in sorted(zip(taking, weights, strict=True), key=lambda pair: pair[0].cause.at):
@@ -220,4 +243,6 @@ def _why(rule: _Rule, taking: Sequence[Decision], weights: Sequence[int]) -> str
     place = max(by_place, key=by_place.__getitem__)
     origin = f" {by_place[place]} come from {place}." if place else ""
     who, does = rule.policy or FLEET, _WORDS[rule.unit]
+    if rule.beside:
+        who = f"{who} with others"
     return f"{who} would {does} {used} of {rule.base} {rule.unit}{where} ({share}, {limit}).{origin}"

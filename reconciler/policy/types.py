@@ -61,6 +61,7 @@ class FleetCluster(Struct, frozen=True):
     labels: Mapping[str, str]
     connection: ClusterConnection
     state: Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"] = "Active"
+    ceiling: Limit | None = None  # in place of the Fleet's
     identity: str = ""  # the uid that its Namespace kube-system must have; "": any
 
     @property
@@ -115,6 +116,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     former_names: tuple[str, ...] = ()
     limits: Limits  # of each policy on each cluster
     limits_of_all_clusters: Limits = Limits()  # of each policy on all clusters together
+    ceiling: Limit = Limit(0.6, 10)  # of all policies together on each cluster
     protected_namespaces: tuple[str, ...] = ()  # as written; `protected` has all of them
     protects_unread: bool = False  # which namespaces it protects could not be read, or not all of them
     allowed_picker_hosts: tuple[str, ...]

@@ -11,7 +11,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Notice
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
-from reconciler.plan.limits import FLEET
+from reconciler.plan.limits import CEILING, FLEET
 from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, added, fewer, more
 from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
 from reconciler.report.wording import KINDS, ReasonWords, counted, edge
@@ -127,7 +127,8 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
     if limit is None or not held.decisions:
         return Held(one_line(held.why), where, f"allow: {once}", groups)
     policy = f"{KINDS[held.decisions[0].job]} {one_line(held.allow)}"
-    at = plan.places.get(f"Fleet {plan.fleet}" if limit.name == FLEET else policy, "")
+    fleet = plan.places.get(f"Fleet {plan.fleet}", "")
+    at = fleet if limit.name in (FLEET, CEILING) else plan.places.get(policy, "")
     cluster = f" in {one_line(limit.cluster)}" if limit.cluster else ""
     what = (
         f"{policy if held.allow != FLEET else groups[0].title}"
@@ -136,7 +137,9 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
         f"limit {limit.allowed}{_bracketed(at)}"
     )
     field = "idledWorkloads" if limit.unit == "workloads" else "removedReplicas"
-    if policy in plan.places and held.decisions[0].job != "placement":  # the author of a policy may state its own limit
+    if limit.name == CEILING:
+        field = CEILING
+    elif policy in plan.places and held.decisions[0].job != "placement":  # a policy may state a limit of its own
         at = plan.places[policy]
     elif not limit.cluster:
         field = f"fleet.{field}"

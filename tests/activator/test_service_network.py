@@ -27,6 +27,7 @@ metadata: {{name: test}}
 spec:
   home: member
   clusters: [{{name: member, connection: {{kubeconfig: {kubeconfig}}}}}]
+  limits: {{ceiling: {{share: 100%}}}}
 ---
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy

@@ -36,7 +36,11 @@ LIMIT = {"share": "100%", "atLeast": 10}
 FLEET = document(
     "Fleet",
     "bench",
-    {"home": "a", "clusters": [{"name": "a"}], "limits": {"idledWorkloads": LIMIT, "removedReplicas": LIMIT}},
+    {
+        "home": "a",
+        "clusters": [{"name": "a"}],
+        "limits": {"idledWorkloads": LIMIT, "removedReplicas": LIMIT, "ceiling": LIMIT},
+    },
 )
 
 

@@ -19,7 +19,7 @@ def fleet(clusters: int = CLUSTERS) -> str:
     ]
     lines += [f"    - {{name: cluster-{n:02}, labels: {{region: r{n % 3}}}}}" for n in range(clusters)]
     lines += ["  limits:", "    idledWorkloads: {share: 100%, atLeast: 10}"]
-    lines += ["    removedReplicas: {share: 100%, atLeast: 10}"]
+    lines += ["    removedReplicas: {share: 100%, atLeast: 10}", "    ceiling: {share: 100%}"]
     return "\n".join(lines) + "\n"
 
 

@@ -77,7 +77,7 @@ def policies() -> Documents:
             {
                 "home": "eu",
                 "clusters": [{"name": "eu"}, {"name": "us"}],
-                "limits": {"idledWorkloads": limit, "removedReplicas": limit},
+                "limits": {"idledWorkloads": limit, "removedReplicas": limit, "ceiling": limit},
             },
         ),
         document("Calendar", "nights", calendar),

@@ -113,7 +113,11 @@ def _fleet(chance: random.Random) -> dict[str, Any]:
     states = chance.choices(["Active", "Frozen", "Draining"], weights=[10, 1, 1], k=len(CLUSTERS))
     limit = chance.choice([{"share": "100%", "atLeast": 100}] * 3 + [{"share": "25%", "atLeast": 2}])
     clusters = [{"name": name, "state": state} for name, state in zip(CLUSTERS, states, strict=True)]
-    spec = {"home": "a", "clusters": clusters, "limits": {"idledWorkloads": limit, "removedReplicas": limit}}
+    spec = {
+        "home": "a",
+        "clusters": clusters,
+        "limits": {"idledWorkloads": limit, "removedReplicas": limit, "ceiling": limit},
+    }
     return document("Fleet", "mix", spec)
 
 
@@ -216,7 +220,7 @@ def _fleet_changed(_: list[dict[str, Any]], some: dict[str, Any], chance: random
         spec["clusters"][chance.randrange(len(CLUSTERS))]["state"] = chance.choice(["Active", "Frozen", "Leaving"])
     else:
         limit = {"share": chance.choice(["10%", "50%", "100%"]), "atLeast": chance.choice([1, 100])}
-        spec["limits"] = {"idledWorkloads": limit, "removedReplicas": limit}
+        spec["limits"] = {"idledWorkloads": limit, "removedReplicas": limit, "ceiling": limit}
 
 
 def _fleet_renamed(_: list[dict[str, Any]], some: dict[str, Any], chance: random.Random) -> None:

@@ -58,6 +58,7 @@ class TestByHand:
         assert set(world.objects[WEB].annotations) == {
             "reconciler/awake-since",
             "reconciler/awake-until",
+            "reconciler/last-idled",
             "reconciler/undone",
         }
         assert world.objects[SERVICE].annotations == {}

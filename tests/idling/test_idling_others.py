@@ -258,7 +258,8 @@ class TestRestore:
         restored(world)
         assert world.replicas(WEB) == 3
         assert world.objects[SERVICE].annotations == {}
-        assert set(world.objects[WEB].annotations) == {"reconciler/awake-since", "scale.kubernetes.io/scale-time"}
+        left = {"reconciler/awake-since", "reconciler/last-idled", "scale.kubernetes.io/scale-time"}
+        assert set(world.objects[WEB].annotations) == left
 
     def test_a_hold_keeps_it_up(self):
         world = an_idle_world()

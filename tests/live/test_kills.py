@@ -13,9 +13,8 @@ import pytest
 from tests.live.stage import Key, Run, Stage
 from tests.real import faults
 from tests.real.api import Object
-from tests.real.proxy import Exchange, Fault, is_write
+from tests.real.proxy import Exchange, Fault, Request, is_write
 
-TAKEN_AND_GIVEN_BACK = 4  # writes of the Leases of two clusters
 WRITES = (45, 10)
 """How many writes the first run on the world of everything.py makes, and how many the second."""
 
@@ -62,6 +61,11 @@ def numbers(ways: dict[str, Callable[[Run], Fault]]) -> Iterator[Any]:
                 yield pytest.param(way, earlier, number, id=words, marks=(group, *marks))
 
 
+def is_renewal(request: Request) -> bool:
+    """Whether it keeps a lock that is held: how many there are is a matter of how long a run takes."""
+    return request.method == "PATCH" and "/leases/" in request.path and b"holderIdentity" not in request.body
+
+
 @pytest.fixture(scope="session")
 def undisturbed(empty_stage: Stage) -> Callable[[Stage], Any]:
     """What the world is in the end when nothing goes wrong; asked for once."""
@@ -73,10 +77,8 @@ def undisturbed(empty_stage: Stage) -> Callable[[Stage], Any]:
                 before = len(stage.writes())
                 said = stage.apply()
                 assert (said.code, said.err) == (0, "")
-                written = stage.writes()[before:]
-                renewals = sum("/leases" in one.path for one in written) - TAKEN_AND_GIVEN_BACK
-                assert renewals >= 0  # a run on a busy machine takes so long that it renews its locks
-                assert len(written) - renewals == expected
+                written = [request for request in stage.writes()[before:] if not is_renewal(request)]
+                assert len(written) == expected
                 assert stage.holders() == {"east": "", "west": ""}
                 stage.settle()
             known.append(final_state(stage))

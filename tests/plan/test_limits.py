@@ -256,6 +256,72 @@ class TestEachClusterAndPolicy:
         assert [one.allow for one in result.held_back] == ["idle-dev"]
 
 
+def test_what_the_same_schedule_idled_before_counts_in_no_limit():
+    known = [replace(a_decision(name), known=True) for name in "abcdef"]
+    result = held([*known, a_decision("new")], fleet_limits=Limits(Limit(0.0, 1), Limit(0.0, 3)))
+    assert (len(result.decisions), result.held_back) == (7, ())
+    assert [(use.unit, use.used) for use in result.uses] == [("workloads", 1), ("replicas", 3)]
+
+
+def test_where_too_much_is_new_what_is_known_sleeps_all_the_same():
+    known = [replace(a_decision(name), known=True) for name in "ab"]
+    result = held([*known, *(a_decision(name) for name in "cde")])
+    assert result.decisions == tuple(known)
+
+
+WIDE = Limits(Limit(1.0, 0), Limit(1.0, 0))
+
+
+class TestCeiling:
+    """How many workloads of one cluster all policies together may newly idle, whatever their own limits are."""
+
+    def held(self, decisions, *, ceiling=None, lifted=()):
+        fleet = a_fleet("east", "west", limits=WIDE, ceiling=Limit(0.6, 0))
+        clusters = [replace(one, ceiling=ceiling) if one.name == "east" else one for one in fleet.clusters]
+        both = {"east": Base(5, 15), "west": Base(5, 15)}
+        policies = a_policy_set(replace(fleet, clusters=tuple(clusters)), idling=(a_policy("idle-dev", WIDE),))
+        own = {("idling", "idle-dev"): Base(10, 30)}
+        return hold_back(decisions, policies, Bases(both, own), frozenset(lifted))
+
+    def test_a_policys_own_limit_does_not_lift_it(self):
+        many = [a_decision(name) for name in "abcd"]
+        result = self.held([*many, west("e"), west("f")])
+        assert [one.ref.name for one in result.decisions] == ["e", "f"]
+        (held_back,) = result.held_back
+        assert held_back.limit == LimitUse("ceiling", "workloads", 4, 3, 5, "east", "idle-dev")
+        assert held_back.allow == "idle-dev"
+        assert held_back.why == (
+            "idle-dev would idle 4 of 5 workloads in east (80 %, ceiling 60 % or 0). "
+            "4 come from policies/idle-dev.yaml:1."
+        )
+
+    def test_whoever_idles_most_is_held_back_first_and_nobody_else(self):
+        many = [a_decision(name) for name in "abc"]
+        other = a_decision("d", policy="idle-qa")
+        result = self.held([other, *many])
+        assert result.decisions == (other,)
+        assert [one.limit for one in result.held_back] == [
+            LimitUse("ceiling", "workloads", 4, 3, 5, "east", "idle-dev")
+        ]
+        assert result.held_back[0].why.startswith("idle-dev with others would idle 4 of 5 workloads in east")
+
+    def test_at_the_ceiling_nothing_is_held_back_and_its_use_is_not_told(self):
+        result = self.held([a_decision(name) for name in "abc"])
+        assert (len(result.decisions), result.held_back) == (3, ())
+        assert not [use for use in result.uses if use.name == "ceiling"]
+
+    @pytest.mark.parametrize("name", ["idle-dev", "fleet"])
+    def test_it_may_be_exceeded_once(self, name):
+        assert self.held([a_decision(name) for name in "abcd"], lifted=[name]).held_back == ()
+
+    def test_a_cluster_that_may_sleep_whole(self):
+        assert self.held([a_decision(name) for name in "abcd"], ceiling=Limit(1.0, 0)).held_back == ()
+
+    def test_what_is_known_does_not_count(self):
+        known = [replace(a_decision(name), known=True) for name in "abc"]
+        assert self.held([*known, a_decision("d"), a_decision("e")]).held_back == ()
+
+
 HUGE = 2_000_000_000
 
 

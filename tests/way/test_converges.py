@@ -96,6 +96,7 @@ def policies(chance: random.Random) -> list[dict]:
                 "limits": {
                     "idledWorkloads": {"share": "100%", "atLeast": 100},
                     "removedReplicas": {"share": "100%", "atLeast": 1000},
+                    "ceiling": {"share": "100%"},
                 },
             },
         )

@@ -18,6 +18,7 @@ spec:
   limits:
     idledWorkloads: {share: 100%, atLeast: 100}
     removedReplicas: {share: 100%, atLeast: 100}
+    ceiling: {share: 100%}
 """
 NIGHT = """\
 apiVersion: reconciler/v1alpha1

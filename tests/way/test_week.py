@@ -25,6 +25,7 @@ spec:
   limits:
     idledWorkloads: {share: 100%, atLeast: 10}
     removedReplicas: {share: 100%, atLeast: 10}
+    ceiling: {share: 100%}
 """
 IDLING = """\
 apiVersion: reconciler/v1alpha1

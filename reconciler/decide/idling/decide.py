@@ -21,6 +21,7 @@ from reconciler.decide.idling.explain import (
     undecided,
 )
 from reconciler.decide.idling.federated import FederatedMembers, federated_members, idle_together
+from reconciler.decide.idling.known_workloads import schedule_of
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
@@ -52,7 +53,9 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     guards, alone = _guarded(scalables, policies, run)
     federated = federated_members(policies.federated, state, alone)
     transitions = staggered(_settled(alone, federated), run.now)
-    context = WriteContext(policies.fleet, run, {policy.name: str(policy.place) for policy in policies.idling})
+    schedules = {policy.name: schedule for policy in policies.idling if (schedule := schedule_of(policy)) is not None}
+    places = {policy.name: str(policy.place) for policy in policies.idling}
+    context = WriteContext(policies.fleet, run, places, schedules)
     build = _Writes(services_of(clusters), context, tuple(members.refs for members in federated.values()))
     return IdlingOutcome(
         explained(clusters, transitions, run).joined(

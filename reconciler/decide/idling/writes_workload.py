@@ -19,6 +19,7 @@ from reconciler.decide.annotations import (
     EXCLUDE,
     EXCLUDE_UNTIL,
     IDLED,
+    LAST_IDLED,
     SCALE_PREVIOUS,
     SCALE_REASON,
     SCALE_TIME,
@@ -32,6 +33,7 @@ from reconciler.decide.annotations import (
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.idling.contested import Undo, contest_text, is_contest, undo_of
 from reconciler.decide.idling.criteria import CriterionResult, schedules_of
+from reconciler.decide.idling.known_workloads import Schedule
 from reconciler.decide.idling.records import Record, cleared_annotations, reason_of_others, record_annotations
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
@@ -52,6 +54,7 @@ class WriteContext(Struct, frozen=True):
     fleet: Fleet
     run: Run
     places: Mapping[str, str] = NOTHING
+    schedules: Mapping[str, Schedule] = NOTHING  # by policy, where it idles by schedule alone
     repairs: bool = True
     hold_until: datetime | None = None
     groups: Mapping[ObjectRef, str] = field(default_factory=dict)
@@ -185,10 +188,12 @@ def _decision(transition: Transition, context: WriteContext, changes: tuple[Fiel
 
 def _idle(transition: Transition, record: Record, context: WriteContext) -> Decision:
     scale, annotations = transition.scalable.scale, transition.scalable.scale.written.annotations
-    repair = _decision(transition, context, ())
+    repair, now = _decision(transition, context, ()), context.run.now
+    schedule = context.schedules.get(record.policy)
     wanted: dict[str, str | None] = {
         **record_annotations(record, scale.written),
-        SCALE_TIME: format_time(context.run.now),
+        SCALE_TIME: format_time(now),
+        LAST_IDLED: None if schedule is None else schedule.text(now),
         CAUSE: cause_text(repair.cause, context.run),
         CONTESTED: None,
     }
@@ -209,6 +214,7 @@ def _idle(transition: Transition, record: Record, context: WriteContext) -> Deci
         replicas_after=record.idled_to if counted else None,
         event="Idled",
         idles=True,
+        known=schedule is not None and schedule.knows(annotations, now),
     )
 
 

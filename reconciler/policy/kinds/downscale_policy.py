@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.limits import RemovedReplicasFields, limit_of
+from reconciler.policy.kinds.limits import RemovedReplicasFields, stated_limit
 from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.scalars import LabelKey, Query, Replicas, Whole
@@ -160,7 +160,7 @@ def downscale_policy_of(document: PolicyDocument, fields: DownscalePolicyDocumen
         on_foreign_cost=spec.on_foreign_cost,
         settle_seconds=spec.settle_seconds,
         verify_seconds=spec.verify_seconds,
-        limits=Limits(removed_replicas=limit_of(spec.limits.removed_replicas)),
+        limits=Limits(removed_replicas=stated_limit(spec.limits.removed_replicas)),
     )
     document.check_name(policy.name)
     chooser = _chooser(policy)

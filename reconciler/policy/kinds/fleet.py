@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from reconciler.model import ClusterConnection, LabelSelector, PrometheusConnection
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.limits import FleetLimitsFields, limits_of
+from reconciler.policy.kinds.limits import ClusterLimitsFields, FleetLimitsFields, limit_of, limits_of, stated_limit
 from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
 from reconciler.policy.kinds.pod_picker import HEADER_NAME, RESERVED_HEADERS
 from reconciler.policy.kinds.scalars import ClusterName, Labels, Name, Namespace, NamespacePattern, Text, expected
@@ -148,6 +148,10 @@ class ClusterFields(Fields, frozen=True, kw_only=True):
         ),
     ] = "Active"
 
+    limits: Annotated[ClusterLimitsFields, Meta(description="limits are limits of this cluster.")] = (
+        ClusterLimitsFields()
+    )
+
 
 class PodPickersFields(Fields, frozen=True, kw_only=True):
     """Restrictions for pod pickers."""
@@ -281,6 +285,7 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         former_names=spec.former_names,
         limits=limits_of(spec.limits),
         limits_of_all_clusters=limits_of(spec.limits.fleet),
+        ceiling=limit_of(spec.limits.ceiling),
         protected_namespaces=spec.protected_namespaces,
         allowed_picker_hosts=spec.pod_pickers.allowed_hosts,
         honors_kube_downscaler=spec.kube_downscaler_annotations == "Honor",
@@ -310,6 +315,7 @@ def _cluster(document: PolicyDocument, path: Path, fields: ClusterFields) -> Fle
             prometheus=_prometheus(document, (*path, "prometheus"), given(fields.prometheus)),
         ),
         state=fields.state,
+        ceiling=stated_limit(fields.limits.ceiling),
         identity=fields.identity or "",
     )
 

@@ -20,10 +20,19 @@ class LimitFields(Fields, frozen=True, kw_only=True):
     ] = 10
 
 
-_IDLED = Meta(description="idledWorkloads limits how many workloads one run may newly idle.")
+_IDLED = Meta(
+    description="idledWorkloads limits how many workloads one run may newly idle. What the same schedule idled in the "
+    "last 35 days does not count."
+)
 _REMOVED = Meta(
     description="removedReplicas limits how many replicas one run may remove. Idling and moves are included."
 )
+
+
+class CeilingFields(LimitFields, frozen=True, kw_only=True):
+    """The greater of share of the base, rounded down, and atLeast is allowed."""
+
+    share: Annotated[Share, Meta(description="share is the part of the base that one run may change.")] = Share(0.6)
 
 
 class LimitsFields(Fields, frozen=True, kw_only=True):
@@ -44,6 +53,13 @@ class FleetLimitsFields(Fields, frozen=True, kw_only=True):
 
     idled_workloads: Annotated[LimitFields, _IDLED] = LimitFields()
     removed_replicas: Annotated[LimitFields, _REMOVED] = LimitFields()
+    ceiling: Annotated[
+        CeilingFields,
+        Meta(
+            description="ceiling limits how many workloads of a cluster one run may newly idle, for all policies "
+            "together, those with limits of their own included. Those that idle most are held back first."
+        ),
+    ] = CeilingFields()
     fleet: Annotated[
         LimitsFields,
         Meta(
@@ -53,11 +69,25 @@ class FleetLimitsFields(Fields, frozen=True, kw_only=True):
     ] = LimitsFields()
 
 
+class ClusterLimitsFields(Fields, frozen=True, kw_only=True):
+    """Limits of one cluster."""
+
+    ceiling: Annotated[
+        CeilingFields | UnsetType,
+        Meta(description="ceiling replaces the ceiling of the Fleet, for example for a cluster that may sleep whole."),
+    ] = UNSET
+
+
 def limits_of(fields: LimitsFields | FleetLimitsFields) -> Limits:
     """Return the limits that `fields` state."""
-    return Limits(limit_of(fields.idled_workloads), limit_of(fields.removed_replicas))
+    return Limits(stated_limit(fields.idled_workloads), stated_limit(fields.removed_replicas))
 
 
-def limit_of(fields: LimitFields | UnsetType) -> Limit | None:
+def stated_limit(fields: LimitFields | UnsetType) -> Limit | None:
     """Return the limit that `fields` state, None for none."""
-    return None if isinstance(fields, UnsetType) else Limit(float(fields.share), fields.at_least)
+    return None if isinstance(fields, UnsetType) else limit_of(fields)
+
+
+def limit_of(fields: LimitFields) -> Limit:
+    """Return the limit that `fields` state."""
+    return Limit(float(fields.share), fields.at_least)

@@ -1,0 +1,110 @@
+"""What the same schedule idled before is known: no limit counts it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.idling.known_workloads import Schedule, schedule_of
+from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, ObjectSelector, ScheduleCriterion, Selector
+from tests.builders import a_ref, a_service, a_workload
+from tests.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, office_hours_off, run_in
+from tests.idling.world import a_world
+
+WEB = a_ref("web")
+DAY = timedelta(days=1)
+WRITTEN = replace(office_hours_off(), texts=("Mon-Fri 20:00-07:00",))
+
+
+def by_schedule(calendar=WRITTEN, **fields):
+    return a_policy(**{"idle_when": AllOf((ScheduleCriterion(calendar),))} | fields)
+
+
+BEFORE = by_schedule()
+PRODUCTION = Selector(namespaces=ObjectSelector(("prod-*",)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "known"),
+    [
+        pytest.param(by_schedule(), True, id="the same"),
+        pytest.param(by_schedule(min_age=DAY, priority=7), True, id="another priority and age"),
+        pytest.param(
+            by_schedule(replace(WRITTEN, exceptions=(AbsoluteWindow(NIGHT, MONDAY, "fair"),))), True, id="an exception"
+        ),
+        pytest.param(by_schedule(name="other"), False, id="another policy"),
+        pytest.param(by_schedule(idle_replicas=1), False, id="other idleReplicas"),
+        pytest.param(by_schedule(replace(WRITTEN, texts=("Mon-Fri 02:00-07:00",))), False, id="another window"),
+        pytest.param(by_schedule(replace(WRITTEN, field="uptime")), False, id="uptime in place of downtime"),
+        pytest.param(by_schedule(replace(WRITTEN, zone_name="UTC")), False, id="another time zone"),
+        pytest.param(
+            by_schedule(selector=Selector(namespaces=ObjectSelector(("prod-*",)))), False, id="another selector"
+        ),
+        pytest.param(
+            by_schedule(idle_when=AnyOf((ScheduleCriterion(WRITTEN),))), False, id="another way to combine schedules"
+        ),
+    ],
+)
+def test_the_same_schedule_knows_what_it_idled(policy, known):
+    annotations = {"reconciler/last-idled": schedule_of(BEFORE).text(NIGHT)}
+    assert schedule_of(policy).knows(annotations, NIGHT + DAY) is known
+
+
+@pytest.mark.parametrize("idle_when", [AllOf, AnyOf])
+def test_what_a_metric_decides_is_never_known(idle_when):
+    assert schedule_of(by_schedule(idle_when=idle_when((ScheduleCriterion(WRITTEN), a_metric())))) is None
+    assert schedule_of(by_schedule(idle_when=AllOf((idle_when((a_metric(),)),)))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        pytest.param('{"at":"2026-11-20T22:00:00Z","digest":"d","policy":"p"}', True, id="last night"),
+        pytest.param('{"at":"2026-10-18T22:00:00Z","digest":"d","policy":"p"}', True, id="35 days ago"),
+        pytest.param('{"at":"2026-10-18T21:59:59Z","digest":"d","policy":"p"}', False, id="longer ago"),
+        pytest.param('{"at":"2026-11-23T22:00:00Z","digest":"d","policy":"p"}', False, id="not yet"),
+        pytest.param('{"at":"yesterday","digest":"d","policy":"p"}', False, id="no time"),
+        pytest.param('{"digest":"d","policy":"p"}', False, id="without a time"),
+        pytest.param("no JSON", False, id="no JSON"),
+        pytest.param("", False, id="empty"),
+        pytest.param(None, False, id="absent"),
+    ],
+)
+def test_what_the_annotation_says(text, known):
+    annotations = {} if text is None else {"reconciler/last-idled": text}
+    assert Schedule("p", "d").knows(annotations, NIGHT + 2 * DAY) is known
+
+
+def idled_twice(*policies):
+    """Return the decisions that idle `web` in two nights."""
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    found = []
+    for policy in policies:
+        idles = [one for one in run_in(world, policy).desired.decisions if one.idles]
+        found += idles
+        world.now = MONDAY
+        run_in(world, policy)
+        assert world.replicas(WEB) == 3
+        world.now = MONDAY + timedelta(hours=15)
+    return found
+
+
+def test_the_second_night_is_known():
+    first, second = idled_twice(BEFORE, BEFORE)
+    assert (first.ref, first.known, second.ref, second.known) == (WEB, False, WEB, True)
+
+
+def test_after_a_change_of_the_schedule_everything_is_new_again():
+    _, second = idled_twice(BEFORE, by_schedule(replace(WRITTEN, texts=("Mon-Fri 19:00-07:00",))))
+    assert not second.known
+
+
+def test_a_policy_that_asks_metrics_forgets_what_a_schedule_knew():
+    asks = by_schedule(idle_when=AnyOf((ScheduleCriterion(WRITTEN), a_metric())))
+    asleep = a_workload(annotations={"reconciler/last-idled": schedule_of(BEFORE).text(NIGHT)})
+    world = a_world(a_service(), asleep, now=NIGHT + DAY)
+    (idle,) = [one for one in run_in(world, asks).desired.decisions if one.idles]
+    assert not idle.known
+    assert "reconciler/last-idled" not in world.objects[WEB].annotations
