@@ -523,7 +523,8 @@ class TestGuard:
 
     def test_after_a_day_it_wakes_all_the_same(self):
         world = self.world()
-        self.lost(world)
+        repairs = [one.cause.why for one in self.lost(world).desired.decisions if one.ref == a_ref("a")]
+        assert repairs == ["its policy was removed"]
         since = world.objects[a_ref("a")].annotations["reconciler/orphaned-since"]
         assert since == "2026-11-20T22:01:00Z"
         world.now += timedelta(hours=23)
@@ -559,7 +560,10 @@ class TestGuard:
     def test_policies_that_come_back_take_the_note_off(self):
         world = self.world()
         self.lost(world)
-        run_in(world, *self.policies(*self.names))
+        outcome = run_in(world, *self.policies(*self.names))
+        assert [one.cause.why for one in outcome.desired.decisions if one.ref == a_ref("a")] == [
+            "its policy is there again"
+        ]
         assert "reconciler/orphaned-since" not in world.objects[a_ref("a")].annotations
         assert world.replicas(a_ref("a")) == 0
 

@@ -261,6 +261,7 @@ KEYS = {
     "asked": "reconciler/wake-requested-at",
     "awake": "reconciler/awake-since",
     "owner": "reconciler/owner",
+    "floor": "reconciler/idled-to",
     "undone": "reconciler/undone",
     "reason": "scale.kubernetes.io/scale-reason",
     "released": "scale.kubernetes.io/previous-scale",
@@ -404,6 +405,10 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     ),
     "an autoscaler that was not held yet, and nothing is restored": lambda: restored(
         idle(an_hpa(), of=[FLOOR], writes=2), objects=lambda _: False
+    ),
+    "an autoscaler with another number for its floor": lambda: wanted(texts(held(), HPA, floor="2"), FLOOR),
+    "an autoscaler with another number for its floor, due": lambda: wanted(
+        at(texts(held(), HPA, floor="2"), MONDAY), FLOOR
     ),
     "an autoscaler, a list without proof": lambda: wanted(unproven(held()), FLOOR),
     "an autoscaler whose bounds were restored": lambda: wanted(held(2, 10), FLOOR),

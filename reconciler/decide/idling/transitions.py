@@ -207,9 +207,12 @@ def _flags(
 
 
 def _pinned_as_read(scalable: ScalableState, classification: Classification) -> PinnedAutoscaler | None:
-    if scalable.autoscaler is None or classification.record is None or classification.state not in NOT_OURS:
-        return scalable.autoscaler
-    return scalable.autoscaler.read_by(classification.record.fleet)
+    """Return how its autoscaler is held; where its bounds are the floor of the record, that is the floor."""
+    autoscaler, record = scalable.autoscaler, classification.record
+    if autoscaler is None or record is None:
+        return autoscaler
+    read = autoscaler.read_by(record.fleet) if classification.state in NOT_OURS else autoscaler
+    return replace(read, floor=record.idled_to) if read.is_pinned_at(record.idled_to) else read
 
 
 def _pinned_by_others(scalable: ScalableState, classification: Classification) -> Iterator[tuple[Flag, Blocker]]:

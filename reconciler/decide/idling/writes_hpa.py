@@ -135,7 +135,7 @@ def pin_changes(autoscaler: PinnedAutoscaler, floor: int, owner: str) -> tuple[F
     own = autoscaler.own_bounds
     text = compact({"minReplicas": own.minimum, "maxReplicas": own.maximum}, sort=False)
     wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(floor), OWNER: owner, WAKE_BEGUN_AT: None}
-    if autoscaler.floor == floor and autoscaler.is_pinned_at(floor):
+    if autoscaler.is_pinned_at(floor) and autoscaler.hpa.annotations.get(IDLED_TO) in (None, str(floor)):
         return ()
     return (*_bounds_changes(autoscaler, Bounds(floor, floor)), *annotation_changes(autoscaler.hpa.annotations, wanted))
 
