@@ -93,12 +93,10 @@ _NO_ANNOTATIONS = frozenset({("", "Pod")})
 """Kinds on which none of our annotations stand."""
 
 
-_ONLY_TESTED = frozenset({DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL})
+_ONLY_TESTED = dict.fromkeys(
+    ((*_ANNOTATIONS, key) for key in (DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL)), lambda _value: False
+)
 """Annotations of others: that they are still the same may be a condition, another value may not be written."""
-
-
-def _is_left(_value: object) -> bool:
-    return False
 
 
 def check_permitted(plan: Plan, where: str) -> None:
@@ -179,10 +177,8 @@ def _check_of(decision: Decision, path: _Path) -> _Check | None:
         return None
     if path[:-1] == _ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
         return None if (ref.group, ref.kind) in _NO_ANNOTATIONS else _is_text
-    if path[:-1] == _ANNOTATIONS and path[-1] in _ONLY_TESTED:
-        return _is_left
     fields = _FIELDS.get((ref.group, ref.kind), _REPLICAS)
-    return fields.get(path) or fields.get((*path[:-1], "*"))
+    return fields.get(path) or fields.get((*path[:-1], "*")) or _ONLY_TESTED.get(path)
 
 
 def _replicas(decision: Decision) -> Iterator[tuple[str, str]]:

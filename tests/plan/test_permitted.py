@@ -139,6 +139,16 @@ def test_a_field(kind, change, is_permitted):
     assert (problem(on(*kind, change)) == "") is is_permitted
 
 
+@pytest.mark.parametrize("key", ["downscaler/exclude", "downscaler/exclude-until"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_annotations_of_kube_downscaler_are_only_tested(kind, key):
+    same = to("x", *ANNOTATIONS, key, before="x")
+    assert problem(on(*kind, same)) == ""
+    written = problem(on(*kind, to("x", *ANNOTATIONS, key)))
+    assert ("expected what belongs there" in written) is (kind != ("apps", "ReplicaSet"))  # which its policy may state
+    assert "is no field that" in problem(on("", "Service", to("x", *LABELS, key, before="x")))
+
+
 @pytest.mark.parametrize("path", [("spec", "shards"), ("spec", "pool", "size")])
 def test_the_replicas_of_a_custom_kind_may_stand_anywhere_in_its_spec(path):
     assert problem(on(*GAME, to(0, *path, before=3), replicas_before=3, replicas_after=0)) == ""
