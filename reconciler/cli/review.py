@@ -16,7 +16,7 @@ from reconciler.cli.run import RunOptions, exit_of_plan, save
 from reconciler.decide.annotations import format_time, parse_time
 from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
-from reconciler.forecast.review import Labels, Review, labels_in, review_of
+from reconciler.forecast.review import Labels, Review, labels_in, narrowed, review_of
 from reconciler.forecast.review_report import render_failure, render_markdown, render_text, review_to_dict
 from reconciler.forecast.simulation import HeldMetrics, Simulation
 from reconciler.forecast.timelines import Forecast, forecast
@@ -88,6 +88,7 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
     without = plan(before, _world(options, before), unlifted, seen.decide)
     played = _Played(options, flags, (before, with_fleet))
     found = review_of((before, head), (played.of(before), played.of(with_fleet)), (without, made), seen.labels)
+    found = narrowed(found, options.request().filters, seen.labels)
     return replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age), ExitCode.DONE
 
 

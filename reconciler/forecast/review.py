@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from reconciler.forecast.policy_changes import PolicyChanges, policy_changes
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, WorkloadTimeline
 from reconciler.model import NOTHING, ObjectRef, ObservedState
+from reconciler.plan.filters import Filters, matches_any
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet, PolicySet
 
@@ -240,6 +241,42 @@ def labels_in(state: ObservedState) -> Labels:
         for one in clusters
         for found in one.workloads
     }
+
+
+def narrowed(review: Review, filters: Filters, labels: Labels) -> Review:
+    """Return what `review` says of the workloads that `filters` leave, by a policy before the change or with it.
+
+    Policies are compared as a whole. The days were played with everything, so that limits count as they do in a run.
+    """
+    if filters.empty:
+        return review
+    plans = [one for one in (review.next_base, review.next_head) if one is not None]
+    played = [one for one in (review.base, review.head) if one is not None]
+    known = {**{one.ref: one.labels for some in played for one in some.timelines}, **labels}
+    pairs = {(one.policy, one.ref) for some in plans for one in some.explanations if one.selected}
+    pairs |= {(one.policy.partition(" ")[2], one.ref) for some in played for one in some.timelines if one.policy}
+    kept = frozenset(ref for policy, ref in pairs if filters.keep(policy, ref, known.get(ref, NOTHING)))
+    return replace(
+        review,
+        base=_narrowed(review.base, kept, filters),
+        head=_narrowed(review.head, kept, filters),
+        differences=tuple(one for one in review.differences if one.ref in kept),
+        newly_selected=tuple(ref for ref in review.newly_selected if ref in kept),
+        no_longer_selected=tuple(ref for ref in review.no_longer_selected if ref in kept),
+        newly_protected=tuple(ref for ref in review.newly_protected if ref in kept),
+    )
+
+
+def _narrowed(made: Forecast | None, kept: frozenset[ObjectRef], filters: Filters) -> Forecast | None:
+    if made is None:
+        return None
+    held = [
+        one
+        for one in made.held_back
+        if matches_any(filters.policies, one.allow)
+        and (not one.clusters or any(matches_any(filters.clusters, name) for name in one.clusters))
+    ]
+    return replace(made, timelines=tuple(one for one in made.timelines if one.ref in kept), held_back=tuple(held))
 
 
 def protected_in(made: Plan, before: Fleet, after: Fleet) -> tuple[ObjectRef, ...]:

@@ -25,6 +25,15 @@ class Filters(Struct, frozen=True):
     def empty(self) -> bool:
         return self == Filters()
 
+    def keep(self, policy: str, ref: ObjectRef, labels: Mapping[str, str]) -> bool:
+        """Return whether what `policy` does with the workload `ref`, which has `labels`, stays."""
+        return (
+            matches_any(self.policies, policy)
+            and matches_any(self.clusters, ref.cluster)
+            and matches_any(self.namespaces, ref.namespace)
+            and self.labels.matches(labels)
+        )
+
 
 def kept_groups(
     decisions: Sequence[Decision], filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]
@@ -74,11 +83,12 @@ def _labels_of(decision: Decision, labels: Mapping[ObjectRef, Mapping[str, str]]
 
 def _matches(decision: Decision, filters: Filters) -> bool:
     return (
-        _any(filters.policies, decision.cause.policy)
-        and _any(filters.clusters, decision.ref.cluster)
-        and _any(filters.namespaces, decision.ref.namespace)
+        matches_any(filters.policies, decision.cause.policy)
+        and matches_any(filters.clusters, decision.ref.cluster)
+        and matches_any(filters.namespaces, decision.ref.namespace)
     )
 
 
-def _any(patterns: Sequence[str], text: str) -> bool:
+def matches_any(patterns: Sequence[str], text: str) -> bool:
+    """Return whether `text` matches one of `patterns`; none at all filter nothing."""
     return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns)

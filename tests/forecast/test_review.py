@@ -19,11 +19,12 @@ from msgspec.structs import replace
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.forecast.policy_changes import PolicyChanges, PolicyFieldChange, Renamed
-from reconciler.forecast.review import Review, review_of
+from reconciler.forecast.review import Review, narrowed, review_of
 from reconciler.forecast.review_report import render_markdown, render_text, review_to_dict
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import forecast
-from reconciler.model import ObjectRef
+from reconciler.model import LabelSelector, ObjectRef
+from reconciler.plan.filters import Filters
 from reconciler.report.markdown import LONGEST_TEXT
 from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
 from tests.report.rendered import page_of_markdown
@@ -346,6 +347,31 @@ def test_what_was_production_is_so_where_the_change_calls_it_something_else(obje
         documents["Fleet real"]["spec"]["production"] = {"namespaces": []}
 
     assert {one.ref.namespace for one in reviewed(objects, edit).differences if one.production} == {"prod-shop"}
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        pytest.param(Filters(), {"dev", "prod-shop"}, id="none"),
+        pytest.param(Filters(namespaces=("prod-*",)), {"prod-shop"}, id="a namespace"),
+        pytest.param(Filters(clusters=("us",)), set(), id="a cluster"),
+        pytest.param(Filters(policies=("dev",)), {"dev", "prod-shop"}, id="a policy that selects them before"),
+        pytest.param(Filters(policies=("router",)), set(), id="another policy"),
+        pytest.param(Filters(labels=LabelSelector((("app", "guestbook"),))), {"prod-shop"}, id="a label"),
+    ],
+)
+def test_filters_narrow_what_is_said_and_not_what_is_played(
+    objects: Objects, filters: Filters, expected: set[str]
+) -> None:
+    def base(documents: Documents) -> None:
+        documents["IdlingPolicy dev"]["spec"]["selector"] = {"namespaces": {}, "services": {}}
+
+    found = reviewed(objects, spec("IdlingPolicy dev", mode="Observe"), before=base)
+    labels = {one.ref: {"app": "guestbook"} for one in found.differences if one.production}
+    kept = narrowed(found, filters, labels)
+    assert {one.ref.namespace for one in kept.differences} == expected
+    assert kept.before_hours <= found.before_hours
+    assert ("No effect" in render_text(kept)) is (not expected)
 
 
 def test_json_has_all_of_it(objects: Objects) -> None:
