@@ -24,6 +24,30 @@ OWN = "reconciler"
 HTTP_PORT = 8080
 ADDRESSES = {"ipv4": "198.18.0.0/15", "ipv6": "fd00:198:18::/48"}
 
+POLICIES = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {{name: test}}
+spec:
+  home: member
+  clusters: [{{name: member, connection: {{kubeconfig: {kubeconfig}}}}}]
+  limits: {{ceiling: {{share: 100%}}}}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {{name: sleep}}
+spec:
+  minAge: 0s
+  minAwake: 0s
+  selector:
+    namespaces: {{include: [{namespace}]}}
+    services: {{}}
+  limits: {{idledWorkloads: {{share: 100%, atLeast: 1000}}, removedReplicas: {{share: 100%, atLeast: 1000}}}}
+  idleWhen:
+    - schedule: {{timeZone: UTC, downtime: ["Mon-Sun 00:00-24:00"]}}
+"""
+"""Everything in one namespace is idle at all times."""
+
 
 def install(plane: ControlPlane) -> None:
     """Make the namespace, the rights and the admission policy of an activator; it may lead to 198.18.0.0/15."""

@@ -28,10 +28,10 @@ IDLE_LATER = {**IDLE, "idling.kubernetes.io/idled-at": "2026-11-20T16:00:00Z"}
 class Stage:
     """An activation on loopback and what it asks for."""
 
-    def __init__(self, limits: ActivatorLimits) -> None:
+    def __init__(self, limits: ActivatorLimits, address: str = "127.0.0.1") -> None:
         self.signals = 0
         self.metrics = ActivatorMetrics()
-        pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
+        pod = ActivatorPod("reconciler", "activator-0", "uid-0", (address,))
         settings = ActivationSettings(
             pod=pod,
             ports=PortRange(limits.ports),
@@ -286,6 +286,29 @@ def test_slices_stay_from_the_mark_until_pods_answer_again() -> None:
         assert stage.activation.wants_slices
 
     play(story)
+
+
+def test_traffic_of_ipv6() -> None:
+    async def story() -> None:
+        stage = Stage(ActivatorLimits(ports=range(21_000, 32_000)), "::1")
+        try:
+            stage.observe(spec={"ipFamilies": ["IPv6"]})
+            [made] = stage.activation.published.values()
+            assert made["addressType"] == "IPv6"
+            _, writer = await asyncio.open_connection("::1", stage.ports[0])
+            writer.write(b"hello")
+            await until(lambda: stage.signals == 1)
+            writer.close()
+        finally:
+            stage.activation.close()
+            stage.activation.end("stopped")
+
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError as error:
+            pytest.skip(f"::1: {error}")
+    asyncio.run(asyncio.wait_for(story(), _LIMIT))
 
 
 def test_slices_go_with_the_service() -> None:

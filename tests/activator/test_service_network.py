@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.activator.in_cluster import ActivatorProcess, install, our_slices
+from tests.activator.in_cluster import POLICIES, ActivatorProcess, install, our_slices
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_namespace, an_object
 from tests.real.service_network import POD_PORT, ServiceNetwork
@@ -19,29 +20,6 @@ from tests.way.calls import Folder
 
 PATIENCE = 120
 """Seconds that a client waits at most; an answer comes much sooner."""
-
-POLICIES = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {{name: test}}
-spec:
-  home: member
-  clusters: [{{name: member, connection: {{kubeconfig: {kubeconfig}}}}}]
-  limits: {{ceiling: {{share: 100%}}}}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {{name: sleep}}
-spec:
-  minAge: 0s
-  minAwake: 0s
-  selector:
-    namespaces: {{include: [{namespace}]}}
-    services: {{}}
-  limits: {{idledWorkloads: {{share: 100%, atLeast: 1000}}, removedReplicas: {{share: 100%, atLeast: 1000}}}}
-  idleWhen:
-    - schedule: {{timeZone: UTC, downtime: ["Mon-Sun 00:00-24:00"]}}
-"""
 
 
 class Town:
@@ -190,3 +168,115 @@ def test_health_checks_wake_nothing(town: Town, activators) -> None:
     wait_until(lambda: activator.metric("connections_total") >= 100, "100 connections")
     wait_until(lambda: activator.metric("held") == 0, "their end")
     assert (town.replicas("web"), town.need_pods()) == (0, [])
+
+
+@pytest.mark.soak
+def test_two_replicas_share_the_connections_and_wake_once(town: Town, activators) -> None:
+    both = [activators("--held-per-service", "300") for _ in range(2)]
+    address = town.open("web")
+    town.idle("web")
+    wait_until(lambda: len(our_slices(town.api, town.namespace)) == 2, "slices of both")
+    with ThreadPoolExecutor(200) as clients:
+        answers = list(clients.map(lambda number: ask(address, b"%d" % number), range(200)))
+    assert [one.split()[1] for one in answers] == [str(number) for number in range(200)]
+    assert (town.need_pods(), town.woken()) == (["web"], ["web"])
+    assert sum(one.metric("connections_total") for one in both) >= 200
+
+
+@pytest.mark.soak
+def test_slices_of_an_activator_that_was_killed_go_and_the_other_one_holds(town: Town, activators) -> None:
+    killed, other = activators(), activators()
+    address = town.open("web")
+    town.idle("web")
+    wait_until(lambda: len(our_slices(town.api, town.namespace)) == 2, "slices of both")
+    killed.process.stop()
+    wait_until(lambda: slices_of(town) == [other.uid], "only the slices of the other one")
+    wait_until(lambda: all(accepts(address) for _ in range(20)), "kube-proxy to know it")
+    assert ask(address).startswith("web-")
+    assert town.woken() == ["web"]
+
+
+def slices_of(town: Town) -> list[str]:
+    """The uids of the activators that have slices."""
+    found = our_slices(town.api, town.namespace)
+    return sorted(one["metadata"]["labels"]["reconciler/activator-pod"] for one in found)
+
+
+@pytest.mark.soak
+def test_a_process_of_the_same_pod_deletes_what_the_former_one_left(town: Town, activators) -> None:
+    first = activators()
+    town.open("web")
+    town.idle("web")
+    before = our_slices(town.api, town.namespace)
+    first.process.stop()
+    first.start()
+    wait_until(lambda: our_slices(town.api, town.namespace) not in ([], before), "slices of its own")
+    [one] = our_slices(town.api, town.namespace)
+    assert one["metadata"]["uid"] != before[0]["metadata"]["uid"]
+    address = town.network.cluster_ip(town.namespace, "web")
+    wait_until(lambda: accepts(address), "kube-proxy to know it")
+    assert ask(town.network.cluster_ip(town.namespace, "web")).startswith("web-")
+
+
+@pytest.mark.soak
+def test_sigterm_withdraws_the_slices_and_lets_spliced_connections_end(town: Town, activators) -> None:
+    activator = activators("--grace", "60")
+    address = town.open("web")
+    town.open("other")
+    town.idle("web", "other")
+    with socket.create_connection((address, 80), timeout=PATIENCE) as client:
+        client.sendall(b"echo\n")
+        wait_until(lambda: activator.metric("spliced") == 1, "the connection to be joined")
+        activator.process.send(signal.SIGTERM)
+        wait_until(lambda: not our_slices(town.api, town.namespace), "the slices to go")
+        wait_until(lambda: not leases(town, activator), "the Lease to go")
+        client.sendall(b"still there")
+        client.shutdown(socket.SHUT_WR)
+        with client.makefile("rb") as answer:
+            assert answer.read() == b"still there"
+    assert activator.process.ends_with() == 0
+    assert town.woken() == ["web"]
+
+
+def leases(town: Town, activator: ActivatorProcess) -> list[str]:
+    """The names of the Leases of an activator."""
+    labels = f"reconciler/activator-pod={activator.uid}"
+    found = town.api.items("/apis/coordination.k8s.io/v1/namespaces/reconciler/leases", labelSelector=labels)
+    return [one["metadata"]["name"] for one in found]
+
+
+@pytest.mark.soak
+def test_a_pod_that_is_ready_before_it_listens_answers_all_the_same(town: Town, activators) -> None:
+    activators()
+    address = town.open("web", annotations={"test/listens-after": "4"})
+    town.idle("web")
+    assert ask(address).startswith("web-")
+
+
+@pytest.mark.soak
+def test_where_no_pod_gets_ready_clients_are_reset_in_time(town: Town, activators) -> None:
+    activator = activators("--hold-timeout", "3")
+    address = town.open("web")
+    town.idle("web")
+    never = {"spec": {"template": {"metadata": {"annotations": {"test/never-ready": "true"}}}}}
+    town.api.patch(f"/apis/apps/v1/namespaces/{town.namespace}/deployments/web", never)
+    with pytest.raises(ConnectionResetError):
+        ask(address)
+    assert town.replicas("web") == 1
+    assert activator.metric("held") == 0
+    assert 'refused_total{reason="timeout"} 1' in activator.get("/metrics")[1]
+
+
+@pytest.mark.soak
+def test_an_outage_of_the_api_server_delays_the_wake_and_loses_nothing(town: Town, activators) -> None:
+    activator = activators()
+    address = town.open("web")
+    town.idle("web")
+    town.network.plane.stop_api_server()
+    with ThreadPoolExecutor(20) as clients:
+        answers = [clients.submit(ask, address, b"%d" % number) for number in range(20)]
+        wait_until(lambda: activator.metric("wake_failures_total") >= 1, "an attempt that failed")
+        assert activator.metric("held") == 20
+        town.network.plane.start_api_server()
+        assert [one.result().split()[1] for one in answers] == [str(number) for number in range(20)]
+    assert town.woken() == ["web"]

@@ -15,11 +15,13 @@ import itertools
 import socket
 import sys
 import threading
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tests.real import network_namespace
-from tests.real.api import ApiError, Object
+from tests.real.api import APPLY_PATCH, ApiError, Object
 from tests.real.binaries import binary
 from tests.real.control_plane import CONTROLLERS, SCHEDULER, ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
@@ -129,11 +131,17 @@ class ServiceNetwork:
 
 
 class Kubelet:
-    """Starts a process on an address of its own for each pod that is scheduled, and tells that it is ready."""
+    """Starts a process on an address of its own for each pod that is scheduled, and tells when it is ready.
+
+    The annotation `test/listens-after` makes one without a readiness probe, which listens so many seconds later;
+    `test/never-ready` one that never gets ready.
+    """
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._pods: dict[str, tuple[Process, str]] = {}
+        self._beats_at = 0.0
+        self._not_ready: set[str] = set()
         self._numbers = itertools.count(1)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
@@ -150,10 +158,23 @@ class Kubelet:
     def _run(self) -> None:
         while not self._done.wait(0.05):
             try:
+                self._beat()
                 for pod in self._plane.api.items("/api/v1/pods"):
                     self._look_at(pod)
             except Exception as error:  # noqa: BLE001 - the API server may be away in a test
                 print(f"kubelet: {error}", file=sys.stderr)
+
+    def _beat(self) -> None:
+        """Renew the Lease of the node: without it the node counts as gone after less than a minute, with its pods."""
+        now = time.monotonic()
+        if now < self._beats_at:
+            return
+        self._beats_at = now + 5
+        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": NODE_NAME, "leaseDurationSeconds": 40, "renewTime": at}
+        lease = an_object("coordination.k8s.io/v1", "Lease", NODE_NAME, spec=spec)
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE_NAME}"
+        self._plane.api.patch(path, lease, APPLY_PATCH, fieldManager="kubelet", force="true")
 
     def _look_at(self, pod: Object) -> None:
         uid, metadata = pod["metadata"]["uid"], pod["metadata"]
@@ -163,6 +184,8 @@ class Kubelet:
             self._end(pod)
         elif uid not in self._pods:
             self._start_pod(pod)
+        elif uid in self._not_ready:
+            self._probe(pod)
 
     def _start_pod(self, pod: Object) -> None:
         number = next(self._numbers)
@@ -173,7 +196,20 @@ class Kubelet:
         arguments = ["-I", "-S", str(_SERVER), address, str(POD_PORT), metadata["name"], annotations.get(_DELAY, "0")]
         log = self._plane.logs / "pods" / f"{metadata['name']}.log"
         self._pods[metadata["uid"]] = (Process(Path(sys.executable), arguments, log), address)
-        self._tell(pod, address, ready=_NEVER_READY not in annotations)
+        has_no_probe = _DELAY in annotations
+        self._tell(pod, address, ready=has_no_probe)
+        if not has_no_probe and _NEVER_READY not in annotations:
+            self._not_ready.add(metadata["uid"])
+
+    def _probe(self, pod: Object) -> None:
+        """Tell that a pod is ready once it accepts connections, as its readiness probe would."""
+        _, address = self._pods[pod["metadata"]["uid"]]
+        try:
+            socket.create_connection((address, POD_PORT), timeout=5).close()
+        except OSError:
+            return
+        self._tell(pod, address, ready=True)
+        self._not_ready.discard(pod["metadata"]["uid"])
 
     def _tell(self, pod: Object, address: str, *, ready: bool) -> None:
         state = "True" if ready else "False"
@@ -196,6 +232,7 @@ class Kubelet:
             return
         if process is not None:
             del self._pods[pod["metadata"]["uid"]]
+            self._not_ready.discard(pod["metadata"]["uid"])
             network_namespace.remove_address(address)
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
         try:

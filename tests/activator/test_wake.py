@@ -1,0 +1,187 @@
+"""A signal wakes what is behind a Service, on a real API server, with the rights of the component."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from reconciler.activator.wake import CLUSTER, Waker, WakeView
+from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
+from reconciler.model import ClusterConnection
+from reconciler.world import RealClock
+from tests.activator.in_cluster import OWN, POLICIES, install
+from tests.real.api import JSON_PATCH, ApiError
+from tests.real.control_plane import ControlPlane
+from tests.real.kubeconfig import write_kubeconfig
+from tests.real.objects import a_deployment, a_service, an_object
+from tests.real.worlds import create, deployment_path, replicas_of
+from tests.way.calls import Folder
+
+IDLED_AT = "idling.kubernetes.io/idled-at"
+TARGETS = "idling.kubernetes.io/unidle-targets"
+REQUESTED = "reconciler/wake-requested-at"
+AWAKE_SINCE = "reconciler/awake-since"
+
+
+class Sleepers:
+    """A namespace in which a run has idled Deployments web (3) and api (2), each with its Service."""
+
+    def __init__(self, plane: ControlPlane, namespace: str, folder: Path) -> None:
+        self.plane = plane
+        self.api = plane.api
+        self.namespace = namespace
+        self.folder = Folder(folder)
+        kubeconfig = write_kubeconfig(folder / "kubeconfig.yaml", {"member": plane.access()})
+        self.folder.write("policies/all.yaml", POLICIES.format(kubeconfig=kubeconfig, namespace=namespace))
+        objects = [a_deployment("web", 3), a_service("web"), a_deployment("api", 2), a_service("api")]
+        create(self.api, objects, namespace)
+        self.idle()
+
+    def idle(self) -> None:
+        said = self.folder.call(
+            "apply", "policies", "--auto-approve", "--quiet", "--credentials-dir", str(self.folder.path)
+        )
+        assert said.code == 0, said.out + said.err
+        assert self.replicas() == [0, 0]
+
+    def replicas(self) -> list[int]:
+        return [replicas_of(self.api, self.namespace, name) for name in ("web", "api")]
+
+    def service(self, name: str = "web") -> Mapping[str, str]:
+        """The annotations of a Service."""
+        found = self.api.get(f"/api/v1/namespaces/{self.namespace}/services/{name}")
+        return found["metadata"].get("annotations", {})
+
+    def deployment(self, name: str = "web") -> Mapping[str, str]:
+        """The annotations of a Deployment."""
+        return self.api.get(deployment_path(self.namespace, name))["metadata"].get("annotations", {})
+
+    def events(self, reason: str) -> list[str]:
+        events = self.api.items(f"/api/v1/namespaces/{self.namespace}/events", fieldSelector=f"reason={reason}")
+        return sorted(one["involvedObject"]["name"] for one in events)
+
+    def waker(self, *, read_only: bool = False, account: str = "reconciler-activator", behind: float = 0) -> Waker:
+        """A waker under a ServiceAccount; its clock is so many seconds `behind`."""
+        clock = RealClock()
+        path = self.folder.path / "activator.yaml"
+        write_kubeconfig(path, {CLUSTER: self.plane.access(self.plane.service_account(OWN, account))})
+        reached = ClusterConnection(CLUSTER, kubeconfig=str(path))
+        client = ApiClient(Connection(reached, clock, largest_read=None), RequestSettings(), clock)
+
+        def now() -> datetime:
+            return datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=behind)
+
+        return Waker(WakeView(client, clock), OWN, now, read_only=read_only)
+
+
+@pytest.fixture
+def sleepers(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> Sleepers:
+    install(api_server)
+    return Sleepers(api_server, api_namespace, tmp_path)
+
+
+def test_what_is_behind_the_service_is_restored_and_nothing_else(sleepers: Sleepers) -> None:
+    assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {"web": ""}
+    assert sleepers.replicas() == [3, 0]
+    assert IDLED_AT not in sleepers.service("web")
+    assert TARGETS not in sleepers.service("web")
+    assert IDLED_AT in sleepers.service("api")
+    assert IDLED_AT not in sleepers.deployment("web")
+    assert sleepers.deployment("web")[AWAKE_SINCE] <= sleepers.service("web")[REQUESTED]
+    assert (sleepers.events("NeedPods"), sleepers.events("Woken")) == (["web"], ["web"])
+
+
+def test_several_services_of_a_namespace_wake_at_once(sleepers: Sleepers) -> None:
+    assert sleepers.waker().wake(sleepers.namespace, {"web", "api"}) == {"web": "", "api": ""}
+    assert sleepers.replicas() == [3, 2]
+
+
+def test_a_clock_that_is_behind_that_of_the_run_wakes_all_the_same(sleepers: Sleepers) -> None:
+    assert sleepers.waker(behind=3600).wake(sleepers.namespace, {"web"}) == {"web": ""}
+    assert sleepers.replicas() == [3, 0]
+
+
+def test_replicas_that_wake_at_once_wake_once(sleepers: Sleepers) -> None:
+    wakers = [sleepers.waker() for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda one: one.wake(sleepers.namespace, {"web"}), wakers))
+    assert wakers[0].wake(sleepers.namespace, {"web"}) == {"web": ""}
+    assert sleepers.replicas() == [3, 0]
+    assert (sleepers.events("NeedPods"), sleepers.events("Woken")) == (["web"], ["web"])
+
+
+def test_what_is_awake_or_gone_is_left_alone(sleepers: Sleepers) -> None:
+    waker = sleepers.waker()
+    waker.wake(sleepers.namespace, {"web"})
+    before = sleepers.api.get(deployment_path(sleepers.namespace, "web"))
+    assert waker.wake(sleepers.namespace, {"web", "gone"}) == {"web": "", "gone": ""}
+    assert sleepers.api.get(deployment_path(sleepers.namespace, "web")) == before
+
+
+def test_read_only_tells_and_wakes_nothing(sleepers: Sleepers) -> None:
+    assert sleepers.waker(read_only=True).wake(sleepers.namespace, {"web"}) == {"web": ""}
+    assert sleepers.replicas() == [0, 0]
+    assert REQUESTED in sleepers.service("web")
+    assert (sleepers.events("NeedPods"), sleepers.events("Woken")) == (["web"], [])
+
+
+def test_what_may_not_be_read_is_told(sleepers: Sleepers) -> None:
+    [problem] = sleepers.waker(account="nobody").wake(sleepers.namespace, {"web"}).values()
+    assert "forbidden" in problem
+    assert sleepers.replicas() == [0, 0]
+
+
+def marked_only(sleepers: Sleepers) -> None:
+    """Make it as a run leaves it between its mark on the Service and the scale of the Deployment."""
+    path = deployment_path(sleepers.namespace, "web")
+    found = sleepers.api.get(path)
+    ours = [key for key in found["metadata"]["annotations"] if "reconciler/" in key or "kubernetes.io/" in key]
+    cleared = dict.fromkeys(key for key in ours if not key.startswith("deployment."))
+    sleepers.api.patch(path, {"metadata": {"annotations": cleared}, "spec": {"replicas": 3}})
+
+
+def test_a_signal_between_mark_and_scale_makes_the_scale_of_the_run_stale(sleepers: Sleepers) -> None:
+    marked_only(sleepers)
+    assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {"web": ""}
+    assert sleepers.replicas() == [3, 0]
+    assert sleepers.deployment("web")[AWAKE_SINCE] >= sleepers.service("web")[IDLED_AT]
+    # What the run would write now tests that nobody woke it meanwhile.
+    idle = [
+        {"op": "test", "path": "/metadata/annotations/reconciler~1awake-since", "value": None},
+        {"op": "replace", "path": "/spec/replicas", "value": 0},
+    ]
+    with pytest.raises(ApiError) as refused:
+        sleepers.api.patch(deployment_path(sleepers.namespace, "web"), idle, JSON_PATCH)
+    assert refused.value.status == 422
+    before = sleepers.deployment("web")
+    assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {"web": ""}
+    assert sleepers.deployment("web") == before
+
+
+def of_oc_idle(sleepers: Sleepers) -> None:
+    """Make a Deployment and a Service as `oc idle` leaves them."""
+    at = {"idling.alpha.openshift.io/idled-at": "2026-01-01T00:00:00Z"}
+    former = {**at, "idling.alpha.openshift.io/previous-scale": "4"}
+    targets = '[{"kind":"Deployment","name":"old","replicas":4}]'
+    deployment = a_deployment("old", 0)
+    deployment["metadata"]["annotations"] = former
+    service = an_object(
+        "v1",
+        "Service",
+        "old",
+        metadata={"annotations": {**at, "idling.alpha.openshift.io/unidle-targets": targets}},
+        spec={"selector": {"app": "old"}, "ports": [{"port": 80}]},
+    )
+    create(sleepers.api, [deployment, service], sleepers.namespace)
+
+
+def test_what_oc_idle_idled_is_woken(sleepers: Sleepers) -> None:
+    of_oc_idle(sleepers)
+    assert sleepers.waker().wake(sleepers.namespace, {"old"}) == {"old": ""}
+    assert replicas_of(sleepers.api, sleepers.namespace, "old") == 4
+    assert "idling.alpha.openshift.io/idled-at" not in sleepers.service("old")
