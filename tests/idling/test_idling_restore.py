@@ -129,7 +129,9 @@ def test_other_notices_make_no_run_partial():
     ids=str,
 )
 def test_of_several_globs_one_is_enough(globs, names):
-    world = a_world(idle("web", OURS), idle("api", OURS | {OWNER: "production/IdlingPolicy/batch"}), now=NIGHT)
+    batch = OURS | {OWNER: "production/IdlingPolicy/batch"}
+    broken = OURS | {"idling.kubernetes.io/previous-scale": "x"}
+    world = a_world(idle("web", OURS), idle("api", batch), idle("broken", broken), now=NIGHT)
     assert [one.ref.name for one in restored(world, policies=globs).decisions] == names
 
 

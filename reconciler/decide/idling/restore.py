@@ -188,11 +188,8 @@ def _unchanged(transition: Transition) -> Transition:
 
 
 def _is_adopted(transition: Transition, restoration: Restoration) -> bool:
-    if not restoration.adopt or transition.state not in NOT_OURS or transition.scalable.protected:
-        return False
-    if Flag.BOUNDS in transition.situation.flags:
-        return False
-    return _is_idle_now(transition)
+    held = transition.scalable.protected is not None or Flag.BOUNDS in transition.situation.flags
+    return restoration.adopt and not held and transition.state in NOT_OURS and _is_idle_now(transition)
 
 
 def _is_idle_now(transition: Transition) -> bool:
