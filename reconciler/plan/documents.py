@@ -214,7 +214,7 @@ class ChangeDocument(JsonObject, frozen=True):
 class LimitDocument(JsonObject, frozen=True):
     """A limit, and how much of it the plan uses."""
 
-    name: Annotated[str, Meta(description='"fleet", or the policy that states the limit.')]
+    name: Annotated[str, Meta(description='"fleet", "ceiling", "clusterCeiling", or the policy that states the limit.')]
     unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas".')]
     used: Annotated[Number, Meta(description="The number that the run would idle or remove.")]
     allowed: Annotated[Number, Meta(description="The number that one run may idle or remove.")]

@@ -21,7 +21,8 @@ PolicyKey = tuple[str, str]
 """(job, policy) that decides a decrease; two kinds of policies may have the same name."""
 
 FLEET = "fleet"
-CEILING = "ceiling"
+CEILING, CLUSTER_CEILING = "ceiling", "clusterCeiling"  # that of the Fleet, and of one of its clusters
+CEILINGS = (CEILING, CLUSTER_CEILING)
 _BOUND = (Phase.MOVE, Phase.DECREASE)
 _WORDS = {"workloads": "idle", "replicas": "remove"}
 
@@ -111,7 +112,8 @@ def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, 
     for cluster in policies.fleet.clusters:
         if cluster.name in bases.clusters:
             limit, base = cluster.ceiling or policies.fleet.ceiling, bases.clusters[cluster.name].workloads
-            rule = _Rule(CEILING, "workloads", limit, base, None, cluster.name)
+            name = CEILING if cluster.ceiling is None else CLUSTER_CEILING
+            rule = _Rule(name, "workloads", limit, base, None, cluster.name)
             result = result.then(checks.together(result.decisions, rule))
     return result
 
@@ -191,12 +193,12 @@ class _Checks(Struct, frozen=True):
         Its use is told only where it holds something back.
         """
         counts = Counter(owner_of(decision) for decision in decisions if rule.binds(decision))
-        used = sum(counts.values())
         result = Limited(decisions, (), ())
-        for owner, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            step = self.one(result.decisions, replace(rule, owner=owner, beside=used - count))
-            used -= count if step.held_back else 0
-            result = result.then(step if step.held_back else replace(step, uses=()))
+        for owner in sorted(counts, key=lambda owner: (-counts[owner], owner)):
+            left = Counter(owner_of(decision) for decision in result.decisions if rule.binds(decision))
+            if left[owner]:  # what was held back may have taken some of it along
+                step = self.one(result.decisions, replace(rule, owner=owner, beside=left.total() - left[owner]))
+                result = result.then(step if step.held_back else replace(step, uses=()))
         return result
 
     def one(self, decisions: tuple[Decision, ...], rule: _Rule) -> Limited:
@@ -205,7 +207,7 @@ class _Checks(Struct, frozen=True):
         weights = [1 if rule.unit == "workloads" else self.bases.removed_by(decision) for decision in taking]
         used = sum(weights) + rule.beside
         use = rule.use(used)
-        lifts = {rule.policy, FLEET if rule.name == CEILING else rule.name}
+        lifts = {rule.policy, FLEET if rule.name in CEILINGS else rule.name}
         if used <= rule.allowed or lifts & self.lifted:
             return Limited(decisions, (), (use,))
         out = _with_their_groups(decisions, taking)
@@ -235,7 +237,7 @@ def _with_their_groups(decisions: Sequence[Decision], taking: Sequence[Decision]
 def _why(rule: _Rule, taking: Sequence[Decision], weights: Sequence[int]) -> str:
     used = sum(weights) + rule.beside
     share = f"{100 * used / rule.base:.0f} %" if rule.base else "all"
-    limit = f"{CEILING if rule.name == CEILING else 'limit'} {100 * rule.limit.share:.4g} % or {rule.limit.at_least}"
+    limit = f"{CEILING if rule.name in CEILINGS else 'limit'} {100 * rule.limit.share:.4g} % or {rule.limit.at_least}"
     where = f" in {rule.cluster}" if rule.cluster else ""
     by_place: Counter[str] = Counter()
     for decision, weight in sorted(zip(taking, weights, strict=True), key=lambda pair: pair[0].cause.at):

@@ -11,7 +11,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Notice
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
-from reconciler.plan.limits import CEILING, FLEET
+from reconciler.plan.limits import CEILING, CEILINGS, CLUSTER_CEILING, FLEET
 from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, added, fewer, more
 from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
 from reconciler.report.wording import KINDS, ReasonWords, counted, edge
@@ -128,7 +128,7 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
         return Held(one_line(held.why), where, f"allow: {once}", groups)
     policy = f"{KINDS[held.decisions[0].job]} {one_line(held.allow)}"
     fleet = plan.places.get(f"Fleet {plan.fleet}", "")
-    at = fleet if limit.name in (FLEET, CEILING) else plan.places.get(policy, "")
+    at = fleet if limit.name in (FLEET, *CEILINGS) else plan.places.get(policy, "")
     cluster = f" in {one_line(limit.cluster)}" if limit.cluster else ""
     what = (
         f"{policy if held.allow != FLEET else groups[0].title}"
@@ -137,13 +137,15 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
         f"limit {limit.allowed}{_bracketed(at)}"
     )
     field = "idledWorkloads" if limit.unit == "workloads" else "removedReplicas"
-    if limit.name == CEILING:
+    clusters = ""
+    if limit.name in CEILINGS:
         field = CEILING
+        clusters = f"clusters[{limit.cluster}]." if limit.name == CLUSTER_CEILING else ""
     elif policy in plan.places and held.decisions[0].job != "placement":  # a policy may state a limit of its own
         at = plan.places[policy]
     elif not limit.cluster:
         field = f"fleet.{field}"
-    remedy = f"spec.limits.{field} in {one_line(at.rpartition(':')[0])}, or {once}" if at else once
+    remedy = f"spec.{clusters}limits.{field} in {one_line(at.rpartition(':')[0])}, or {once}" if at else once
     return Held(what, where, f"allow: {remedy}", groups)
 
 

@@ -78,7 +78,8 @@ def test_the_alerts_fire(repository: Path, tmp_path: Path, promtool: Path) -> No
 
 
 def test_every_metric_is_described(repository: Path) -> None:
-    source = (repository / "reconciler" / "report" / "metrics.py").read_text()
-    names = set(re.findall(r'"(reconciler_[a-z_]+|sorting_[a-z_]+)"', source))
-    assert len(names) == 11
+    rooms = [repository / "reconciler" / room / "metrics.py" for room in ("report", "activator")]
+    source = "".join(room.read_text() for room in rooms)
+    names = set(re.findall(r'"((?:reconciler|sorting)_[a-z_]+[a-z])"', source))
+    assert len(names) == 20
     assert set(re.findall(r"^\| `([a-z_]+)` \|", described(repository, "reference/metrics.md"), re.MULTILINE)) == names

@@ -10,12 +10,14 @@ from msgspec.structs import replace
 from reconciler.decide.idling.known_workloads import Schedule, schedule_of
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, ObjectSelector, ScheduleCriterion, Selector
 from tests.builders import a_ref, a_service, a_workload
-from tests.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, office_hours_off, run_in
+from tests.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, answers, labelled, office_hours_off, run_in
 from tests.idling.world import a_world
 
 WEB = a_ref("web")
 DAY = timedelta(days=1)
-WRITTEN = replace(office_hours_off(), texts=("Mon-Fri 20:00-07:00",))
+WRITTEN = office_hours_off()
+TURNED = tuple(reversed(WRITTEN.windows))
+LATER = (*WRITTEN.windows[:-1], replace(WRITTEN.windows[-1], start_minute=22 * 60))
 
 
 def by_schedule(calendar=WRITTEN, **fields):
@@ -36,8 +38,9 @@ PRODUCTION = Selector(namespaces=ObjectSelector(("prod-*",)))
         ),
         pytest.param(by_schedule(name="other"), False, id="another policy"),
         pytest.param(by_schedule(idle_replicas=1), False, id="other idleReplicas"),
-        pytest.param(by_schedule(replace(WRITTEN, texts=("Mon-Fri 02:00-07:00",))), False, id="another window"),
-        pytest.param(by_schedule(replace(WRITTEN, field="uptime")), False, id="uptime in place of downtime"),
+        pytest.param(by_schedule(replace(WRITTEN, windows=TURNED, texts=("other words",))), True, id="other words"),
+        pytest.param(by_schedule(selector=Selector(services=ObjectSelector(("*",)))), True, id="a default written out"),
+        pytest.param(by_schedule(replace(WRITTEN, windows=LATER)), False, id="another window"),
         pytest.param(by_schedule(replace(WRITTEN, zone_name="UTC")), False, id="another time zone"),
         pytest.param(
             by_schedule(selector=Selector(namespaces=ObjectSelector(("prod-*",)))), False, id="another selector"
@@ -77,6 +80,13 @@ def test_what_the_annotation_says(text, known):
     assert Schedule("p", "d").knows(annotations, NIGHT + 2 * DAY) is known
 
 
+def test_what_slept_for_long_is_known_when_it_wakes():
+    text = '{"at":"2026-09-01T22:00:00Z","digest":"d","policy":"p"}'
+    for woken, known in (("2026-11-20T07:00:00Z", True), ("2026-10-01T07:00:00Z", False)):
+        annotations = {"reconciler/last-idled": text, "reconciler/awake-since": woken}
+        assert Schedule("p", "d").knows(annotations, NIGHT) is known
+
+
 def idled_twice(*policies):
     """Return the decisions that idle `web` in two nights."""
     world = a_world(a_service(), a_workload(), now=NIGHT)
@@ -97,7 +107,7 @@ def test_the_second_night_is_known():
 
 
 def test_after_a_change_of_the_schedule_everything_is_new_again():
-    _, second = idled_twice(BEFORE, by_schedule(replace(WRITTEN, texts=("Mon-Fri 19:00-07:00",))))
+    _, second = idled_twice(BEFORE, by_schedule(replace(WRITTEN, windows=LATER)))
     assert not second.known
 
 
@@ -108,3 +118,15 @@ def test_a_policy_that_asks_metrics_forgets_what_a_schedule_knew():
     (idle,) = [one for one in run_in(world, asks).desired.decisions if one.idles]
     assert not idle.known
     assert "reconciler/last-idled" not in world.objects[WEB].annotations
+
+
+def test_a_metric_of_another_service_that_it_stands_behind_has_a_say_too():
+    one, two = (a_service(name, labels={"policy": name}, selector={"app": "web"}) for name in ("one", "two"))
+    policies = [
+        by_schedule(name="a", selector=labelled("policy", "one")),
+        a_policy("b", ScheduleCriterion(WRITTEN), a_metric(), selector=labelled("policy", "two")),
+    ]
+    slept = a_workload(annotations={"reconciler/last-idled": schedule_of(policies[0]).text(NIGHT)})
+    world = a_world(one, two, slept, now=NIGHT + DAY)
+    world.answers = answers(("two", 0), policy="b")
+    assert [(one.ref, one.known) for one in run_in(world, *policies).desired.decisions if one.idles] == [(WEB, False)]

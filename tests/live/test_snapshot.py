@@ -281,7 +281,8 @@ def test_r8_a_snapshot_holds_what_is_read_and_no_more(desk: Desk) -> None:
         for one in yaml.safe_load_all(files[Path("recorded/east/replicasets.apps.yaml")])
     }
     assert "containers" in replica_sets["web"]["spec"]
-    assert replica_sets["loose"] == {"metadata": {"labels": {"app": "loose"}}}
+    requests = {"containers": [{"resources": {"requests": {"cpu": "1m"}}}]}
+    assert replica_sets["loose"] == {"metadata": {"labels": {"app": "loose"}}, "spec": requests}
     modes = {path.is_dir(): path.stat().st_mode & 0o777 for path in (desk.folder / "recorded").rglob("*")}
     assert modes == {True: 0o700, False: 0o600}
     assert "not ours to read" not in text

@@ -305,6 +305,18 @@ class TestCeiling:
         ]
         assert result.held_back[0].why.startswith("idle-dev with others would idle 4 of 5 workloads in east")
 
+    def test_what_is_held_back_along_with_it_counts_no_more(self):
+        many = [a_decision(name, group="g") for name in "abc"]
+        along = a_decision("d", policy="idle-qa", group="g")
+        small = a_decision("e", policy="small")
+        result = self.held([*many, along, small])
+        assert result.decisions == (small,)
+        assert [one.limit.policy for one in result.held_back] == ["idle-dev"]
+
+    def test_that_of_a_cluster_has_a_name_of_its_own(self):
+        result = self.held([a_decision(name) for name in "ab"], ceiling=Limit(0.2, 0))
+        assert [one.limit.name for one in result.held_back] == ["clusterCeiling"]
+
     def test_at_the_ceiling_nothing_is_held_back_and_its_use_is_not_told(self):
         result = self.held([a_decision(name) for name in "abc"])
         assert (len(result.decisions), result.held_back) == (3, ())

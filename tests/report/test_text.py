@@ -247,6 +247,17 @@ PLACES = {"IdlingPolicy idle-dev": "policies/dev.yaml:4", "Fleet production": "p
             id="the Fleet's limit for all clusters",
         ),
         pytest.param(
+            LimitUse("clusterCeiling", "workloads", 61, 45, 180, "eu-west", "idle-dev"),
+            [
+                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads in eu-west (21 replicas), "
+                "limit 45 (policies/fleet.yaml:1)",
+                "    dev-a 7 (-v lists them)",
+                "    allow: spec.clusters[eu-west].limits.ceiling in policies/fleet.yaml, "
+                "or once --allow-exceed idle-dev",
+            ],
+            id="the ceiling of a cluster",
+        ),
+        pytest.param(
             LimitUse("idle-dev", "workloads", 61, 45, 180, "", "idle-dev"),
             [
                 "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads (21 replicas), "

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
 
-from reconciler.decide.annotations import LAST_IDLED, compact, format_time, read_json, read_time
+from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, compact, format_time, read_json, read_time
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion
 
 REMEMBERED = timedelta(days=35)
@@ -27,23 +28,24 @@ class Schedule(Struct, frozen=True):
         return compact({"policy": self.policy, "digest": self.digest, "at": format_time(now)})
 
     def knows(self, annotations: Mapping[str, str], now: datetime) -> bool:
-        """Return whether the same schedule idled the workload with `annotations` in the last 35 days."""
+        """Return whether the same schedule idled the workload with `annotations`, and it slept in the last 35 days."""
         last = read_json(annotations.get(LAST_IDLED))
-        at = read_time(last.get("at"))
-        same = (last.get("policy"), last.get("digest")) == (self.policy, self.digest)
-        return same and at is not None and at <= now <= at + REMEMBERED
+        if (last.get("policy"), last.get("digest")) != (self.policy, self.digest):
+            return False
+        times = [read_time(last.get("at")), read_time(annotations.get(AWAKE_SINCE))]
+        return times[0] is not None and any(at <= now <= at + REMEMBERED for at in times if at is not None)
 
 
 def schedule_of(policy: IdlingPolicy) -> Schedule | None:
     """Return the schedule that alone decides when `policy` idles, None where a metric has a say.
 
-    The digest is of selector, downtime and `idleReplicas`. Exceptions of a calendar do not count: another holiday
-    makes nothing new.
+    The digest is of selector, hours and `idleReplicas`, however they are written. Exceptions of a calendar do not
+    count: another holiday makes nothing new.
     """
     times = _times(policy.idle_when)
     if times is None:
         return None
-    said = _ENCODER.encode([policy.selector, times, policy.idle_replicas])
+    said = _ENCODER.encode([_said(policy.selector), times, policy.idle_replicas])
     return Schedule(policy.name, hashlib.sha256(said).hexdigest()[:16])
 
 
@@ -53,8 +55,25 @@ def _times(criterion: Criterion) -> list[Any] | None:
     if isinstance(criterion, AllOf | AnyOf):
         inner = [_times(one) for one in criterion.criteria]
         return None if None in inner else [type(criterion).__name__, *inner]
-    calendar = criterion.calendar
-    return [calendar.zone_name, calendar.field, *calendar.texts]
+    return [criterion.calendar.zone_name, _said(criterion.calendar.windows)]
+
+
+def _said(value: Any) -> Any:
+    """Return what a struct says besides its defaults, so that a field of a later release changes nothing.
+
+    The order of a list does not count.
+    """
+    if isinstance(value, Struct):
+        stated = {one.name: getattr(value, one.name) for one in fields(value)}
+        defaults = {one.name: _default(one) for one in fields(value)}
+        return {name: _said(one) for name, one in stated.items() if one != defaults[name]}
+    if isinstance(value, tuple | list):
+        return sorted(map(_said, value), key=_ENCODER.encode)
+    return value
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.default if field.default_factory is NODEFAULT else field.default_factory()
 
 
 _ENCODER = msgspec.json.Encoder(order="sorted")

@@ -189,7 +189,8 @@ def _decision(transition: Transition, context: WriteContext, changes: tuple[Fiel
 def _idle(transition: Transition, record: Record, context: WriteContext) -> Decision:
     scale, annotations = transition.scalable.scale, transition.scalable.scale.written.annotations
     repair, now = _decision(transition, context, ()), context.run.now
-    schedule = context.schedules.get(record.policy)
+    alone = all(policy.name in context.schedules for policy in transition.scalable.verdict.policies)
+    schedule = context.schedules.get(record.policy) if alone else None
     wanted: dict[str, str | None] = {
         **record_annotations(record, scale.written),
         SCALE_TIME: format_time(now),
