@@ -37,7 +37,8 @@ _POLICIES = "RECONCILER_POLICIES"
 _GROUPS = ("Options", "Clusters", "Filters", "Run", "Output")
 _VARIABLES = (
     "Each option has an environment variable, RECONCILER_ and its name (RECONCILER_REQUEST_TIMEOUT for "
-    "--request-timeout), and PATH has RECONCILER_POLICIES; what is given on the command line wins."
+    "--request-timeout), and PATH has RECONCILER_POLICIES (--policies of test has none); what is given on the command "
+    "line wins."
 )
 
 
@@ -128,7 +129,7 @@ def option(*names: str, **settings: Any) -> Callable[[F], F]:
     variable = "RECONCILER_" + long.removeprefix("--").replace("-", "_").upper()
     default = settings.get("default")
     words = f"{default:g}" if isinstance(default, float) else "" if default is None else str(default)
-    return click.option(*names, cls=_Option, envvar=variable, **{"default_words": words, **settings})
+    return click.option(*names, cls=_Option, **{"envvar": variable, "default_words": words, **settings})
 
 
 def together(*decorators: Callable[[F], F]) -> Callable[[F], F]:

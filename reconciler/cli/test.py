@@ -20,7 +20,12 @@ from reconciler.yaml.files import spelt
 
 @verb("test")
 @path_argument()
-@policies_option(default=None, default_words="PATH, or the folder of the file", help="The policies that are tested.")
+@policies_option(
+    default=None,
+    default_words="PATH, or the folder of the file",
+    help="The policies that are tested.",
+    envvar=None,  # its variable is that of PATH, and would win over a PATH that is given
+)
 @option("--coverage", is_flag=True, help="List policies, and decisions of policies, that no case looks at.")
 @output_option("text", "json", "junit")
 def command(path: str, output: str, **flags: Any) -> int:

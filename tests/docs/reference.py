@@ -34,9 +34,10 @@ _CLI = """\
 # Command line
 
 Every option has an environment variable, `RECONCILER_` and its long name: `RECONCILER_REQUEST_TIMEOUT` for
-`--request-timeout`; PATH has `RECONCILER_POLICIES`. The command line wins. A value that only this verb does not know,
-like `RECONCILER_OUTPUT=markdown` for `validate`, leaves it at its default; as an option it is an error. Options that
-may be repeated take several values in their variable, with spaces between them (folders with `:`).
+`--request-timeout`; PATH has `RECONCILER_POLICIES` (`--policies` of `test` has none). The command
+line wins. A value that only this verb does not know, like `RECONCILER_OUTPUT=markdown` for `validate`, leaves it at its
+default; as an option it is an error. Options that may be repeated take several values in their variable, with spaces
+between them (folders with `:`).
 
 Objects are named `CLUSTER/NAMESPACE/KIND/NAME`; the case of the kind does not matter, kubectl's short names work,
 and a prefix stands for all below it. stdout is the result, stderr is progress, warnings and errors. [Exit

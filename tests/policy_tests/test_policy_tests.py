@@ -340,6 +340,14 @@ def test_one_file_of_a_subfolder_is_run_with_the_policies_that_are_named(folder)
     assert said.out.startswith("PASS  policies/team/x_test.yaml:17  one\n")
 
 
+def test_a_path_that_is_given_wins_over_the_variable_of_the_policy_directory(folder, monkeypatch):
+    cases(folder, f"- {{name: one, {NIGHT}, expect: [{{object: {API}, replicas: 0}}]}}")
+    monkeypatch.setenv("RECONCILER_POLICIES", "nowhere")
+    assert folder.call("test", "policies").code == 0
+    monkeypatch.setenv("RECONCILER_POLICIES", "policies")
+    assert folder.call("test").code == 0
+
+
 def test_test_files_are_no_policies(folder):
     cases(folder, f"- {{name: one, {NIGHT}, expect: [{{object: {API}, replicas: 0}}]}}")
     before = json.loads(folder.call("compile", "policies", "-o", "json").out)["digest"]
