@@ -80,6 +80,11 @@ def command(path: str, output: str, base: str | None, **flags: Any) -> int:
         raise UsageError(f"--base: compares as {', '.join(REVIEW_OUTPUTS)}, expected -o with one of them")
     if base is None and options.fleet_from == "base":
         raise UsageError("--fleet-from: there is no base to take the Fleet from, expected it beside --base")
+    if flags["out"] is not None and base is not None and options.snapshot is not None:
+        raise UsageError(
+            "--out: a comparison on a snapshot counts its metrics as fresh, so its plan is none to apply, expected no "
+            "--out beside --base and --snapshot; save one with `reconciler plan --out` alone"
+        )
     if flags["out"] is not None:
         check_out(flags["out"])
     return planned_run("plan", options, flags, lambda run: _planned(run, output, base, flags))

@@ -483,6 +483,13 @@ def test_workloads_that_are_only_there_with_the_change_are_created_and_not_woken
         assert "today" not in said.out
 
 
+def test_a_plan_that_counts_recorded_metrics_as_fresh_is_not_saved(quickstart: Folder) -> None:
+    said = compared(quickstart, "--out", "plan.json")
+    assert said.code == 64
+    assert "--out: a comparison on a snapshot counts its metrics as fresh" in said.err
+    assert not (quickstart.path / "plan.json").exists()
+
+
 def test_the_next_run_is_judged_by_metrics_as_fresh_as_in_the_days_after_it(quickstart: Folder) -> None:
     idling = (quickstart.path / "policies" / "idling.yaml").read_text()
     observed = idling.replace("  wakeOrder: {group: dev, tier: 10}", "  mode: Observe")
