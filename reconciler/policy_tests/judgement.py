@@ -65,17 +65,21 @@ class _Run:
 
 
 def _idle_after(step: Step) -> set[ObjectRef]:
-    """Return the workloads that stand at their idle replicas because of a policy once `step` is done."""
+    """Return the workloads that stand at their idle replicas because of a policy once `step` is done.
+
+    What KEDA scales is idle where its ScaledObject is; a CronJob has no replicas, and is idle all the same.
+    """
     idle = {one.ref for one in step.plan.explanations if one.idled is not None}
     done = {outcome.action for outcome in step.outcomes if outcome.status is OutcomeStatus.APPLIED}
     for action in step.plan.actions:
         decision = action.decision
-        if action.id not in done or decision.job != "idling" or decision.replicas_after is None:
+        if action.id not in done or decision.job != "idling":
             continue
+        ref = step.targets.get(decision.ref, decision.ref)
         if decision.verb is Verb.IDLE:
-            idle.add(decision.ref)
-        else:
-            idle.discard(decision.ref)
+            idle.add(ref)
+        elif decision.verb in (Verb.WAKE, Verb.RELEASE):
+            idle.discard(ref)
     return idle
 
 

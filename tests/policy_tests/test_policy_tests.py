@@ -321,6 +321,39 @@ def test_junit_and_json_say_the_same(folder):
     assert (value["passed"], value["failed"]) == (1, 1)
 
 
+JOBS = """
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: jobs}
+spec:
+  minAge: 0s
+  minAwake: 2h
+  selector: {namespaces: {include: [cron]}, workloads: {kinds: [CronJob]}}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["20:00-06:00"]}}]
+"""
+OTHER_KINDS = """
+clusters:
+  east:
+    - {apiVersion: batch/v1, kind: CronJob, metadata: {name: tick, namespace: cron}, spec: {schedule: "* * * * *"}}
+    - {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: dev-a}, spec: {replicas: 2,
+       selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}}
+    - {apiVersion: v1, kind: Service, metadata: {name: web, namespace: dev-a}, spec: {selector: {app: web}}}
+    - {apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: events, namespace: dev-a},
+       spec: {scaleTargetRef: {name: web}}}
+"""
+
+
+@pytest.mark.parametrize("ref", ["east/cron/CronJob/tick", "east/dev-a/Deployment/web"], ids=["a CronJob", "KEDA"])
+def test_what_has_no_scale_of_its_own_is_idle_at_the_run_that_idles_it(folder, ref):
+    folder.write("policies/jobs.yaml", JOBS)
+    morning = f"then: [{{at: 2026-11-21T06:00:00Z, expect: [{{object: {ref}, state: awake}}]}}]"
+    state = f"expect: [{{object: {ref}, state: idle}}]"
+    idle = cases(folder, f"- {{name: one, {NIGHT}, {state}, {morning}}}", head=OTHER_KINDS)
+    assert (idle.code, idle.err) == (0, ""), idle.out
+    never = cases(folder, f"- {{name: one, {NIGHT}, expect: [{{object: {ref}, never: idle}}]}}", head=OTHER_KINDS)
+    assert never.code == 1, never.out
+
+
 # Exit codes and places
 
 
