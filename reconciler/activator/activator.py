@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from math import inf
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -42,6 +43,10 @@ _PROXIES_LEARN_SECONDS = 2.0
 _LONGEST_PAUSE = 15.0
 _WRITERS = 16
 _NEEDED = ("services", "endpointslices", "networkpolicies")
+_LOOPS = ("renew", "sweep", "look")
+
+_JUDGES_AFTER = LEASE_SECONDS + 2.0
+"""For how many seconds our own Lease is fresh before we judge those of others: an outage makes all of them old."""
 
 Name = tuple[str, str]
 T = TypeVar("T")
@@ -88,7 +93,11 @@ class Activator:
         self._waking: dict[str, set[Name]] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._threads = ThreadPoolExecutor(_WRITERS, thread_name_prefix="activator")
+        self._renewals = ThreadPoolExecutor(1, thread_name_prefix="renewal")
+        self._watches: list[threading.Thread] = []
+        self._unheld: set[Name] = set()
         self._renewed_at = -float(LEASE_SECONDS)
+        self._fresh_since = inf
         self._is_ending = False
 
     async def run(self, until: asyncio.Event) -> None:
@@ -104,8 +113,12 @@ class Activator:
         await self._end()
 
     def health(self) -> tuple[int, str]:
-        """Return the answer that the event loop still runs."""
-        return 200, "ok\n"
+        """Return whether the event loop, and all that has to go on in it and beside it, still runs."""
+        if self._is_ending or "begin" in self._tasks:
+            return 200, "ok\n"
+        ended = [f"{one} has ended" for one in _LOOPS if one not in self._tasks]
+        ended += [f"the {one.name} has ended" for one in self._watches if not one.is_alive()]
+        return (503, "; ".join(ended) + "\n") if ended else (200, "ok\n")
 
     def readiness(self) -> tuple[int, str]:
         """Return whether everything is watched, and the others know that this one lives."""
@@ -128,8 +141,8 @@ class Activator:
     async def _begin(self) -> None:
         """Delete what a former process of this Pod left, tell that this one lives, then watch."""
         await self._until_done("begin", lambda: self._parts.publication.withdraw_all(self._settings.pod.uid))
-        self._keep("renew", self._again("Lease", RENEW_SECONDS, self._renew))
-        self._keep("sweep", self._again("slices of others", _SWEEP_SECONDS, self._sweep))
+        self._keep("renew", self._again("Lease", RENEW_SECONDS, self._renew, self._renewals))
+        self._keep("sweep", self._again("slices of others", _SWEEP_SECONDS, self._sweep, self._threads))
         self._keep("look", self._look())
         self._watch(SERVICES, self._service_replaced, self._service_changed)
         self._watch(SLICES, self._slices_replaced, self._slice_changed)
@@ -158,6 +171,7 @@ class Activator:
         for task in self._tasks.values():
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._renewals.shutdown(wait=False, cancel_futures=True)
 
     def _keep(self, key: object, work: Any) -> None:
         """Run `work` as a task that is not forgotten; what it fails with is told."""
@@ -182,42 +196,71 @@ class Activator:
         while True:
             try:
                 await self._in_thread(work)
-            except ReconcilerError as error:
-                self._failed(what, str(error))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+                self._failed(what, reason_of(error))
                 await asyncio.sleep(pause)
                 pause = min(_LONGEST_PAUSE, 2 * pause)
             else:
                 self._failed(what, "")
                 return
 
-    async def _again(self, what: str, seconds: float, work: Callable[[], None]) -> None:
+    async def _again(self, what: str, seconds: float, work: Callable[[], None], threads: ThreadPoolExecutor) -> None:
         while True:
             try:
-                await self._in_thread(work)
+                await self._loop.run_in_executor(threads, work)
                 self._failed(what, "")
-            except ReconcilerError as error:
-                self._failed(what, str(error))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+                self._failed(what, reason_of(error))
             await asyncio.sleep(seconds)
 
     def _renew(self) -> None:
         began = self._loop.time()
         self._parts.publication.renew()
+        if began - self._renewed_at > LEASE_SECONDS:
+            self._fresh_since = began
         self._renewed_at = began
 
     def _sweep(self) -> None:
+        """Delete what activators left that died, once our own Lease has been fresh for so long that theirs could be."""
+        now = self._loop.time()
+        if now - self._renewed_at > LEASE_SECONDS or now - self._fresh_since < _JUDGES_AFTER:
+            return
         uids = {one.pod_uid for inside in tuple(self._slices.values()) for one in tuple(inside.values())}
-        for uid in self._parts.publication.withdraw_dead({uid for uid in uids if uid is not None}):
+        for uid in self._parts.publication.withdraw_dead({uid for uid in uids if uid}):
             self._tell(f"the activator in the Pod with uid {uid} is gone: its slices were deleted")
 
     async def _look(self) -> None:
         """Forget what is over; slices also go when a time is up."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            for name, one in tuple(self._activations.items()):
-                self._changed(one)
-                if one.is_over:
-                    one.close()
-                    del self._activations[name]
+            try:
+                self._look_once()
+                self._failed("look", "")
+            except Exception as error:  # noqa: BLE001 - a bug with one Service: it is told, the loop goes on
+                self._failed("look", reason_of(error))
+
+    def _look_once(self) -> None:
+        unheld, self._unheld = self._unheld, set()
+        self._refresh(unheld)
+        self._find_strays()
+        for name, one in tuple(self._activations.items()):
+            self._changed(one)
+            if one.is_over:
+                one.close()
+                del self._activations[name]
+
+    def _find_strays(self) -> None:
+        """Have slices of ours deleted that are there and that nobody wants: the answer to a write may be lost."""
+        for service, inside in self._slices.items():
+            activation = self._activations.get(service)
+            for (namespace, name), one in inside.items():
+                if one.pod_uid != self._settings.pod.uid or self._is_ending:
+                    continue
+                if activation is not None:
+                    activation.published.setdefault(name, {})
+                elif ("stray", namespace, name) not in self._tasks:
+                    withdraw = partial(self._parts.publication.withdraw, namespace, name)
+                    self._keep(("stray", namespace, name), self._in_thread(withdraw))
 
     def _failed(self, what: str, why: str) -> None:
         """Note what does not work, or that it does again; each trouble is told once."""
@@ -259,7 +302,9 @@ class Activator:
         )
         watch = Watch(resource, self._parts.client, CLUSTER, handlers)
         follow = partial(watch.follow, self._parts.stop, self._parts.clock)
-        threading.Thread(target=follow, name=f"watch of {resource.plural}", daemon=True).start()
+        thread = threading.Thread(target=follow, name=f"watch of {resource.plural}", daemon=True)
+        self._watches.append(thread)
+        thread.start()
 
     def _service_replaced(self, found: list[WatchedService]) -> Iterable[Name]:
         before = self._services
@@ -282,7 +327,10 @@ class Activator:
         self._slices, self._service_of = {}, {}
         for one in found:
             self._add_slice(one)
-        return before.keys() | self._slices.keys()
+        for name, activation in self._activations.items():
+            there = {key[1] for key in self._slices.get(name, {})}
+            activation.published = {key: one for key, one in activation.published.items() if key in there}
+        return before.keys() | self._slices.keys() | self._activations.keys()
 
     def _slice_changed(self, name: Name, found: WatchedSlice | None) -> Iterable[Name]:
         former = self._service_of.pop(name, None)
@@ -336,6 +384,9 @@ class Activator:
             activation.observe(ObservedService(service, backends, restricted))
         except ReconcilerError as error:
             self._tell_once(f"error: {'/'.join(activation.name)}: {error}")
+        except OSError as error:
+            self._tell_once(f"error: {'/'.join(activation.name)}: it is not held: {reason_of(error)}")
+            self._unheld.add(activation.name)
 
     def _tell_problem(self, service: WatchedService) -> None:
         """Tell once, also with an Event, that connections to an idle Service cannot be held."""
@@ -363,10 +414,12 @@ class Activator:
         """Write and delete slices until they are as they should be."""
         pause = 0.5
         while not self._is_ending and (wanted := activation.manifests()) != activation.published:
+            # A write that fails may have been done all the same, or in part: it counts from here on.
+            activation.published = {**{name: {} for name in wanted}, **activation.published}
             try:
                 await self._in_thread(partial(self._write, activation.name[0], wanted, tuple(activation.published)))
-            except ReconcilerError as error:
-                self._failed(f"slices of {'/'.join(activation.name)}", str(error))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+                self._failed(f"slices of {'/'.join(activation.name)}", reason_of(error))
                 await asyncio.sleep(pause)
                 pause = min(_LONGEST_PAUSE, 2 * pause)
                 continue

@@ -151,7 +151,10 @@ class HeldConnection:
 
 async def connected(address: tuple[str, int]) -> socket.socket | None:
     """Return a connection to `address`, None where nobody accepts it: "ready" may come before listening."""
-    pod = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        pod = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
+    except OSError:  # no descriptor is left, or the family is not there
+        return None
     pod.setblocking(False)
     try:
         await asyncio.wait_for(asyncio.get_running_loop().sock_connect(pod, address), _CONNECT_SECONDS)

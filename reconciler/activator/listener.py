@@ -104,6 +104,7 @@ def open_listener(port: ServicePort, addresses: Collection[str], ports: PortRang
 
     Raises:
         PortsTakenError: none is.
+        OSError: no descriptor, or no memory, is left.
     """
     for number in ports.candidates():
         sockets = _bound(port, addresses, number)
@@ -118,9 +119,9 @@ def _bound(port: ServicePort, addresses: Collection[str], number: int) -> list[s
     kind = socket.SOCK_DGRAM if port.transport == "UDP" else socket.SOCK_STREAM
     for address in addresses:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        made = socket.socket(family, kind | socket.SOCK_NONBLOCK)
-        sockets.append(made)
         try:
+            made = socket.socket(family, kind | socket.SOCK_NONBLOCK)
+            sockets.append(made)
             if family == socket.AF_INET6:
                 made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             if kind == socket.SOCK_STREAM:
@@ -128,8 +129,10 @@ def _bound(port: ServicePort, addresses: Collection[str], number: int) -> list[s
             made.bind((address, number))
             if kind == socket.SOCK_STREAM:
                 made.listen(_BACKLOG)
-        except OSError:
+        except OSError as error:
             for one in sockets:
                 one.close()
+            if error.errno in _NO_DESCRIPTORS:
+                raise  # another port would not help
             return None
     return sockets

@@ -20,6 +20,8 @@ from reconciler.errors import NotFoundError
 
 LEASE_SECONDS = 15
 RENEW_SECONDS = 5.0
+_RENEWAL_SECONDS = 5.0
+"""How long one attempt to renew may take, so that the next one begins before the Lease expires."""
 
 _LATE = timedelta(seconds=2)
 """A server tells its time in whole seconds."""
@@ -64,11 +66,11 @@ class Publication:
 
     def renew(self) -> None:
         """Write the Lease anew. Without a fresh one, the others remove our slices."""
-        answer = self._apply(_LEASES, self._pod.namespace, self._lease_manifest())
+        answer = self._apply(_LEASES, self._pod.namespace, self._lease_manifest(), _RENEWAL_SECONDS)
         drift = timedelta() if answer.date is None else answer.date - datetime.now(UTC) - self._offset
         if abs(drift) > _LATE:
             self._offset += drift
-            self._apply(_LEASES, self._pod.namespace, self._lease_manifest())
+            self._apply(_LEASES, self._pod.namespace, self._lease_manifest(), _RENEWAL_SECONDS)
 
     def _lease_manifest(self) -> Mapping[str, Any]:
         at = datetime.now(UTC) + self._offset
@@ -127,11 +129,12 @@ class Publication:
         found = decoded(answer, _LeaseList, operation).items or []
         long_ago = datetime(1970, 1, 1, tzinfo=UTC)
         times = {
-            (one.metadata.labels or {}).get(ACTIVATOR_POD_LABEL, ""): (
+            uid: (
                 one.metadata.name,
                 long_ago if one.spec.renew_time is None else one.spec.renew_time.as_datetime(),
             )
             for one in found
+            if (uid := (one.metadata.labels or {}).get(ACTIVATOR_POD_LABEL))
         }
         return times, answer.date or datetime.now(UTC) + self._offset
 
@@ -139,7 +142,9 @@ class Publication:
     def _lease(self) -> str:
         return f"reconciler-activator-{self._pod.name}"[:253]
 
-    def _apply(self, resource: tuple[str, str, str], namespace: str, manifest: Mapping[str, Any]) -> HttpResponse:
+    def _apply(
+        self, resource: tuple[str, str, str], namespace: str, manifest: Mapping[str, Any], seconds: float | None = None
+    ) -> HttpResponse:
         return self._client.send(
             ApiRequest(
                 "PATCH",
@@ -149,6 +154,7 @@ class Publication:
                 body=msgspec.json.encode(manifest),
                 content_type=_APPLY,
                 writes=True,
+                seconds=seconds,
             )
         )
 

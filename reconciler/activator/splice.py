@@ -117,6 +117,7 @@ class Splice:
         for one in self._sockets:
             one.setblocking(False)
             if one.family in (socket.AF_INET, socket.AF_INET6):
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer that vanished is noticed
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # While it was held its receive buffer was small.
         self._sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SPLICED_RECEIVE_BUFFER)

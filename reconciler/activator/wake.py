@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Callable, Collection, Iterator
-from datetime import datetime
-from typing import Any, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -55,9 +55,13 @@ _UNREAD = (ENDPOINTS, EVENTS, CONFIG_MAPS, PODS)
 
 _DISCOVERED_SECONDS = 300.0
 _ANNOTATIONS = ("metadata", "annotations")
+
+_AHEAD = timedelta(minutes=5)
+"""How far the clock of who idled may be ahead of ours; a time beyond was not written by a run."""
 _READERS = 4
 
 T = TypeVar("T")
+Marked: TypeAlias = dict[str, tuple[Service, ServiceRecord]]
 
 
 class WakeView:
@@ -128,9 +132,19 @@ class Waker:
         if not marked:
             unread = "; ".join(cluster.unreadable.values())
             return dict.fromkeys(names, unread)
-        # The clocks of a run and of this process may differ: a request from before the idling would not count.
-        now = max(self._now(), *(record.idled_at for _, record in marked.values()))
         problems = dict.fromkeys(names, "")
+        own = self._now()
+        for now, together in _by_time(marked, own).items():
+            if now - own > _AHEAD:
+                ahead = f"idled-at is {format_time(now)}, expected at most 5 minutes after {format_time(own)}"
+                problems |= dict.fromkeys(together, ahead)
+            else:
+                problems |= self._wake_together(cluster, together, now)
+        return problems
+
+    def _wake_together(self, cluster: ObservedCluster, marked: Marked, now: datetime) -> dict[str, str]:
+        """Wake the Services `marked` as of `now`; return for each what is wrong, "" if nothing."""
+        problems = dict.fromkeys(marked, "")
         for name, (service, record) in marked.items():
             try:
                 self._request(service, record, now)
@@ -167,9 +181,7 @@ class Waker:
         missing = () if one.has_annotations else (_ANNOTATIONS,)
         self._view.write(Write("patch", one.ref, version, uid=one.uid, patch=tuple(patch_of(changes, missing))))
 
-    def _carry_out(
-        self, cluster: ObservedCluster, marked: dict[str, tuple[Service, ServiceRecord]], run: Run
-    ) -> dict[str, str]:
+    def _carry_out(self, cluster: ObservedCluster, marked: Marked, run: Run) -> dict[str, str]:
         state = ObservedState({CLUSTER: cluster})
         decisions = decide_wakes_due(of_every_fleet(self._fleet, state), state, run).decisions
         behind = {
@@ -225,6 +237,17 @@ class Waker:
             except ClusterError as error:
                 return reason_of(error)
         return ""
+
+
+def _by_time(marked: Marked, now: datetime) -> dict[datetime, Marked]:
+    """Return the Services by the time at which they are woken.
+
+    The clocks of a run and of this process may differ: a request from before the idling would not count.
+    """
+    found: dict[datetime, Marked] = {}
+    for name, (service, record) in marked.items():
+        found.setdefault(max(now, record.idled_at), {})[name] = (service, record)
+    return found
 
 
 def _marked(cluster: ObservedCluster) -> Iterator[tuple[Service, ServiceRecord]]:

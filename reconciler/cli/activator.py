@@ -142,10 +142,10 @@ def _ports(text: str, http_port: int) -> range:
 
 
 def _raise_descriptors(held: int) -> None:
-    """Let this process have the descriptors it needs: each connection takes two once it is joined with a pod."""
+    """Let this process have all descriptors it may: joined connections take two each, and have no limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * held + _DESCRIPTORS_BESIDE
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    most = wanted if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if most < wanted:

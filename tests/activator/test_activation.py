@@ -303,11 +303,10 @@ def test_traffic_of_ipv6() -> None:
             stage.activation.close()
             stage.activation.end("stopped")
 
-    with socket.socket(socket.AF_INET6) as probe:
-        try:
-            probe.bind(("::1", 0))
-        except OSError as error:
-            pytest.skip(f"::1: {error}")
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"::1: {error}")
     asyncio.run(asyncio.wait_for(story(), _LIMIT))
 
 

@@ -262,7 +262,7 @@ def test_where_no_pod_gets_ready_clients_are_reset_in_time(town: Town, activator
     town.api.patch(f"/apis/apps/v1/namespaces/{town.namespace}/deployments/web", never)
     with pytest.raises(ConnectionResetError):
         ask(address)
-    assert town.replicas("web") == 1
+    wait_until(lambda: town.replicas("web") == 1, "the wake")
     assert activator.metric("held") == 0
     assert 'refused_total{reason="timeout"} 1' in activator.get("/metrics")[1]
 

@@ -145,15 +145,13 @@ def test_what_is_said_first_comes_before_what_the_client_sends() -> None:
     ],
 )
 def test_the_header_of_the_proxy_protocol(family: socket.AddressFamily, address: str, expected: bytes) -> None:
-    with socket.socket(family) as listening:
-        try:
-            listening.bind((address, 0))
-        except OSError as error:
-            pytest.skip(f"{address}: {error}")
-        listening.listen()
-        with socket.create_connection((address, listening.getsockname()[1])) as client:
-            accepted, _ = listening.accept()
-            with accepted:
-                header = proxy_header(accepted)
-            ports = client.getsockname()[1].to_bytes(2) + listening.getsockname()[1].to_bytes(2)
+    try:
+        listening = socket.create_server((address, 0), family=family)
+    except OSError as error:
+        pytest.skip(f"{address}: {error}")
+    with listening, socket.create_connection((address, listening.getsockname()[1])) as client:
+        accepted, _ = listening.accept()
+        with accepted:
+            header = proxy_header(accepted)
+        ports = client.getsockname()[1].to_bytes(2) + listening.getsockname()[1].to_bytes(2)
     assert header == b"\r\n\r\n\x00\r\nQUIT\n" + expected + ports

@@ -68,7 +68,11 @@ def network_namespace() -> Iterator[None]:
     for command in _NEEDED:
         if shutil.which(command, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
             raise NamespaceMissingError(f"there is no command {command}")
-    with open("/proc/thread-self/ns/net", "rb") as before:
+    try:
+        before = open("/proc/thread-self/ns/net", "rb")  # noqa: SIM115 - closed by the next statement
+    except OSError as error:
+        raise NamespaceMissingError(f"the network namespace of a thread is unknown: {error}") from error
+    with before:
         _leave_for_new()
         try:
             with open("/proc/thread-self/ns/net", "rb") as inside:

@@ -22,6 +22,9 @@ WATCH_SECONDS = 30
 """How long one watch lasts. A connection that was cut without a word is noticed soon after."""
 
 _LATE_SECONDS = 10
+_AT_ONCE_SECONDS = 1.0
+"""A watch that ends sooner is not begun anew at once: some proxies cut each one."""
+
 _LONGEST_PAUSE = 15.0
 
 W = TypeVar("W", bound=Wire)
@@ -96,25 +99,32 @@ class Watch(Generic[W]):
         self._version = ""
 
     def follow(self, stop: Stop, clock: Clock) -> None:
-        """Return when `stop` is asked. Whatever fails is tried again, after pauses that grow."""
+        """Return when `stop` is asked. Whatever fails, or ends at once, is tried again, after pauses that grow."""
         pause = 0.0
         while not stop.asked:
-            try:
-                if not self._version:
-                    self._list()
-                    self._handlers.failed("")
-                self._watch()
+            if self._lasted(clock):
                 pause = 0.0
-            except GoneError:
-                self._version = ""
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
-                if isinstance(error, ClusterError):
-                    self._handlers.failed(str(error))
-                else:
-                    self._handlers.failed(reason_of(error))
-                pause = min(_LONGEST_PAUSE, max(0.5, 2 * pause))
-                self._version = ""
+                continue
+            pause = min(_LONGEST_PAUSE, max(0.5, 2 * pause))
+            if not stop.asked:
                 clock.sleep(pause * random.uniform(0.5, 1.0))
+
+    def _lasted(self, clock: Clock) -> bool:
+        """List, where that is needed, and watch once; return whether that went on for a while, and did not fail."""
+        began = clock.monotonic()
+        try:
+            if not self._version:
+                self._list()
+                self._handlers.failed("")
+                began = clock.monotonic()
+            self._watch()
+        except GoneError:
+            self._version = ""
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+            self._handlers.failed(str(error) if isinstance(error, ClusterError) else reason_of(error))
+            self._version = ""
+            return False
+        return clock.monotonic() - began >= _AT_ONCE_SECONDS
 
     def _list(self) -> None:
         found: list[W] = []

@@ -1,0 +1,196 @@
+"""The activator of a cluster: failed writes, watches that were cut, others' Leases, bugs in a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from reconciler.activator.activation import Activation, ActivationSettings
+from reconciler.activator.activator import Activator, ActivatorParts, ActivatorSettings
+from reconciler.activator.connection import ConnectionSettings, connected
+from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.listener import PortRange
+from reconciler.activator.publication import LEASE_SECONDS, ActivatorPod
+from reconciler.backends.stop import Stop
+from reconciler.errors import ForbiddenError
+from reconciler.world import RealClock
+from tests.activator.services import IDLE, a_slice, a_watched_service
+
+_LIMIT = 60
+OURS = "web-activator-activator-0-ipv4"
+WEB = ("shop", "web")
+
+
+class Written:
+    """What a publication wrote: the slices that are there; it can lose its answers."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, Mapping[str, Any]] = {}
+        self.loses_answers = False
+        self.swept: list[frozenset[str]] = []
+        self.breaks = 0
+
+    def publish(self, manifest: Mapping[str, Any]) -> None:
+        self.there[manifest["metadata"]["name"]] = manifest
+        if self.loses_answers:
+            raise ForbiddenError("no answer, expected one")
+
+    def withdraw(self, _: str, name: str) -> None:
+        self.there.pop(name, None)
+
+    def renew(self) -> None:
+        if self.breaks:
+            self.breaks -= 1
+            raise RuntimeError("a bug")
+
+    def withdraw_dead(self, uids: set[str]) -> frozenset[str]:
+        self.swept.append(frozenset(uids))
+        return frozenset()
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.written = Written()
+        self.told: list[str] = []
+        pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
+        limits = ActivatorLimits(ports=range(21_000, 32_000))
+        parts = ActivatorParts(cast(Any, None), cast(Any, None), cast(Any, self.written), RealClock(), Stop())
+        self.one = one = Activator(ActivatorSettings(pod, limits, self.told.append), parts)
+        one._loop = asyncio.get_running_loop()
+        connections = ConnectionSettings(limits, one.metrics)
+        one._shared = ActivationSettings(
+            pod, PortRange(limits.ports), connections, one._signal, one._changed, one._held
+        )
+        one._unsynced = set()
+
+    def idle(self) -> None:
+        self.one._refresh(self.one._service_changed(WEB, a_watched_service(annotations=IDLE)))
+
+    @property
+    def activation(self) -> Activation:
+        return self.one._activations[WEB]
+
+
+def play(story: Callable[[Stage], Awaitable[None]]) -> None:
+    async def told() -> None:
+        stage = Stage()
+        try:
+            await asyncio.wait_for(story(stage), _LIMIT)
+        finally:
+            for one in stage.one._activations.values():
+                one.close()
+            for task in tuple(stage.one._tasks.values()):
+                task.cancel()
+            stage.one._threads.shutdown(wait=True)
+
+    asyncio.run(told())
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0.005)
+
+
+def test_a_slice_whose_answer_was_lost_is_withdrawn() -> None:
+    async def story(stage: Stage) -> None:
+        stage.written.loses_answers = True
+        stage.idle()
+        await until(lambda: OURS in stage.written.there)
+        assert OURS in stage.activation.published
+        stage.one._refresh(stage.one._service_changed(WEB, None))
+        await until(lambda: not stage.written.there)
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_slice_of_ours_that_nobody_wants_is_withdrawn(is_known: bool) -> None:
+    async def story(stage: Stage) -> None:
+        if is_known:
+            stage.one._activations[WEB] = Activation(WEB, stage.one._shared)
+        stage.written.there = {OURS: {}, "others": {}}
+        stage.one._slice_changed(("shop", OURS), a_slice(OURS, [("127.0.0.1", True, True)], activator="uid-0"))
+        stage.one._slice_changed(("shop", "others"), a_slice("others", [("127.0.0.2", True, True)], activator="uid-1"))
+        stage.one._look_once()
+        await until(lambda: set(stage.written.there) == {"others"})
+
+    play(story)
+
+
+def test_a_slice_that_went_while_the_watch_was_cut_is_published_again() -> None:
+    async def story(stage: Stage) -> None:
+        stage.idle()
+        await until(lambda: OURS in stage.activation.published and not stage.one._tasks)
+        stage.written.there.clear()
+        stage.one._refresh(stage.one._slices_replaced([]))
+        await until(lambda: OURS in stage.written.there)
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("fresh", "renewed", "judges"),
+    [
+        pytest.param(LEASE_SECONDS + 3, 1, True, id="fresh for its whole length"),
+        pytest.param(LEASE_SECONDS - 1, 1, False, id="fresh again for a moment"),
+        pytest.param(100, LEASE_SECONDS + 1, False, id="not fresh any more"),
+    ],
+)
+def test_others_are_judged_only_by_one_whose_own_lease_is_fresh(fresh: float, renewed: float, judges: bool) -> None:
+    async def story(stage: Stage) -> None:
+        stage.one._slice_changed(("shop", "x"), a_slice("x", [("127.0.0.2", True, True)], activator="uid-1"))
+        now = asyncio.get_running_loop().time()
+        stage.one._fresh_since, stage.one._renewed_at = now - fresh, now - renewed
+        stage.one._sweep()
+        assert stage.written.swept == ([frozenset({"uid-1"})] if judges else [])
+
+    play(story)
+
+
+def test_a_gap_between_renewals_begins_anew() -> None:
+    async def story(stage: Stage) -> None:
+        stage.one._renew()
+        began = stage.one._fresh_since
+        stage.one._renew()
+        assert stage.one._fresh_since == began
+        stage.one._renewed_at -= 2 * LEASE_SECONDS
+        stage.one._renew()
+        assert stage.one._fresh_since == stage.one._renewed_at
+
+    play(story)
+
+
+def test_a_loop_goes_on_after_a_bug_and_health_says_where_one_ended() -> None:
+    async def story(stage: Stage) -> None:
+        one = stage.one
+        stage.written.breaks = 2
+        one._keep("renew", one._again("Lease", 0.001, one._renew, one._renewals))
+        assert one.health() == (503, "sweep has ended; look has ended\n")
+        await until(lambda: one._fresh_since < float("inf"))
+        assert ["a bug" in line for line in stage.told] == [True]
+        one._keep("sweep", asyncio.sleep(_LIMIT))
+        one._keep("look", asyncio.sleep(_LIMIT))
+        assert one.health() == (200, "ok\n")
+
+    play(story)
+
+
+def test_without_descriptors_a_service_is_held_once_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    async def story(stage: Stage) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "socket", none)
+            assert await connected(("127.0.0.1", 1)) is None
+            stage.idle()
+            assert not stage.activation.wants_slices
+        assert "Too many open files" in stage.told[0]
+        stage.one._look_once()
+        assert stage.activation.wants_slices
+
+    play(story)

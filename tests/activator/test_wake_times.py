@@ -1,0 +1,73 @@
+"""Each Service is woken as of its own time: one with a time far ahead is not woken, and changes nothing for others."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from reconciler.activator.wake import CLUSTER, Waker
+from reconciler.backends.protocols import BUILT_IN_SCALES
+from reconciler.model import ScaleKind, Service, Write
+from tests.activator.services import IDLE
+from tests.builders import a_namespace, a_service, a_workload
+
+NOW = datetime(2026, 11, 22, 18, 0, tzinfo=UTC)
+SCALE = {
+    "idling.kubernetes.io/previous-scale": "3",
+    "scale.kubernetes.io/scale-reason": "Idled",
+    "scale.kubernetes.io/scale-time": "2026-11-20T15:41:23Z",
+}
+
+
+class View:
+    """A cluster with Deployment web, which is idle, and some Services in front of it."""
+
+    name = CLUSTER
+
+    def __init__(self, *services: Service) -> None:
+        self.written: list[Write] = []
+        workload = a_workload("web", cluster=CLUSTER, replicas=0, annotations={**IDLE, **SCALE})
+        self._lists: dict[str, tuple[Any, ...]] = {"Service": services, "Deployment": (workload,)}
+
+    def identity(self) -> str:
+        return ""
+
+    def scale_kinds(self) -> tuple[ScaleKind, ...]:
+        return BUILT_IN_SCALES
+
+    def list(self, resource: Any, **_: str) -> tuple[Any, ...]:
+        return self._lists.get(resource.kind, ())
+
+    def get(self, *_: object) -> Any:
+        return a_namespace("shop", cluster=CLUSTER)
+
+    def write(self, write: Write) -> None:
+        self.written.append(write)
+
+
+def a_sleeper(name: str, **annotations: str) -> Service:
+    return a_service(name, cluster=CLUSTER, selector={"app": name}, annotations={**IDLE, **annotations})
+
+
+def test_a_time_far_ahead_wakes_nothing_and_others_are_woken_as_of_now() -> None:
+    ahead = a_sleeper("ahead", **{"idling.kubernetes.io/idled-at": "8999-01-01T00:00:00Z"})
+    view = View(a_sleeper("web"), ahead)
+    found = Waker(cast(Any, view), "reconciler", lambda: NOW).wake("shop", {"web", "ahead"})
+    assert found == {
+        "web": "",
+        "ahead": "idled-at is 8999-01-01T00:00:00Z, expected at most 5 minutes after 2026-11-22T18:00:00Z",
+    }
+    assert {one.ref.name for one in view.written if one.verb == "patch"} >= {"web"}
+    assert "8999" not in str([one for one in view.written if one.ref.name != "ahead"])
+
+
+def test_a_clock_that_is_a_little_ahead_is_followed_for_its_own_service_only() -> None:
+    soon = a_sleeper("soon", **{"idling.kubernetes.io/idled-at": "2026-11-22T18:04:00Z"})
+    view = View(a_sleeper("web"), soon)
+    Waker(cast(Any, view), "reconciler", lambda: NOW, read_only=True).wake("shop", {"web", "soon"})
+    asked = {
+        one.ref.name: [step.value for step in one.patch if "wake-requested-at" in step.path and step.value]
+        for one in view.written
+        if one.verb == "patch"
+    }
+    assert asked == {"web": ["2026-11-22T18:00:00Z"], "soon": ["2026-11-22T18:04:00Z"]}
