@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
@@ -16,6 +17,7 @@ from reconciler.activator.limits import ActivatorLimits
 from reconciler.activator.listener import PortRange
 from reconciler.activator.publication import LEASE_SECONDS, ActivatorPod
 from reconciler.backends.stop import Stop
+from reconciler.cli.activator import _raise_descriptors
 from reconciler.errors import ForbiddenError
 from reconciler.world import RealClock
 from tests.activator.services import IDLE, a_slice, a_watched_service
@@ -194,3 +196,19 @@ def test_without_descriptors_a_service_is_held_once_there_are_some(monkeypatch: 
         assert stage.activation.wants_slices
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    ("hard", "expected"),
+    [
+        pytest.param(900_000, 900_000, id="all there are"),
+        pytest.param(2048, 2048, id="also where they are too few"),
+        pytest.param(resource.RLIM_INFINITY, 20_512, id="enough where there is no limit"),
+    ],
+)
+def test_it_takes_the_descriptors_it_may(hard: int, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: taken.append(limits))
+    _raise_descriptors(10_000)
+    assert taken == [(expected, hard)]

@@ -137,6 +137,21 @@ def test_what_is_said_first_comes_before_what_the_client_sends() -> None:
     play(story)
 
 
+def test_both_sides_notice_a_peer_that_vanished() -> None:
+    async def told() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            near = [socket.create_connection(listening.getsockname()) for _ in range(2)]
+            far = [listening.accept()[0] for _ in range(2)]
+        splice = Splice(near[0], near[1], lambda: None, lambda: None)
+        splice.start()
+        assert all(one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for one in near)
+        splice.abort()
+        for one in far:
+            one.close()
+
+    asyncio.run(told())
+
+
 @pytest.mark.parametrize(
     ("family", "address", "expected"),
     [

@@ -1,0 +1,47 @@
+"""What a publication asks the API server for: the Lease's renewal waits for nothing, and nobody is judged unnamed."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from reconciler.activator.publication import ActivatorPod, Publication
+from reconciler.backends.http.client import HttpResponse
+from reconciler.backends.kubernetes.client import ApiRequest
+
+OLD = {"renewTime": "2026-11-20T00:00:00.000000Z"}
+
+
+class Server:
+    """Has a Lease of an activator that died, and one without the label that says whose it is."""
+
+    def __init__(self) -> None:
+        self.asked: list[ApiRequest] = []
+
+    def send(self, request: ApiRequest) -> HttpResponse:
+        self.asked.append(request)
+        dead = {"metadata": {"name": "dead", "labels": {"reconciler/activator-pod": "uid-1"}}, "spec": OLD}
+        unnamed = {"metadata": {"name": "unnamed", "labels": {}}, "spec": OLD}
+        items = [dead, unnamed] if request.path.endswith("/leases") else []
+        return HttpResponse(200, {}, json.dumps({"metadata": {}, "items": items}).encode())
+
+
+def a_publication(server: Server) -> Publication:
+    pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
+    return Publication(cast(Any, server), "member", pod)
+
+
+def test_a_renewal_has_five_seconds_and_no_place_among_other_requests() -> None:
+    server = Server()
+    a_publication(server).renew()
+    [renewal] = server.asked
+    assert (renewal.method, renewal.seconds) == ("PATCH", 5.0)
+    lease = json.loads(cast(bytes, renewal.body))
+    assert datetime.fromisoformat(lease["spec"]["renewTime"]).tzinfo == UTC
+
+
+def test_a_lease_without_the_label_of_a_pod_is_left_alone() -> None:
+    server = Server()
+    assert a_publication(server).withdraw_dead({"uid-0"}) == {"uid-1"}
+    assert [one.path.rsplit("/", 1)[1] for one in server.asked if one.method == "DELETE"] == ["dead"]
