@@ -13,6 +13,7 @@ from tests.real.objects import an_object
 from tests.real.worlds import create, wait_until
 
 OURS = {"endpointslice.kubernetes.io/managed-by": "activator.reconciler", "kubernetes.io/service-name": "web"}
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OWN}/leases"
 OTHERS = {**OURS, "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
 
 
@@ -26,6 +27,10 @@ def a_slice(name: str, labels: dict[str, str], address: str = "198.18.2.1", fami
         endpoints=[{"addresses": [address]}],
         ports=[{"name": "", "port": 20000}],
     )
+
+
+def a_lease(name: str) -> dict[str, Any]:
+    return an_object("coordination.k8s.io/v1", "Lease", name, spec={"holderIdentity": "somebody"})
 
 
 @pytest.fixture
@@ -43,7 +48,16 @@ def activator(api_server: ControlPlane, api_namespace: str) -> Api:
         client.delete(f"{slices(api_namespace)}/probe")
         return False
 
+    def leases_refused() -> bool:
+        try:
+            client.create(LEASES, a_lease("probe"))
+        except ApiError as error:
+            return "writes only Leases of activators" in str(error)
+        client.delete(f"{LEASES}/probe")
+        return False
+
     wait_until(refused, "the admission policy in force")
+    wait_until(leases_refused, "the admission policy for Leases in force")
     return client
 
 
@@ -83,6 +97,23 @@ def test_it_changes_and_deletes_none_of_others(activator: Api, api_server: Contr
     ):
         with pytest.raises(ApiError, match="only EndpointSlices of its own"):
             takes()
+
+
+def test_it_writes_the_leases_of_activators_and_not_the_lock_of_a_run(activator: Api, api_server: ControlPlane) -> None:
+    create(api_server.api, [a_lease("lock-of-a-run")], OWN)
+    path = f"{LEASES}/lock-of-a-run"
+    for takes in (
+        lambda: activator.patch(path, {"spec": {"holderIdentity": "activator-0"}}),
+        lambda: activator.delete(path),
+        lambda: activator.create(LEASES, a_lease("another")),
+    ):
+        with pytest.raises(ApiError, match="only Leases of activators"):
+            takes()
+    own = f"{LEASES}/reconciler-activator-a"
+    activator.create(LEASES, a_lease("reconciler-activator-a"))
+    activator.patch(own, {"spec": {"holderIdentity": "activator-0"}})
+    activator.delete(own)
+    api_server.api.delete(path)
 
 
 @pytest.mark.parametrize(
