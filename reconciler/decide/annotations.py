@@ -190,6 +190,14 @@ def parse_time(text: str) -> datetime | None:
     return at if is_near(at) else None
 
 
+def parse_kube_downscaler_time(text: str) -> datetime | None:
+    """Return a time as kube-downscaler takes it, None where `text` is none: without a zone, or without hours, in UTC.
+
+    Source: kube-downscaler kube_downscaler/scaler.py, TIMESTAMP_FORMATS.
+    """
+    return next(filter(None, map(parse_time, (text, f"{text}Z", f"{text}T00:00Z"))), None)
+
+
 def is_near(at: datetime) -> bool:
     """Return whether `at`, in UTC, is not so far away that nothing could be added to it."""
     return FIRST_YEAR <= at.year <= LAST_YEAR

@@ -13,6 +13,7 @@ from reconciler.decide.annotations import (
     DOWNSCALER_EXCLUDE_UNTIL,
     EXCLUDE,
     EXCLUDE_UNTIL,
+    parse_kube_downscaler_time,
     parse_time,
 )
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, change_if, reason
@@ -87,9 +88,7 @@ def exclusion(annotations: Mapping[str, str], now: datetime, *, kube_downscaler:
 def _by_kube_downscaler(annotations: Mapping[str, str], now: datetime) -> Exclusion | None:
     """Return the opt-out that the annotations of kube-downscaler state: any value but "false" is one.
 
-    Its times may be without a zone, or without hours; they are in UTC.
-
-    Source: kube-downscaler kube_downscaler/scaler.py, ignore_resource, TIMESTAMP_FORMATS.
+    Source: kube-downscaler kube_downscaler/scaler.py, ignore_resource.
     """
     flag = annotations.get(DOWNSCALER_EXCLUDE, "false")
     if flag.lower() != "false":
@@ -97,8 +96,7 @@ def _by_kube_downscaler(annotations: Mapping[str, str], now: datetime) -> Exclus
     until = annotations.get(DOWNSCALER_EXCLUDE_UNTIL)
     if not until:
         return None
-    at = next(filter(None, map(parse_time, (until, f"{until}Z", f"{until}T00:00Z"))), None)
-    return _excluded_until(DOWNSCALER_EXCLUDE_UNTIL, until, at, now)
+    return _excluded_until(DOWNSCALER_EXCLUDE_UNTIL, until, parse_kube_downscaler_time(until), now)
 
 
 def _excluded(annotation: str, value: str) -> Exclusion:

@@ -11,9 +11,11 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
+    DOWNSCALER_EXCLUDE_UNTIL,
     ORPHANED_SINCE,
     OUR_ANNOTATIONS,
     WAKE_REQUESTED_AT,
+    parse_kube_downscaler_time,
     parse_time,
 )
 from reconciler.decide.downscale.journal import LIFE
@@ -85,7 +87,7 @@ def recorded_moments(policies: PolicySet, state: ObservedState, after: datetime)
     """Return the moments after `after` that times recorded on the clusters of `state` lead to."""
     waits = _Waits.of(policies)
     clusters = (*state.clusters.values(), *state.wakes_only.values())
-    found = {moment for cluster in clusters for moment in _of_cluster(cluster, waits) if moment > after}
+    found = {moment for cluster in clusters for moment in _of_cluster(cluster, waits, policies.fleet) if moment > after}
     idles = {moment for cluster in clusters for moment in _of_idles(policies, cluster, waits, after)}
     return frozenset(found | idles)
 
@@ -121,12 +123,12 @@ def _may_idle(policies: Iterable[IdlingPolicy], at: datetime) -> bool:
     )
 
 
-def _of_cluster(cluster: ObservedCluster, waits: _Waits) -> Iterator[datetime]:
+def _of_cluster(cluster: ObservedCluster, waits: _Waits, fleet: Fleet) -> Iterator[datetime]:
     annotated: list[Workload | Service | Endpoints | HorizontalPodAutoscaler | Namespace]
     annotated = [*cluster.workloads, *cluster.services, *cluster.endpoints, *cluster.autoscalers, *cluster.namespaces]
     for one in annotated:
         if one.annotations:
-            yield from _of_annotations(one.annotations)
+            yield from _of_annotations(one.annotations, kube_downscaler=fleet.honors_kube_downscaler)
     for config_map in cluster.config_maps:
         for text in (*config_map.data.values(), *config_map.annotations.values()):
             yield from _later(_times_in(text), waits.journal | waits.placement)
@@ -135,12 +137,14 @@ def _of_cluster(cluster: ObservedCluster, waits: _Waits) -> Iterator[datetime]:
         yield from _of_placement(cluster, waits.placement)
 
 
-def _of_annotations(annotations: Mapping[str, str]) -> Iterator[datetime]:
+def _of_annotations(annotations: Mapping[str, str], *, kube_downscaler: bool) -> Iterator[datetime]:
     for key, text in annotations.items():
         if key in _KNOWN:
             yield from _later(_times_in(text), _KNOWN[key])
         elif key.startswith(OUR_ANNOTATIONS):
             yield from _times_in(text)
+        elif key == DOWNSCALER_EXCLUDE_UNTIL and kube_downscaler:
+            yield from filter(None, (parse_kube_downscaler_time(text),))
 
 
 def _of_placement(cluster: ObservedCluster, waits: Durations) -> Iterator[datetime]:

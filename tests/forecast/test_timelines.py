@@ -155,6 +155,20 @@ def test_only_what_a_run_may_change_is_decided_again() -> None:
     assert made.runs == 1 + len((at(20), at(21), at(6, 21), at(7, 21)))
 
 
+@pytest.mark.parametrize(
+    ("key", "until", "ends"),
+    [
+        pytest.param("reconciler/exclude-until", "2026-11-20T22:00:00Z", at(22), id="ours"),
+        pytest.param("downscaler/exclude-until", "2026-11-20T22:00:00Z", at(22), id="of kube-downscaler"),
+        pytest.param("downscaler/exclude-until", "2026-11-20T22:00", at(22), id="of kube-downscaler, without a zone"),
+        pytest.param("downscaler/exclude-until", "2026-11-21", at(0, 21), id="of kube-downscaler, a day"),
+    ],
+)
+def test_what_is_excluded_until_a_time_goes_idle_then(key: str, until: str, ends: datetime) -> None:
+    made = played([an_idling_policy(NIGHTS)], [a_deployment("web", annotations={key: until}), a_service("web")])
+    assert made.timelines[0].steps == ((FRIDAY, 2), (ends, 0), (at(6, 21), 2))
+
+
 def test_a_limit_that_holds_back_a_night_is_told() -> None:
     objects = [one for name in "abcd" for one in (a_deployment(name), a_service(name))]
     fleet = copy.deepcopy(FLEET)
