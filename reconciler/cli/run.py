@@ -260,10 +260,15 @@ def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, 
         {policy.name for kind in (policies.idling, policies.federated, policies.downscale) for policy in kind}
     )
     clusters = [cluster.name for cluster in policies.fleet.clusters]
-    for flag, patterns, known in (("--policy", filters.policies, names), ("--cluster", filters.clusters, clusters)):
+    keys = [policy.key for policy in policies.federated]
+    for flag, patterns, known, others in (
+        ("--policy", filters.policies, names, keys),
+        ("--cluster", filters.clusters, clusters, []),
+    ):
         for pattern in patterns:
-            if not any(fnmatchcase(name, pattern) for name in known):
-                raise UsageError(f'{flag}: "{pattern}" matches none of {len(known)} known{nearest(pattern, known)}')
+            if not any(fnmatchcase(name, pattern) for name in (*known, *others)):
+                near = nearest(pattern, [*known, *others])
+                raise UsageError(f'{flag}: "{pattern}" matches none of {len(known)} known{near}')
     for name in allow_exceed:
         if name not in (*names, "fleet"):
             raise UsageError(

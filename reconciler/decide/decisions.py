@@ -178,6 +178,12 @@ class Decision(Struct, frozen=True):
     has_labels: bool = True
 
     @property
+    def policy(self) -> str:
+        """The name of the policy as people see it: namespace/name for a FederatedReplicaSet, "" for no policy."""
+        kind, _, key = self.group.partition("/")
+        return key if kind == "placement" == self.job and self.cause.policy else self.cause.policy
+
+    @property
     def writes(self) -> Writes:
         """What its cluster must allow: wakes, repairs of what is idle, and records go on while it is frozen."""
         wakes = self.phase in (Phase.WAKE, Phase.RECORD) or (self.job == "idling" and self.phase is Phase.REPAIR)

@@ -14,7 +14,10 @@ from reconciler.model import LabelSelector, ObjectRef, ObservedState
 
 
 class Filters(Struct, frozen=True):
-    """Empty parts do not filter. `policies`, `clusters`, `namespaces` are globs, one of them must match."""
+    """Empty parts do not filter. `policies`, `clusters`, `namespaces` are globs, one of them must match.
+
+    A FederatedReplicaSet matches with its namespace, "shop/web", and without.
+    """
 
     policies: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
@@ -25,10 +28,14 @@ class Filters(Struct, frozen=True):
     def empty(self) -> bool:
         return self == Filters()
 
+    def keep_policy(self, policy: str) -> bool:
+        """Return whether what `policy` does stays, as far as policies are filtered."""
+        return any(matches_any(self.policies, one) for one in spellings_of(policy))
+
     def keep(self, policy: str, ref: ObjectRef, labels: Mapping[str, str]) -> bool:
         """Return whether what `policy` does with the workload `ref`, which has `labels`, stays."""
         return (
-            matches_any(self.policies, policy)
+            self.keep_policy(policy)
             and matches_any(self.clusters, ref.cluster)
             and matches_any(self.namespaces, ref.namespace)
             and self.labels.matches(labels)
@@ -83,10 +90,16 @@ def _labels_of(decision: Decision, labels: Mapping[ObjectRef, Mapping[str, str]]
 
 def _matches(decision: Decision, filters: Filters) -> bool:
     return (
-        matches_any(filters.policies, decision.cause.policy)
+        filters.keep_policy(decision.policy)
         and matches_any(filters.clusters, decision.ref.cluster)
         and matches_any(filters.namespaces, decision.ref.namespace)
     )
+
+
+def spellings_of(policy: str) -> tuple[str, ...]:
+    """Return how `policy` may be named: a FederatedReplicaSet, "shop/web", by its name alone too."""
+    bare = policy.rpartition("/")[2]
+    return (policy,) if bare == policy else (policy, bare)
 
 
 def matches_any(patterns: Sequence[str], text: str) -> bool:

@@ -12,13 +12,14 @@ from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.forecast.simulation import Step
 from reconciler.model import ObjectRef
+from reconciler.plan.filters import spellings_of
 from reconciler.policy.kinds.metadata import given
 from reconciler.policy.kinds.policy_test import ExpectFields
 from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Place
 from reconciler.policy_tests.cases import Expectation, Moment
 from reconciler.report.groups import reasons_in
-from reconciler.report.wording import KINDS, edge, name_of, policy_of, verb_of
+from reconciler.report.wording import KINDS, edge, name_of, verb_of
 
 Touched = tuple[str, str, str]
 """Kind and name of a policy that selects a judged workload, and what a run did with that, "" for nothing."""
@@ -173,7 +174,7 @@ def _checks(fields: ExpectFields, ref: ObjectRef, run: _Run) -> Iterator[tuple[s
         yield f"never {never}", now, now != never
     if policy is not None:
         names = sorted({one.policy for one in run.explained.get(ref, ()) if one.selected}) or ["none"]
-        yield f"policy {policy}", f"policy {', '.join(names)}", policy in names
+        yield f"policy {policy}", f"policy {', '.join(names)}", any(policy in spellings_of(one) for one in names)
     if reason is not None:
         codes = list(dict.fromkeys(code for one in _reasons(run, ref) for code in one.codes))
         yield f"reason {reason}", f"reason {', '.join(codes) or 'none'}", reason in codes
@@ -201,12 +202,12 @@ def _reasons(run: _Run, ref: ObjectRef) -> Iterator[_Said]:
 
     for decision in run.planned.get(ref, ()):
         cause = decision.cause
-        words = f"{name(decision.job, policy_of(decision))}: {verb_of(decision)}: {clock.reason(cause.reasons)}"
+        words = f"{name(decision.job, decision.policy)}: {verb_of(decision)}: {clock.reason(cause.reasons)}"
         yield _Said(words, tuple(one.code for one in cause.reasons))
     for held in plan.held_back:
         for decision in held.decisions:
             if decision.ref == ref:
-                words = f"{name(decision.job, policy_of(decision))}: {verb_of(decision)} is held back: {held.why}"
+                words = f"{name(decision.job, decision.policy)}: {verb_of(decision)} is held back: {held.why}"
                 yield _Said(words)
     for one in run.explained.get(ref, ()):
         words = f"{name(one.job, one.policy)}: {one.outcome}: {clock.reason(one.reasons)}"
@@ -218,4 +219,4 @@ def _rows(run: _Run, ref: ObjectRef) -> Iterator[Touched]:
         if one.selected:
             yield KINDS[one.job], one.policy, ""
     for decision in run.planned.get(ref, ()):
-        yield KINDS[decision.job], policy_of(decision), verb_of(decision)
+        yield KINDS[decision.job], decision.policy, verb_of(decision)

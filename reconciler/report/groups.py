@@ -18,7 +18,6 @@ from reconciler.report.wording import (
     is_metadata,
     metadata_words,
     name_of,
-    policy_of,
     sign_of,
     verb_of,
     victims_of,
@@ -109,7 +108,7 @@ def grouped(
 
 def _owner(decision: Decision, plan: Plan) -> tuple[str, str]:
     if decision.cause.policy:
-        return KINDS[decision.job], one_line(policy_of(decision))
+        return KINDS[decision.job], one_line(decision.policy)
     return ("Fleet", one_line(plan.fleet)) if decision.job == "placement" else ("No policy", "")
 
 

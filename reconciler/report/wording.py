@@ -227,7 +227,7 @@ def metadata_words(decision: Decision) -> str:
 def _config_map_words(decision: Decision) -> str:
     name, update = decision.ref.name, "remove" if decision.verb is Verb.DELETE else "update"
     if name.startswith(STATUS):
-        return f"{update} status of FederatedReplicaSet {one_line(policy_of(decision))}"
+        return f"{update} status of FederatedReplicaSet {one_line(decision.policy)}"
     if name.startswith(REPLACED):
         return f"{'remove' if decision.verb is Verb.DELETE else 'record'} the ReplicaSet that is replaced"
     if name == MEMORY:
@@ -251,12 +251,6 @@ def _idle_list_words(text: Any) -> str:
     except (TypeError, ValueError, KeyError, RecursionError):
         return "record idle workloads"
     return one_line(f"record idle workloads: {', '.join(names)}")
-
-
-def policy_of(decision: Decision) -> str:
-    """Return the name of the policy as `reconciler` shows it: namespace/name for a FederatedReplicaSet."""
-    kind, _, key = decision.group.partition("/")
-    return key if kind == "placement" == decision.job and decision.cause.policy else decision.cause.policy
 
 
 def victims_of(decision: Decision) -> str:

@@ -197,3 +197,10 @@ def test_defect_17_what_is_asked_for_on_a_frozen_cluster_wakes(quickstart, verb)
 
 def replicas_of_reports(quickstart):
     return quickstart.objects()["us-east", "dev-b", "Deployment", "reports"]["spec"]["replicas"]
+
+
+def test_a_federated_replica_set_is_filtered_by_its_name_with_its_namespace_or_without(quickstart):
+    named, whole = (quickstart.plan("2026-11-20T22:00:00Z", "--policy", name) for name in ("web", "shop/web"))
+    assert (whole.code, whole.out) == (named.code, named.out)
+    assert "FederatedReplicaSet shop/web" in whole.out
+    assert quickstart.plan("2026-11-20T22:00:00Z", "--policy", "shop/wep").code == 64

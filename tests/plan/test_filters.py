@@ -43,6 +43,19 @@ def test_what_filters_keep(filters, expected):
     assert filters.empty is (filters == Filters())
 
 
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [("web", True), ("shop/web", True), ("shop/*", True), ("dev/web", False), ("shop", False)],
+)
+def test_a_federated_replica_set_is_named_with_its_namespace_or_without(pattern, expected):
+    filters = Filters(policies=(pattern,))
+    placed = a_decision(job="placement", policy="web", group="placement/shop/web")
+    assert (kept(filters, placed) == ["placement/shop/web"]) is expected
+    assert filters.keep("shop/web", WEB, {}) is expected
+    idled = a_decision(policy="web", group="idling/east/shop/Service/web")
+    assert bool(kept(filters, idled)) is (pattern == "web")
+
+
 def test_a_group_stays_whole_or_goes_whole():
     both = (a_decision(group="both"), a_decision(ref=API, group="both"))
     assert kept(Filters(clusters=("east",)), *both) == []

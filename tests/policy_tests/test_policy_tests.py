@@ -265,12 +265,13 @@ def test_a_cluster_that_was_not_read_holds_nothing(folder):
     assert said.code == 1
 
 
-def test_a_federated_replica_set_is_called_with_its_namespace(repository, tmp_path):
+@pytest.mark.parametrize("name", ["shop/web", "web"])
+def test_a_federated_replica_set_is_called_with_its_namespace(repository, tmp_path, name):
     found = Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
     found.write(
         "policies/web_test.yaml",
         "snapshot: ../snapshot\ncases:\n  - name: web\n    at: 2026-11-20T22:00:00Z\n"
-        "    expect: [{object: us-east/shop/ReplicaSet/web, policy: shop/web}]\n",
+        f"    expect: [{{object: us-east/shop/ReplicaSet/web, policy: {name}}}]\n",
     )
     said = found.call("test", "policies/web_test.yaml", "--coverage")
     assert said.code == 0, said
