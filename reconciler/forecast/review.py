@@ -55,7 +55,8 @@ class Owned(Struct, frozen=True):
 class Review(Struct, frozen=True):
     """`base` None: its policies cannot be used, so that only what the head does is known; `problem` says why.
 
-    `next_base` and `next_head` are the plans of the next run.
+    `next_base` and `next_head` are the plans of the next run. `differing_outside` is the number of workloads that run
+    in another way and that filters leave out, None without filters.
     """
 
     head: Forecast | None
@@ -74,6 +75,7 @@ class Review(Struct, frozen=True):
     snapshot_age: timedelta | None = None
     problem: str = ""
     notes: tuple[str, ...] = field(default_factory=tuple)
+    differing_outside: int | None = None
 
     @property
     def idles_more(self) -> tuple[Difference, ...]:
@@ -256,11 +258,13 @@ def narrowed(review: Review, filters: Filters, labels: Labels) -> Review:
     pairs = {(one.policy, one.ref) for some in plans for one in some.explanations if one.selected}
     pairs |= {(one.policy.partition(" ")[2], one.ref) for some in played for one in some.timelines if one.policy}
     kept = frozenset(ref for policy, ref in pairs if filters.keep(policy, ref, known.get(ref, NOTHING)))
+    differences = tuple(one for one in review.differences if one.ref in kept)
     return replace(
         review,
         base=_narrowed(review.base, kept, filters),
         head=_narrowed(review.head, kept, filters),
-        differences=tuple(one for one in review.differences if one.ref in kept),
+        differences=differences,
+        differing_outside=len(review.differences) - len(differences),
         newly_selected=tuple(ref for ref in review.newly_selected if ref in kept),
         no_longer_selected=tuple(ref for ref in review.no_longer_selected if ref in kept),
         newly_protected=tuple(ref for ref in review.newly_protected if ref in kept),

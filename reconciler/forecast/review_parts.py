@@ -63,6 +63,8 @@ def _headline(review: Review) -> Iterator[str]:
         yield _effect(review, review.head)
     elif not review.problem:
         yield "Only the next run is compared: the days to come are played on a snapshot (--snapshot DIR)."
+    if review.differing_outside is not None:
+        yield _outside(review.differing_outside)
     if review.fleet_changed:
         fields = ", ".join(review.fleet_changed)
         base = " All of this is planned with that of the base: review it as text." if review.fleet_from_base else ""
@@ -76,6 +78,11 @@ def _headline(review: Review) -> Iterator[str]:
 
 def _run(number: int) -> str:
     return "runs" if number == 1 else "run"
+
+
+def _outside(number: int) -> str:
+    more = f": {counted(number, 'more workload')} {_run(number)} in another way" if number else ""
+    return f"Only what the filters leave is shown{more}."
 
 
 def _effect(review: Review, head: Forecast) -> str:

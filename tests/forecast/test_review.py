@@ -26,6 +26,7 @@ from reconciler.forecast.timelines import forecast
 from reconciler.model import LabelSelector, ObjectRef
 from reconciler.plan.filters import Filters
 from reconciler.report.markdown import LONGEST_TEXT
+from reconciler.report.wording import counted
 from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
 from tests.report.rendered import page_of_markdown
 from tests.way.calls import Folder, Said
@@ -371,7 +372,13 @@ def test_filters_narrow_what_is_said_and_not_what_is_played(
     kept = narrowed(found, filters, labels)
     assert {one.ref.namespace for one in kept.differences} == expected
     assert kept.before_hours <= found.before_hours
-    assert ("No effect" in render_text(kept)) is (not expected)
+    text = " ".join(render_text(kept).split())
+    assert ("No effect" in text) is (not expected)
+    assert ("Only what the filters leave is shown" in text) is (not filters.empty)
+    left_out = len(found.differences) - len(kept.differences)
+    assert (f"is shown: {counted(left_out, 'more workload')} run" in text) is (left_out > 0)
+    one_less = render_text(replace(kept, differing_outside=1))
+    assert "Only what the filters leave is shown: 1 more workload runs in another way." in " ".join(one_less.split())
 
 
 def test_json_has_all_of_it(objects: Objects) -> None:
