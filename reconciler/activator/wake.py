@@ -56,7 +56,7 @@ _UNREAD = (ENDPOINTS, EVENTS, CONFIG_MAPS, PODS)
 _DISCOVERED_SECONDS = 300.0
 _ANNOTATIONS = ("metadata", "annotations")
 
-_AHEAD = timedelta(minutes=5)
+_AHEAD = timedelta(days=1)
 """How far the clock of who idled may be ahead of ours; a time beyond was not written by a run."""
 _READERS = 4
 
@@ -136,7 +136,7 @@ class Waker:
         own = self._now()
         for now, together in _by_time(marked, own).items():
             if now - own > _AHEAD:
-                ahead = f"idled-at is {format_time(now)}, expected at most 5 minutes after {format_time(own)}"
+                ahead = f"idled-at is {format_time(now)}, expected at most a day after {format_time(own)}"
                 problems |= dict.fromkeys(together, ahead)
             else:
                 problems |= self._wake_together(cluster, together, now)
