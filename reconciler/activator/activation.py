@@ -17,7 +17,7 @@ from reconciler.activator.connection import (
     HeldConnection,
     connected,
 )
-from reconciler.activator.listener import Listener, PortRange, Traffic, open_listener
+from reconciler.activator.listener import Listener, ListenerHandlers, PortRange, open_listener
 from reconciler.activator.objects import (
     Backends,
     ListenerPort,
@@ -224,11 +224,11 @@ class Activation:
         for listener in [one for one in self._listeners if one not in kept]:
             listener.close()
         known = [one.port for one in kept]
-        traffic = Traffic(self._connected, self._datagrams)
+        handlers = ListenerHandlers(self._connected, self._datagrams)
         settings = self._settings
         self._listeners = kept
         kept.extend(
-            open_listener(port, settings.pod.addresses, settings.ports, traffic) for port in ports if port not in known
+            open_listener(port, settings.pod.addresses, settings.ports, handlers) for port in ports if port not in known
         )
 
     def _connected(self, client: socket.socket, port: ServicePort) -> None:

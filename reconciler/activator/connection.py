@@ -20,7 +20,7 @@ _CONNECT_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     HELD = auto()
     SPLICED = auto()
     OVER = auto()
@@ -50,7 +50,7 @@ class HeldConnection:
     def __init__(
         self, client: socket.socket, port: ServicePort, handlers: ConnectionHandlers, settings: ConnectionSettings
     ) -> None:
-        self.phase = Phase.HELD
+        self.phase = ConnectionPhase.HELD
         self.port = port
         self._client = client
         self._handlers = handlers
@@ -69,12 +69,12 @@ class HeldConnection:
 
     def join(self) -> None:
         """Begin to connect to a pod, where that has not begun; there is one that is ready."""
-        if self.phase is Phase.HELD and self._joining is None:
+        if self.phase is ConnectionPhase.HELD and self._joining is None:
             self._joining = self._loop.create_task(self._join())
 
     def refuse(self, reason: str) -> None:
         """End it with a reset, for `reason`, one of REFUSALS."""
-        if self.phase is Phase.HELD:
+        if self.phase is ConnectionPhase.HELD:
             self._settings.metrics.refused[reason] += 1
             self._stop_waiting()
             reset(self._client)
@@ -101,7 +101,7 @@ class HeldConnection:
 
     def _signal(self) -> None:
         self._silent.cancel()
-        if self.phase is Phase.HELD:
+        if self.phase is ConnectionPhase.HELD:
             self._handlers.traffic(self.port)
 
     def _stop_waiting(self) -> None:
@@ -112,7 +112,7 @@ class HeldConnection:
             self._joining.cancel()
 
     def _end(self) -> None:
-        self.phase = Phase.OVER
+        self.phase = ConnectionPhase.OVER
         self._handlers.over(self)
 
     async def _join(self) -> None:
@@ -130,7 +130,7 @@ class HeldConnection:
             self.refuse("timeout")
             return
         self._stop_waiting()
-        self.phase = Phase.SPLICED
+        self.phase = ConnectionPhase.SPLICED
         self._splice = Splice(self._client, pod, self._end, self._answered)
         self._handlers.spliced(self)
         self._splice.start(first)

@@ -40,7 +40,7 @@ class PortsTakenError(ReconcilerError):
     """No port of the range is free."""
 
 
-class Traffic(Struct, frozen=True):
+class ListenerHandlers(Struct, frozen=True):
     """What is called with a new connection, and for a batch of datagrams (their number)."""
 
     connected: Callable[[socket.socket, ServicePort], None]
@@ -50,11 +50,13 @@ class Traffic(Struct, frozen=True):
 class Listener:
     """Listens for one port of a Service until it is closed."""
 
-    def __init__(self, port: ServicePort, number: int, sockets: Collection[socket.socket], traffic: Traffic) -> None:
+    def __init__(
+        self, port: ServicePort, number: int, sockets: Collection[socket.socket], handlers: ListenerHandlers
+    ) -> None:
         self.port = port
         self.number = number
         self._sockets = sockets
-        self._traffic = traffic
+        self._handlers = handlers
         loop = asyncio.get_running_loop()
         for one in sockets:
             loop.add_reader(one, self._receive if port.transport == "UDP" else self._accept, one)
@@ -74,7 +76,7 @@ class Listener:
                     self._pause(listening)
                 return
             connection.setblocking(False)
-            self._traffic.connected(connection, self.port)
+            self._handlers.connected(connection, self.port)
 
     def _pause(self, listening: socket.socket) -> None:
         """Let new connections wait in the backlog for a while: without a descriptor each look would find them again."""
@@ -96,10 +98,12 @@ class Listener:
                 break
             count += 1
         if count:
-            self._traffic.datagrams(count, self.port)
+            self._handlers.datagrams(count, self.port)
 
 
-def open_listener(port: ServicePort, addresses: Collection[str], ports: PortRange, traffic: Traffic) -> Listener:
+def open_listener(
+    port: ServicePort, addresses: Collection[str], ports: PortRange, handlers: ListenerHandlers
+) -> Listener:
     """Return a listener for `port` on the first port of the range that is free on all `addresses`.
 
     Raises:
@@ -109,7 +113,7 @@ def open_listener(port: ServicePort, addresses: Collection[str], ports: PortRang
     for number in ports.candidates():
         sockets = _bound(port, addresses, number)
         if sockets is not None:
-            return Listener(port, number, sockets, traffic)
+            return Listener(port, number, sockets, handlers)
     raise PortsTakenError(f"port {port.port}: no port of --port-range is free, expected one; widen the range")
 
 

@@ -12,9 +12,9 @@ from reconciler.decide.decisions import Decision, DesiredState, Phase
 from reconciler.decide.placement.observed import unknown_since
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.plan.filters import Filters, kept_groups
-from reconciler.plan.limits import Bases, Limited, PolicyKey, base_of, hold_back, weight_of
+from reconciler.plan.limits import Bases, Limited, PolicyKey, base_of, hold_back, own_limits, weight_of
 from reconciler.plan.model import Action, HeldBackActions, Plan
-from reconciler.policy.types import Limits, PolicySet
+from reconciler.policy.types import PolicySet
 
 
 class Inputs(Struct, frozen=True):
@@ -151,11 +151,9 @@ def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> 
     for one in desired.explanations:
         if one.selected:
             selected.setdefault((one.job, one.policy), []).append(one.ref)
-    own = {("idling", policy.name) for policy in policies.idling if policy.limits != Limits()}
-    own |= {("downscale", policy.name) for policy in policies.downscale if policy.limits != Limits()}
     return Bases(
         clusters={name: base_of(running, refs) for name, refs in inside.items()},
-        policies={owner: base_of(running, selected.get(owner, ())) for owner in sorted(own)},
+        policies={owner: base_of(running, selected.get(owner, ())) for owner in sorted(own_limits(policies))},
         running=running,
     )
 

@@ -91,6 +91,13 @@ def base_of(running: Mapping[ObjectRef, int], refs: Iterable[ObjectRef]) -> Base
     return Base(len(chosen), sum(chosen.values()))
 
 
+def own_limits(policies: PolicySet) -> dict[PolicyKey, Limits]:
+    """Return the limits of those policies that state some."""
+    found = {("idling", policy.name): policy.limits for policy in policies.idling}
+    found |= {("downscale", policy.name): policy.limits for policy in policies.downscale}
+    return {owner: limits for owner, limits in found.items() if limits != Limits()}
+
+
 def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, lifted: frozenset[str]) -> Limited:
     """Return what the limits leave of `decisions`: each policy's own first, then the Fleet's over what is left.
 
@@ -99,8 +106,7 @@ def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, 
     """
     names = {one.name for kind in (policies.idling, policies.federated, policies.downscale) for one in kind}
     checks = _Checks(bases, lifted, frozenset(names))
-    own = {("idling", policy.name): policy.limits for policy in policies.idling}
-    own |= {("downscale", policy.name): policy.limits for policy in policies.downscale}
+    own = own_limits(policies)
     result = Limited(tuple(decisions), (), ())
     for owner, limits in own.items():
         for unit, limit in _units(limits):
