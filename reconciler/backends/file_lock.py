@@ -11,8 +11,8 @@ from pathlib import Path
 
 from reconciler.backends.protocols import Clock
 from reconciler.errors import ClusterError, LockHeldError
+from reconciler.messages import printable
 from reconciler.yaml.files import read_bytes
-from reconciler.yaml.words import printable
 
 LOCK_FILE = ".reconciler.lock"
 

@@ -35,7 +35,7 @@ class _Verbs(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from reconciler.policy.spelling import nearest
+            from reconciler.messages import nearest
 
             raise click.UsageError(f"{error.message.rstrip('.')}{nearest(args[0], VERBS)}", ctx) from None
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from reconciler.errors import UsageError
+from reconciler.messages import nearest
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState
-from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Fleet, FleetCluster, Writes
 
 EXPECTED = "CLUSTER/NAMESPACE/KIND/NAME or the first parts of it"

@@ -29,9 +29,9 @@ from reconciler.cli.run import RunOptions, exit_of_apply, stop_on_signals
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore, origins
 from reconciler.errors import UsageError
+from reconciler.messages import nearest
 from reconciler.model import ObservedState, Run
 from reconciler.pipeline import Control, apply
-from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Fleet, PolicySet
 
 _LISTED = 10

@@ -27,6 +27,7 @@ from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment,
 from reconciler.cli.output import say
 from reconciler.decide.decisions import Decision
 from reconciler.errors import ExitCode, PromptInterruptedError, ReconcilerError, UsageError, first_exit_code
+from reconciler.messages import nearest
 from reconciler.model import CredentialSources
 from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Applied, RunRequest, Watch
@@ -35,7 +36,6 @@ from reconciler.plan.json import plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.policy.load import read_policies
 from reconciler.policy.one_cluster import read_one_cluster
-from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.text import Style
 from reconciler.report.wording import counted, is_metadata

@@ -9,7 +9,7 @@ from msgspec import Struct
 from reconciler.errors import UsageError
 from reconciler.forecast.requests import Requests
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
-from reconciler.policy.spelling import nearest
+from reconciler.messages import nearest
 from reconciler.policy.types import Prices
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.errors import UsageError
+from reconciler.messages import nearest
 from reconciler.model import LabelSelector, ObjectRef, ObservedState
 
 
@@ -69,9 +69,8 @@ def check_namespaces(filters: Filters, state: ObservedState) -> None:
     known = {space.ref.name for cluster in state.clusters.values() for space in cluster.namespaces}
     for pattern in filters.namespaces:
         if state.clusters and not any(fnmatchcase(name, pattern) for name in known):
-            near = get_close_matches(pattern, sorted(known))
-            meant = f', did you mean "{near[0]}"?' if near else ""
-            raise UsageError(f'--namespace: "{pattern}" matches none of {len(known)} known{meant}')
+            words = f'--namespace: "{pattern}" matches none of {len(known)} known'
+            raise UsageError(words + nearest(pattern, known))
 
 
 def _matches_whole(inside: Sequence[Decision], filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]) -> bool:

@@ -9,13 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.errors import Problem
+from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.kinds.replica_set import ANNOTATION
-from reconciler.policy.spelling import nearest
 from reconciler.policy.types import FederatedReplicaSet, Fleet
 from reconciler.yaml.documents import Document
-from reconciler.yaml.words import Path, shown
 
 _GLOB = frozenset("*?[")
 _PICKERS: dict[str, Path] = {

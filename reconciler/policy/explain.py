@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.errors import UsageError
+from reconciler.messages import nearest
 from reconciler.policy.schemas import kind_named, referred, schema_of
-from reconciler.policy.spelling import nearest
 
 _ENTRY = "*"
 _INDEX = re.compile(r"\[[0-9]*\]")

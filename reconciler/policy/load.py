@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem, UsageError
+from reconciler.messages import listed, nearest, shown
 from reconciler.policy.check import Built, cross_problems, cross_warnings
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
@@ -25,12 +26,10 @@ from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocumen
 from reconciler.policy.kinds.replica_set import ReplicaSetDocument, replica_set_of
 from reconciler.policy.kinds.scheme import DOCUMENTS
 from reconciler.policy.problems import UNKNOWN
-from reconciler.policy.spelling import listed, nearest
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import FoundFiles, decoded, find_files, read_bytes, spelt
 from reconciler.yaml.reader import Documents, read_documents
-from reconciler.yaml.words import shown
 
 KINDS = tuple(kind for kind in DOCUMENTS if kind != "ReplicaSet")
 _ENDINGS = (".yaml", ".yml")

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.errors import Problem
+from reconciler.messages import Path, listed, nearest, nearest_of, shown
 from reconciler.policy.schemas import validator_of
-from reconciler.policy.spelling import listed, nearest, nearest_of
 from reconciler.yaml.documents import Document
 from reconciler.yaml.scalars import plain_value
-from reconciler.yaml.words import Path, shown
 
 MOST_REPLICAS = 2**31 - 1  # Kubernetes keeps replicas in an int32
 LARGEST = 2**53  # beyond it not every whole number is a float, and JSON readers disagree

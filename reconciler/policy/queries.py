@@ -9,8 +9,7 @@ import re
 from collections.abc import Collection
 
 from reconciler.errors import PolicyError
-from reconciler.policy.spelling import listed, nearest
-from reconciler.yaml.words import shown
+from reconciler.messages import listed, nearest, shown
 
 VARIABLES = ("cluster", "policy", "window")
 _LONGEST = 20_000

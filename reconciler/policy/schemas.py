@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import UsageError
-from reconciler.policy.spelling import nearest
+from reconciler.messages import nearest
 
 KINDS = (
     "Fleet",

@@ -12,6 +12,7 @@ from typing import Any
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import PolicyError, Problem
+from reconciler.messages import Path, listed, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.metadata import given
 from reconciler.policy.kinds.policy_test import (
@@ -23,11 +24,9 @@ from reconciler.policy.kinds.policy_test import (
     StepFields,
 )
 from reconciler.policy.load import TESTS
-from reconciler.policy.spelling import listed, nearest
 from reconciler.policy.types import Place
 from reconciler.yaml.files import decoded, find_files, is_inside, read_bytes, spelt
 from reconciler.yaml.reader import read_documents
-from reconciler.yaml.words import Path, shown
 
 _INSTANT = timedelta(seconds=1)
 _MOST_DAYS = 366  # of one case: each day has runs of its own

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.forecast.simulation import Step
+from reconciler.messages import nearest
 from reconciler.model import ObjectRef
 from reconciler.plan.filters import spellings_of
 from reconciler.policy.kinds.metadata import given
 from reconciler.policy.kinds.policy_test import ExpectFields
-from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Place
 from reconciler.policy_tests.cases import Expectation, Moment
 from reconciler.report.groups import reasons_in

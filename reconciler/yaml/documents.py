@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.errors import Problem
-from reconciler.yaml.words import Path, dotted
+from reconciler.messages import Path, dotted
 
 Marks = dict[int, dict[str | int, tuple[Any, Any]]]
 """id of a collection -> key or index -> the marks of the key and of the value; a mark has `line` and `column`."""

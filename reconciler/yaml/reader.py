@@ -28,9 +28,9 @@ from yaml.events import (
 from yaml.reader import ReaderError
 
 from reconciler.errors import Problem
+from reconciler.messages import shown
 from reconciler.yaml.documents import Document, Marked, Marks
 from reconciler.yaml.scalars import TOO_LARGE, TYPED_STARTS, plain_value
-from reconciler.yaml.words import shown
 
 MAX_DEPTH = 64
 MAX_NODES = 5_000_000

@@ -412,7 +412,7 @@ print(load_schema("Fleet")["title"])
 def test_in_a_wheel_they_are_inside_the_package(tmp_path):
     package = tmp_path / "reconciler"
     (package / "policy").mkdir(parents=True)
-    for name in ("__init__.py", "errors.py", "policy/__init__.py", "policy/spelling.py", "policy/schemas.py"):
+    for name in ("__init__.py", "errors.py", "policy/__init__.py", "messages.py", "policy/schemas.py"):
         shutil.copy(REPOSITORY / "reconciler" / name, package / name)
     shutil.copytree(REPOSITORY / "schemas", package / "schemas")
     command = [sys.executable, "-c", IN_A_WHEEL]

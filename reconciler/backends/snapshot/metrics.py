@@ -15,7 +15,6 @@ At the top each result has a field `cluster`, or `clusters` takes the place of `
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +29,7 @@ from reconciler.backends.decode.mismatches import FieldPath, dotted, shown
 from reconciler.backends.decode.wire import instant
 from reconciler.backends.snapshot.folder import METRICS_FILES, read_beside
 from reconciler.errors import Problem, SnapshotError
+from reconciler.messages import nearest
 from reconciler.model import QueryAnswer, Sample
 from reconciler.yaml.documents import Document
 
@@ -224,8 +224,7 @@ class _Check:
     def _fields(self, value: Mapping[str, Any], known: tuple[str, ...], path: FieldPath) -> None:
         for name in value:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f', did you mean "{near[0]}"?' if near else f", expected one of {', '.join(known)}"
+                hint = nearest(name, known) or f", expected one of {', '.join(known)}"
                 self._add((*path, name), f"unknown field{hint}", key=True)
 
     def _add(self, path: FieldPath, words: str, *, key: bool = False) -> None:

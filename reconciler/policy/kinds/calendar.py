@@ -10,13 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
+from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
 from reconciler.policy.kinds.scalars import Text, expected
-from reconciler.policy.spelling import nearest
 from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
 from reconciler.policy.windows import parse_absolute, parse_window, the_rest_of_the_week, weekend_warnings
-from reconciler.yaml.words import Path, shown
 
 STATED: tuple[Literal["downtime", "uptime"], ...] = ("downtime", "uptime")
 """The fields that state the hours of a calendar, of which one is given."""

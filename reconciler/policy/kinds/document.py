@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from reconciler.errors import Problem
+from reconciler.messages import Path, shown
 from reconciler.policy.durations import MOST_DURATION, parse_duration, spelt_duration
 from reconciler.policy.kinds.scalars import Duration, Share, scalar_of
 from reconciler.policy.problems import shape_problems
 from reconciler.policy.queries import VARIABLES, query_fault
 from reconciler.policy.types import Place
 from reconciler.yaml.documents import Document
-from reconciler.yaml.words import Path, shown
 
 S = TypeVar("S", bound=msgspec.Struct)
 

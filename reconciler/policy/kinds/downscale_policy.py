@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from reconciler.messages import Path
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.limits import RemovedReplicasFields, stated_limit
 from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
@@ -14,7 +15,6 @@ from reconciler.policy.kinds.scalars import LabelKey, Query, Replicas, Whole
 from reconciler.policy.kinds.selector import WorkloadsOnlyFields, selector_of
 from reconciler.policy.problems import LARGEST
 from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Limits
-from reconciler.yaml.words import Path
 
 MODE = Meta(
     description="mode is Enforce, or Observe. Changes of a policy in mode Observe are planned and reported, but never "

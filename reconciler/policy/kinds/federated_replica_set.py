@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
+from reconciler.messages import Path, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, given
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
@@ -29,7 +30,6 @@ from reconciler.policy.kinds.scalars import (
 from reconciler.policy.kinds.selector import LabelSelectorFields, kind_fault, label_selector
 from reconciler.policy.problems import LARGEST
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, TargetRef
-from reconciler.yaml.words import Path, shown
 
 _BOOKKEEPING = (
     "reconciler/",

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
+from reconciler.messages import Path, nearest, shown
 from reconciler.model import ClusterConnection, LabelSelector, PrometheusConnection
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.limits import ClusterLimitsFields, FleetLimitsFields, limit_of, limits_of, stated_limit
@@ -13,9 +14,7 @@ from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, Meta
 from reconciler.policy.kinds.pod_picker import HEADER_NAME, RESERVED_HEADERS
 from reconciler.policy.kinds.scalars import ClusterName, Labels, Name, Namespace, NamespacePattern, Text, expected
 from reconciler.policy.problems import LARGEST
-from reconciler.policy.spelling import nearest
 from reconciler.policy.types import Fleet, FleetCluster, Prices, Production
-from reconciler.yaml.words import Path, shown
 
 _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.calendar import STATED, HoursFields, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.downscale_policy import MODE, PRIORITY
@@ -15,7 +16,6 @@ from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, Meta
 from reconciler.policy.kinds.scalars import Duration, Number, PositiveDuration, Query, Replicas, Text, Whole
 from reconciler.policy.kinds.selector import SelectorFields, selector_of
 from reconciler.policy.problems import LARGEST
-from reconciler.policy.spelling import nearest
 from reconciler.policy.types import (
     AllOf,
     AnyOf,
@@ -27,7 +27,6 @@ from reconciler.policy.types import (
     WakeMetric,
     WakeOrder,
 )
-from reconciler.yaml.words import Path, shown
 
 QUERY = Meta(
     description="query is a PromQL query. The labels namespace and service of a result name the Service that it is "

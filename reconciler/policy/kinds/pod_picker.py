@@ -10,13 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from reconciler.addresses import is_forbidden
+from reconciler.messages import Path, listed, shown
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.metadata import Fields, given
 from reconciler.policy.kinds.scalars import ObjectName, expected
-from reconciler.policy.spelling import listed
 from reconciler.policy.types import Fleet
-from reconciler.yaml.words import Path, shown
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 7230, token
 RESERVED_HEADERS = ("host", "content-length", "transfer-encoding", "connection", "content-type")

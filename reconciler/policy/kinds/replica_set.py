@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 
 from reconciler.errors import Problem
+from reconciler.messages import Path, dotted, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.federated_replica_set import (
     MIN_READY_SECONDS,
@@ -31,7 +32,6 @@ from reconciler.policy.kinds.selector import LabelSelectorFields
 from reconciler.policy.types import FederatedReplicaSet
 from reconciler.yaml.documents import Document
 from reconciler.yaml.reader import MAX_DEPTH
-from reconciler.yaml.words import Path, dotted, shown
 
 PREFERENCES = "federation.kubernetes.io/replica-set-preferences"
 ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType, field
 
 from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.messages import Path, nearest_of, shown
 from reconciler.model import SCALABLE_KINDS
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.metadata import Fields, given
@@ -23,7 +23,6 @@ from reconciler.policy.kinds.scalars import (
     WorkloadPattern,
 )
 from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
-from reconciler.yaml.words import Path, shown
 
 _PATH: Path = ("spec", "selector")
 _SCALABLE = (*(kind for _, kind in SCALABLE_KINDS), "Rollout", "CloneSet")
@@ -195,5 +194,5 @@ def kind_fault(kind: str) -> str | None:
         return "expected a kind with replicas, like Deployment"
     if found is not None:
         return None
-    near = get_close_matches(kind.lower(), known, n=1, cutoff=_SURELY_MEANT)
-    return f'expected a kind, did you mean "{known[near[0]]}"?' if near else None
+    meant = nearest_of(kind, known.values(), likeness=_SURELY_MEANT)
+    return None if meant is None else f'expected a kind, did you mean "{meant}"?'
