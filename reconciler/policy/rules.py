@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from reconciler.model import PodPicker
-from reconciler.policy.kinds.metadata import API_VERSION
-from reconciler.policy.kinds.scalars import spelt
+from reconciler.policy.kinds.fields import API_VERSION, spelt
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, Fleet, IdlingPolicy, PolicySet
 
 _Json = dict[str, Any]

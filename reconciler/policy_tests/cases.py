@@ -14,7 +14,7 @@ from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import PolicyError, Problem
 from reconciler.messages import Path, listed, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.metadata import given
+from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import (
     CaseFields,
     ExpectFields,

@@ -14,7 +14,7 @@ from reconciler.forecast.simulation import Step
 from reconciler.messages import nearest
 from reconciler.model import ObjectRef
 from reconciler.plan.filters import spellings_of
-from reconciler.policy.kinds.metadata import given
+from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import ExpectFields
 from reconciler.policy.types import Place
 from reconciler.policy_tests.cases import Expectation, Moment

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reconciler.backends.protocols import MetricsSource
 from reconciler.model import QueryAnswer, Sample
-from reconciler.policy.kinds.metadata import given
+from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import SampleFields, SeriesFields
 
 

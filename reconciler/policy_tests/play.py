@@ -16,7 +16,7 @@ from reconciler.decide.annotations import WAKE_REQUESTED_AT
 from reconciler.errors import ClusterError, SnapshotError
 from reconciler.forecast.simulation import Simulation
 from reconciler.model import ObjectRef
-from reconciler.policy.kinds.metadata import given
+from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import GivenFields
 from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import Case, CaseFile, runs_before

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.policy.kinds.federated_replica_set import PreferencesFields
+from reconciler.policy.kinds.fields import scalar_of
 from reconciler.policy.kinds.replica_set import PREFERENCES
-from reconciler.policy.kinds.scalars import scalar_of
 from reconciler.policy.kinds.scheme import DOCUMENTS, policy_schema
 from reconciler.policy.schemas import load_schema, validator_of
 from tests.policy.base import FLEET

@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from reconciler.untrusted_text import MOST_REPLICAS
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = int((datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds())
 _LAST = int((datetime.max.replace(tzinfo=UTC) - _EPOCH).total_seconds())
@@ -62,7 +64,7 @@ def datetime_of(found: Instant | None) -> datetime | None:
 
 
 NonEmptyText = Annotated[str, Meta(min_length=1)]
-Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Count = Annotated[int, Meta(ge=0, le=MOST_REPLICAS)]
 StringMap = dict[str, str]
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -34,11 +34,11 @@ from reconciler.model import (
     ScaleKind,
     Workload,
 )
+from reconciler.untrusted_text import MOST_REPLICAS
 
 W = TypeVar("W", bound=Wire)
 
 _LONGEST_COUNT = 10  # digits: counts have 31 bits
-_LARGEST_COUNT = 2**31 - 1
 _VERSION = re.compile(r"v(\d{1,18})(?:(alpha|beta)(\d{1,18}))?", re.ASCII)
 _STAGES = {"alpha": 0, "beta": 1, None: 2}
 _BEFORE_ALL = Instant(-(2**63))
@@ -160,7 +160,7 @@ def _no_place(value: Any, path: Sequence[str]) -> str:
     """Return what is missing for replicas to be written at `path`, "" for nothing: what no int32 holds is none."""
     number = number_at(value, path)
     beyond = number is not None and count_at(value, path) is None
-    return f"{'.'.join(path)} from 0 to {_LARGEST_COUNT}" if beyond else _missing_parent(value, path)
+    return f"{'.'.join(path)} from 0 to {MOST_REPLICAS}" if beyond else _missing_parent(value, path)
 
 
 def _missing_parent(value: Any, path: Sequence[str]) -> str:
@@ -187,7 +187,7 @@ def _if_shaped(shape: type[W], value: Any) -> W | None:
 def count_at(value: Any, path: Sequence[str]) -> int | None:
     """Return the number of replicas at `path` of `value`, an int32; None where there is none."""
     found = number_at(value, path)
-    return found if found is not None and 0 <= found <= _LARGEST_COUNT else None
+    return found if found is not None and 0 <= found <= MOST_REPLICAS else None
 
 
 def number_at(value: Any, path: Sequence[str]) -> int | None:

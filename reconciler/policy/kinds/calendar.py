@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
-from reconciler.policy.kinds.scalars import Text, expected
+from reconciler.policy.kinds.fields import KIND, ApiVersionField, Fields, MetadataField, Text, expected, given
 from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
 from reconciler.policy.windows import parse_absolute, parse_window, the_rest_of_the_week, weekend_warnings
 

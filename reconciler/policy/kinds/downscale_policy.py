@@ -8,10 +8,19 @@ from msgspec import UNSET, Meta, UnsetType
 
 from reconciler.messages import Path
 from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.fields import (
+    KIND,
+    ApiVersionField,
+    Fields,
+    LabelKey,
+    MetadataField,
+    Query,
+    Replicas,
+    Whole,
+    given,
+)
 from reconciler.policy.kinds.limits import RemovedReplicasFields, stated_limit
-from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
-from reconciler.policy.kinds.scalars import LabelKey, Query, Replicas, Whole
 from reconciler.policy.kinds.selector import WorkloadsOnlyFields, selector_of
 from reconciler.policy.problems import LARGEST
 from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Limits

@@ -11,13 +11,14 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from reconciler.messages import Path, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, given
-from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
-from reconciler.policy.kinds.scalars import (
+from reconciler.policy.kinds.fields import (
+    KIND,
     Annotations,
     ApiVersion,
+    ApiVersionField,
     ClusterOrAll,
     Duration,
+    Fields,
     Kind,
     Labels,
     Name,
@@ -26,7 +27,9 @@ from reconciler.policy.kinds.scalars import (
     Replicas,
     Text,
     expected,
+    given,
 )
+from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.selector import LabelSelectorFields, kind_fault, label_selector
 from reconciler.policy.problems import LARGEST
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, TargetRef

@@ -9,10 +9,22 @@ from msgspec import UNSET, Meta, UnsetType, field
 from reconciler.messages import Path, nearest, shown
 from reconciler.model import ClusterConnection, LabelSelector, PrometheusConnection
 from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.fields import (
+    KIND,
+    ApiVersionField,
+    ClusterName,
+    Fields,
+    Labels,
+    MetadataField,
+    Name,
+    Namespace,
+    NamespacePattern,
+    Text,
+    expected,
+    given,
+)
 from reconciler.policy.kinds.limits import ClusterLimitsFields, FleetLimitsFields, limit_of, limits_of, stated_limit
-from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
 from reconciler.policy.kinds.pod_picker import HEADER_NAME, RESERVED_HEADERS
-from reconciler.policy.kinds.scalars import ClusterName, Labels, Name, Namespace, NamespacePattern, Text, expected
 from reconciler.policy.problems import LARGEST
 from reconciler.policy.types import Fleet, FleetCluster, Prices, Production
 

@@ -11,9 +11,21 @@ from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.calendar import STATED, HoursFields, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.downscale_policy import MODE, PRIORITY
+from reconciler.policy.kinds.fields import (
+    KIND,
+    ApiVersionField,
+    Duration,
+    Fields,
+    MetadataField,
+    Number,
+    PositiveDuration,
+    Query,
+    Replicas,
+    Text,
+    Whole,
+    given,
+)
 from reconciler.policy.kinds.limits import LimitsFields, limits_of
-from reconciler.policy.kinds.metadata import KIND, ApiVersionField, Fields, MetadataField, given
-from reconciler.policy.kinds.scalars import Duration, Number, PositiveDuration, Query, Replicas, Text, Whole
 from reconciler.policy.kinds.selector import SelectorFields, selector_of
 from reconciler.policy.problems import LARGEST
 from reconciler.policy.types import (

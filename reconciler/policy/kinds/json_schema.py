@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from msgspec import NODEFAULT, Meta, Struct, UnsetType, structs
 
-from reconciler.policy.kinds.scalars import Duration, Share, spelt
+from reconciler.policy.kinds.fields import Duration, Share, spelt
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},

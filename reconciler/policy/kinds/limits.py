@@ -6,8 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from reconciler.policy.kinds.metadata import Fields
-from reconciler.policy.kinds.scalars import Replicas, Share
+from reconciler.policy.kinds.fields import Fields, Replicas, Share
 from reconciler.policy.types import Limit, Limits
 
 

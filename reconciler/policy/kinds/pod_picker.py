@@ -13,8 +13,7 @@ from reconciler.addresses import is_forbidden
 from reconciler.messages import Path, listed, shown
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.metadata import Fields, given
-from reconciler.policy.kinds.scalars import ObjectName, expected
+from reconciler.policy.kinds.fields import Fields, ObjectName, expected, given
 from reconciler.policy.types import Fleet
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 7230, token

@@ -6,13 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from reconciler.policy.kinds.json_schema import json_schema
-from reconciler.policy.kinds.metadata import API_VERSION, Fields
-from reconciler.policy.kinds.scalars import (
+from reconciler.policy.kinds.fields import (
+    API_VERSION,
     AnnotationKey,
     ClusterName,
     ClusterPattern,
     Duration,
+    Fields,
     Kind,
     NamespacePattern,
     Number,
@@ -20,6 +20,7 @@ from reconciler.policy.kinds.scalars import (
     Text,
     expected,
 )
+from reconciler.policy.kinds.json_schema import json_schema
 
 Time = Annotated[
     str,

@@ -25,9 +25,8 @@ from reconciler.policy.kinds.federated_replica_set import (
     policy_of,
     preferences_of,
 )
-from reconciler.policy.kinds.metadata import KIND, Fields
+from reconciler.policy.kinds.fields import KIND, Fields, Labels, Name, Namespace, Replicas, expected
 from reconciler.policy.kinds.pod_picker import PodPickerFields
-from reconciler.policy.kinds.scalars import Labels, Name, Namespace, Replicas, expected
 from reconciler.policy.kinds.selector import LabelSelectorFields
 from reconciler.policy.types import FederatedReplicaSet
 from reconciler.yaml.documents import Document

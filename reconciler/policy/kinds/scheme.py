@@ -9,10 +9,10 @@ from msgspec import Struct
 from reconciler.policy.kinds.calendar import CalendarDocument
 from reconciler.policy.kinds.downscale_policy import DownscalePolicyDocument
 from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, PreferencesFields
+from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.kinds.fleet import FleetDocument
 from reconciler.policy.kinds.idling_policy import IdlingPolicyDocument
 from reconciler.policy.kinds.json_schema import json_schema
-from reconciler.policy.kinds.metadata import API_VERSION
 from reconciler.policy.kinds.replica_set import ReplicaSetDocument
 
 DOCUMENTS: dict[str, type[Struct]] = {

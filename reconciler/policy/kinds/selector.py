@@ -11,9 +11,9 @@ from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.messages import Path, nearest_of, shown
 from reconciler.model import SCALABLE_KINDS
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.metadata import Fields, given
-from reconciler.policy.kinds.scalars import (
+from reconciler.policy.kinds.fields import (
     ClusterPattern,
+    Fields,
     Kind,
     LabelKey,
     Labels,
@@ -21,6 +21,7 @@ from reconciler.policy.kinds.scalars import (
     NamespacePattern,
     ServicePattern,
     WorkloadPattern,
+    given,
 )
 from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
 
