@@ -16,10 +16,9 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler.addresses import is_forbidden
-from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse
+from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.deadline import Deadline, endless
 from reconciler.backends.http.errors import HttpError, TimedOutError
-from reconciler.backends.http.retries import RetryPolicy, with_retries
 from reconciler.errors import ClusterError, PickerError
 from reconciler.model import PickerAnswer, PickerHeader, PickerRequest, PodPicker
 

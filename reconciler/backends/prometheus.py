@@ -17,10 +17,9 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from reconciler.backends.decode.shapes import decoded_json
-from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse
+from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.deadline import Deadline, endless
 from reconciler.backends.http.errors import CertificateError, HttpError, TimedOutError, TooLargeError
-from reconciler.backends.http.retries import RetryPolicy, with_retries
 from reconciler.model import PrometheusConnection, QueryAnswer, Sample
 
 LARGEST_ANSWER = 32 << 20

@@ -20,9 +20,9 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import as_text, show, show_lines
 from reconciler.cli.run import RunOptions
-from reconciler.decide.closest_selector import closest_selector
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
+from reconciler.decide.selectors import closest_selector
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.pipeline import plan

@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, optional_instant
-from reconciler.decide.closest_selector import SelectorMatch
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.decide.reasons import ReasonCode
+from reconciler.decide.selectors import SelectorMatch
 from reconciler.model import ObjectRef, Workload
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Plan

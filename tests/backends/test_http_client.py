@@ -24,11 +24,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.http import connections as http_connections
-from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse
+from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.connections import connections, tls_context
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import CertificateError, HttpError, TimedOutError, TooLargeError
-from reconciler.backends.http.retries import RetryPolicy, with_retries
 from tests.real.faults import gzipped_zeros
 from tests.real.worlds import wait_until
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.decide.closest_selector import closest_selector
+from reconciler.decide.selectors import closest_selector
 from reconciler.model import LabelRequirement, LabelSelector, OwnerReference
 from reconciler.policy.types import ClusterPreference, ObjectSelector, Selector, TargetRef, WorkloadSelector
 from tests.builders import (

@@ -8,10 +8,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse
+from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError
-from reconciler.backends.http.retries import RetryPolicy, with_retries
 from reconciler.errors import CommentError, UsageError
 from reconciler.untrusted_text import one_line
 
