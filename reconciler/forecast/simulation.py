@@ -20,11 +20,12 @@ from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.state import ConfigMapStore
+from reconciler.decide.annotations import PAUSED_REPLICAS
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState, Verb
+from reconciler.decide.idling.records import readable_part
 from reconciler.errors import NotFoundError
 from reconciler.forecast.events import calendar_edges, recorded_moments
-from reconciler.forecast.replicas import had_of, paused_at, replicas_of, targets_of
 from reconciler.forecast.requests import Requests, requests_of
 from reconciler.model import (
     NOTHING,
@@ -34,6 +35,7 @@ from reconciler.model import (
     PickerAnswer,
     QueryAnswer,
     Run,
+    Workload,
     Write,
 )
 from reconciler.observe.clusters import observe
@@ -41,6 +43,7 @@ from reconciler.observe.sources import Readers, Source
 from reconciler.pipeline import Control, RunRequest, carry_out, plan
 from reconciler.plan.model import Plan, pointer
 from reconciler.policy.types import PolicySet
+from reconciler.untrusted_text import whole_number_in
 from reconciler.worker_pool import WorkerPool
 from reconciler.world import SettledClock, World, victim_order
 
@@ -99,8 +102,8 @@ class Simulation:
         state = self._seen
         assert state is not None
         workloads = {one.ref: one for found in state.clusters.values() for one in found.workloads}
-        targets = targets_of(workloads.values())
-        self._had |= had_of(workloads, targets, at)
+        targets = _targets_of(workloads.values())
+        self._had |= _had_of(workloads, targets, at)
         if applied.outcomes:
             written = [action.ref for action in made.actions]
             started = self._started_by_keda((ref, targets[ref]) for ref in written if ref in targets)
@@ -112,7 +115,7 @@ class Simulation:
             plan=made,
             state=state,
             outcomes=applied.outcomes,
-            replicas=replicas_of(workloads, targets),
+            replicas=_replicas_of(workloads, targets),
             changed=self._changes() != before,
             changes=self._changes(),
             targets=targets,
@@ -224,7 +227,7 @@ class Simulation:
             cluster = self._clusters[ref.cluster]
             found = cluster.workload(target)
             idle = found is not None and not found.spec_replicas
-            if idle and target in self._had and paused_at(cluster.workload(ref)) is None:
+            if idle and target in self._had and _paused_at(cluster.workload(ref)) is None:
                 self.change(target, {"spec": {"replicas": self._had[target]}})
                 yield target
 
@@ -299,3 +302,41 @@ def _stated(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     return {key: _stated(inside) for key, inside in value.items() if inside is not None}
+
+
+def _targets_of(workloads: Iterable[Workload]) -> dict[ObjectRef, ObjectRef]:
+    """Return the target of each ScaledObject of `workloads` that is among them."""
+    known = list(workloads)
+    steering = {one.ref: one.scale_target for one in known if one.scale_target is not None}
+    if not steering:
+        return {}
+    by_name = {(one.ref.cluster, one.ref.namespace, one.ref.kind, one.ref.name): one.ref for one in known}
+    named = {ref: by_name.get((ref.cluster, ref.namespace, *target)) for ref, target in steering.items()}
+    return {ref: target for ref, target in named.items() if target is not None}
+
+
+def _replicas_of(
+    workloads: Mapping[ObjectRef, Workload], targets: Mapping[ObjectRef, ObjectRef]
+) -> dict[ObjectRef, int]:
+    """Return the replicas of everything that nothing else with a scale owns or steers; a CronJob 1, suspended 0."""
+    found = {
+        ref: one.spec_replicas for ref, one in workloads.items() if one.owner is None and ref.kind != "ScaledObject"
+    }
+    for ref, target in targets.items():
+        paused = _paused_at(workloads.get(ref))
+        if paused is not None and target in found:
+            found[target] = paused
+    return dict(sorted(found.items()))
+
+
+def _paused_at(scaled: Workload | None) -> int | None:
+    """Return at how many replicas a ScaledObject is paused, None where it is not."""
+    return None if scaled is None else whole_number_in(scaled.annotations.get(PAUSED_REPLICAS, ""))
+
+
+def _had_of(
+    workloads: Mapping[ObjectRef, Workload], targets: Mapping[ObjectRef, ObjectRef], at: datetime
+) -> dict[ObjectRef, int]:
+    """Return how many replicas those targets had that are idle by a pause of KEDA, as it is recorded."""
+    records = {target: readable_part(workloads[ref], at) for ref, target in targets.items() if ref in workloads}
+    return {target: record.replicas for target, record in records.items() if record is not None}

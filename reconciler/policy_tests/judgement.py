@@ -1,8 +1,8 @@
-"""What runs came to for a workload, and whether that is what was expected."""
+"""What runs came to for a workload, whether that is what was expected, and what no case looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -16,7 +16,7 @@ from reconciler.model import ObjectRef
 from reconciler.plan.filters import spellings_of
 from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import ExpectFields
-from reconciler.policy.types import Place
+from reconciler.policy.types import Place, PolicySet
 from reconciler.policy_tests.cases import Expectation, Moment
 from reconciler.report.groups import reasons_in
 from reconciler.report.wording import KINDS, edge, name_of, verb_of
@@ -220,3 +220,50 @@ def _rows(run: _Run, ref: ObjectRef) -> Iterator[Touched]:
             yield KINDS[one.job], one.policy, ""
     for decision in run.planned.get(ref, ()):
         yield KINDS[decision.job], decision.policy, verb_of(decision)
+
+
+_DECISIONS = {
+    "IdlingPolicy": ("idle", "wake"),
+    "FederatedReplicaSet": ("scale up", "scale down"),
+    "DownscalePolicy": ("scale down",),
+}
+_SAME = {"move in": "scale up", "move out": "scale down", "create": "scale up"}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyCoverage:
+    """One policy: whether a workload that it selects was judged, and which decisions were seen and not seen there."""
+
+    kind: str
+    name: str
+    place: Place
+    is_touched: bool
+    seen: tuple[str, ...]
+    unseen: tuple[str, ...]
+
+
+def coverage(policies: PolicySet, touched: Collection[Touched]) -> tuple[PolicyCoverage, ...]:
+    """Return the coverage of each policy, in the order of kinds and names."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for kind, name, decision in touched:
+        found.setdefault((kind, name), set()).add(_SAME.get(decision, decision))
+    return tuple(
+        PolicyCoverage(
+            kind,
+            name,
+            place,
+            (kind, name) in found,
+            tuple(one for one in _DECISIONS[kind] if one in found.get((kind, name), ())),
+            tuple(one for one in _DECISIONS[kind] if one not in found.get((kind, name), ())),
+        )
+        for kind, name, place in _policies(policies)
+    )
+
+
+def _policies(policies: PolicySet) -> Iterator[tuple[str, str, Place]]:
+    """Yield kind, name and place of each policy, called as plans call it."""
+    for kind, found in (("IdlingPolicy", policies.idling), ("DownscalePolicy", policies.downscale)):
+        for one in found:
+            yield kind, one.name, one.place
+    for federated in policies.federated:
+        yield "FederatedReplicaSet", f"{federated.namespace}/{federated.name}", federated.place

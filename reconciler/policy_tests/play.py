@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from msgspec import structs
 
 from reconciler.backends.backend import Backend, Opened
+from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.metrics import SnapshotMetrics
 from reconciler.backends.snapshot.opened import open_snapshot
 from reconciler.decide.annotations import WAKE_REQUESTED_AT
 from reconciler.errors import ClusterError, SnapshotError
 from reconciler.forecast.simulation import Simulation
-from reconciler.model import ObjectRef
+from reconciler.model import ObjectRef, QueryAnswer, Sample
 from reconciler.policy.kinds.fields import given
-from reconciler.policy.kinds.policy_test import GivenFields
+from reconciler.policy.kinds.policy_test import GivenFields, SampleFields, SeriesFields
 from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import Case, CaseFile, runs_before
 from reconciler.policy_tests.judgement import Failure, Touched, judged
-from reconciler.policy_tests.metrics import GivenAnswers, GivenMetrics
 from reconciler.report.wording import name_of
 from reconciler.world import victim_order
 
@@ -118,3 +118,40 @@ def _change(event: GivenFields, ref: ObjectRef, now: datetime) -> Mapping[str, o
     if requested is not None:
         annotations[WAKE_REQUESTED_AT] = now.strftime("%Y-%m-%dT%H:%M:%SZ") if requested == "now" else requested
     return {"metadata": {"annotations": annotations}}
+
+
+class GivenAnswers:
+    """What queries are answered; it may change between two runs."""
+
+    def __init__(self, series: Iterable[SeriesFields]) -> None:
+        self._samples: dict[tuple[str, str], tuple[Sample, ...]] = {}
+        for one in series:
+            key = (given(one.cluster) or "", one.query)
+            self._samples[key] = (*self._samples.get(key, ()), _sample(one))
+
+    def put(self, cluster: str, query: str, series: Iterable[SampleFields]) -> None:
+        """Let the answer to `query` be `series` from now on; `cluster` "" is each."""
+        self._samples[cluster, query] = tuple(map(_sample, series))
+
+    def find(self, cluster: str, query: str) -> QueryAnswer | None:
+        """Return the answer that was given, None where none was."""
+        for key in ((cluster, query), ("", query)):
+            if key in self._samples:
+                return QueryAnswer(self._samples[key])
+        return None
+
+
+def _sample(fields: SampleFields) -> Sample:
+    return Sample(dict(fields.labels), float(fields.value))
+
+
+@dataclass(frozen=True)
+class GivenMetrics:
+    """The metrics source of one cluster: what is not given was recorded."""
+
+    cluster: str
+    answers: GivenAnswers
+    recorded: MetricsSource
+
+    def query(self, text: str) -> QueryAnswer:
+        return self.answers.find(self.cluster, text) or self.recorded.query(text)
