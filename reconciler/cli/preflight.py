@@ -22,8 +22,8 @@ from reconciler.decide.placement.memory import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind
 from reconciler.observe.clusters import Scope
-from reconciler.observe.queries import query_keys
 from reconciler.pipeline import isolated
+from reconciler.policy.queries import query_keys
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.wording import age
 from reconciler.worker_pool import WorkerPool

@@ -23,7 +23,7 @@ from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.build import scalable_workloads
 from reconciler.plan.model import HeldBackActions, Plan
-from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion, PolicySet
+from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 from reconciler.report.wording import KINDS
 
 _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
@@ -348,7 +348,9 @@ class Assumptions:
         assert step is not None
         answers = Answers(ref.cluster, policy.name, step.state.answers, step.at)
         services = [one.name for one in self._behind.get(ref, ())] or [ref.name]
-        for metric in _metrics(policy.idle_when):
+        for metric in leaves(policy.idle_when):
+            if not isinstance(metric, MetricCriterion):
+                continue
             series = answers.series(metric.query, metric.window)
             found = {value_for(series, ref.namespace, name) for name in services}
             values = sorted({0.0 if one is None and metric.no_series == "Zero" else one for one in found}, key=str)
@@ -364,11 +366,3 @@ def _resting(policy: IdlingPolicy, step: Step) -> str:
         return "metric"
     woken = wake_evaluator_of(policy, blind)("", None).result
     return "wakeWhen" if woken is CriterionResult.UNKNOWN else ""
-
-
-def _metrics(criterion: Criterion) -> Iterator[MetricCriterion]:
-    if isinstance(criterion, AllOf | AnyOf):
-        for inner in criterion.criteria:
-            yield from _metrics(inner)
-    elif isinstance(criterion, MetricCriterion):
-        yield criterion

@@ -18,11 +18,13 @@ from reconciler.backends.protocols import (
     ENDPOINTS,
     EVENTS,
     NAMESPACES,
+    NO_METRICS,
     NODES,
     OUR_CONFIG_MAPS,
     PODS,
     SCALED_OBJECT,
     SERVICES,
+    MetricsSource,
     workloads_of,
 )
 from reconciler.decide.annotations import VICTIM_LABEL
@@ -36,8 +38,8 @@ from reconciler.model import (
     Workload,
     unreadable_key,
 )
-from reconciler.observe.queries import ask, unanswered
 from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
+from reconciler.policy.queries import query_keys, render_query
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
 
@@ -125,7 +127,7 @@ class Observation:
             source = sources.get(name, Source(error="not opened"))
             self._clusters[name] = pool.submit(name, partial(_read, name, source, wanted, self._told, pool))
         for name in names:
-            self._answers[name] = pool.submit(METRICS, partial(ask, name, sources.get(name, Source()), policies))
+            self._answers[name] = pool.submit(METRICS, partial(_ask, name, sources.get(name, Source()), policies))
 
     @property
     def asked(self) -> list[Future[Any]]:
@@ -139,7 +141,7 @@ class Observation:
             for name, one in self._clusters.items()
         }
         answers = [
-            one.result() if one.done() and not one.cancelled() else unanswered(name, self._policies)
+            one.result() if one.done() and not one.cancelled() else _unanswered(name, self._policies)
             for name, one in self._answers.items()
         ]
         return ObservedState(
@@ -291,3 +293,24 @@ class _ClusterReader:
             if not self._scope.alone:
                 raise
             return ""
+
+
+def _ask(name: str, source: Source, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:
+    """Return the answers of one cluster; each distinct query text is sent once."""
+    texts = {key: render_query(key) for key in query_keys(name, policies)}
+    if source.metrics is None:
+        return {key: QueryAnswer(error=NO_METRICS) for key in texts}
+    said = {text: _answer(source.metrics, text) for text in sorted(set(texts.values()))}
+    return {key: said[text] for key, text in texts.items()}
+
+
+def _unanswered(name: str, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:
+    """Return what one cluster's queries are answered with while its metrics source does not."""
+    return dict.fromkeys(query_keys(name, policies), QueryAnswer(error="the metrics source did not answer in time"))
+
+
+def _answer(metrics: MetricsSource, text: str) -> QueryAnswer:
+    try:
+        return metrics.query(text)
+    except Exception as error:  # noqa: BLE001 - the one place where a query fails: it alone has no answer
+        return QueryAnswer(error=reason_of(error))

@@ -1,4 +1,4 @@
-"""PromQL in policies: plain text, in which `{{ window }}`, `{{ cluster }}` and `{{ policy }}` stand for their values.
+"""The queries of policies: PromQL, in which `{{ window }}`, `{{ cluster }}` and `{{ policy }}` stand for their values.
 
 Nothing is evaluated. What looks like more than that is refused, so that nobody takes it for a template.
 """
@@ -6,10 +6,12 @@ Nothing is evaluated. What looks like more than that is refused, so that nobody 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from reconciler.errors import PolicyError
 from reconciler.messages import listed, nearest, shown
+from reconciler.model import QueryKey
+from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 
 VARIABLES = ("cluster", "policy", "window")
 _LONGEST = 20_000
@@ -34,14 +36,45 @@ def query_fault(text: str, variables: Collection[str] = VARIABLES) -> str | None
     return f"holds {shown(syntax[0])}, expected plain text with no more than {names} in it"
 
 
-def render_query(text: str, *, window: str, cluster: str, policy: str) -> str:
-    """Return the query for one cluster, without a line break at its end. Values are never looked at again.
+def render_query(key: QueryKey) -> str:
+    """Return the text of `key` as it goes to the metrics source. Values are never looked at again.
 
     Raises:
         PolicyError: it is too long with its values in it.
     """
-    values = {"window": window, "cluster": cluster, "policy": policy}
-    filled = _VARIABLE.sub(lambda match: values.get(match[1], match[0]), text.removesuffix("\n"))
+    values = {"window": key.window, "cluster": key.cluster, "policy": key.policy}
+    filled = _VARIABLE.sub(lambda match: values.get(match[1], match[0]), key.template.removesuffix("\n"))
     if len(filled) > _LONGEST:
         raise PolicyError(f"is {len(filled)} characters long when rendered, expected at most {_LONGEST}")
     return filled
+
+
+def query_keys(cluster: str, policies: PolicySet) -> tuple[QueryKey, ...]:
+    """Return every query of the policies that may concern `cluster`, sorted."""
+    fleet_cluster = policies.fleet.cluster(cluster)
+    if fleet_cluster is None:
+        return ()
+    idling = {
+        QueryKey(cluster, policy.name, template, window)
+        for policy in policies.idling
+        if policy.selector.selects_cluster(fleet_cluster)
+        for template, window in queries_of(policy)
+    }
+    targets = {
+        QueryKey(cluster, policy.name, policy.target.query)
+        for policy in policies.downscale
+        if policy.target is not None
+        and policy.target.query is not None
+        and policy.selector.selects_cluster(fleet_cluster)
+    }
+    return tuple(sorted(idling | targets))
+
+
+def queries_of(policy: IdlingPolicy) -> Iterator[tuple[str, str]]:
+    """Yield (template, window) of every query of `policy`."""
+    yield from ((metric.query, metric.window) for metric in policy.wake_when)
+    for criterion in leaves(policy.idle_when):
+        if isinstance(criterion, MetricCriterion):
+            yield criterion.query, criterion.window
+            if criterion.coverage is not None:
+                yield criterion.coverage, criterion.window

@@ -5,7 +5,7 @@ Durations are `timedelta`. `place` is where the document starts; `at` renders it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, tzinfo
 from enum import IntEnum
 from fnmatch import fnmatchcase
@@ -243,6 +243,15 @@ class AllOf(Struct, frozen=True):
 
 
 Criterion = MetricCriterion | ScheduleCriterion | AnyOf | AllOf
+
+
+def leaves(criterion: Criterion) -> Iterator[MetricCriterion | ScheduleCriterion]:
+    """Yield the metric and schedule criteria inside `criterion`."""
+    if isinstance(criterion, AllOf | AnyOf):
+        for inner in criterion.criteria:
+            yield from leaves(inner)
+    else:
+        yield criterion
 
 
 class WakeMetric(Struct, frozen=True):

@@ -11,8 +11,8 @@ import pytest
 
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.model import PrometheusConnection, Sample
-from reconciler.observe.queries import query_keys, rendered
 from reconciler.policy.load import read_policies
+from reconciler.policy.queries import query_keys, render_query
 from tests.real.prometheus import Prometheus, Series, demand_token, every
 from tests.real.proxy import Proxy
 
@@ -100,7 +100,7 @@ def queries(folder: Path) -> Iterator[str]:
     """Yield every query of the policies below `folder`, as it goes to the metrics source of each cluster."""
     policies = read_policies(str(folder))
     for cluster in policies.fleet.clusters:
-        yield from map(rendered, query_keys(cluster.name, policies))
+        yield from map(render_query, query_keys(cluster.name, policies))
 
 
 def test_every_query_of_our_policies_and_examples_is_one(server: Prometheus, repository: Path) -> None:

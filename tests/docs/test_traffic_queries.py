@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from reconciler.backends.prometheus import PrometheusMetrics
-from reconciler.model import PrometheusConnection
+from reconciler.model import PrometheusConnection, QueryKey
 from reconciler.policy.queries import render_query
 from tests.docs.pages import blocks
 from tests.real.prometheus import Prometheus, Series, every
@@ -103,7 +103,7 @@ def policies(repository: Path) -> dict[str, Any]:
 
 def answered(server: Prometheus, metric: dict[str, Any]) -> dict[tuple[str, str], int]:
     window = metric.get("window", "30m")
-    query = render_query(metric["query"], window=window, cluster="eu-west", policy="quiet")
+    query = render_query(QueryKey("eu-west", "quiet", metric["query"], window))
     answer = PrometheusMetrics(PrometheusConnection(server.url), NOW, seconds_left=lambda: 20.0).query(query)
     assert (answer.error, answer.warnings) == ("", ())
     return {(one.labels["namespace"], one.labels["service"]): round(one.value) for one in answer.samples}
@@ -133,7 +133,7 @@ def test_two_services_that_traefik_calls_the_same_are_unknown(
     calls = Series("traefik_service_requests_total", {"service": "dev-a-b-c-80@kubernetes"}, to_now([5.0] * 20))
     server = prometheus_server([*same, calls])
     (criterion,) = policies(repository)["quiet-traefik"]["idleWhen"]
-    query = render_query(criterion["metric"]["query"], window="30m", cluster="eu-west", policy="quiet")
+    query = render_query(QueryKey("eu-west", "quiet", criterion["metric"]["query"], "30m"))
     answer = PrometheusMetrics(PrometheusConnection(server.url), NOW, seconds_left=lambda: 20.0).query(query)
     assert answer.error
     assert not answer.samples

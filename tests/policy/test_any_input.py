@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from reconciler.errors import PolicyError, Problem
+from reconciler.model import QueryKey
 from reconciler.policy.load import check_policies, load, read_fleet
 from reconciler.policy.queries import query_fault, render_query
 from reconciler.policy.rules import compile_policies
@@ -119,4 +120,4 @@ def test_any_mutation_of_valid_policies_for_long(folder, content):
 def test_a_template_without_fault_can_be_rendered(pieces):
     template = "".join(pieces)
     if query_fault(template) is None:
-        render_query(template, window="5m", cluster="eu-west", policy="idle-dev")
+        render_query(QueryKey("eu-west", "idle-dev", template, "5m"))

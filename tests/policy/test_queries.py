@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import PolicyError
+from reconciler.model import QueryKey
 from reconciler.policy.queries import query_fault, render_query
 
-VALUES = {"window": "30m", "cluster": "eu-west", "policy": "idle-dev"}
+
+def rendered(text, *, cluster="eu-west", window="30m"):
+    return render_query(QueryKey(cluster, "idle-dev", text, window))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +31,7 @@ VALUES = {"window": "30m", "cluster": "eu-west", "policy": "idle-dev"}
 )
 def test_a_good_query(text, query):
     assert query_fault(text) is None
-    assert render_query(text, **VALUES) == query
+    assert rendered(text) == query
 
 
 MORE = "holds {}, expected plain text with no more than {{{{ cluster }}}}, {{{{ policy }}}}, {{{{ window }}}} in it"
@@ -66,12 +69,12 @@ def test_a_target_has_no_window():
 
 
 def test_values_are_text_and_never_looked_at_again():
-    assert render_query("{{ cluster }}", **{**VALUES, "cluster": "{{ window }}"}) == "{{ window }}"
+    assert rendered("{{ cluster }}", cluster="{{ window }}") == "{{ window }}"
 
 
 def test_a_query_that_grows_too_long_is_refused():
     with pytest.raises(PolicyError, match="is 30000 characters long when rendered, expected at most 20000"):
-        render_query("{{ window }}", **{**VALUES, "window": "x" * 30_000})
+        rendered("{{ window }}", window="x" * 30_000)
 
 
 PIECES = ("{{ window }}", "{{cluster}}", "{{  policy }}", "{", "}", "{{", "}}", "#}", "%", "\n", " ", "up", "window")
@@ -80,15 +83,16 @@ PIECES = ("{{ window }}", "{{cluster}}", "{{  policy }}", "{", "}", "{{", "}}", 
 @given(st.lists(st.sampled_from(PIECES) | st.characters(), max_size=12).map("".join))
 def test_whatever_is_accepted_is_filled_in_and_holds_nothing_of_ours_any_more(text):
     if query_fault(text) is None:
-        assert "{{" not in render_query(text, **VALUES)
+        assert "{{" not in rendered(text)
 
 
 WITHOUT_JINJA = """
 import sys
+from reconciler.model import QueryKey
 from reconciler.policy.queries import query_fault, render_query
 assert query_fault("up[{{ window }}]") is None
 assert query_fault("{{ window|upper }}") is not None
-assert render_query("up[{{ window }}]", window="5m", cluster="", policy="") == "up[5m]"
+assert render_query(QueryKey("", "", "up[{{ window }}]", "5m")) == "up[5m]"
 assert "jinja2" not in sys.modules
 """
 

@@ -24,16 +24,16 @@ from reconciler.decide.reasons import (
 )
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.model import QueryAnswer, QueryKey
-from reconciler.policy.queries import render_query
+from reconciler.policy.queries import queries_of, render_query
 from reconciler.policy.types import (
     AllOf,
-    AnyOf,
     Calendar,
     Criterion,
     IdlingPolicy,
     MetricCriterion,
     ScheduleCriterion,
     WakeMetric,
+    leaves,
 )
 
 
@@ -85,8 +85,7 @@ class Answers(Struct, frozen=True):
         for template, window in dict.fromkeys(queries_of(policy)):
             problem = self.series(template, window).problem
             if problem is not None and problem.code is not ReasonCode.QUERY_FAILED:
-                query = render_query(template, window=window, cluster=self.cluster, policy=self.policy)
-                yield query, problem
+                yield render_query(QueryKey(self.cluster, self.policy, template, window)), problem
 
     def series(self, template: str, window: str) -> Series:
         return series_of(self.said.get(QueryKey(self.cluster, self.policy, template, window)), self.now)
@@ -272,28 +271,8 @@ def _wake_evaluation(metric: WakeMetric, value: float | Reason | None) -> Evalua
 
 
 def schedules_of(criterion: Criterion) -> Iterator[Calendar]:
-    """Yield the calendars of every schedule in `criterion`."""
-    if isinstance(criterion, AllOf | AnyOf):
-        for inner in criterion.criteria:
-            yield from schedules_of(inner)
-    elif isinstance(criterion, ScheduleCriterion):
-        yield criterion.calendar
-
-
-def queries_of(policy: IdlingPolicy) -> Iterator[tuple[str, str]]:
-    """Yield (template, window) of every query of `policy`."""
-    yield from ((metric.query, metric.window) for metric in policy.wake_when)
-    yield from _queries(policy.idle_when)
-
-
-def _queries(criterion: Criterion) -> Iterator[tuple[str, str]]:
-    if isinstance(criterion, AllOf | AnyOf):
-        for inner in criterion.criteria:
-            yield from _queries(inner)
-    elif isinstance(criterion, MetricCriterion):
-        yield criterion.query, criterion.window
-        if criterion.coverage is not None:
-            yield criterion.coverage, criterion.window
+    """Return the calendars of every schedule in `criterion`."""
+    return (one.calendar for one in leaves(criterion) if isinstance(one, ScheduleCriterion))
 
 
 def window_end(policy: IdlingPolicy, now: datetime) -> datetime | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -38,6 +38,7 @@ from reconciler.policy.types import (
     ScheduleCriterion,
     WakeMetric,
     WakeOrder,
+    leaves,
 )
 
 QUERY = Meta(
@@ -289,15 +290,6 @@ def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument, cal
     )
     _check(document, policy, broken=criteria.broken)
     return policy
-
-
-def leaves(criterion: Criterion) -> Iterator[MetricCriterion | ScheduleCriterion]:
-    """Yield the metric and schedule criteria inside `criterion`."""
-    if isinstance(criterion, AllOf | AnyOf):
-        for inner in criterion.criteria:
-            yield from leaves(inner)
-    else:
-        yield criterion
 
 
 class _Criteria:
