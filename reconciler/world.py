@@ -91,7 +91,7 @@ def open_world(
         readers = Readers(run_seconds_left=lambda: settings.run_seconds_left(clock))
         opened = open_live((cluster.connection for cluster in fleet.clusters), live)
         return _world(fleet, opened, clock, settings, readers)
-    from reconciler.backends.snapshot.opened import open_snapshot
+    from reconciler.backends.snapshot.cluster import open_snapshot
 
     names = [cluster.name for cluster in fleet.clusters]
     opened = open_snapshot(snapshot, names, victim_order(lambda: now), fleet.namespace, now)

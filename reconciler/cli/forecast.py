@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from reconciler.backends.backend import Opened
-from reconciler.backends.snapshot.opened import open_snapshot
+from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.cli.options import (
     color_option,
     duration_of,

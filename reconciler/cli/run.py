@@ -23,6 +23,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.stop import Stop
+from reconciler.cli.fleet_source import read_one_cluster
 from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment, run_id_of, text_width
 from reconciler.cli.output import say
 from reconciler.decide.decisions import Decision
@@ -35,7 +36,6 @@ from reconciler.plan.filters import Filters
 from reconciler.plan.json import plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.policy.load import read_policies
-from reconciler.policy.one_cluster import read_one_cluster
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.text import Style
 from reconciler.report.wording import counted, is_metadata
@@ -196,7 +196,7 @@ class RunOptions(Struct, frozen=True):
         what there is to know of the clusters.
         """
         if writes and self.snapshot is not None:
-            from reconciler.backends.snapshot.opened import finish_changes
+            from reconciler.backends.snapshot.cluster import finish_changes
 
             finish_changes(self.snapshot)
         bounded = self.bounded(fleet or self.read(self.path).fleet)

@@ -10,9 +10,9 @@ from msgspec import structs
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.protocols import MetricsSource
+from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.metrics import SnapshotMetrics
-from reconciler.backends.snapshot.opened import open_snapshot
 from reconciler.decide.annotations import WAKE_REQUESTED_AT
 from reconciler.errors import ClusterError, SnapshotError
 from reconciler.forecast.simulation import Simulation

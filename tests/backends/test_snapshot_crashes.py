@@ -12,9 +12,8 @@ import pytest
 import yaml
 
 from reconciler.backends.protocols import CONFIG_MAPS, PODS
-from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.cluster import SnapshotCluster, finish_changes, open_snapshot
 from reconciler.backends.snapshot.folder import PENDING, finish, locked
-from reconciler.backends.snapshot.opened import finish_changes, open_snapshot
 from reconciler.errors import SnapshotError
 from tests.backends.crashes import DIED, WRITES
 from tests.backends.folders import BUILT_IN, a_folder, last_names_first

@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, SERVICES, workloads_of
-from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.opened import open_snapshot
+from reconciler.backends.snapshot.cluster import SnapshotCluster, open_snapshot
 from reconciler.errors import SnapshotError
 from tests.backends.folders import BUILT_IN, a_folder, a_snapshot_cluster, last_names_first
 from tests.backends.test_snapshot_reading import CLONE_SET, CLONE_SETS

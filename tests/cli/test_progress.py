@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.snapshot.opened import open_snapshot
+from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.cli.progress import JsonLines, PlainLines, Progress, run_progress
 from reconciler.cli.run import RunOptions
 from reconciler.observe.clusters import ReadStep, observe

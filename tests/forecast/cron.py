@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from reconciler.backends.backend import Opened
-from reconciler.backends.snapshot.opened import open_snapshot
+from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline, forecast
 from reconciler.model import ObjectRef

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.protocols import SERVICES
+from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.folder import METRICS_FILES, RECORDING_FILE
-from reconciler.backends.snapshot.opened import open_snapshot
 from reconciler.errors import ClusterError, PolicyError, Problem, SnapshotError
 from reconciler.model import ObjectRef, Write
 from reconciler.policy.load import load
