@@ -69,6 +69,7 @@ class ReasonCode(_Code):
 
     # which policies decide
     NOT_SELECTED = "NotSelected", "no policy selects it"
+    EXCLUDED_BY_POLICY = "ExcludedByPolicy", "{policy} excludes it[ with Service/{service}] ({field})"
     POLICIES_UNREADABLE = "PoliciesUnreadable", "the policies cannot be read"
     EQUAL_PRIORITIES = "EqualPriorities", "{policies} have the same priority"
     HIGHER_PRIORITY = "HigherPriority", "priority {priority}"

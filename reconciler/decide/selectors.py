@@ -22,9 +22,11 @@ from reconciler.model import SCALABLE_KINDS, ObjectRef, ObservedCluster, Service
 from reconciler.policy.types import (
     DownscalePolicy,
     FederatedReplicaSet,
+    FleetCluster,
     IdlingPolicy,
     ObjectSelector,
     PolicySet,
+    Selector,
     WorkloadSelector,
 )
 
@@ -41,6 +43,35 @@ def selects_workload(selector: WorkloadSelector, workload: Workload) -> bool:
     ref = workload.ref
     named = names_kind(selector, ref.kind) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS
     return named and selector.objects.matches(ref.name, workload.labels)
+
+
+def exclusions_by(
+    policy: IdlingPolicy | DownscalePolicy,
+    fleet_cluster: FleetCluster,
+    namespace_labels: Mapping[str, str],
+    found: Workload | Service,
+) -> Iterator[str]:
+    """Yield the fields of `policy` that exclude a workload or a Service by itself, "exclude[0]" for instance.
+
+    A workload behind an excluded Service is excluded with it, which is for the caller to know.
+    """
+    ref = found.ref
+    for position, one in enumerate(policy.exclude):
+        inside = one.selects_cluster(fleet_cluster) and one.namespaces.matches(ref.namespace, namespace_labels)
+        if inside and _excludes(one, found):
+            yield f"exclude[{position}]"
+
+
+def _excludes(selector: Selector, found: Workload | Service) -> bool:
+    """Return whether `selector` has what is in one of its namespaces. Custom kinds need not be named for that."""
+    if selector.services is None and selector.workloads is None:
+        return True
+    if isinstance(found, Service):
+        return selector.selects_service(found)
+    workloads = selector.workloads
+    if workloads is None or (workloads.kinds and not names_kind(workloads, found.ref.kind)):
+        return False
+    return workloads.objects.matches(found.ref.name, found.labels)
 
 
 def names_kind(selector: WorkloadSelector | None, kind: str) -> bool:
@@ -205,6 +236,8 @@ def _match(
         parts.append(SelectorPart("workloads", _workload_problem(selector.workloads, workload)))
     if selector.services is not None:
         parts.append(SelectorPart("services", _service_problem(selector.services, workload, cluster)))
+    fields = () if member is None else tuple(exclusions_by(policy, member, labels, workload))
+    parts += [SelectorPart(field, f"excludes {ref.name}") for field in fields]
     return SelectorMatch(policy, tuple(parts))
 
 

@@ -13,7 +13,7 @@ from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.kinds.replica_set import ANNOTATION
-from reconciler.policy.types import FederatedReplicaSet, Fleet
+from reconciler.policy.types import FederatedReplicaSet, Fleet, Selector
 from reconciler.yaml.documents import Document
 
 _GLOB = frozenset("*?[")
@@ -50,8 +50,7 @@ def cross_warnings(built: Sequence[Built]) -> list[Problem]:
     """
     fleet = next(one.policy for one in built if one.kind == "Fleet")
     for one in built:
-        if one.kind in ("IdlingPolicy", "DownscalePolicy"):
-            _warn_of_clusters(one, fleet)
+        _warn_of_clusters(one, fleet)
         for path, namespace in _namespaces(one):
             if namespace in fleet.protected:
                 one.document.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
@@ -59,11 +58,16 @@ def cross_warnings(built: Sequence[Built]) -> list[Problem]:
 
 
 def _warn_of_clusters(one: Built, fleet: Fleet) -> None:
-    path: Path = ("spec", "selector", "clusters")
-    selector = one.policy.selector.clusters
-    reached = [cluster for cluster in fleet.clusters if selector.matches(cluster.name, cluster.labels)]
-    if not reached:
-        one.document.warn(path, "selects no cluster of the Fleet")
+    for path, selector in _selectors(one):
+        if not any(selector.selects_cluster(cluster) for cluster in fleet.clusters):
+            one.document.warn((*path, "clusters"), "selects no cluster of the Fleet")
+
+
+def _selectors(one: Built) -> Iterator[tuple[Path, Selector]]:
+    """Yield what a policy selects and what it excludes, with their paths."""
+    if one.kind in ("IdlingPolicy", "DownscalePolicy"):
+        yield ("spec", "selector"), one.policy.selector
+        yield from ((("spec", "exclude", n), selector) for n, selector in enumerate(one.policy.exclude))
 
 
 def _namespaces(one: Built) -> Iterator[tuple[Path, str]]:
@@ -134,9 +138,10 @@ def _against_fleet(one: Built, fleet: Built) -> list[Problem]:
 
 def _cluster_paths(one: Built) -> Iterator[Path]:
     """Yield the paths at which a cluster is named."""
-    for part in ("include", "exclude") if one.kind in ("IdlingPolicy", "DownscalePolicy") else ():
-        names: Path = ("spec", "selector", "clusters", part)
-        yield from ((*names, position) for position in range(len(one.document.get(names) or ())))
+    for selector, _ in _selectors(one):
+        for part in ("include", "exclude"):
+            names: Path = (*selector, "clusters", part)
+            yield from ((*names, position) for position in range(len(one.document.get(names) or ())))
     clusters: Path = ("spec", "preferences", "clusters")
     if one.kind == "FederatedReplicaSet":
         yield from ((*clusters, name) for name in one.document.get(clusters) or ())

@@ -160,9 +160,10 @@ class WorkloadSelector(Struct, frozen=True):
 
 
 class Selector(Struct, frozen=True):
-    """What a policy selects.
+    """What a policy selects: what either of `services` and `workloads` does, where both are set.
 
-    At least one of `services` and `workloads` is set (DownscalePolicy: always `workloads`).
+    At least one of the two is set (DownscalePolicy: always `workloads`). What a policy excludes is of the same shape;
+    there neither means everything in these namespaces.
     """
 
     clusters: ObjectSelector = ObjectSelector()
@@ -287,6 +288,7 @@ class IdlingPolicy(Struct, frozen=True, kw_only=True):
     keda: Literal["Pause", "Leave"]
     mark_endpoints: bool
     limits: Limits = Limits()
+    exclude: tuple[Selector, ...] = ()  # not selected where any of them matches
 
 
 class ClusterPreference(Struct, frozen=True):
@@ -361,6 +363,7 @@ class DownscalePolicy(Struct, frozen=True, kw_only=True):
     settle_seconds: float
     verify_seconds: float
     limits: Limits = Limits()
+    exclude: tuple[Selector, ...] = ()  # not selected where any of them matches
 
 
 class PolicySet(Struct, frozen=True):

@@ -119,10 +119,10 @@ def test_every_row_decides_something():
             ),
             "too young",
         ),
-        (Situation(IdleState.IDLE, CriterionResult.NOT_SELECTED), "no policy selects it"),
+        (Situation(IdleState.IDLE, CriterionResult.NOT_SELECTED), ""),
         (Situation(IdleState.IDLE, CriterionResult.IDLE), ""),
     ],
-    ids=["the signal", "what holds it", "nobody", "the criteria themselves"],
+    ids=["the signal", "what holds it", "nobody, which the verdict says", "the criteria themselves"],
 )
 def test_the_reason(situation, why):
     assert text_of(choose(situation).reasons) == why

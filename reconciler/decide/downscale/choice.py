@@ -17,6 +17,7 @@ from reconciler.decide.downscale.deletion_order import RankingRules, deletion_co
 from reconciler.decide.owners import OwnerKey, owner_key
 from reconciler.decide.selectors import (
     LocalKey,
+    exclusions_by,
     federated_by_local_key,
     key_of,
     namespace_labels,
@@ -129,7 +130,7 @@ def policies_by_workload(
     found: dict[ObjectRef, list[DownscalePolicy]] = {}
     for policy in policies:
         if policy.selector.selects_cluster(fleet_cluster):
-            for workload in _selected(policy, inside, labels):
+            for workload in _selected(policy, inside, labels, fleet_cluster):
                 found.setdefault(workload.ref, []).append(policy)
     return found
 
@@ -148,14 +149,21 @@ def _by_namespace(workloads: Iterable[Workload]) -> dict[str, list[Workload]]:
 
 
 def _selected(
-    policy: DownscalePolicy, inside: Mapping[str, Sequence[Workload]], labels: Mapping[str, Mapping[str, str]]
+    policy: DownscalePolicy,
+    inside: Mapping[str, Sequence[Workload]],
+    labels: Mapping[str, Mapping[str, str]],
+    fleet_cluster: FleetCluster,
 ) -> Iterator[Workload]:
     selector = policy.selector
     if selector.workloads is None:
         return
     for namespace in _possible(selector.namespaces.include, inside):
-        if selector.namespaces.matches(namespace, labels.get(namespace, {})):
-            yield from (workload for workload in inside[namespace] if selects_workload(selector.workloads, workload))
+        found = labels.get(namespace, {})
+        if selector.namespaces.matches(namespace, found):
+            for workload in inside[namespace]:
+                excluded = policy.exclude and any(exclusions_by(policy, fleet_cluster, found, workload))
+                if selects_workload(selector.workloads, workload) and not excluded:
+                    yield workload
 
 
 def _possible(patterns: Sequence[str], inside: Mapping[str, Sequence[Workload]]) -> Iterable[str]:

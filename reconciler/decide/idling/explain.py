@@ -75,7 +75,9 @@ def _considered(transition: Transition) -> Iterator[PolicyExplanation]:
     for name in names:
         parts = _selected_by(scalable, name)
         yield replace(told, policy=name, selected=True, selected_by=parts, reasons=_reasons_under(transition, name))
-    if not names:
+    for why in scalable.verdict.excluded:
+        yield replace(told, policy=why.values["policy"], selected=False, idled=None, reasons=(why,))
+    if not names and (told.idled or not scalable.verdict.excluded):
         yield told
 
 

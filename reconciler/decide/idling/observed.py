@@ -21,7 +21,13 @@ from reconciler.decide.idling.scalables import (
     need_pods_requests,
     wake_request,
 )
-from reconciler.decide.idling.verdicts import ClusterVerdicts, CombinedVerdict, PolicyVerdict, PolicyVerdicts
+from reconciler.decide.idling.verdicts import (
+    ClusterVerdicts,
+    CombinedVerdict,
+    Exclusions,
+    PolicyVerdict,
+    PolicyVerdicts,
+)
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations
 from reconciler.model import Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
@@ -104,7 +110,9 @@ class _Observer:
     # Services
 
     def _service(self, service: Service) -> ServiceState | None:
+        excluded = self._verdicts.exclusions(service)
         verdicts = self._verdicts.on_service(service)
+        verdicts = verdicts.without(excluded) if excluded else verdicts
         endpoints = self._inventory.endpoints.get((service.ref.namespace, service.ref.name))
         state = ServiceState(
             service=service,
@@ -117,8 +125,10 @@ class _Observer:
             endpoints=endpoints,
             request=self._request(service, endpoints),
             exclusion=exclusion(service.annotations, self._setting.run.now) if service.annotations else None,
+            excluded=excluded,
         )
-        if not (state.verdicts or state.has_record or state.exclusion or state.request or self._is_asked_about(state)):
+        opts_out = state.exclusion or state.excluded
+        if not (state.verdicts or state.has_record or opts_out or state.request or self._is_asked_about(state)):
             return None
         return replace(state, found=discover_targets(service, self._inventory))
 
@@ -218,16 +228,19 @@ class _Observer:
         own = {scale.ref: None, scale.runs.ref: None}
         around = {service.ref: (service, is_behind) for ref in own for service, is_behind in behind.get(ref, ())}
         services = tuple(around[ref][0] for ref in sorted(around))
-        verdicts = [verdict for ref in sorted(around) for verdict in around[ref][0].verdicts if around[ref][1]]
+        before = [around[ref][0] for ref in sorted(around) if around[ref][1]]
+        excluded = self._excluded(scale, before)
+        through = [service.selected.without(excluded) if excluded else service.selected for service in before]
+        itself = [direct[ref].without(excluded) for ref in own if ref in direct]
+        verdicts = [verdict for one in through for verdict in one.won]
         known = {verdict.policy.name for verdict in verdicts}
-        verdicts += [
-            verdict for ref in own if ref in direct for verdict in direct[ref].won if verdict.policy.name not in known
-        ]
-        overridden = [verdict for ref in sorted(around) for verdict in around[ref][0].overridden if around[ref][1]]
-        overridden += [verdict for ref in own if ref in direct for verdict in direct[ref].overridden]
+        verdicts += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
+        overridden = [verdict for one in (*through, *itself) for verdict in one.overridden]
         return ScalableState(
             scale=scale,
-            verdict=CombinedVerdict(tuple(verdicts), self._setting.without_policies),
+            verdict=CombinedVerdict(
+                tuple(verdicts), self._setting.without_policies, self._told(excluded, own, before, direct)
+            ),
             cluster=self._fleet_cluster,
             services=services,
             overridden=_once(overridden),
@@ -240,8 +253,30 @@ class _Observer:
             protected=self._protected(scale.ref.namespace),
             listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
             evidence=self._evidence.on(scale.written) if services else Evidence(),
-            direct=frozenset(verdict.policy.name for ref in own if ref in direct for verdict in direct[ref].won),
+            direct=frozenset(verdict.policy.name for one in itself for verdict in one.won),
         )
+
+    def _excluded(self, scale: Scale, before: Iterable[ServiceState]) -> Exclusions:
+        """Return the policies that exclude `scale`, itself or with a Service before it."""
+        found = dict(self._verdicts.exclusions(scale.written, scale.runs))
+        for service in before:
+            found = {**service.excluded, **found}
+        return found
+
+    def _told(
+        self,
+        excluded: Exclusions,
+        own: Iterable[ObjectRef],
+        before: Iterable[ServiceState],
+        direct: Mapping[ObjectRef, PolicyVerdicts],
+    ) -> tuple[Reason, ...]:
+        """Return how those of the policies exclude it that would select it otherwise."""
+        if not excluded:
+            return ()
+        selecting = [*(direct[ref] for ref in own if ref in direct), *(service.selected for service in before)]
+        names = {verdict.policy.name for one in selecting for verdict in (*one.won, *one.overridden)}
+        names |= {name for service in before for name in service.excluded}
+        return tuple(excluded[name] for name in sorted(names & excluded.keys()))
 
     def _protected(self, namespace: str) -> Reason | None:
         if namespace in self._setting.fleet.protected:

@@ -20,10 +20,10 @@ from reconciler.decide.idling.records import (
     UnidleTarget,
     awake_since,
 )
-from reconciler.decide.idling.verdicts import CombinedVerdict, PolicyVerdict
+from reconciler.decide.idling.verdicts import CombinedVerdict, Exclusions, PolicyVerdict, PolicyVerdicts
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
-from reconciler.model import Endpoints, Event, ObjectRef, Service, Workload
+from reconciler.model import NOTHING, Endpoints, Event, ObjectRef, Service, Workload
 from reconciler.policy.types import FleetCluster
 from reconciler.untrusted_text import whole_number_in
 
@@ -158,10 +158,16 @@ class ServiceState(Struct, frozen=True):
     endpoints: Endpoints | None = None
     request: WakeRequest | None = None
     exclusion: Exclusion | None = None
+    excluded: Exclusions = NOTHING  # what is behind it is excluded with it
 
     @property
     def ref(self) -> ObjectRef:
         return self.service.ref
+
+    @property
+    def selected(self) -> PolicyVerdicts:
+        """What the policies say of it."""
+        return PolicyVerdicts(self.verdicts, self.overridden)
 
     @property
     def record(self) -> ServiceRecord | None:

@@ -162,7 +162,6 @@ ROWS: tuple[TransitionRule, ...] = (
         _IDLE,
         IdleAction.WAKE,
         results=_NOT_SELECTED,
-        reason=reason(ReasonCode.NOT_SELECTED),
         counterfactual=change_if(CounterfactualCode.POLICY),
     ),
     TransitionRule(_IDLE, IdleAction.KEEP),

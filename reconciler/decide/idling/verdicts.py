@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from itertools import chain
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.idling.criteria import (
     Answers,
@@ -19,7 +20,7 @@ from reconciler.decide.idling.criteria import (
     window_end,
 )
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, Reasons, joined, reason
-from reconciler.decide.selectors import namespace_labels, of_highest_priority, selects_workload
+from reconciler.decide.selectors import exclusions_by, namespace_labels, of_highest_priority, selects_workload
 from reconciler.model import ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 
@@ -55,10 +56,11 @@ def deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, 
 
 
 class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked often can be kept
-    """All verdicts for one scalable. Without any, no policy selects it."""
+    """All verdicts for one scalable. Without any, no policy selects it, or all that do exclude it."""
 
     verdicts: tuple[PolicyVerdict, ...] = ()
     without_policies: bool = False  # the policies are not known: nothing can be said of what they want
+    excluded: tuple[Reason, ...] = ()  # by which policies that would select it otherwise
 
     @cached_property
     def policy(self) -> IdlingPolicy | None:
@@ -97,7 +99,7 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
         if self.without_policies:
             return (reason(ReasonCode.POLICIES_UNREADABLE),)
         said = dict.fromkeys(chain.from_iterable(evaluation.reasons for evaluation in self.deciding))
-        return tuple(said) or (reason(ReasonCode.NOT_SELECTED),)
+        return tuple(said) or self.excluded or (reason(ReasonCode.NOT_SELECTED),)
 
     @property
     def counterfactual(self) -> Counterfactual | None:
@@ -190,6 +192,20 @@ class PolicyVerdicts(Struct, frozen=True):
     won: tuple[PolicyVerdict, ...] = ()
     overridden: tuple[PolicyVerdict, ...] = ()
 
+    def without(self, policies: Container[str]) -> PolicyVerdicts:
+        """Return the verdicts there would be without `policies`, by name: where all that won go, the next ones win."""
+        won = tuple(one for one in self.won if one.policy.name not in policies)
+        left = tuple(one for one in self.overridden if one.policy.name not in policies)
+        if won or not left:
+            return PolicyVerdicts(won, left)
+        names = [policy.name for policy in deciding_policies([one.policy for one in left])]
+        equal = tuple(names) if len(names) > 1 else ()
+        next_ones = tuple(replace(one, equal_policies=equal) for one in left if one.policy.name in names)
+        return PolicyVerdicts(next_ones, tuple(one for one in left if one.policy.name not in names))
+
+
+Exclusions = Mapping[str, Reason]
+"""The policies that exclude something which they select otherwise, each with how."""
 
 _NONE = PolicyVerdicts()
 
@@ -205,7 +221,9 @@ class ClusterVerdicts:
         said: Mapping[QueryKey, QueryAnswer],
         now: datetime,
     ) -> None:
+        self._fleet_cluster = fleet_cluster
         self._reaching = tuple(policy for policy in policies if policy.selector.selects_cluster(fleet_cluster))
+        self._excluding = tuple(policy for policy in self._reaching if policy.exclude)
         self._labels = namespace_labels(cluster)
         self._spaces: dict[str, tuple[IdlingPolicy, ...]] = {}
         self._evaluators: dict[str, tuple[Evaluator, Evaluator]] = {}
@@ -222,13 +240,25 @@ class ClusterVerdicts:
             for query, why in self._answers[policy.name].problems(policy):
                 yield policy.name, query, why
 
+    def exclusions(self, *found: Workload | Service) -> Exclusions:
+        """Return which policies exclude one of `found`, all in one namespace, whether they select it or not."""
+        result: dict[str, Reason] = {}
+        for policy in self._excluding:
+            labels = self._labels.get(found[0].ref.namespace, {})
+            for one in found:
+                for field in exclusions_by(policy, self._fleet_cluster, labels, one):
+                    service = one.ref.name if isinstance(one, Service) else ""
+                    why = reason(ReasonCode.EXCLUDED_BY_POLICY, policy=policy.name, service=service, field=field)
+                    result.setdefault(policy.name, why)
+        return result
+
     def on_service(self, service: Service) -> PolicyVerdicts:
         """Return the verdicts for `service`."""
         selecting = [policy for policy in self._in(service.ref.namespace) if policy.selector.selects_service(service)]
         return self._verdicts(service.ref, selecting, service.ref.name)
 
     def on_workload(self, workload: Workload) -> PolicyVerdicts:
-        """Return the verdicts for `workload` of policies that select it directly."""
+        """Return the verdicts for `workload` of policies that select it directly, those that exclude it included."""
         selecting = [
             policy
             for policy in self._in(workload.ref.namespace)

@@ -21,7 +21,12 @@ from reconciler.policy.kinds.fields import (
 )
 from reconciler.policy.kinds.limits import RemovedReplicasFields, stated_limit
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
-from reconciler.policy.kinds.selector import WorkloadsOnlyFields, selector_of
+from reconciler.policy.kinds.selector import (
+    WorkloadExclusionFields,
+    WorkloadsOnlyFields,
+    exclusions_of,
+    selector_of,
+)
 from reconciler.policy.problems import LARGEST
 from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Limits
 
@@ -87,6 +92,13 @@ class DownscalePolicyFields(Fields, frozen=True, kw_only=True):
     mode: Annotated[Literal["Enforce", "Observe"], MODE] = "Enforce"
     priority: Annotated[Whole, PRIORITY] = 0
     selector: Annotated[WorkloadsOnlyFields, Meta(description="selector selects the workloads of the policy.")]
+    exclude: Annotated[
+        tuple[WorkloadExclusionFields, ...],
+        Meta(
+            description="exclude lists what this policy does not select although selector does. Other policies may "
+            "still select it."
+        ),
+    ] = ()
     target: Annotated[
         TargetFields | UnsetType,
         Meta(
@@ -159,6 +171,7 @@ def downscale_policy_of(document: PolicyDocument, fields: DownscalePolicyDocumen
         name=fields.metadata.name,
         place=document.place,
         selector=selector_of(document, spec.selector),
+        exclude=exclusions_of(document, spec.exclude),
         mode=spec.mode,
         priority=spec.priority,
         target=_target(document, ("spec", "target"), given(spec.target)),

@@ -26,7 +26,7 @@ from reconciler.policy.kinds.fields import (
     given,
 )
 from reconciler.policy.kinds.limits import LimitsFields, limits_of
-from reconciler.policy.kinds.selector import SelectorFields, selector_of
+from reconciler.policy.kinds.selector import ExclusionFields, SelectorFields, exclusions_of, selector_of
 from reconciler.policy.problems import LARGEST
 from reconciler.policy.types import (
     AllOf,
@@ -199,6 +199,13 @@ class IdlingPolicyFields(Fields, frozen=True, kw_only=True):
             "required. If both are set, the policy applies to what either of them selects."
         ),
     ]
+    exclude: Annotated[
+        tuple[ExclusionFields, ...],
+        Meta(
+            description="exclude lists what this policy does not select although selector does. Other policies may "
+            "still select it. A Service with an excluded workload behind it is not idled while that runs."
+        ),
+    ] = ()
     idle_when: Annotated[
         tuple[CriterionFields, ...],
         Meta(min_length=1, description="idleWhen lists criteria. A workload is idled when all of them are met."),
@@ -272,6 +279,7 @@ def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument, cal
         name=fields.metadata.name,
         place=document.place,
         selector=selector_of(document, spec.selector),
+        exclude=exclusions_of(document, spec.exclude),
         idle_when=AllOf(criteria.all_at(("spec", "idleWhen"), spec.idle_when)),
         mode=spec.mode,
         priority=spec.priority,

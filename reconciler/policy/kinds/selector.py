@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -25,7 +26,6 @@ from reconciler.policy.kinds.fields import (
 )
 from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
 
-_PATH: Path = ("spec", "selector")
 _SCALABLE = (*(kind for _, kind in SCALABLE_KINDS), "Rollout", "CloneSet")
 _WITHOUT_SCALE = ("DaemonSet", "HorizontalPodAutoscaler", "Job", "Namespace", "Pod", "Service")
 _SURELY_MEANT = 0.87  # likeness of two kinds from which on one is the other, misspelt
@@ -118,6 +118,29 @@ class WorkloadsOnlyFields(Fields, frozen=True, kw_only=True):
     ]
 
 
+class WorkloadExclusionFields(Fields, frozen=True, kw_only=True):
+    """What a DownscalePolicy does not select although its selector does. All parts must match."""
+
+    clusters: ClustersField = ClusterSelectorFields()
+    namespaces: NamespacesField = NamespaceSelectorFields()
+    workloads: Annotated[
+        WorkloadSelectorFields | UnsetType,
+        Meta(description="workloads selects workloads. An empty list of kinds selects all kinds, custom ones too."),
+    ] = UNSET
+
+
+class ExclusionFields(WorkloadExclusionFields, frozen=True, kw_only=True):
+    """What an IdlingPolicy does not select although its selector does.
+
+    Without services and workloads that is everything in these namespaces.
+    """
+
+    services: Annotated[
+        ServiceSelectorFields | UnsetType,
+        Meta(description="services selects Services, and with each of them the workloads behind it."),
+    ] = UNSET
+
+
 class SelectorFields(Fields, frozen=True, kw_only=True):
     """What an IdlingPolicy selects. At least one of services and workloads is required."""
 
@@ -144,16 +167,33 @@ class SelectorFields(Fields, frozen=True, kw_only=True):
     }
 
 
-def selector_of(document: PolicyDocument, fields: SelectorFields | WorkloadsOnlyFields) -> Selector:
-    """Return what a policy selects; problems and warnings are gathered in `document`."""
-    services = given(fields.services) if isinstance(fields, SelectorFields) else None
+def selector_of(
+    document: PolicyDocument,
+    fields: SelectorFields | WorkloadsOnlyFields | WorkloadExclusionFields,
+    path: Path = ("spec", "selector"),
+) -> Selector:
+    """Return what is selected at `path`; problems and warnings are gathered in `document`."""
+    services = given(fields.services) if isinstance(fields, SelectorFields | ExclusionFields) else None
     workloads = given(fields.workloads)
     return Selector(
-        clusters=_objects(document, (*_PATH, "clusters"), fields.clusters),
-        namespaces=_objects(document, (*_PATH, "namespaces"), fields.namespaces),
-        services=None if services is None else _objects(document, (*_PATH, "services"), services),
-        workloads=None if workloads is None else _workloads(document, (*_PATH, "workloads"), workloads),
+        clusters=_objects(document, (*path, "clusters"), fields.clusters),
+        namespaces=_objects(document, (*path, "namespaces"), fields.namespaces),
+        services=None if services is None else _objects(document, (*path, "services"), services),
+        workloads=None if workloads is None else _workloads(document, (*path, "workloads"), workloads),
     )
+
+
+def exclusions_of(document: PolicyDocument, fields: Sequence[WorkloadExclusionFields]) -> tuple[Selector, ...]:
+    """Return what a policy does not select although its selector does; problems are gathered in `document`."""
+    found = tuple(selector_of(document, one, ("spec", "exclude", n)) for n, one in enumerate(fields))
+    for position, one in enumerate(found):
+        if one == Selector():
+            document.add(
+                ("spec", "exclude", position),
+                "excludes everything, expected clusters, namespaces, services or workloads; to switch the policy off, "
+                "say mode: Observe",
+            )
+    return found
 
 
 def _workloads(document: PolicyDocument, path: Path, fields: WorkloadSelectorFields) -> WorkloadSelector:
