@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 
 class ExitCode(IntEnum):
@@ -216,15 +216,3 @@ def _place(traceback: TracebackType | None) -> str:
             found = f"{module.replace('.', '/')}.py:{traceback.tb_lineno}"
         traceback = traceback.tb_next
     return found
-
-
-_LONGEST_VALUE = 60
-
-
-def shown(value: Any) -> str:
-    """Return `value` as Python writes it, cut to a line; where Python cannot, of what type it is."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - a number of too many digits, too deep a nesting, or a class of the caller's own
-        return f"a value of type {type(value).__name__}"
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"

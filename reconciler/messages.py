@@ -23,6 +23,15 @@ def shown(value: Any) -> str:
     return f'"{printable(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")}"'
 
 
+def literal(value: Any) -> str:
+    """Return `value` as Python writes it, cut to a line; where Python cannot, of what type it is."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a number of too many digits, too deep a nesting, or a class of the caller's own
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
 def printable(text: str) -> str:
     """Return `text` on one line: what cannot be printed is written as in JSON."""
     if text.isprintable():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from reconciler.cli.options import output_option, path_argument, verb
 from reconciler.cli.output import as_text, show
+from reconciler.policy.compiled import compile_policies
 from reconciler.policy.load import read_policies
-from reconciler.policy.rules import compile_policies
 
 
 @verb("compile")

@@ -8,13 +8,15 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from reconciler.forecast.picture import Row, rows_of, state_of
 from reconciler.forecast.savings import savings_of
 from reconciler.forecast.text import (
     ForecastStyle,
+    Row,
     held_lines,
     peaks,
+    rows_of,
     signed,
+    state_of,
     step_words,
     summary,
     table_rows,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from reconciler.forecast.picture import cells, legend, rows_of, ruler
 from reconciler.forecast.text import (
     ForecastStyle,
+    cells,
     held_lines,
+    legend,
     peaks,
+    rows_of,
+    ruler,
     summary,
     table_rows,
     title,

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.policy.rules import compile_policies
+from reconciler.policy.compiled import compile_policies
 from reconciler.policy.types import PolicySet
 
 Rule = Mapping[str, Any]

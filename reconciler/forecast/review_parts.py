@@ -9,9 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision
-from reconciler.forecast.picture import Row, cells, legend, ruler
 from reconciler.forecast.review import Difference, Owned, Review
-from reconciler.forecast.text import held_lines, signed, undecided_words, zone_of
+from reconciler.forecast.text import Row, cells, held_lines, legend, ruler, signed, undecided_words, zone_of
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.model import ObjectRef
 from reconciler.plan.model import Action, Plan

@@ -19,6 +19,7 @@ from reconciler.decide.idling.criteria import (
 )
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.model import LabelSelector, QueryAnswer, QueryKey, Sample
+from reconciler.policy.kinds.calendar import parse_window, the_rest_of_the_week
 from reconciler.policy.types import (
     AbsoluteWindow,
     AnyOf,
@@ -28,7 +29,6 @@ from reconciler.policy.types import (
     WakeMetric,
     WeeklyWindow,
 )
-from reconciler.policy.windows import parse_window, the_rest_of_the_week
 from tests.builders import a_cluster, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
     MONDAY,

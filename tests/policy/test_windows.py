@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
+from reconciler.policy.kinds.calendar import parse_absolute, parse_window, weekend_warnings
 from reconciler.policy.types import AbsoluteWindow, WeeklyWindow
-from reconciler.policy.windows import parse_absolute, parse_window, weekend_warnings
 
 HOUR = 60
 

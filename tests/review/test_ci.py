@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.code_host.comments import GitHubComments, publish
-from reconciler.backends.code_host.rest import RestApi
+from reconciler.backends.code_host.comments import GitHubComments, RestApi, publish
 from reconciler.errors import CommentError, Problem, UsageError
 from reconciler.report.review_comment import ReviewComment, fitted, marker_of, render_review
 from tests.review.code_hosts import NUMBER, REPOSITORY, SHA, TOKEN, CodeHost, a_later_event, an_event

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.errors import PolicyError, shown
+from reconciler.errors import PolicyError
+from reconciler.messages import literal
 from reconciler.model import Pod
 from reconciler.untrusted_text import whole_number_in
 
@@ -68,7 +69,7 @@ class RankingRules:
 
     def __post_init__(self) -> None:
         if type(self.base) not in (int, float) or not 1 < self.base < math.inf:
-            raise PolicyError(f"base: {shown(self.base)}, expected a finite number above 1")
+            raise PolicyError(f"base: {literal(self.base)}, expected a finite number above 1")
 
 
 ALL_RULES = RankingRules()

@@ -16,10 +16,10 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.placement.fair import Claims, fair_seats, kept_seats
-from reconciler.decide.placement.kubefed import Rounds
-from reconciler.decide.placement.order import fair_order, kubefed_order
-from reconciler.errors import PolicyError, shown
+from reconciler.decide.placement.fair import Claims, fair_order, fair_seats, kept_seats
+from reconciler.decide.placement.kubefed import Rounds, kubefed_order
+from reconciler.errors import PolicyError
+from reconciler.messages import literal
 from reconciler.model import NOTHING
 from reconciler.policy.types import ClusterPreference
 
@@ -245,7 +245,7 @@ def allocate_replicas(  # noqa: PLR0913  the signature is public API
     Source: kubernetes/federation planner.go, Planner.Plan; seed federated-replicasets.md, (Re)Scheduling algorithm.
     """
     if not isinstance(rounding, str) or rounding not in _ROUNDINGS:
-        raise PolicyError(f'rounding: {shown(rounding)}, expected "fair" or "kubefed"')
+        raise PolicyError(f'rounding: {literal(rounding)}, expected "fair" or "kubefed"')
     wanted = _number(total, "total")
     rebalance, entries = _checked_preferences(preferences, wanted)
     fleet = _checked_names(clusters)
@@ -260,10 +260,10 @@ def _checked_preferences(preferences: Any, total: int) -> tuple[bool, Mapping[st
     given = _mapping(preferences, "preferences", ("rebalance", "clusters", "totalReplicas"))
     rebalance = given.get("rebalance", False)
     if not isinstance(rebalance, bool):
-        raise PolicyError(f"preferences.rebalance: {shown(rebalance)}, expected true or false")
+        raise PolicyError(f"preferences.rebalance: {literal(rebalance)}, expected true or false")
     stated = given.get("totalReplicas", total)
     if type(stated) is not int or stated != total:
-        raise PolicyError(f"preferences.totalReplicas: {shown(stated)}, expected the total, {total}")
+        raise PolicyError(f"preferences.totalReplicas: {literal(stated)}, expected the total, {total}")
     return rebalance, _mapping(given.get("clusters", {"*": {"weight": 1}}), "preferences.clusters")
 
 
@@ -300,7 +300,7 @@ def _preference(entry: Any, where: str) -> ClusterPreference:
 
 def _mapping(value: Any, where: str, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise PolicyError(f"{where}: {shown(value)}, expected a mapping")
+        raise PolicyError(f"{where}: {literal(value)}, expected a mapping")
     for key in value:
         if not isinstance(key, str) or (known and key not in known):
             raise PolicyError(
@@ -311,7 +311,7 @@ def _mapping(value: Any, where: str, known: tuple[str, ...] = ()) -> Mapping[str
 
 def _number(value: Any, where: str) -> int:
     if not _counts(value):
-        raise PolicyError(f"{where}: {shown(value)}, expected a whole number from 0 to 2**53")
+        raise PolicyError(f"{where}: {literal(value)}, expected a whole number from 0 to 2**53")
     return int(value)
 
 
@@ -321,19 +321,19 @@ def _counts(value: Any) -> bool:
 
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str) or not _is_unicode(value):
-        raise PolicyError(f"{where}: {shown(value)}, expected a text in Unicode")
+        raise PolicyError(f"{where}: {literal(value)}, expected a text in Unicode")
     return value
 
 
 def _checked_names(clusters: Any) -> tuple[str, ...]:
     if isinstance(clusters, str | bytes) or not isinstance(clusters, Collection):
-        raise PolicyError(f"clusters: {shown(clusters)}, expected a list of names")
+        raise PolicyError(f"clusters: {literal(clusters)}, expected a list of names")
     names = tuple(clusters)
     if not all(issubclass(kind, str) for kind in set(map(type, names))) or not _is_unicode("".join(names)):
-        raise PolicyError(f"clusters: {shown(clusters)}, expected a list of names in Unicode")
+        raise PolicyError(f"clusters: {literal(clusters)}, expected a list of names in Unicode")
     if len(set(names)) < len(names):
         twice = min(name for name in names if names.count(name) > 1)
-        raise PolicyError(f"clusters: {shown(twice)} is named twice, expected each cluster once")
+        raise PolicyError(f"clusters: {literal(twice)} is named twice, expected each cluster once")
     return names
 
 
@@ -352,4 +352,4 @@ def _inside(numbers: Any, where: str, fleet: tuple[str, ...]) -> dict[str, int]:
 
 def _told(key: Any) -> str:
     """Return a key as a part of a place."""
-    return key if isinstance(key, str) and key.isprintable() and len(key) <= _LONGEST_KEY else shown(key)
+    return key if isinstance(key, str) and key.isprintable() and len(key) <= _LONGEST_KEY else literal(key)

@@ -5,6 +5,9 @@ So a value near the last one is computed, its seats are counted, and the few tha
 one by one: about one for each cluster at most, however many replicas there are. All numbers are whole, so nothing is
 lost with large weights.
 
+Equal weights are served by SHA-256, so that federated ReplicaSets of one replica spread over the clusters whatever
+their names look like.
+
 Source: the method of Sainte-Laguë (Webster).
 """
 
@@ -12,9 +15,35 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import sha256
 from operator import ge
 
 from msgspec import Struct
+
+
+def fair_order(clusters: tuple[str, ...], weights: tuple[int, ...], key: str) -> list[int]:
+    """Return the positions of `clusters` by weight, highest first; equal weights by the SHA-256 of `key`
+    ("namespace/name"), NUL and the name of the cluster, lowest first.
+    """
+    start = f"{key}\0".encode()
+    order: list[int] = []
+    for tied in _by_weight(weights):
+        if len(tied) > 1:
+            digests = {at: sha256(start + clusters[at].encode()).digest() for at in tied}
+            order += sorted(tied, key=digests.__getitem__)
+        else:
+            order += tied
+    return order
+
+
+@lru_cache(maxsize=256)
+def _by_weight(weights: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the positions of each weight, highest first."""
+    found: dict[int, list[int]] = {}
+    for at, weight in enumerate(weights):
+        found.setdefault(weight, []).append(at)
+    return tuple(tuple(found[weight]) for weight in sorted(found, reverse=True))
 
 
 class Claims(Struct, frozen=True):

@@ -1,10 +1,11 @@
-"""Calendars, as documents of their own and inside policies."""
+"""Calendars, as documents of their own and inside policies: their windows as text, and what is worth a warning."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from datetime import UTC, tzinfo
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, tzinfo
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
@@ -14,7 +15,162 @@ from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import KIND, ApiVersionField, Fields, MetadataField, Text, expected, given
 from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
-from reconciler.policy.windows import parse_absolute, parse_window, the_rest_of_the_week, weekend_warnings
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
+_TIME = r"([01]?\d|2[0-4]):([0-5]\d)"
+_SPAN = re.compile(rf"({_DAY})\s+{_TIME}\s*-\s*({_DAY})\s+{_TIME}", re.IGNORECASE | re.ASCII)
+_DAILY = re.compile(
+    rf"(?:({_DAY}(?:-{_DAY})?(?:\s*,\s*{_DAY}(?:-{_DAY})?)*)\s+)?{_TIME}\s*-\s*{_TIME}", re.IGNORECASE | re.ASCII
+)
+_MINUTES_A_DAY = 24 * 60
+_MINUTES_A_WEEK = 7 * _MINUTES_A_DAY
+_SATURDAY = 5 * _MINUTES_A_DAY
+_SHORT_GAP = 12 * 60
+_ABSOLUTE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
+_YEARS = range(1970, 3000)  # what calendars can be asked about without leaving the range of datetime
+
+_Minutes = tuple[int, int]
+"""Two minutes counted from the start of a week; a day has 1440."""
+
+
+def parse_window(text: str) -> tuple[WeeklyWindow | AbsoluteWindow, ...] | None:
+    """Return the windows that `text` stands for, one for each day it starts on; None where it is none."""
+    stripped = text.strip()
+    if "/" in stripped:
+        absolute = parse_absolute(stripped)
+        return None if absolute is None else (absolute,)
+    span = _SPAN.fullmatch(stripped)
+    if span is not None:
+        return _span(span)
+    daily = _DAILY.fullmatch(stripped)
+    return None if daily is None else _daily(daily)
+
+
+def parse_absolute(text: str) -> AbsoluteWindow | None:
+    """Return `2026-12-24T18:00/2027-01-02T08:00` as a window; None where it is none, or ends before it starts."""
+    parts = [part.strip() for part in text.split("/")]
+    if len(parts) != 2 or not all(_ABSOLUTE.fullmatch(part) for part in parts):
+        return None
+    try:
+        start, end = (datetime.fromisoformat(part) for part in parts)
+    except ValueError:
+        return None
+    if start.year not in _YEARS or end.year not in _YEARS or end <= start:
+        return None
+    return AbsoluteWindow(start, end)
+
+
+def _minute(hour: str, minute: str) -> int | None:
+    found = int(hour) * 60 + int(minute)
+    return found if found <= _MINUTES_A_DAY else None
+
+
+def _span(match: re.Match[str]) -> tuple[WeeklyWindow, ...] | None:
+    start, end = _minute(match[2], match[3]), _minute(match[5], match[6])
+    if start is None or end is None or start == _MINUTES_A_DAY:
+        return None
+    first, last = _DAYS.index(match[1].lower()), _DAYS.index(match[4].lower())
+    days = (last - first) % 7
+    if days == 0 and end < start:
+        days = 7
+    if days * _MINUTES_A_DAY + end <= start:
+        return None
+    return (WeeklyWindow(first, start, days, end),)
+
+
+def _daily(match: re.Match[str]) -> tuple[WeeklyWindow, ...] | None:
+    start, end = _minute(match[2], match[3]), _minute(match[4], match[5])
+    if start is None or end is None or start == _MINUTES_A_DAY:
+        return None
+    if start == end:
+        return None
+    days = 0 if end > start else 1
+    return tuple(WeeklyWindow(day, start, days, end) for day in _days(match[1]))
+
+
+def _days(text: str | None) -> list[int]:
+    if text is None:
+        return list(range(7))
+    found: list[int] = []
+    for part in text.lower().split(","):
+        first, _, last = part.strip().partition("-")
+        start = _DAYS.index(first)
+        count = (_DAYS.index(last) - start) % 7 + 1 if last else 1
+        found += [(start + offset) % 7 for offset in range(count)]
+    return sorted(set(found))
+
+
+def weekend_warnings(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[str]:
+    """Return what about the weekends of `windows` is rarely meant: a gap of less than 12 hours awake inside one, and a
+    Monday that is awake earlier than the other weekdays."""
+    idle = _periods([window for window in windows if isinstance(window, WeeklyWindow)])
+    if not any(start < _MINUTES_A_WEEK and end > _SATURDAY for start, end in idle):
+        return []
+    short = [gap for gap in _gaps(idle) if gap[1] - gap[0] < _SHORT_GAP and _touches_weekend(*gap)]
+    return [f"is awake for less than 12 hours on a weekend, from {_moment(a)} to {_moment(b)}" for a, b in short] + [
+        f"is awake on Mon from {_moment(monday)[4:]}, on other weekdays from {_moment(usual)[4:]}"
+        for monday, usual in _early_monday(idle)
+    ]
+
+
+def the_rest_of_the_week(uptime: Sequence[WeeklyWindow | AbsoluteWindow]) -> tuple[WeeklyWindow, ...]:
+    """Return the weekly windows of all times that no weekly window of `uptime` has."""
+    awake = _periods([window for window in uptime if isinstance(window, WeeklyWindow)])
+    if not awake:
+        return (WeeklyWindow(0, 0, 7, 0),)
+    return tuple(_weekly(start, end) for start, end in _gaps(awake))
+
+
+def _weekly(start: int, end: int) -> WeeklyWindow:
+    (day, minute), (last, until) = divmod(start, _MINUTES_A_DAY), divmod(end, _MINUTES_A_DAY)
+    return WeeklyWindow(day, minute, last - day, until)
+
+
+def _periods(weekly: Sequence[WeeklyWindow]) -> list[_Minutes]:
+    """Return the periods of `weekly` in the week, the one before and the one after, joined where they touch."""
+    periods = sorted(
+        (start + shift, start + shift + window.days * _MINUTES_A_DAY + window.end_minute - window.start_minute)
+        for window in weekly
+        for start in (window.start_day * _MINUTES_A_DAY + window.start_minute,)
+        for shift in (-_MINUTES_A_WEEK, 0, _MINUTES_A_WEEK)
+    )
+    joined: list[_Minutes] = []
+    for start, end in periods:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _early_monday(idle: list[_Minutes]) -> list[_Minutes]:
+    """Return when Monday and when three other weekdays wake, in minutes of the day; nothing where it is not earlier."""
+    monday, *others = (_wakes(idle, day * _MINUTES_A_DAY) for day in range(5))
+    usual = max(others, key=others.count)
+    return [(monday, usual)] if monday < usual < _MINUTES_A_DAY and others.count(usual) >= 3 else []
+
+
+def _wakes(idle: list[_Minutes], midnight: int) -> int:
+    return next((end - midnight for start, end in idle if start <= midnight < end), 0)
+
+
+def _gaps(idle: list[_Minutes]) -> list[_Minutes]:
+    """Return the stretches awake that start within the week; the last may end in the next."""
+    gaps = ((before[1], after[0]) for before, after in pairwise(idle))
+    return [gap for gap in gaps if 0 <= gap[0] < _MINUTES_A_WEEK]
+
+
+def _touches_weekend(start: int, end: int) -> bool:
+    return any(
+        start + shift <= _MINUTES_A_WEEK and end + shift > _SATURDAY for shift in (0, -_MINUTES_A_WEEK, _MINUTES_A_WEEK)
+    )
+
+
+def _moment(minute: int) -> str:
+    day, rest = divmod(minute % _MINUTES_A_WEEK, _MINUTES_A_DAY)
+    return f"{_DAYS[day].capitalize()} {rest // 60:02}:{rest % 60:02}"
+
 
 STATED: tuple[Literal["downtime", "uptime"], ...] = ("downtime", "uptime")
 """The fields that state the hours of a calendar, of which one is given."""

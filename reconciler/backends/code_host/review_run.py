@@ -8,8 +8,14 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from reconciler.backends.code_host.comments import Comments, GitHubComments, GitLabNotes, PullRequest, pull_request_of
-from reconciler.backends.code_host.rest import RestApi
+from reconciler.backends.code_host.comments import (
+    Comments,
+    GitHubComments,
+    GitLabNotes,
+    PullRequest,
+    RestApi,
+    pull_request_of,
+)
 from reconciler.errors import UsageError
 
 _LARGEST_EVENT = 64 << 20
