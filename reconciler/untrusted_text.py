@@ -37,7 +37,7 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def json_value(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Return the JSON value that `text` spells.
 
     Raises:
@@ -51,6 +51,7 @@ def json_value(text: str) -> Any:
 
 
 MOST_REPLICAS = 2**31 - 1  # Kubernetes keeps replicas in an int32
+LARGEST = 2**53  # beyond it not every whole number is a float, and JSON readers disagree
 _MOST_DIGITS = 18  # all of them fit 64 bits; int() itself fails on thousands
 
 

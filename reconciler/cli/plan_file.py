@@ -16,7 +16,7 @@ from reconciler.plan.model import Action, Plan
 from reconciler.plan.permitted import check_permitted, is_custom
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes
-from reconciler.untrusted_text import json_value, short
+from reconciler.untrusted_text import parse_json, short
 from reconciler.world import World
 
 
@@ -27,7 +27,7 @@ def read_json(file: str) -> Any:
         PlanFileError: it cannot be read, or holds no JSON.
     """
     try:
-        return json_value(Path(file).read_text(encoding="utf-8"))
+        return parse_json(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise PlanFileError(f"{file}: {error.strerror}, expected a saved plan") from error
     except (ValueError, RecursionError) as error:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from reconciler.errors import AnnotationError
 from reconciler.policy.types import Fleet
-from reconciler.untrusted_text import MOST_REPLICAS, json_value, whole_number_in
+from reconciler.untrusted_text import MOST_REPLICAS, parse_json, whole_number_in
 
 OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
 """How the annotations begin that are ours to write."""
@@ -163,7 +163,7 @@ def parsed(text: str, key: str) -> Any:
         AnnotationError: it is no JSON.
     """
     try:
-        return json_value(text)
+        return parse_json(text)
     except (ValueError, RecursionError) as error:
         raise AnnotationError(f"{key} is {quoted(text)}, expected JSON") from error
 
@@ -264,7 +264,7 @@ def read_json(text: str | None) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        found = json_value(text)
+        found = parse_json(text)
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reconciler.decide.annotations import format_time
-from reconciler.forecast.requests import Requests
+from reconciler.forecast.pod_requests import Requests
 from reconciler.forecast.savings import Hours, Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, WorkloadTimeline
 from reconciler.model import QueryKey

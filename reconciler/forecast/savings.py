@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from reconciler.errors import UsageError
-from reconciler.forecast.requests import Requests
+from reconciler.forecast.pod_requests import Requests
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.messages import nearest
 from reconciler.policy.types import Prices

@@ -18,7 +18,7 @@ from reconciler.decide.idling.criteria import (
 )
 from reconciler.decide.idling.records import readable_part
 from reconciler.decide.metrics import value_for
-from reconciler.forecast.requests import Requests
+from reconciler.forecast.pod_requests import Requests
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.build import scalable_workloads

@@ -9,11 +9,10 @@ from typing import Any
 from reconciler.errors import Problem
 from reconciler.messages import Path, listed, nearest, nearest_of, shown
 from reconciler.policy.schemas import validator_of
-from reconciler.untrusted_text import MOST_REPLICAS
+from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 from reconciler.yaml.documents import Document
 from reconciler.yaml.scalars import plain_value
 
-LARGEST = 2**53  # beyond it not every whole number is a float, and JSON readers disagree
 _TYPES = {
     "string": "a text",
     "integer": "a whole number",

@@ -11,8 +11,8 @@ import pytest
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import NotFoundError
+from reconciler.forecast.pod_requests import Requests, requests_of
 from reconciler.forecast.policy_changes import policy_changes
-from reconciler.forecast.requests import Requests, requests_of
 from reconciler.forecast.savings import grouped_savings, savings_of
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import Forecast, forecast

@@ -43,7 +43,7 @@ from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import AnnotationError
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import Fleet, Writes
-from reconciler.untrusted_text import json_value
+from reconciler.untrusted_text import parse_json
 
 JOURNAL = "reconciler-journal"
 
@@ -102,7 +102,7 @@ def read_entry(text: str, cluster: str) -> JournalEntry:
         AnnotationError: it cannot be read; the message says what is wrong with it.
     """
     try:
-        value = json_value(text)
+        value = parse_json(text)
         return JournalEntry(
             workload=ObjectRef(cluster, *(_text(value[key]) for key in ("namespace", "kind", "name", "group"))),
             uid=_text(value["uid"]),
@@ -120,7 +120,7 @@ def read_entry(text: str, cluster: str) -> JournalEntry:
 def is_of_another(text: str) -> bool:
     """Return whether `text` is a record in the same place that tells of something else than a scale-down."""
     try:
-        value = json_value(text)
+        value = parse_json(text)
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and "pods" not in value

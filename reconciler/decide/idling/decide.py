@@ -20,12 +20,11 @@ from reconciler.decide.idling.explain import (
     questions,
     undecided,
 )
-from reconciler.decide.idling.federated import FederatedMembers, federated_members, idle_together
+from reconciler.decide.idling.idle_groups import FederatedMembers, all_or_none, federated_members, idle_together
 from reconciler.decide.idling.known_workloads import schedule_of
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
-from reconciler.decide.idling.service_targets import all_or_none
 from reconciler.decide.idling.transition_rules import ChosenAction, IdleAction
 from reconciler.decide.idling.transitions import Transition, transitions_of
 from reconciler.decide.idling.wake_order import WakeTier, staggered, wake_tiers

@@ -22,9 +22,7 @@ from reconciler.errors import PolicyError
 from reconciler.messages import literal
 from reconciler.model import NOTHING
 from reconciler.policy.types import ClusterPreference
-
-LARGEST = 2**53
-"""The largest number of replicas, and the largest weight: what every JSON reader keeps exactly."""
+from reconciler.untrusted_text import LARGEST
 
 UNBOUNDED = 1 << 62
 """Stands for "no limit" in lists of limits; above every number of replicas."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
-from reconciler.decide.placement.allocation import LARGEST, UNBOUNDED, Allocation, Candidates, allocate, arranged
+from reconciler.decide.placement.allocation import UNBOUNDED, Allocation, Candidates, allocate, arranged
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.memory import ClusterStatus, Rejection
 from reconciler.decide.placement.observed import LocalWorkload
@@ -24,6 +24,7 @@ from reconciler.decide.reasons import (
     reason,
 )
 from reconciler.policy.types import ClusterPreference
+from reconciler.untrusted_text import LARGEST
 
 
 def explained(result: PlacementResult) -> PlacementResult:

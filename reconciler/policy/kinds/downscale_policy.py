@@ -27,8 +27,8 @@ from reconciler.policy.kinds.selector import (
     exclusions_of,
     selector_of,
 )
-from reconciler.policy.problems import LARGEST
 from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Limits
+from reconciler.untrusted_text import LARGEST
 
 MODE = Meta(
     description="mode is Enforce, or Observe. Changes of a policy in mode Observe are planned and reported, but never "

@@ -31,8 +31,8 @@ from reconciler.policy.kinds.fields import (
 )
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.selector import LabelSelectorFields, kind_fault, label_selector
-from reconciler.policy.problems import LARGEST
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, TargetRef
+from reconciler.untrusted_text import LARGEST
 
 _BOOKKEEPING = (
     "reconciler/",

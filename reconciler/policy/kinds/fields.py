@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from reconciler.policy.durations import parse_duration, parse_share, spelt_duration, spelt_share
-from reconciler.policy.problems import LARGEST
-from reconciler.untrusted_text import MOST_REPLICAS
+from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 
 _DURATION_PARTS = r"([0-9]{1,3}d)?([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,7}s)?\Z"
 _LABEL_KEY = (

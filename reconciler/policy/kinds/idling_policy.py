@@ -27,7 +27,6 @@ from reconciler.policy.kinds.fields import (
 )
 from reconciler.policy.kinds.limits import LimitsFields, limits_of
 from reconciler.policy.kinds.selector import ExclusionFields, SelectorFields, exclusions_of, selector_of
-from reconciler.policy.problems import LARGEST
 from reconciler.policy.types import (
     AllOf,
     AnyOf,
@@ -40,6 +39,7 @@ from reconciler.policy.types import (
     WakeOrder,
     leaves,
 )
+from reconciler.untrusted_text import LARGEST
 
 QUERY = Meta(
     description="query is a PromQL query. The labels namespace and service of a result name the Service that it is "
