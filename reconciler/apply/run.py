@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.downscale.scale_down import shrink
 from reconciler.apply.events import event_of
+from reconciler.apply.freeze import FreezeCheck
 from reconciler.apply.locks import LeftOut
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.readiness import POLL_SECONDS, Readiness
@@ -115,6 +116,7 @@ class _Work(Struct, frozen=True):
 
     applying: Applying
     barred: Mapping[str, LeftOut]
+    freezes: FreezeCheck
     tiers: Mapping[str, Sequence[Action]]
     ready: dict[str, int] = field(default_factory=dict)
     done: dict[int, Outcome] = field(default_factory=dict)
@@ -128,7 +130,8 @@ def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcom
 
     Groups go side by side, each in its own order, and each cluster phase by phase; what waits occupies no thread.
     """
-    work = _Work(applying, _barred(actions, applying.left_out), _tiers(actions))
+    freezes = FreezeCheck(applying.accesses, applying.namespace, applying.run.now)
+    work = _Work(applying, _barred(actions, applying.left_out), freezes, _tiers(actions))
     groups = group_sequences(actions)
     _GroupRuns(work, Precedence(groups)).carry_out(groups)
     done = dict(work.done)
@@ -286,7 +289,8 @@ def _why_not(action: Action, work: _Work) -> Outcome | None:
     if not work.applying.accesses[action.ref.cluster].lock.held():
         why = f"{action.ref.cluster}: the lock was lost, nothing more is written there"
         return Outcome(action.id, OutcomeStatus.SKIPPED, why)
-    return None
+    frozen = work.freezes.why_not(action.decision)
+    return Outcome(action.id, OutcomeStatus.SKIPPED, frozen) if frozen else None
 
 
 def _apply_one(action: Action, work: _Work) -> Outcome:

@@ -56,7 +56,7 @@ NODES = Resource("", "v1", "Node", "nodes", Node)
 PODS = Resource("", "v1", "Pod", "pods", Pod)
 EVENTS = Resource("", "v1", "Event", "events", Event)
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
-OUR_CONFIG_MAPS = ("reconciler-journal", "reconciler-memory", "reconciler-replaced-", "reconciler-status-")
+OUR_CONFIG_MAPS = ("freeze", "reconciler-journal", "reconciler-memory", "reconciler-replaced-", "reconciler-status-")
 """How the names of the ConfigMaps begin that runs write; what else lies in our own namespace is not ours to read."""
 AUTOSCALERS = Resource(
     "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", HorizontalPodAutoscaler

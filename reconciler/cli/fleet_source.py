@@ -12,6 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.cli.options import DEFAULT_PATH, option, policies_option, together
 from reconciler.cli.output import say
@@ -144,7 +145,7 @@ def _checked(given: Loaded, fleet: str, where: str) -> PolicySet:
     policies, wrong = check_loaded(loaded, where)
     if policies is None:
         raise PolicyError.of(wrong)
-    return policies
+    return replace(policies, fleet=replace(policies.fleet, from_context=True))
 
 
 def cluster_name(context: str) -> str:

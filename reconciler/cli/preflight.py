@@ -18,6 +18,7 @@ from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of
 from reconciler.backends.protocols import NAMESPACES, Cluster, MetricsSource
 from reconciler.decide.decide import decide
+from reconciler.decide.freeze import freeze_reason, frozen
 from reconciler.decide.placement.memory import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind
@@ -182,6 +183,10 @@ def _state(case: ClusterCheck) -> Iterator[Finding]:
         yield Finding("state", "WARN", words)
     elif case.writes is Writes.WAKES:
         yield Finding("state", "WARN", "Frozen: only wakes and metadata are written there")
+    cluster = frozen(case.policies.fleet, case.state, case.now).cluster(case.name)
+    for freeze in () if cluster is None else cluster.freezes:
+        where = f"namespace {freeze.namespace}: " if freeze.namespace else ""
+        yield Finding("freeze", "WARN", f"{where}{freeze_reason(freeze)}; only wakes are written")
 
 
 def _objects(case: ClusterCheck) -> Iterator[Finding]:

@@ -10,6 +10,8 @@ VERBS = {
     "explain": "Explain a field of a policy, or why an object has its replicas.",
     "wake": "Wake what is idle, now.",
     "restore": "Restore the replicas of what was idled, without any policy.",
+    "freeze": "Stop idling, moving and scaling down for a while; wakes go on.",
+    "unfreeze": "End a freeze.",
     "activator": "Run in a cluster: traffic wakes what is idle.",
     "snapshot": "Write what a plan reads, to plan from it elsewhere.",
     "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
@@ -63,6 +65,14 @@ EXAMPLES = {
     "restore": (
         ("Restore everything that one policy idled", "restore --policy idle-dev"),
         ("Restore a namespace, and keep it from being idled for twelve hours", "restore eu-west/dev-a --hold 12h"),
+    ),
+    "freeze": (
+        ("Stop all decreases on all clusters for four hours", 'freeze --for 4h --reason "incident 4711"'),
+        ("Freeze one namespace of a cluster", 'freeze eu-west/shop --for 2d --reason "load test"'),
+    ),
+    "unfreeze": (
+        ("End the freeze of the Fleet", "unfreeze"),
+        ("End that of a cluster", "unfreeze eu-west"),
     ),
     "activator": (
         (

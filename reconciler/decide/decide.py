@@ -11,6 +11,7 @@ from reconciler.decide.decisions import Decision, DesiredState, Phase, Undecided
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.forecast import with_victims
 from reconciler.decide.downscale.journal import decide_recovery
+from reconciler.decide.freeze import freeze_notices, frozen
 from reconciler.decide.idling.decide import IdlingOutcome, decide_idling
 from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.decide.placement.decide import decide_placement
@@ -27,6 +28,7 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
 
     `counterfactuals`: also what would give a cluster another number, which costs several allocations for each.
     """
+    policies = replace(policies, fleet=frozen(policies.fleet, state, run.now))
     idling = decide_idling(policies, state, run)
     after, asleep = _after_idling(state, idling)
     placement = decide_placement(policies, after, run, asleep, counterfactuals=counterfactuals)
@@ -38,7 +40,7 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
     recovery = decide_recovery(policies.fleet, state, run)
     joined = recovery.joined(idling.desired, placement, downscale)
     due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
-    return _with_forecasts(joined, policies, state, run).joined(due)
+    return _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
 
 
 def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:

@@ -81,6 +81,7 @@ class ReasonCode(_Code):
 
     # what keeps an object as it is
     CLUSTER_RESTRICTED = "ClusterRestricted", "{restriction}"
+    FROZEN = "Frozen", "frozen[ by {by}][ until {until:edge}]: {reason}"
     CLUSTER_LEAVING = "ClusterLeaving", "the cluster {cluster} is leaving"
     NAMESPACE_PROTECTED = "NamespaceProtected", "the namespace {namespace} is protected"
     NAMESPACES_UNREAD = "NamespacesUnread", "the namespaces that the Fleet protects cannot be read"
@@ -247,6 +248,7 @@ class CounterfactualCode(_Code):
     METRIC_KNOWN = "MetricKnown", "the metric has a value"
     CRITERION = "Criterion", "there is a criterion"
     CLUSTER_STATE = "ClusterState", "its cluster has another state"
+    UNFROZEN = "Unfrozen", "the freeze ends (reconciler unfreeze)"
     DIFFERENT_PRIORITIES = "DifferentPriorities", "the priorities differ"
     READABLE = "Readable", "it can be read"
     RECORD_READABLE = "RecordReadable", "the record can be read"

@@ -56,6 +56,23 @@ _RESTRICTED = {
 }
 
 
+class Freeze(Struct, frozen=True):
+    """Somebody froze what it covers until `until`: a `cluster` ("": all), there a `namespace` ("": all).
+
+    `until` None: nobody knows, as what says so cannot be read; `reason` is why then, and `by` "".
+    """
+
+    cluster: str
+    namespace: str
+    until: datetime | None
+    reason: str
+    by: str = ""
+
+    def covers(self, cluster: str, namespace: str) -> bool:
+        """Return whether it freezes `namespace` of `cluster`, "" for what is in none."""
+        return self.cluster in ("", cluster) and self.namespace in ("", namespace)
+
+
 class FleetCluster(Struct, frozen=True):
     name: str
     labels: Mapping[str, str]
@@ -63,20 +80,29 @@ class FleetCluster(Struct, frozen=True):
     state: Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"] = "Active"
     ceiling: Limit | None = None  # in place of the Fleet's
     identity: str = ""  # the uid that its Namespace kube-system must have; "": any
+    fleet_state: Literal["Active", "Frozen", "ReadOnly"] = "Active"  # what the Fleet says for all its clusters
+    freezes: tuple[Freeze, ...] = ()  # those in force, of this cluster or parts of it
 
     @property
     def writes(self) -> Writes:
-        """What may be written there."""
+        """What may be written there by its state and that of the Fleet."""
         return self._restriction[0]
 
     @property
     def restriction(self) -> str:
-        """Why not everything may be written there, "" where everything may."""
+        """Why not everything may be written there by its state or that of the Fleet, "" where everything may."""
         return self._restriction[1]
 
     @property
     def _restriction(self) -> tuple[Writes, str]:
-        return _RESTRICTED.get(self.state, (Writes.EVERYTHING, ""))
+        everything = (Writes.EVERYTHING, "")
+        own, fleet = _RESTRICTED.get(self.state, everything), _RESTRICTED.get(self.fleet_state, everything)
+        return own if own[0] <= fleet[0] else (fleet[0], fleet[1].replace("cluster", "Fleet"))
+
+    def freeze_of(self, namespace: str) -> Freeze | None:
+        """Return the freeze that covers `namespace` and lasts longest, None where nothing is frozen there."""
+        found = [one for one in self.freezes if one.covers(self.name, namespace)]
+        return max(found, key=lambda one: (one.until is None, one.until), default=None)
 
 
 class Prices(Struct, frozen=True):
@@ -118,6 +144,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     limits_of_all_clusters: Limits = Limits()  # of each policy on all clusters together
     ceiling: Limit = Limit(0.6, 10)  # of all policies together on each cluster
     protected_namespaces: tuple[str, ...] = ()  # as written; `protected` has all of them
+    from_context: bool = False  # made of contexts of a kubeconfig: only looked at, and woken
     protects_unread: bool = False  # which namespaces it protects could not be read, or not all of them
     allowed_picker_hosts: tuple[str, ...]
     honors_kube_downscaler: bool = True  # its exclude annotations count as ours do

@@ -77,6 +77,7 @@ def totals_of(plan: Plan, outcomes: Sequence[Outcome]) -> Totals:
 
 
 _AUTOSCALER = "autoscaler"
+_FROZEN = "frozen"
 _VERBS = ("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release")
 _OTHERS = ("autoscaler", "update")
 
@@ -96,11 +97,15 @@ class Held(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """A title, and below it changes, or entries: what each is about ("" where the words say it), and the words."""
+    """A title, and below it changes, or entries: what each is about ("" where the words say it), and the words.
+
+    `always`: the entries are shown where only headings are, too.
+    """
 
     title: str
     entries: tuple[tuple[str, str], ...] = ()
     groups: tuple[Group, ...] = ()
+    always: bool = False
 
 
 def heading(plan: Plan, *, applied: bool) -> tuple[str, str]:
@@ -179,6 +184,7 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
     """
     warnings = [notice for notice in plan.notices if notice.partial]
     blocks = (
+        _frozen(plan),
         _undecided(plan),
         _observed(plan),
         _unknown(plan),
@@ -187,6 +193,11 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
         _notices(plan, everything),
     )
     return tuple(block for block in blocks if block.entries or block.groups)
+
+
+def _frozen(plan: Plan) -> Block:
+    entries = tuple(_notice(one, reasons_in(plan)) for one in plan.notices if one.kind == _FROZEN)
+    return Block("Frozen:", entries, always=True)
 
 
 def _undecided(plan: Plan) -> Block:
@@ -221,7 +232,8 @@ def _overridden(plan: Plan) -> Block:
 
 
 def _notices(plan: Plan, everything: bool) -> Block:
-    found = [one for one in plan.notices if not one.partial and (everything or one.kind != _AUTOSCALER)]
+    left_out = (_FROZEN,) if everything else (_FROZEN, _AUTOSCALER)
+    found = [one for one in plan.notices if not one.partial and one.kind not in left_out]
     left = Counter(one.policy for one in plan.notices if not one.partial and one.kind == _AUTOSCALER)
     words = [
         ("", one_line(f"{counted(count, 'object')} left to autoscalers{_bracketed(policy)}; -v lists them"))
@@ -266,7 +278,7 @@ def _nothing(plan: Plan, words: str) -> str:
     drained = [one_line(notice.subject) for notice in plan.notices if notice.kind == "drainKeeps"]
     if drained:
         return f"No changes. The drain is not finished: {', '.join(drained)}."
-    settled = not plan.dropped and not any(notice.partial for notice in plan.notices)
+    settled = not plan.dropped and not any(one.partial or one.kind == _FROZEN for one in plan.notices)
     if words and settled:
         return words if not plan.notices else f"{words.partition(':')[0]}."
     return "No changes. The clusters match the policies." if settled else "No changes."

@@ -266,7 +266,7 @@ def _indented(groups: Sequence[Group], style: Style) -> Iterator[str]:
 
 def _block(block: Block, style: Style) -> Iterator[str]:
     yield style.paint("1;33", block.title)
-    if not style.summary:
+    if not style.summary or block.always:
         yield from entries_of(block)
     yield from _indented(block.groups, style)
 

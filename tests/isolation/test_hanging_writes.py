@@ -15,7 +15,7 @@ from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.run import Applying, apply_actions
 from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Decision, Phase
-from reconciler.errors import RefusedError
+from reconciler.errors import NotFoundError, RefusedError
 from reconciler.plan.build import in_order, number
 from reconciler.plan.model import Action
 from reconciler.worker_pool import WorkerPool
@@ -70,6 +70,9 @@ class Server:
     def write(self, write: Any) -> None:
         if write.ref.kind != "Event":
             self.writes.write(write.ref.name)
+
+    def get(self, _resource: Any, namespace: str, name: str) -> Any:
+        raise NotFoundError(f"{namespace}/{name}: nobody froze anything")
 
 
 def applying(writes: Writes, pool: WorkerPool, stop: Stop | None = None) -> Applying:

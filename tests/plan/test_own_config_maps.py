@@ -14,6 +14,7 @@ from reconciler.backends.decode.shapes import decoded_value
 from reconciler.backends.protocols import CONFIG_MAPS, OUR_CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.recorder import Recorder
+from reconciler.decide.freeze import CONFIG_MAP as FREEZE
 from reconciler.decide.placement.memory import MEMORY, PREFIX, REPLACED, status_name
 from reconciler.model import ObservedState
 from reconciler.observe.clusters import observe
@@ -24,6 +25,7 @@ from tests.builders import a_fleet
 from tests.downscale.world import controllers_order, namespace
 
 OURS = [
+    pytest.param(FREEZE, id="freeze"),
     pytest.param(JOURNAL, id="journal"),
     pytest.param(MEMORY, id="memory"),
     pytest.param(status_name("shop/web"), id="status"),
@@ -60,7 +62,7 @@ def recorded(name: str) -> str:
 
 
 def test_every_name_is_told_by_its_beginning() -> None:
-    assert sorted(OUR_CONFIG_MAPS) == sorted([JOURNAL, MEMORY, REPLACED, PREFIX])
+    assert sorted(OUR_CONFIG_MAPS) == sorted([FREEZE, JOURNAL, MEMORY, REPLACED, PREFIX])
 
 
 @pytest.mark.parametrize("name", OURS)

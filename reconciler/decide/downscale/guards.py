@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from reconciler.decide.annotations import IDLED_AT, IDLED_TO, OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE
 from reconciler.decide.decisions import Notice
 from reconciler.decide.downscale.targets import Result, WorkloadTarget
+from reconciler.decide.freeze import lifted, restriction
 from reconciler.decide.reasons import CounterfactualCode, ReasonCode, change_if, reason, text_of
 from reconciler.decide.selectors import exclusion
 from reconciler.decide.workload_status import replaces_replica_sets
@@ -16,9 +17,9 @@ _Guard = Callable[[WorkloadTarget], Iterator[Result]]
 
 
 def _restricted(case: WorkloadTarget) -> Iterator[Result]:
-    if case.inputs.cluster.restriction:
-        why = reason(ReasonCode.CLUSTER_RESTRICTED, restriction=case.inputs.cluster.restriction)
-        yield case.stays(why, counterfactual=change_if(CounterfactualCode.CLUSTER_STATE))
+    why = restriction(case.inputs.cluster, case.ref.namespace)
+    if why is not None:
+        yield case.stays(why, counterfactual=lifted(case.inputs.cluster))
 
 
 def _protected(case: WorkloadTarget) -> Iterator[Result]:

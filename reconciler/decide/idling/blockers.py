@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, format_time, optional_instant
+from reconciler.decide.freeze import lifted, restriction
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.reasons import (
     Counterfactual,
@@ -89,13 +90,14 @@ def _in_time(change: Counterfactual | None, ends: datetime | None) -> Counterfac
 
 
 def _cluster_restricted(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
-    if scalable.cluster.restriction:
+    if restriction(scalable.cluster, scalable.ref.namespace) is not None:
         yield restricted(scalable)
 
 
 def restricted(scalable: ScalableState) -> Blocker:
-    """Return that not everything may be written on the cluster of `scalable`."""
-    return blocker(ReasonCode.CLUSTER_RESTRICTED, ANOTHER_STATE, restriction=scalable.cluster.restriction)
+    """Return that not everything may be written where `scalable` is."""
+    found = restriction(scalable.cluster, scalable.ref.namespace)
+    return Blocker(() if found is None else (found,), lifted(scalable.cluster))
 
 
 def _equal_priorities(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:

@@ -31,6 +31,7 @@ from reconciler.decide.annotations import (
     read_json,
 )
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
+from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import Undo, contest_text, is_contest, undo_of
 from reconciler.decide.idling.criteria import CriterionResult, schedules_of
 from reconciler.decide.idling.known_workloads import Schedule
@@ -129,7 +130,8 @@ def _kept_record(record: Record, scalable: ScalableState, context: WriteContext)
         return replace(record, orphaned_since=None)
     names = {policy.name for policy in verdict.policies}
     scheduled = any(True for policy in verdict.policies for _ in schedules_of(policy.idle_when))
-    decided = not verdict.observing and not verdict.equal_policies and not scalable.cluster.restriction
+    is_restricted = restriction(scalable.cluster, scalable.ref.namespace) is not None
+    decided = not verdict.observing and not verdict.equal_policies and not is_restricted
     return Record(
         idled_at=record.idled_at,
         replicas=record.replicas,

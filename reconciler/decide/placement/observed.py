@@ -11,6 +11,7 @@ from msgspec import Struct
 from reconciler.decide.annotations import ObservedCapacity, fleet_names, read_capacity
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
 from reconciler.decide.decisions import Notice, Undecided
+from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.records import read_record, scaled_down_by_others
 from reconciler.decide.placement.manifests import is_ours, names_another
 from reconciler.decide.placement.memory import (
@@ -235,7 +236,7 @@ def _unreachable(case: _Case) -> LocalFinding | None:
     # Unknown is not empty: until the grace period is over its replicas count as running there.
     idle_by = "" if case.status is None else case.status.idle_by(placement.name)
     since = placement.lost_since
-    if since is None or placement.cluster.restriction:
+    if since is None or restriction(placement.cluster, case.ref.namespace) is not None:
         why = reason(ReasonCode.CLUSTER_UNREACHABLE)
         return LocalFinding(case.held(why, spec_replicas=case.asked_before, idle_by=idle_by))
     if case.inputs.run.now - since < case.federated.cluster_grace_period:
@@ -307,8 +308,8 @@ def _scaled_down_by_others(case: _Case) -> LocalFinding | None:
 
 
 def _restricted(case: _Case) -> LocalFinding | None:
-    found = case.placement.cluster.restriction
-    return LocalFinding(case.held(reason(ReasonCode.CLUSTER_RESTRICTED, restriction=found))) if found else None
+    found = restriction(case.placement.cluster, case.ref.namespace)
+    return None if found is None else LocalFinding(case.held(found))
 
 
 def _autoscaled(case: _Case) -> LocalFinding | None:

@@ -26,6 +26,7 @@ from reconciler.decide.decisions import (
     annotation_changes,
 )
 from reconciler.decide.fleet_guard import FLEET, fleet_guard
+from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.memory import PREFIX, config_map_deleted
 from reconciler.decide.placement.observed import PlacementInputs
 from reconciler.decide.placement.writes import group_of
@@ -67,7 +68,7 @@ def _owned(inputs: PlacementInputs) -> Iterator[_Owned]:
     """
     protected = inputs.fleet.protected
     for placement in inputs.placements:
-        if placement.observed is None or placement.cluster.restriction:
+        if placement.observed is None:
             continue
         for workload in placement.observed.workloads:
             annotations = workload.annotations
@@ -77,6 +78,8 @@ def _owned(inputs: PlacementInputs) -> Iterator[_Owned]:
             # Annotations of a Deployment are copied to its ReplicaSets, which are not ours to release or delete.
             untouched = workload.owner is not None or workload.terminating or workload.ref in inputs.claims
             if owner is None or owner[0] not in inputs.ours or untouched or workload.ref.namespace in protected:
+                continue
+            if restriction(placement.cluster, workload.ref.namespace) is not None:
                 continue
             yield _Owned(owner[1], workload)
 

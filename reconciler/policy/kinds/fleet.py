@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import replace
 
 from reconciler.messages import Path, nearest, shown
 from reconciler.model import ClusterConnection, LabelSelector, PrometheusConnection
@@ -237,6 +238,14 @@ class FleetFields(Fields, frozen=True, kw_only=True):
         ),
     ] = "reconciler"
     clusters: Annotated[tuple[ClusterFields, ...], Meta(min_length=1, description="clusters lists the clusters.")]
+    state: Annotated[
+        Literal["Active", "Frozen", "ReadOnly"],
+        Meta(
+            description="state restricts what a run changes in all clusters, whatever their own state is. Active: no "
+            "restriction. Frozen: wakes continue, but nothing is idled, scaled down, moved or created. ReadOnly: "
+            "nothing is written, and overdue wakes are reported."
+        ),
+    ] = "Active"
     limits: Annotated[
         FleetLimitsFields,
         Meta(
@@ -290,7 +299,10 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
     fleet = Fleet(
         name=fields.metadata.name,
         place=document.place,
-        clusters=tuple(_cluster(document, ("spec", "clusters", n), one) for n, one in enumerate(spec.clusters)),
+        clusters=tuple(
+            replace(_cluster(document, ("spec", "clusters", n), one), fleet_state=spec.state)
+            for n, one in enumerate(spec.clusters)
+        ),
         home=spec.home,
         namespace=spec.namespace,
         former_names=spec.former_names,

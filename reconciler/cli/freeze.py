@@ -1,0 +1,191 @@
+"""`reconciler freeze`: nothing is idled, moved or scaled down for a while; wakes go on."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from reconciler.backends.protocols import NAMESPACES, Cluster
+from reconciler.backends.state import ConfigMapStore
+from reconciler.cli.fleet_source import FleetSource, fleet_options
+from reconciler.cli.options import duration_of, now_option, option, output_option, together, verb, world_options
+from reconciler.cli.output import say, show
+from reconciler.cli.run import RunOptions
+from reconciler.decide.annotations import format_time
+from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freezes_text, read_freezes, scope_of
+from reconciler.errors import ExitCode, ReconcilerError, UsageError, reason_of
+from reconciler.messages import nearest
+from reconciler.policy.types import Fleet, Freeze
+from reconciler.report.wording import counted
+from reconciler.world import World
+
+_LONGEST_REASON = 500
+
+Change = Callable[[tuple[Freeze, ...]], tuple[Freeze, ...]]
+"""What becomes of the freezes that one ConfigMap holds."""
+
+scope_options = together(
+    click.argument("subject", metavar="[CLUSTER|NAMESPACE|CLUSTER/NAMESPACE]", required=False),
+    fleet_options,
+    world_options,
+    now_option,
+    output_option("text", "json"),
+)
+
+
+@verb("freeze")
+@option("--for", "length", metavar="DURATION", required=True, help="How long it lasts, like 4h; it ends by itself.")
+@option("--reason", metavar="TEXT", required=True, help="Why; every plan says it.")
+@option("--by", metavar="NAME", default_words="the user of this machine", help="Who freezes; every plan says it.")
+@scope_options
+def command(subject: str | None, length: str, reason: str, by: str | None, output: str, **flags: Any) -> int:
+    """Stop idling, moving and scaling down: everywhere, in one cluster, or in one namespace. Wakes go on.
+
+    It needs no git and no lock: the ConfigMap freeze in the namespace of the reconciler says so, which every run reads
+    before it plans and again before each batch of writes. A freeze of the same scope is replaced.
+    """
+    if not reason.strip() or len(reason) > _LONGEST_REASON:
+        raise UsageError(f"--reason: expected 1 to {_LONGEST_REASON} characters that say why")
+    brakes = Brakes.of(subject, flags)
+    until = brakes.now + duration_of("--for", length)
+    freeze = Freeze(brakes.scope.cluster, brakes.scope.namespace, until, " ".join(reason.split()), by or _user())
+
+    def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
+        return (*(one for one in freezes if not brakes.scope.is_of(one)), freeze)
+
+    written, failures = brakes.written(change)
+    named = scope_of(freeze, brakes.fleet)
+    _told(output, freeze, f"{named}: {freeze_reason(freeze)}", written)
+    return ended(written, failures)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
+
+
+class Scope(Struct, frozen=True):
+    """What is frozen: a cluster ("": all), and there a namespace ("": all)."""
+
+    cluster: str = ""
+    namespace: str = ""
+
+    def is_of(self, freeze: Freeze) -> bool:
+        """Return whether `freeze` is of exactly this scope."""
+        return (freeze.cluster, freeze.namespace) == (self.cluster, self.namespace)
+
+
+class Brakes(Struct, frozen=True):
+    """The ConfigMaps that tell of a scope: those of home and of the clusters it covers."""
+
+    fleet: Fleet
+    world: World
+    scope: Scope
+    now: datetime
+
+    @classmethod
+    def of(cls, scope: str | None, flags: dict[str, Any]) -> Brakes:
+        """Return those of the scope that is named.
+
+        Raises:
+            UsageError: there is no such cluster or namespace.
+        """
+        source = FleetSource.of(flags)
+        fleet = source.read()
+        options = RunOptions.of(source.path, {**flags, "context": None})
+        world = options.world(fleet, writes=True)
+        return cls(fleet, world, _scope(scope, fleet, world), options.now)
+
+    def written(self, change: Change) -> tuple[list[str], list[str]]:
+        """Return the clusters whose ConfigMap was changed, or says that already, and what went wrong on others."""
+        done: list[str] = []
+        failures: list[str] = []
+        for cluster in self.fleet.clusters:
+            if self.scope.cluster not in ("", cluster.name) and cluster.name != self.fleet.home:
+                continue
+            access = self.world.accesses.get(cluster.name)
+            try:
+                if access is None:
+                    raise ReconcilerError(self.world.sources[cluster.name].error)
+                _write(access.cluster, self.fleet.namespace, change, self.now)
+                done.append(cluster.name)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are told all the same
+                failures.append(f"{cluster.name}: {reason_of(error).removeprefix(f'{cluster.name}: ')}")
+        return done, failures
+
+
+def _write(cluster: Cluster, namespace: str, change: Change, now: datetime) -> None:
+    """Write what becomes of the freezes on one cluster; those that are over go."""
+    store = ConfigMapStore(cluster, namespace, CONFIG_MAP)
+    found = store.read(KEY)
+    before = () if found is None else read_freezes({KEY: found})
+    after = change(tuple(one for one in before if one.until is not None and now < one.until))
+    if after or found is not None:
+        store.write(KEY, freezes_text(after), found)
+
+
+def _scope(text: str | None, fleet: Fleet, world: World) -> Scope:
+    if text is None:
+        return Scope()
+    cluster, slash, namespace = text.partition("/")
+    clusters = [one.name for one in fleet.clusters]
+    if cluster in clusters and (namespace or not slash):
+        return _checked(Scope(cluster, namespace), text, [cluster], world)
+    if not slash:
+        return _checked(Scope("", text), text, clusters, world)
+    raise UsageError(f'{text}: "{cluster}" is not a cluster of the Fleet{nearest(cluster, clusters)}')
+
+
+def _checked(scope: Scope, text: str, clusters: Sequence[str], world: World) -> Scope:
+    """Refuse a namespace that is on none of `clusters`; where one of them does not tell, any name may be one."""
+    if not scope.namespace:
+        return scope
+    known: set[str] = set()
+    for name in clusters:
+        access = world.accesses.get(name)
+        try:
+            if access is None:
+                raise ReconcilerError(world.sources[name].error)
+            known |= {one.ref.name for one in access.cluster.list(NAMESPACES)}
+        except Exception as error:  # noqa: BLE001 - whatever it is, a brake must not wait for it
+            say(f"warning: {name}: whether there is a namespace {scope.namespace} is not known: {reason_of(error)}")
+            return scope
+    if scope.namespace not in known:
+        names = [*known, *([] if scope.cluster else clusters)]
+        raise UsageError(f"{text}: neither a cluster nor a namespace is called so{nearest(scope.namespace, names)}")
+    return scope
+
+
+def _told(output: str, freeze: Freeze, text: str, written: Sequence[str]) -> None:
+    if output == "json":
+        value = {
+            "schemaVersion": "reconciler/v1alpha1",
+            "kind": "Freeze",
+            "cluster": freeze.cluster,
+            "namespace": freeze.namespace,
+            "until": "" if freeze.until is None else format_time(freeze.until),
+            "reason": freeze.reason,
+            "by": freeze.by,
+            "writtenTo": list(written),
+        }
+        show(json.dumps(value, indent=2, ensure_ascii=False) + "\n", output)
+    else:
+        show(f"{text}\nTold in {counted(len(written), 'cluster')}: {', '.join(written) or 'none'}.\n", output)
+
+
+def ended(written: Sequence[str], failures: Sequence[str]) -> ExitCode:
+    """Say what went wrong, and return the exit code."""
+    for failure in failures:
+        say(f"error: {failure}")
+    if not written:
+        return ExitCode.NOTHING_DONE
+    return ExitCode.PARTIAL if failures else ExitCode.DONE

@@ -1,0 +1,147 @@
+"""Freezes: what a person stopped without git. While one lasts nothing it covers is idled, moved or scaled down.
+
+Each is an entry of the ConfigMap `freeze` in our namespace, key `freezes`, a JSON list: cluster and namespace that it
+covers ("" for all), until when, why, and who says so. That of the home cluster speaks for all clusters, any other one
+for its own, so that no cluster that hangs keeps another one from being frozen. What cannot be read counts as frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from reconciler.decide.annotations import compact, format_time, parsed, read_time
+from reconciler.decide.decisions import DesiredState, Notice
+from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, change_if, reason
+from reconciler.errors import AnnotationError
+from reconciler.model import ConfigMap, ObservedCluster, ObservedState
+from reconciler.policy.types import Fleet, FleetCluster, Freeze
+
+CONFIG_MAP = "freeze"
+KEY = "freezes"
+
+
+def read_freezes(data: Mapping[str, str]) -> tuple[Freeze, ...]:
+    """Return the freezes in the data of the ConfigMap, also those that are over.
+
+    Raises:
+        AnnotationError: they cannot be read.
+    """
+    found = parsed(data.get(KEY) or "[]", f"{CONFIG_MAP}/{KEY}")
+    if not isinstance(found, list):
+        raise AnnotationError(f"{CONFIG_MAP}/{KEY} is no list, expected one of freezes")
+    return tuple(map(_freeze, found))
+
+
+def _freeze(entry: Any) -> Freeze:
+    parts = entry if isinstance(entry, dict) else {}
+    texts = {key: parts.get(key, "") for key in ("cluster", "namespace", "reason", "by")}
+    until = read_time(parts.get("until"))
+    if until is None or not all(isinstance(text, str) for text in texts.values()):
+        raise AnnotationError(f"{CONFIG_MAP}/{KEY} has {compact(entry)}, expected a freeze with a time in until")
+    return Freeze(until=until, **texts)
+
+
+def freezes_text(freezes: Iterable[Freeze]) -> str:
+    """Return `freezes` as the ConfigMap holds them."""
+    return compact(
+        [
+            {
+                "cluster": one.cluster,
+                "namespace": one.namespace,
+                "until": "" if one.until is None else format_time(one.until),
+                "reason": one.reason,
+                "by": one.by,
+            }
+            for one in freezes
+        ]
+    )
+
+
+def freezes_in_force(data: Mapping[str, str], now: datetime) -> tuple[Freeze, ...]:
+    """Return the freezes that are not over `now`; what cannot be read is one of everything."""
+    try:
+        return tuple(one for one in read_freezes(data) if one.until is not None and now < one.until)
+    except AnnotationError as error:
+        return (unreadable(str(error)),)
+
+
+def unreadable(why: str) -> Freeze:
+    """Return the freeze of everything, where it cannot be read whether there is one."""
+    return Freeze("", "", None, f"the ConfigMap {CONFIG_MAP} cannot be read: {why}")
+
+
+def frozen(fleet: Fleet, state: ObservedState, now: datetime) -> Fleet:
+    """Return `fleet` with the freezes that are in force on each of its clusters."""
+    home = state.clusters.get(fleet.home)
+    everywhere = () if home is None else _said(fleet, home, now)
+    clusters = (_with_freezes(fleet, one, state, everywhere, now) for one in fleet.clusters)
+    return replace(fleet, clusters=tuple(clusters))
+
+
+def _with_freezes(
+    fleet: Fleet, cluster: FleetCluster, state: ObservedState, everywhere: tuple[Freeze, ...], now: datetime
+) -> FleetCluster:
+    observed = state.clusters.get(cluster.name)
+    own = () if observed is None or cluster.name == fleet.home else _said(fleet, observed, now)
+    is_home = cluster.name == fleet.home
+    told = (*(one for one in everywhere if is_home or one.until is not None), *own)
+    found = tuple(dict.fromkeys(one for one in told if one.cluster in ("", cluster.name)))
+    return replace(cluster, freezes=found) if found else cluster
+
+
+def _said(fleet: Fleet, observed: ObservedCluster, now: datetime) -> tuple[Freeze, ...]:
+    """Return the freezes in force that one cluster tells of."""
+    if "configmaps" in observed.unreadable:
+        return () if fleet.from_context else (unreadable(observed.unreadable["configmaps"]),)
+    found = _config_map(observed, fleet.namespace)
+    return () if found is None else freezes_in_force(found.data, now)
+
+
+def _config_map(observed: ObservedCluster, namespace: str) -> ConfigMap | None:
+    mine = (one for one in observed.config_maps if (one.ref.namespace, one.ref.name) == (namespace, CONFIG_MAP))
+    return next(mine, None)
+
+
+def restriction(cluster: FleetCluster, namespace: str) -> Reason | None:
+    """Return why not everything may be written in `namespace` of `cluster`, None where everything may."""
+    if cluster.restriction:
+        return reason(ReasonCode.CLUSTER_RESTRICTED, restriction=cluster.restriction)
+    found = cluster.freeze_of(namespace)
+    return None if found is None else freeze_reason(found)
+
+
+def freeze_reason(freeze: Freeze) -> Reason:
+    """Return who froze, until when, and why."""
+    return reason(ReasonCode.FROZEN, by=freeze.by, until=freeze.until, reason=freeze.reason)
+
+
+def lifted(cluster: FleetCluster) -> Counterfactual:
+    """Return what lifts the restriction of `cluster`, or of a namespace in it."""
+    return change_if(CounterfactualCode.CLUSTER_STATE if cluster.restriction else CounterfactualCode.UNFROZEN)
+
+
+def freeze_notices(fleet: Fleet) -> DesiredState:
+    """Return a notice for each freeze that is in force; one that covers several clusters is told once."""
+    found: dict[Freeze, list[str]] = {}
+    for cluster in fleet.clusters:
+        for one in cluster.freezes:
+            found.setdefault(one, []).append(cluster.name)
+    return DesiredState(notices=tuple(_notices(fleet, found)))
+
+
+def _notices(fleet: Fleet, found: Mapping[Freeze, list[str]]) -> Iterator[Notice]:
+    for freeze, clusters in found.items():
+        why = freeze_reason(freeze)
+        for subject in clusters if freeze.until is None else [scope_of(freeze, fleet)]:
+            text = f"{subject}: {why}; wakes go on, nothing is idled, moved or scaled down"
+            yield Notice("frozen", subject, text, reasons=(why,))
+
+
+def scope_of(freeze: Freeze, fleet: Fleet) -> str:
+    """Return what a freeze covers, as people name it."""
+    where = freeze.cluster or f"Fleet {fleet.name}"
+    return f"{where}/{freeze.namespace}" if freeze.cluster and freeze.namespace else freeze.namespace or where

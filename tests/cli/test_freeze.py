@@ -1,0 +1,128 @@
+"""`freeze` and `unfreeze` on a snapshot folder: runs before, during and after; a week of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.way.calls import Folder
+from tests.way.test_week import FLEET, IDLING, at, manifests, rfc3339, run, state
+
+
+@pytest.fixture
+def week(tmp_path: Path) -> Folder:
+    folder = Folder(tmp_path)
+    folder.write("policies/fleet.yaml", FLEET)
+    folder.write("policies/dev.yaml", IDLING.format(name="idle-dev", namespace="dev-1"))
+    folder.write("snapshot/dev/dev-1.yaml", manifests("dev-1"))
+    folder.write("snapshot/dev/namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: dev-1}\n")
+    return folder
+
+
+def brake(folder: Folder, moment: str, verb: str = "freeze", *arguments: str):
+    length = ("--for", "4d", "--reason", "load test", "--by", "alice") if verb == "freeze" else ()
+    return folder.call(verb, *arguments, *length, "--snapshot", "snapshot", "--now", rfc3339(at(moment)))
+
+
+def test_a_week_with_a_freeze_has_no_decrease_and_every_wake_on_time(week: Folder) -> None:
+    seen = {}
+    run(week, at("2026-11-16 20:05"))
+    assert state(week) == "dark"
+    said = brake(week, "2026-11-16 22:00")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == ("Fleet week: frozen by alice until 2026-11-20T21:00:00Z: load test\nTold in 1 cluster: dev.\n")
+    for moment in (
+        "2026-11-17 06:55",
+        "2026-11-17 07:00",
+        *(f"2026-11-{day} {hour}:05" for day in (17, 18, 19) for hour in ("20", "23")),
+        "2026-11-20 21:55",
+        "2026-11-20 22:00",
+        "2026-11-23 07:00",
+    ):
+        run(week, at(moment))
+        seen[moment] = state(week)
+    dark = [moment for moment, found in seen.items() if found == "dark"]
+    assert dark == ["2026-11-17 06:55", "2026-11-20 22:00"]
+    assert set(seen.values()) == {"awake", "dark"}
+
+
+def test_a_plan_says_who_froze_until_when_and_why(week: Folder) -> None:
+    brake(week, "2026-11-16 19:00")
+    night = rfc3339(at("2026-11-16 20:05"))
+    words = "frozen by alice until Fri 2026-11-20 18:00 UTC: load test; wakes go on, nothing is idled"
+    assert words in week.plan(night).out
+    assert words in week.plan(night, "--summary").out
+    (notice,) = json.loads(week.plan(night, "-o", "json").out)["notices"]
+    assert notice["kind"] == "frozen"
+    assert notice["reasons"][0] == {
+        "code": "Frozen",
+        "values": {"by": "alice", "reason": "load test", "until": "2026-11-20T18:00:00Z"},
+    }
+    explained = week.call("explain", "dev/dev-1/Deployment/web", "--snapshot", "snapshot", "--now", night).out
+    assert "frozen by alice until Fri 2026-11-20 18:00 UTC: load test" in explained
+
+
+def test_a_run_in_the_dark_wakes_what_is_asked_for_while_frozen(week: Folder) -> None:
+    run(week, at("2026-11-16 20:05"))
+    brake(week, "2026-11-16 22:00")
+    said = week.call("wake", "dev/dev-1", "--snapshot", "snapshot", "--now", rfc3339(at("2026-11-16 23:00")), "--quiet")
+    assert said.code == 0
+    assert state(week) == "awake"
+
+
+def test_unfreeze_ends_one_scope_and_says_what_else_is_frozen(week: Folder) -> None:
+    brake(week, "2026-11-16 19:00", "freeze", "dev-1")
+    refused = brake(week, "2026-11-16 19:10", "unfreeze")
+    assert refused.code == 64
+    assert "the Fleet is not frozen; dev-1 is" in refused.err
+    assert brake(week, "2026-11-16 19:10", "unfreeze", "dev-1").out == (
+        "dev-1: no longer frozen by alice until 2026-11-20T18:00:00Z: load test\n"
+    )
+    run(week, at("2026-11-16 20:05"))
+    assert state(week) == "dark"
+
+
+def test_unfreeze_all_ends_every_scope(week: Folder) -> None:
+    for scope in ("dev", "dev/dev-1"):
+        assert brake(week, "2026-11-16 19:00", "freeze", scope).code == 0
+    ended = json.loads(brake(week, "2026-11-16 19:10", "unfreeze", "--all", "-o", "json").out)
+    assert [(one["cluster"], one["namespace"]) for one in ended["ended"]] == [("dev", ""), ("dev", "dev-1")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("dve",), 'neither a cluster nor a namespace is called so, did you mean "dev"?'),
+        (("dve/dev-1",), '"dve" is not a cluster of the Fleet, did you mean "dev"?'),
+        (("dev/dev-2",), 'did you mean "dev-1"?'),
+        (("--reason", " "), "--reason: expected 1 to 500 characters that say why"),
+        (("--for", "soon"), '--for: "soon" is not a duration'),
+    ],
+)
+def test_what_freeze_refuses(week: Folder, arguments: tuple[str, ...], words: str) -> None:
+    length = ("--for", "4h", "--reason", "x")
+    said = week.call("freeze", *length, *arguments, "--snapshot", "snapshot")
+    assert said.code == 64
+    assert words in said.err
+
+
+def test_a_fleet_that_is_frozen_in_git_wakes_and_never_idles(week: Folder) -> None:
+    run(week, at("2026-11-16 20:05"))
+    week.write("policies/fleet.yaml", FLEET.replace("home: dev\n", "home: dev\n  state: Frozen\n"))
+    run(week, at("2026-11-17 07:00"))
+    assert state(week) == "awake"
+    run(week, at("2026-11-17 20:05"))
+    assert state(week) == "awake"
+
+
+def test_a_read_only_fleet_writes_nothing_and_reports_overdue_wakes(week: Folder) -> None:
+    run(week, at("2026-11-16 20:05"))
+    before = week.objects()
+    week.write("policies/fleet.yaml", FLEET.replace("home: dev\n", "home: dev\n  state: ReadOnly\n"))
+    said = week.apply(rfc3339(at("2026-11-17 07:00")))
+    assert said.code == 6
+    assert "should be awake" in said.out
+    assert "the Fleet is read-only" in said.out
+    assert week.objects() == before
