@@ -48,6 +48,19 @@ def empty_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             plane.stop()
 
 
+@pytest.fixture(scope="session")
+def three_planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ControlPlane]]:
+    """Three whole control planes, shared by tests that use names of their own; they have no nodes yet."""
+    from tests.real.control_plane import ControlPlane, start_side_by_side
+
+    planes = [ControlPlane(tmp_path_factory.mktemp("plane")) for _ in range(3)]
+    with missing_part_skips():
+        start_side_by_side(planes)
+    yield planes
+    for plane in planes:
+        plane.stop()
+
+
 @pytest.fixture
 def stage(empty_stage: Stage) -> Stage:
     """The world of everything.py, made anew, and its policies."""

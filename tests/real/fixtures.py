@@ -27,6 +27,7 @@ REAL = frozenset(
         "control_plane",
         "namespace",
         "control_planes",
+        "three_planes",
         "empty_stage",
         "prometheus_server",
         "service_network",
