@@ -5,6 +5,7 @@ own), and the JSON values and whole numbers in them. Pure.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 LONGEST_VALUE = 1000
@@ -48,6 +49,33 @@ def parse_json(text: str) -> Any:
     if "\\ud" in text.lower():
         json.dumps(value, ensure_ascii=False).encode()
     return value
+
+
+def strict_json(text: str) -> Any:
+    """Return the JSON value that `text` spells: no object names a key twice, no number is NaN or infinite.
+
+    Raises:
+        ValueError: it spells none. RecursionError: it is nested too deeply.
+    """
+    return json.loads(text, object_pairs_hook=unrepeated, parse_constant=_refuse_constant)
+
+
+def unrepeated(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return `pairs` as a mapping.
+
+    Raises:
+        ValueError: a key is there twice.
+    """
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f'"{short(key)}" is given twice, expected once')
+        found[key] = value
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 MOST_REPLICAS = 2**31 - 1  # Kubernetes keeps replicas in an int32

@@ -21,6 +21,7 @@ from reconciler.backends.http.deadline import Deadline, endless
 from reconciler.backends.http.errors import HttpError, TimedOutError
 from reconciler.errors import ClusterError, PickerError
 from reconciler.model import PickerAnswer, PickerHeader, PickerRequest, PodPicker
+from reconciler.untrusted_text import strict_json
 
 SecretReader = Callable[[str, str, str], str]
 """(namespace, name, key) -> the value; raises ClusterError where there is none."""
@@ -181,23 +182,12 @@ def answer_in(body: bytes | bytearray, candidates: Sequence[str]) -> PickerAnswe
 
 def _object(body: bytes | bytearray) -> dict[str, Any]:
     try:
-        value = json.loads(body.decode("utf-8"), object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+        value = strict_json(body.decode("utf-8"))
     except (ValueError, RecursionError):
         raise Refused("the answer is no JSON object in UTF-8 with each key once, expected one") from None
     if not isinstance(value, dict):
         raise Refused("the answer is no JSON object, expected one")
     return value
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a key is there twice")
-    return value
-
-
-def _no_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON")
 
 
 def _names(value: dict[str, Any], key: str) -> dict[str, None]:

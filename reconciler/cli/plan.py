@@ -22,12 +22,11 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.output import rendered, say, show
+from reconciler.cli.output import rendered, show
 from reconciler.cli.progress import TrackedRun, planned_run, progress_option
 from reconciler.cli.run import RunOptions, check_out, exit_of_plan, save
-from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code
+from reconciler.errors import ExitCode, UsageError, first_exit_code
 from reconciler.pipeline import plan
-from reconciler.plan.model import Plan
 
 REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 
@@ -100,17 +99,6 @@ def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, An
     made = plan(policies, run.metrics.opened(options.world(policies.fleet)), options.request())
     run.metrics.decided(made)
     run.progress.close()
-    saved = _saved(made, flags["out"])
+    saved = save(made, flags["out"])
     show(rendered(made, None, output, options.style), output, color=options.color)
     return first_exit_code([saved, exit_of_plan(made, detailed=flags["detailed_exitcode"])])
-
-
-def _saved(made: Plan, file: str | None) -> ExitCode:
-    """Save the plan where that was asked for; what goes wrong is told beside the plan, never instead of it."""
-    try:
-        if file is not None:
-            save(made, file)
-    except ReconcilerError as error:
-        say(f"error: {error}")
-        return error.exit_code
-    return ExitCode.DONE

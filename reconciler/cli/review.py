@@ -21,7 +21,6 @@ from reconciler.forecast.review_report import render_failure, render_markdown, r
 from reconciler.forecast.simulation import HeldMetrics, Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.pipeline import plan
-from reconciler.plan.model import Plan
 from reconciler.policy.types import PolicySet
 from reconciler.report.wording import age
 
@@ -46,20 +45,9 @@ def reviewed(run: TrackedRun, output: str, base: str, flags: Mapping[str, Any]) 
             show(render_failure(error, markdown=output == "markdown"), output)
         raise
     run.progress.close()
-    saved = _saved(made.next_head, flags["out"])
+    saved = save(made.next_head, flags["out"])
     show(_rendered(made, output), output)
     return first_exit_code([saved, unknown, exit_of_plan(made.next_head, detailed=flags["detailed_exitcode"])])
-
-
-def _saved(made: Plan, file: str | None) -> ExitCode:
-    """Save the plan where that was asked for; what goes wrong is told beside the review, never instead of it."""
-    try:
-        if file is not None:
-            save(made, file)
-    except ReconcilerError as error:
-        say(f"error: {error}")
-        return error.exit_code
-    return ExitCode.DONE
 
 
 def _rendered(made: Review, output: str) -> str:

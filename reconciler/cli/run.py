@@ -27,7 +27,7 @@ from reconciler.cli.fleet_source import read_one_cluster
 from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment, run_id_of, text_width
 from reconciler.cli.output import say
 from reconciler.decide.decisions import Decision
-from reconciler.errors import ExitCode, PromptInterruptedError, ReconcilerError, UsageError, first_exit_code
+from reconciler.errors import ExitCode, PromptInterruptedError, UsageError, first_exit_code
 from reconciler.messages import nearest
 from reconciler.model import CredentialSources
 from reconciler.observe.clusters import EVERYTHING, Scope
@@ -277,16 +277,18 @@ def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, 
             )
 
 
-def save(made: Plan, file: str) -> None:
+def save(made: Plan, file: str | None) -> ExitCode:
     """Write `made` for a later `apply FILE`; only we may read it, because pod templates may hold what is private.
 
-    Raises:
-        ReconcilerError: the file cannot be written.
+    None: that was not asked for. What goes wrong is told beside what is shown, never instead of it.
     """
     try:
-        write_private(file, plan_to_json(made))
+        if file is not None:
+            write_private(file, plan_to_json(made))
     except OSError as error:
-        raise ReconcilerError(f"--out: {file}: {error.strerror}, expected a file that can be written") from error
+        say(f"error: --out: {file}: {error.strerror}, expected a file that can be written")
+        return ExitCode.NOTHING_DONE
+    return ExitCode.DONE
 
 
 def check_out(file: str) -> None:

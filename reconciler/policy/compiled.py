@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from reconciler.model import PodPicker
-from reconciler.policy.kinds.fields import API_VERSION, spelt
+from reconciler.policy.kinds.fields import API_VERSION, scalar_text
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, Fleet, IdlingPolicy, PolicySet
 
 _Json = dict[str, Any]
@@ -35,7 +35,7 @@ def compile_policies(policies: PolicySet) -> dict[str, Any]:
 
 
 def _rule(kind: str, policy: Any, fields: msgspec.Struct) -> _Json:
-    spec: _Json = msgspec.json.decode(msgspec.json.encode(fields, enc_hook=spelt, order="deterministic"))
+    spec: _Json = msgspec.json.decode(msgspec.json.encode(fields, enc_hook=scalar_text, order="deterministic"))
     if kind in _ELSEWHERE:
         _ELSEWHERE[kind](spec, policy)
     metadata = {"name": policy.name}

@@ -15,7 +15,7 @@ from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, contr
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, group_of, problem_at
-from reconciler.backends.snapshot.manifests import fill_status
+from reconciler.backends.snapshot.manifests import fill_status, value_below
 from reconciler.errors import NotFoundError, Problem
 from reconciler.model import ObjectRef, ScaleKind
 
@@ -175,9 +175,7 @@ class Index:
             decoded = decoded_value(Custom, entry.value)
         except msgspec.ValidationError:
             return [(one.path, one.words()) for one in mismatches(entry.value, Custom)]
-        found = entry.value
-        for name in scale.replicas_path:
-            found = found.get(name) if isinstance(found, dict) else None
+        found = value_below(entry.value, scale.replicas_path)
         if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 0):
             return [(scale.replicas_path, f"is {shown(found)}, expected a whole number of at least 0")]
         entry.decoded, entry.value = decoded, None

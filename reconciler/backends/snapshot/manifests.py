@@ -269,10 +269,10 @@ def _custom_parts(decoded: Custom, scale: ScaleKind | None) -> dict[str, Any]:
 
 def _custom_template(template: Any) -> dict[str, Any]:
     """Return the labels of a template, and what its pods request where it looks like that of pods."""
-    labels = _at(template, ("metadata", "labels"))
+    labels = value_below(template, ("metadata", "labels"))
     kept: dict[str, Any] = {} if labels is None else {"metadata": {"labels": labels}}
     try:
-        requested = decoded_value(PodTemplate, {"spec": _at(template, ("spec",))}).spec
+        requested = decoded_value(PodTemplate, {"spec": value_below(template, ("spec",))}).spec
     except msgspec.ValidationError:
         return kept
     return kept if requested is None else {**kept, "spec": plain(requested)}
@@ -286,7 +286,8 @@ def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
     return read
 
 
-def _at(value: Any, path: Sequence[str]) -> Any:
+def value_below(value: Any, path: Sequence[str]) -> Any:
+    """Return what stands at `path` in `value`, None where nothing does."""
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
@@ -298,7 +299,7 @@ def _with_owners_of(metadata: dict[str, Any], *paths: tuple[str, ...]) -> dict[s
     for entry in metadata.get("managedFields", ()):
         fields: dict[str, Any] = {}
         for names in (tuple(f"f:{key}" for key in path) for path in paths):
-            if names and entry.get("subresource") != "status" and _at(entry.get("fieldsV1"), names) is not None:
+            if names and entry.get("subresource") != "status" and value_below(entry.get("fieldsV1"), names) is not None:
                 fields = put_at(fields, names, {})
         kept += [{**entry, "fieldsV1": fields}] if fields else []
     others = {key: value for key, value in metadata.items() if key != "managedFields"}

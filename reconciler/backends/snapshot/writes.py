@@ -18,6 +18,7 @@ from reconciler.backends.snapshot.manifests import (
     as_served,
     as_written,
     plain,
+    value_below,
     with_generation,
     with_writer,
     without_empty_maps,
@@ -67,7 +68,7 @@ class PlannedWrite:
         if (entry.group, entry.kind) == (AUTOSCALERS.group, AUTOSCALERS.kind):
             return _with_writer_of_bounds(new, old)
         scale = self._index.scales.get((entry.group, entry.kind))
-        if scale is None or equal(_at(new, scale.replicas_path), _at(old, scale.replicas_path)):
+        if scale is None or equal(value_below(new, scale.replicas_path), value_below(old, scale.replicas_path)):
             return new
         new = with_writer(new, scale.replicas_path)
         if not scale.status_path or replicas_of(new, scale) == replicas_of(old, scale):
@@ -188,13 +189,6 @@ class PlannedWrite:
 
 def _with_writer_of_bounds(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
     for path in BOUNDS:
-        if not equal(_at(new, path), _at(old, path)):
+        if not equal(value_below(new, path), value_below(old, path)):
             new = with_writer(new, path)
     return new
-
-
-def _at(manifest: dict[str, Any], path: tuple[str, ...]) -> Any:
-    value: Any = manifest
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value

@@ -155,7 +155,7 @@ def scalar_of(kind: Any, value: Any) -> Duration | Share:
     raise ValueError(f"{value!r} is no {kind.__name__.lower()}")
 
 
-def spelt(value: Any) -> str:
+def scalar_text(value: Any) -> str:
     """Return a Duration or a Share as policies write it.
 
     Raises:

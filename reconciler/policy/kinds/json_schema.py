@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from msgspec import NODEFAULT, Meta, Struct, UnsetType, structs
 
-from reconciler.policy.kinds.fields import Duration, Share, spelt
+from reconciler.policy.kinds.fields import Duration, Share, scalar_text
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -110,7 +110,7 @@ def _stated(value: Any) -> Any:
         return [_stated(one) for one in value]
     if isinstance(value, dict):
         return {key: _stated(one) for key, one in value.items()}
-    return spelt(value) if isinstance(value, Duration | Share) else value
+    return scalar_text(value) if isinstance(value, Duration | Share) else value
 
 
 def _of(kind: Any, definitions: _Schema) -> _Schema:

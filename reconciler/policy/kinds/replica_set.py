@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 
 from reconciler.errors import Problem
-from reconciler.messages import Path, dotted, shown
+from reconciler.messages import Path, dotted
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.federated_replica_set import (
     MIN_READY_SECONDS,
@@ -29,6 +28,7 @@ from reconciler.policy.kinds.fields import KIND, Fields, Labels, Name, Namespace
 from reconciler.policy.kinds.pod_picker import PodPickerFields
 from reconciler.policy.kinds.selector import LabelSelectorFields
 from reconciler.policy.types import FederatedReplicaSet
+from reconciler.untrusted_text import strict_json, unrepeated
 from reconciler.yaml.documents import Document
 from reconciler.yaml.reader import MAX_DEPTH
 
@@ -155,7 +155,7 @@ def _json(text: str) -> Any:
         ValueError: it is no JSON, or nested more deeply than a policy may be.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+        value = strict_json(text)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     level = [value]
@@ -168,19 +168,6 @@ def _json(text: str) -> Any:
 
 def _inside_of(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"{shown(key)} is given twice, expected once")
-        found[key] = value
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _lower(value: Any) -> Any:
@@ -197,4 +184,4 @@ def _lower(value: Any) -> Any:
 
 
 def _uncapitalised(fields: dict[str, Any]) -> dict[str, Any]:
-    return _without_repeats([(key[:1].lower() + key[1:], value) for key, value in fields.items()])
+    return unrepeated([(key[:1].lower() + key[1:], value) for key, value in fields.items()])
