@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 MUTATED ?= $(addprefix reconciler/decide/,fleet_guard.py schedule.py selectors.py metrics.py workload_status.py owners.py \
 	autoscalers.py faulty_clusters.py annotations.py decide.py decisions.py reasons.py placement downscale \
 	$(addprefix idling/,records.py verdicts.py blockers.py state.py transitions.py transition_rules.py \
-		idle_groups.py wake_order.py wakes_due.py idle_workloads.py contested.py criteria.py \
+		idle_groups.py wake_order.py wakes_due.py wake_requests.py contested.py criteria.py \
 		discovery.py scalables.py decide.py writes_workload.py writes_service.py writes_hpa.py \
 		restore.py)) \
 	reconciler/plan

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from reconciler.apply.outcomes import Access, Outcome
-from reconciler.backends.state import ConfigMapStore
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.decide.decisions import Verb
-from reconciler.decide.placement.memory import (
+from reconciler.decide.placement.status import (
     MEMORY,
     UNREACHABLE,
     rejection_after_failure,
     rejection_key,
     unreachable_text,
 )
-from reconciler.decide.placement.memory import PREFIX as STATUS_PREFIX
+from reconciler.decide.placement.status import PREFIX as STATUS_PREFIX
 from reconciler.errors import reason_of
 from reconciler.model import Run
 from reconciler.plan.model import Action

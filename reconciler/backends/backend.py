@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.credential_sources import with_allowed_files
 from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
@@ -27,7 +28,6 @@ from reconciler.backends.protocols import (
     StateStore,
     Traffic,
 )
-from reconciler.backends.state import ConfigMapStore
 from reconciler.errors import UnauthorisedError, UsageError
 from reconciler.model import ClusterConnection, QueryAnswer
 

@@ -12,8 +12,8 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES, Cluster
-from reconciler.backends.state import ConfigMapStore
 from reconciler.cli.fleet_source import FleetSource, fleet_options
 from reconciler.cli.options import duration_of, now_option, option, output_option, together, verb, world_options
 from reconciler.cli.output import say, show

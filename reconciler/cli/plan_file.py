@@ -10,10 +10,10 @@ from reconciler.cli.options import DEFAULT_PATH, duration_of
 from reconciler.cli.run import RunOptions
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError, PolicyError
+from reconciler.plan.allowed_changes import check_allowed, is_custom
 from reconciler.plan.build import doable
 from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
-from reconciler.plan.permitted import check_permitted, is_custom
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.untrusted_text import parse_json, short
@@ -44,7 +44,7 @@ def read_saved(file: str, options: RunOptions, max_age: str) -> Plan:
     if isinstance(document, dict) and document.get("kind") == "Report":
         raise PlanFileError(f"{file}: is the report of an apply, expected a saved plan; `reconciler show` shows it")
     made = plan_from_dict(document, where=file)
-    check_permitted(made, file)
+    check_allowed(made, file)
     _check_age(made, file, options, max_age)
     return made
 

@@ -19,7 +19,7 @@ from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, 
 from reconciler.backends.protocols import NAMESPACES, Cluster, MetricsSource
 from reconciler.decide.decide import decide
 from reconciler.decide.freeze import freeze_reason, frozen
-from reconciler.decide.placement.memory import home_of
+from reconciler.decide.placement.status import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind
 from reconciler.observe.clusters import Scope

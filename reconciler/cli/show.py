@@ -15,7 +15,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import rendered, show
 from reconciler.cli.plan_file import read_json
-from reconciler.plan.permitted import check_permitted
+from reconciler.plan.allowed_changes import check_allowed
 from reconciler.report.json import plan_and_outcomes
 from reconciler.report.text import Style
 
@@ -29,6 +29,6 @@ from reconciler.report.text import Style
 def command(file: str, output: str, color: str, verbose: bool, summary: bool) -> None:
     """Show the plan or report saved in FILE."""
     made, outcomes = plan_and_outcomes(read_json(file), where=file)
-    check_permitted(made, file)
+    check_allowed(made, file)
     style = Style(colored(color), verbose, summary, text_width())
     show(rendered(made, outcomes, output, style), output, color=style.color)

@@ -12,7 +12,7 @@ from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.load import TESTS, read_policies
 from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import CaseFile, read_case_files
-from reconciler.policy_tests.judgement import coverage
+from reconciler.policy_tests.expectations import coverage
 from reconciler.policy_tests.play import CaseResult, played
 from reconciler.policy_tests.render import Results, as_dict, as_junit, as_lines
 from reconciler.yaml.files import spelt

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.backends.backend import JOURNAL, Opened
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.backends.state import ConfigMapStore
 from reconciler.decide.annotations import PAUSED_REPLICAS
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState, Verb

@@ -21,7 +21,7 @@ from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import GivenFields, SampleFields, SeriesFields
 from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import Case, CaseFile, runs_before
-from reconciler.policy_tests.judgement import Failure, Touched, judged
+from reconciler.policy_tests.expectations import Failure, Touched, judged
 from reconciler.report.wording import name_of
 from reconciler.world import victim_order
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from reconciler.policy_tests.judgement import Failure, PolicyCoverage
+from reconciler.policy_tests.expectations import Failure, PolicyCoverage
 from reconciler.policy_tests.play import CaseResult
 from reconciler.report.wording import counted, edge
 from reconciler.untrusted_text import escaped

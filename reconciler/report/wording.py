@@ -16,8 +16,8 @@ from msgspec import Struct
 from reconciler.decide.annotations import OBSERVED_CAPACITY, UNIDLE_TARGETS, parse_time
 from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForecast
 from reconciler.decide.downscale.journal import JOURNAL
-from reconciler.decide.placement.memory import MEMORY, REPLACED
-from reconciler.decide.placement.memory import PREFIX as STATUS
+from reconciler.decide.placement.status import MEMORY, REPLACED
+from reconciler.decide.placement.status import PREFIX as STATUS
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,

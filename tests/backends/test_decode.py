@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.backends.config_map_store import entry_name
 from reconciler.backends.decode.mismatches import dotted, mismatches
 from reconciler.backends.decode.objects import noun_of, shape_of
 from reconciler.backends.decode.shapes import SHAPES, Custom, CustomResourceDefinition, decoded_json, decoded_value
@@ -21,7 +22,6 @@ from reconciler.backends.decode.wire import instant
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
 from reconciler.backends.snapshot.manifests import manifest_of
-from reconciler.backends.state import entry_name
 from reconciler.model import ScaleKind
 from tests.backends.folders import BUILT_IN, a_manifest
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS
-from reconciler.backends.state import ConfigMapStore
 from reconciler.errors import StaleError
 from tests.backends.folders import BUILT_IN, a_folder, a_snapshot_cluster, patch
 from tests.backends.racers import COUNTER

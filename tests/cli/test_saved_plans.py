@@ -13,8 +13,8 @@ import pytest
 
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import ClusterError
+from reconciler.plan.allowed_changes import check_allowed
 from reconciler.plan.json import plan_from_dict
-from reconciler.plan.permitted import check_permitted
 from tests.scenarios.running import HERE, Scenario
 from tests.way.calls import Folder, Said
 
@@ -488,7 +488,7 @@ def test_what_a_run_plans_is_permitted_and_the_same_the_second_time(name, tmp_pa
     shutil.copytree(scenario.path / "policies", tmp_path / "policies")
     shutil.copytree(scenario.path / "before", tmp_path / "snapshot")
     now = str(scenario.settings["now"])
-    check_permitted(plan_of(tmp_path, now), "plan")
+    check_allowed(plan_of(tmp_path, now), "plan")
     said = Folder(tmp_path).call("apply", "plan.json", "--snapshot", "snapshot", "--now", now, "-o", "json")
     assert {one["status"] for one in json.loads(said.out)["outcomes"]} <= {"applied"}, said
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.freeze import BATCH, FreezeCheck
 from reconciler.apply.outcomes import Access
-from reconciler.backends.state import ConfigMapStore
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Phase
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_in_force, freezes_text, frozen, read_freezes

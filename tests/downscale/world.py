@@ -13,9 +13,9 @@ import yaml
 from reconciler.apply.outcomes import Access, Outcome
 from reconciler.apply.run import Applying, apply_actions
 from reconciler.backends.backend import JOURNAL
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.state import ConfigMapStore
 from reconciler.backends.stop import Stop, StoppedClock
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.decide import decide_downscale

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.known_workloads import schedule_of
+from reconciler.decide.idling.last_idled import schedule_of
 from reconciler.model import ObjectRef, Service, Workload
 from reconciler.policy.types import LabelSelector, ObjectSelector, Selector, WorkloadSelector
 from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload

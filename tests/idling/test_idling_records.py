@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.decide.annotations import SCALE_PREVIOUS
-from reconciler.decide.idling.known_workloads import schedule_of
+from reconciler.decide.idling.last_idled import schedule_of
 from reconciler.decide.idling.records import (
     LONG_AGO,
     EvidenceIndex,

@@ -17,8 +17,8 @@ from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.readiness import POLL_SECONDS, Readiness
 from reconciler.apply.run import Applying, apply_actions
 from reconciler.backends.backend import JOURNAL
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.state import ConfigMapStore
 from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.plan.build import number

@@ -11,7 +11,7 @@ from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Decision, DesiredState
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.manifests import form_of
-from reconciler.decide.placement.memory import status_name
+from reconciler.decide.placement.status import status_name
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Workload
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, TargetRef
 from tests.builders import (

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Verb
 from reconciler.decide.placement.decide import decide_placement
-from reconciler.decide.placement.memory import (
+from reconciler.decide.placement.status import (
     MEMORY,
     home_of,
     keeper_of,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.cli.preflight import home_finding
 from reconciler.decide.decisions import FieldChange, Verb
-from reconciler.decide.placement.memory import (
+from reconciler.decide.placement.status import (
     home_of,
     keeper_of,
     read_status,

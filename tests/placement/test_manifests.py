@@ -16,7 +16,7 @@ from reconciler.decide.placement.manifests import (
     selector_differs,
     template_check,
 )
-from reconciler.decide.placement.memory import config_map_name
+from reconciler.decide.placement.status import config_map_name
 from reconciler.model import LabelRequirement, LabelSelector
 from reconciler.policy.load import read_policies
 from tests.builders import a_fleet, a_workload

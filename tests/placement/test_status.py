@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.placement.memory import ClusterStatus, PlacementStatus, read_status, status_text
+from reconciler.decide.placement.status import ClusterStatus, PlacementStatus, read_status, status_text
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_cluster, a_fleet, flip_of

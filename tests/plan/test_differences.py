@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, VictimForecast
 from reconciler.decide.placement.manifests import Form, form_of, mark_changes
 from reconciler.errors import PlanFileError
+from reconciler.plan.allowed_changes import check_allowed
 from reconciler.plan.build import number
 from reconciler.plan.differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, check_templates, compared
 from reconciler.plan.model import Plan
-from reconciler.plan.permitted import check_permitted
 from tests.builders import a_fleet, a_policy_set, a_ref, said
 from tests.placement.placements import a_federated, a_local
 from tests.plan.decisions import a_decision
@@ -132,7 +132,7 @@ def form() -> Form:
 def refused(decision: Decision, *, name: str = "web", stated: bool = True) -> bool:
     policies = a_policy_set(a_fleet(), federated=(a_federated(name=name, **STATED),) if stated else ())
     made = plan_of(decision)
-    check_permitted(made, "plan.json")
+    check_allowed(made, "plan.json")
     try:
         check_templates(made, policies, "plan.json")
     except PlanFileError as error:

@@ -15,7 +15,7 @@ from reconciler.backends.protocols import CONFIG_MAPS, OUR_CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.recorder import Recorder
 from reconciler.decide.freeze import CONFIG_MAP as FREEZE
-from reconciler.decide.placement.memory import MEMORY, PREFIX, REPLACED, status_name
+from reconciler.decide.placement.status import MEMORY, PREFIX, REPLACED, status_name
 from reconciler.model import ObservedState
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from reconciler.backends.backend import JOURNAL, Backend, Opened
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.decode.objects import secret_value
 from reconciler.backends.file_lock import FileLock
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
@@ -22,7 +23,6 @@ from reconciler.backends.snapshot.metrics import RecordedAnswers, SnapshotMetric
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.backends.snapshot.recorder import ReadKey, Recording, read_recording
 from reconciler.backends.snapshot.writes import PlannedWrite
-from reconciler.backends.state import ConfigMapStore
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.labels import parse_label_selector
 from reconciler.model import ScaleKind, Write

@@ -21,7 +21,7 @@ from reconciler.decide.idling.explain import (
     undecided,
 )
 from reconciler.decide.idling.idle_groups import FederatedMembers, all_or_none, federated_members, idle_together
-from reconciler.decide.idling.known_workloads import schedule_of
+from reconciler.decide.idling.last_idled import schedule_of
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded

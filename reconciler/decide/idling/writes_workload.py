@@ -34,7 +34,7 @@ from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Ver
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import Undo, contest_text, is_contest, undo_of
 from reconciler.decide.idling.criteria import CriterionResult, schedules_of
-from reconciler.decide.idling.known_workloads import Schedule
+from reconciler.decide.idling.last_idled import Schedule
 from reconciler.decide.idling.records import Record, cleared_annotations, reason_of_others, record_annotations
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState

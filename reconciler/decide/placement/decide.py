@@ -10,7 +10,15 @@ from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_
 from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explain import cluster_statuses, explained, explanations, placement_view
-from reconciler.decide.placement.memory import (
+from reconciler.decide.placement.observed import (
+    LocalFinding,
+    LocalWorkload,
+    PlacementInputs,
+    local_finding,
+    placement_inputs,
+)
+from reconciler.decide.placement.removed_policies import removed_policies
+from reconciler.decide.placement.status import (
     MEMORY,
     REJECTED,
     UNREACHABLE,
@@ -25,14 +33,6 @@ from reconciler.decide.placement.memory import (
     status_text,
     unreachable_text,
 )
-from reconciler.decide.placement.observed import (
-    LocalFinding,
-    LocalWorkload,
-    PlacementInputs,
-    local_finding,
-    placement_inputs,
-)
-from reconciler.decide.placement.removed_policies import removed_policies
 from reconciler.decide.placement.writes import group_of, local_writes
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.decide.selectors import local_ref

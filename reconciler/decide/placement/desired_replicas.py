@@ -21,8 +21,8 @@ from reconciler.decide.placement.allocation import (
     with_overflow,
 )
 from reconciler.decide.placement.fair import Claims, seats_until_more
-from reconciler.decide.placement.memory import FIRST_RETRY, PlacementStatus, doubled
 from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs
+from reconciler.decide.placement.status import FIRST_RETRY, PlacementStatus, doubled
 from reconciler.decide.reasons import Reasons
 from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet

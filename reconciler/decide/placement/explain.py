@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.decide.placement.allocation import UNBOUNDED, Allocation, Candidates, allocate, arranged
 from reconciler.decide.placement.desired_replicas import PlacementResult
-from reconciler.decide.placement.memory import ClusterStatus, Rejection
 from reconciler.decide.placement.observed import LocalWorkload
+from reconciler.decide.placement.status import ClusterStatus, Rejection
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,

@@ -19,7 +19,7 @@ from reconciler.decide.annotations import (
     placement_owner_text,
 )
 from reconciler.decide.decisions import FieldChange, annotation_changes
-from reconciler.decide.placement.memory import digest_of
+from reconciler.decide.placement.status import digest_of
 from reconciler.model import LabelRequirement, LabelSelector, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet
 

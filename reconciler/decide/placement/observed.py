@@ -14,7 +14,8 @@ from reconciler.decide.decisions import Notice, Undecided
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.records import read_record, scaled_down_by_others
 from reconciler.decide.placement.manifests import is_ours, names_another
-from reconciler.decide.placement.memory import (
+from reconciler.decide.placement.pods import PodCounts, available_replicas, calm_counts, counted, is_calm
+from reconciler.decide.placement.status import (
     IN_A_ROW,
     MEMORY,
     REPLACED,
@@ -27,7 +28,6 @@ from reconciler.decide.placement.memory import (
     read_unreachable,
     rejection_key,
 )
-from reconciler.decide.placement.pods import PodCounts, available_replicas, calm_counts, counted, is_calm
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import key_of, local_key, local_ref
 from reconciler.decide.workload_status import replaces_replica_sets

@@ -27,8 +27,8 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.fleet_guard import FLEET, fleet_guard
 from reconciler.decide.freeze import restriction
-from reconciler.decide.placement.memory import PREFIX, config_map_deleted
 from reconciler.decide.placement.observed import PlacementInputs
+from reconciler.decide.placement.status import PREFIX, config_map_deleted
 from reconciler.decide.placement.writes import group_of
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref

@@ -36,8 +36,8 @@ from reconciler.decide.placement.manifests import (
     selector_differs,
     template_check,
 )
-from reconciler.decide.placement.memory import ConfigMapContent, config_map_deleted, config_map_written, replaced_name
 from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs
+from reconciler.decide.placement.status import ConfigMapContent, config_map_deleted, config_map_written, replaced_name
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ConfigMap, ObjectRef, Workload
 

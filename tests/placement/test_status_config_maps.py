@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
-from reconciler.decide.placement.memory import doubled, read_rejection, rejection_after_failure, rejection_key
+from reconciler.decide.placement.status import doubled, read_rejection, rejection_after_failure, rejection_key
 from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_ref

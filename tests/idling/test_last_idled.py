@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.known_workloads import Schedule, schedule_of
+from reconciler.decide.idling.last_idled import Schedule, schedule_of
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, ObjectSelector, ScheduleCriterion, Selector
 from tests.builders import a_ref, a_service, a_workload
 from tests.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, answers, labelled, office_hours_off, run_in

@@ -20,8 +20,8 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.downscale.journal import JOURNAL
-from reconciler.decide.placement.memory import MEMORY, REPLACED
-from reconciler.decide.placement.memory import PREFIX as STATUS
+from reconciler.decide.placement.status import MEMORY, REPLACED
+from reconciler.decide.placement.status import PREFIX as STATUS
 from reconciler.errors import PlanFileError
 from reconciler.plan.model import Plan, pointer
 from reconciler.untrusted_text import MOST_REPLICAS, short
@@ -99,7 +99,7 @@ _ONLY_TESTED = dict.fromkeys(
 """Annotations of others: that they are still the same may be a condition, another value may not be written."""
 
 
-def check_permitted(plan: Plan, where: str) -> None:
+def check_allowed(plan: Plan, where: str) -> None:
     """Check that every action of `plan` is one that a run may plan; `where` names the plan in errors.
 
     Raises:

@@ -10,7 +10,7 @@ import pytest
 from reconciler.decide.decisions import Decision, FieldChange, Phase, Verb
 from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef
-from reconciler.plan.permitted import check_permitted, is_custom
+from reconciler.plan.allowed_changes import check_allowed, is_custom
 from tests.builders import a_ref
 from tests.plan.decisions import a_decision
 from tests.report.plans import a_plan
@@ -24,7 +24,7 @@ GAME = ("apps.example.com", "Game")
 def problem(decision: Decision, run: str = "0123456789ab") -> str:
     """Return what the plan file is refused for, "" where it is not."""
     try:
-        check_permitted(a_plan(decision, run=run), "plan.json")
+        check_allowed(a_plan(decision, run=run), "plan.json")
     except PlanFileError as error:
         beginning = f"plan.json: action 1 ({decision.ref}): "
         return str(error).removeprefix(beginning).removesuffix("; plan again")
