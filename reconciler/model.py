@@ -159,6 +159,7 @@ class Service(Struct, frozen=True):
     type: str = "ClusterIP"
     created_at: datetime | None = None
     has_annotations: bool = True
+    unheld: str = ""  # why no activator can hold its connections, "" where one can
 
 
 class Endpoints(Struct, frozen=True):
@@ -171,14 +172,39 @@ class Endpoints(Struct, frozen=True):
     pods: tuple[tuple[str, str], ...] = ()
 
 
+MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
+ACTIVATOR_MANAGER = "activator.reconciler"
+"""The value of that label on the EndpointSlices of activators."""
+
+ACTIVATOR_POD_LABEL = "reconciler/activator-pod"
+"""On EndpointSlices and Leases of activators: the uid of the Pod that writes them."""
+
+
 class EndpointSlice(Struct, frozen=True):
     """`service` is the name from label kubernetes.io/service-name; `pods` are (name, uid) of the targets that are
-    Pods.
+    Pods. `activator` is the uid of the activator's Pod whose it is, "" for all others.
     """
 
     ref: ObjectRef
     service: str
     pods: tuple[tuple[str, str], ...] = ()
+    uid: str = ""
+    activator: str = ""
+
+
+class Lease(Struct, frozen=True):
+    """The Lease of a process. `activator` is the uid of the activator's Pod that it stands for, "" for any other."""
+
+    ref: ObjectRef
+    activator: str = ""
+    renewed_at: datetime | None = None
+
+
+class Activator(Struct, frozen=True, order=True):
+    """One replica of an activator, by the uid of its Pod. `is_alive`: its Lease is fresh."""
+
+    pod: str
+    is_alive: bool
 
 
 class Namespace(Struct, frozen=True):
@@ -328,6 +354,7 @@ class ObservedCluster(Struct, frozen=True):
     `unreadable` maps what could not be listed or read ("services", "pods of shop/Deployment/web", ...) to the error's
     words; what is named there is unknown, not absent; kinds are named as `unreadable_key` says. `pods` holds answers to
     `PodsQuestion`. `workloads` holds every scalable of every kind, ReplicaSets owned by Deployments included.
+    `activators` are None where nothing asked for them, or they cannot be read.
     """
 
     name: str
@@ -344,6 +371,7 @@ class ObservedCluster(Struct, frozen=True):
     scale_kinds: tuple[ScaleKind, ...] = ()
     pods: Mapping[ObjectRef, tuple[Pod, ...]] = NOTHING
     marked_pods: tuple[Pod, ...] = ()  # those with label reconciler/victim, normally none
+    activators: tuple[Activator, ...] | None = None
     unreadable: Mapping[str, str] = NOTHING
 
     def unread(self, group: str, kind: str) -> str:

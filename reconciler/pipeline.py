@@ -19,16 +19,17 @@ from reconciler.backends.stop import Stop, StoppedClock
 from reconciler.decide.decide import decide, urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
 from reconciler.decide.faulty_clusters import without_faulty
+from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, Scope, no_progress
 from reconciler.observe.identities import identified
-from reconciler.observe.pods import answer, asked_pickers
+from reconciler.observe.pods import answer, asked_pickers, with_activators_read
 from reconciler.plan.build import Inputs, doable, in_order, make_plan, number
 from reconciler.plan.differences import Compared
-from reconciler.plan.digest import run_id, state_digest
+from reconciler.plan.digest import digest_with_activators, run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet, PolicySet
@@ -142,12 +143,13 @@ class _Planner(Struct, frozen=True):
             watch.stage(Stage.PICK)
             pickers = {name: access.picker for name, access in self.world.accesses.items()}
             desired = asked_pickers(desired, policies, state, run, pickers)
+        state = self._with_activators(state, desired)
         watch.stage(Stage.PLAN)
-        inputs = Inputs(digest, self.world.origin, self.request.filters)
+        inputs = Inputs(digest_with_activators(digest, state), self.world.origin, self.request.filters)
 
         def made(tried: ObservedState) -> Plan:
             wanted = desired if tried is state else self._desired(run, tried)
-            return make_plan(policies, tried, wanted, run, inputs)
+            return make_plan(policies, tried, with_activators(wanted, policies, tried), run, inputs)
 
         return isolated(state, made)
 
@@ -169,6 +171,15 @@ class _Planner(Struct, frozen=True):
         fleet = self.policies.fleet
         readers.wait(reading.asked, lambda: self.delayed(identified(fleet, reading.so_far())), reading.give_up)
         return identified(fleet, reading.ended())
+
+    def _with_activators(self, state: ObservedState, desired: DesiredState) -> ObservedState:
+        """Return `state` with the activators of those clusters where it matters whether one lives."""
+        names = clusters_to_ask(desired, self.policies, state)
+        if not names:
+            return state
+        self.request.watch.stage(Stage.OBSERVE)
+        namespace = self.policies.fleet.namespace
+        return with_activators_read(state, names, namespace, self.world.sources, self.world.readers)
 
     def _desired(self, run: Run, state: ObservedState) -> DesiredState:
         return self.decide(self.policies, state, run)

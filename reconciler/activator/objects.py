@@ -9,13 +9,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from reconciler.backends.decode.shapes import ServiceSpec
 from reconciler.backends.decode.wire import Metadata, Wire
 from reconciler.backends.kubernetes.watch import WatchedResource
-from reconciler.decide.annotations import ACTIVATOR, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, WAKE_PORTS
+from reconciler.decide.annotations import ACTIVATOR, WAKE_PORTS
 from reconciler.decide.idling.records import ServiceRecord, read_service_record
+from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL
 
 SERVICE_LABEL = "kubernetes.io/service-name"
-MANAGED_BY = "activator.reconciler"
 
 _QUIET_PORTS = "*metrics*"
 
@@ -38,14 +39,9 @@ class ServicePort(Wire):
         return self.protocol or "TCP"
 
 
-class _ServiceSpec(Wire):
-    type: str | None = None
-    cluster_ip: str | None = field(default=None, name="clusterIP")
+class _ServiceSpec(ServiceSpec):
     ip_families: list[str] | None = None
-    ports: list[ServicePort] | None = None
-    selector: dict[str, str] | None = None
-    internal_traffic_policy: str | None = None
-    external_traffic_policy: str | None = None
+    ports: list[ServicePort] | None = None  # type: ignore[assignment]  # with more of each port
 
 
 class WatchedService(Wire):
@@ -77,17 +73,7 @@ class WatchedService(Wire):
     @property
     def problem(self) -> str:
         """Return why connections to it cannot be held, "" where they can."""
-        spec = self.spec
-        if spec.type == "ExternalName":
-            return "its type is ExternalName, so clients do not pass the cluster's proxy"
-        if spec.cluster_ip in ("None", "", None):
-            return "it is headless, so clients look its pods up themselves"
-        if spec.internal_traffic_policy == "Local":
-            return "internalTrafficPolicy is Local, so only pods of the client's own node are asked"
-        if spec.type in ("NodePort", "LoadBalancer") and spec.external_traffic_policy == "Local":
-            return "externalTrafficPolicy is Local, so only pods of the node that is asked answer"
-        unknown = sorted({one.transport for one in self.ports} - {"TCP", "UDP"})
-        return f"it has ports for {', '.join(unknown)}, and only TCP and UDP can be held" if unknown else ""
+        return self.spec.unheld
 
     def wakes(self, port: ServicePort) -> bool:
         """Return whether traffic on `port` wakes the Service."""
@@ -130,7 +116,7 @@ class WatchedSlice(Wire):
     def pod_uid(self) -> str | None:
         """Return the uid of the activator's Pod it leads to, None where it is not an activator's."""
         labels = self.metadata.labels or {}
-        return labels.get(ACTIVATOR_POD_LABEL, "") if labels.get(MANAGED_BY_LABEL) == MANAGED_BY else None
+        return labels.get(ACTIVATOR_POD_LABEL, "") if labels.get(MANAGED_BY_LABEL) == ACTIVATOR_MANAGER else None
 
     def addresses(self, *, ready: bool) -> Iterator[str]:
         """Yield the addresses of its endpoints that are ready, or those that serve without being ready."""
@@ -249,7 +235,7 @@ def _slice_metadata(service: WatchedService, pod: tuple[str, str], family: str) 
     return {
         "name": slice_name(name, pod[0], family),
         "namespace": namespace,
-        "labels": {SERVICE_LABEL: name, MANAGED_BY_LABEL: MANAGED_BY, ACTIVATOR_POD_LABEL: pod[1]},
+        "labels": {SERVICE_LABEL: name, MANAGED_BY_LABEL: ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL: pod[1]},
         "ownerReferences": [owner],
     }
 

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reconciler.activator.objects import MANAGED_BY, WatchedSlice
+from reconciler.activator.objects import WatchedSlice
 from reconciler.backends.decode.wire import Instant, Metadata, Wire
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, one
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import ReadBudget, decoded, listed
-from reconciler.decide.annotations import ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL
 from reconciler.errors import NotFoundError
+from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL
 
 LEASE_SECONDS = 15
 RENEW_SECONDS = 5.0
@@ -95,7 +95,7 @@ class Publication:
 
     def withdraw_all(self, uid: str) -> int:
         """Delete all slices of the activator whose Pod has `uid`; return how many there were."""
-        labels = f"{MANAGED_BY_LABEL}={MANAGED_BY},{ACTIVATOR_POD_LABEL}={uid}"
+        labels = f"{MANAGED_BY_LABEL}={ACTIVATOR_MANAGER},{ACTIVATOR_POD_LABEL}={uid}"
         operation = Operation(self._cluster, "list", "endpointslices.discovery.k8s.io")
         request = ApiRequest("GET", collection(*_SLICES), operation, query={"labelSelector": labels})
         found = listed(self._client, request, WatchedSlice, lambda one: one, ReadBudget())

@@ -90,6 +90,9 @@ class WakeView:
     def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         return self._cluster.get(resource, namespace, name)
 
+    def now(self) -> datetime:
+        return self._cluster.now()
+
     def secret(self, namespace: str, name: str, key: str) -> str:
         return self._cluster.secret(namespace, name, key)
 

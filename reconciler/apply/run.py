@@ -23,9 +23,9 @@ from reconciler.apply.events import event_of
 from reconciler.apply.freeze import FreezeCheck
 from reconciler.apply.locks import LeftOut
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
-from reconciler.apply.readiness import POLL_SECONDS, Readiness
+from reconciler.apply.readiness import POLL_SECONDS, Acceptance, Readiness
 from reconciler.backends.stop import Stop
-from reconciler.decide.decisions import Verb
+from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import (
     AlreadyExistsError,
     LockLostError,
@@ -112,6 +112,7 @@ class _Work(Struct, frozen=True):
 
     `tiers` are the wakes of each wake tier in their order, `ready` says how many of them, from the first, nobody need
     wait for any more. `waits` says since when, and until when, an action waits for its tier; `begun` which were tried.
+    `recorded` are the Services whose connections an activator is to accept, by the ids of the actions that say so.
     """
 
     applying: Applying
@@ -123,6 +124,8 @@ class _Work(Struct, frozen=True):
     begun: set[int] = field(default_factory=set)
     waits: dict[int, tuple[float, float]] = field(default_factory=dict)
     readiness: Readiness = field(default_factory=Readiness)
+    acceptance: Acceptance = field(default_factory=Acceptance)
+    recorded: Mapping[int, Action] = field(default_factory=dict)
 
 
 def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcome, ...]:
@@ -131,7 +134,8 @@ def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcom
     Groups go side by side, each in its own order, and each cluster phase by phase; what waits occupies no thread.
     """
     freezes = FreezeCheck(applying.accesses, applying.namespace, applying.run.now)
-    work = _Work(applying, _barred(actions, applying.left_out), freezes, _tiers(actions))
+    recorded = {action.id: action for action in actions if action.decision.phase is Phase.ANNOTATE}
+    work = _Work(applying, _barred(actions, applying.left_out), freezes, _tiers(actions), recorded=recorded)
     groups = group_sequences(actions)
     _GroupRuns(work, Precedence(groups)).carry_out(groups)
     done = dict(work.done)
@@ -294,7 +298,7 @@ def _why_not(action: Action, work: _Work) -> Outcome | None:
 
 
 def _apply_one(action: Action, work: _Work) -> Outcome:
-    late = _late(action, work)
+    late = _late(action, work) or _unaccepted(action, work)
     work.begun.add(action.id)
     try:
         outcome = _carry_out(action, work.applying)
@@ -348,12 +352,35 @@ def _waits(action: Action, work: _Work) -> bool:
 
     It does for ten minutes at most, and for no more than half of what the run has left, so that the wake is done in it.
     """
+    if action.decision.wait_activator and _is_unaccepted(action, work):
+        return True
     if _first_not_ready(action.wait_ready, work) is None:
         work.waits.pop(action.id, None)
         return False
     now = work.applying.accesses[action.ref.cluster].clock.monotonic()
     until = now + min(TIER_WAIT_SECONDS, work.applying.stop.seconds_left() / 2)
     return now < work.waits.setdefault(action.id, (now, until))[1]
+
+
+def _is_unaccepted(action: Action, work: _Work) -> bool:
+    """Return whether an activator is still waited for: what was recorded as idle in this run is not accepted yet."""
+    cluster = action.ref.cluster
+    done = (work.recorded[one] for one, outcome in tuple(work.done.items()) if _is_applied(outcome, work))
+    services = frozenset(one.ref for one in done if one.ref.cluster == cluster)
+    return work.acceptance.is_waited_for(services, work.applying.accesses[cluster])
+
+
+def _is_applied(outcome: Outcome, work: _Work) -> bool:
+    return outcome.action in work.recorded and outcome.status is OutcomeStatus.APPLIED
+
+
+def _unaccepted(action: Action, work: _Work) -> str:
+    """Return what to tell where an action went on although no activator accepts the connections of its Services."""
+    if not action.decision.wait_activator:
+        return ""
+    needed = {work.recorded[need].ref for need in action.needs if need in work.recorded}
+    missing = sorted(needed & work.acceptance.missing(action.ref.cluster))
+    return f"went on without an activator: it has no EndpointSlice for {missing[0]} yet" if missing else ""
 
 
 def _late(action: Action, work: _Work) -> str:

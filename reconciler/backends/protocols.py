@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from reconciler.model import (
     EndpointSlice,
     Event,
     HorizontalPodAutoscaler,
+    Lease,
     Namespace,
     Node,
     PickerAnswer,
@@ -55,6 +57,9 @@ NAMESPACES = Resource("", "v1", "Namespace", "namespaces", Namespace)
 NODES = Resource("", "v1", "Node", "nodes", Node)
 PODS = Resource("", "v1", "Pod", "pods", Pod)
 EVENTS = Resource("", "v1", "Event", "events", Event)
+LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", Lease)
+ACTIVATOR_LABELS = "app.kubernetes.io/component=activator,app.kubernetes.io/managed-by=reconciler"
+"""The labels of activators' Leases."""
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
 OUR_CONFIG_MAPS = ("freeze", "reconciler-journal", "reconciler-memory", "reconciler-replaced-", "reconciler-status-")
 """How the names of the ConfigMaps begin that runs write; what else lies in our own namespace is not ours to read."""
@@ -73,6 +78,7 @@ RESOURCES: tuple[Resource[Any], ...] = (
     EVENTS,
     CONFIG_MAPS,
     AUTOSCALERS,
+    LEASES,
 )
 BUILT_IN_SCALES: tuple[ScaleKind, ...] = (
     ScaleKind("apps", "v1", "Deployment", "deployments"),
@@ -113,6 +119,9 @@ class Cluster(Protocol):
         Raises:
             NotFoundError: there is none.
         """
+
+    def now(self) -> datetime:
+        """Return what time it is there: by the clock of the API server, as it said with its last answer."""
 
     def secret(self, namespace: str, name: str, key: str) -> str:
         """Return one value of a Secret, decoded, one trailing newline stripped. Never logged.

@@ -16,13 +16,14 @@ from reconciler.backends.kubernetes.auth import WEAKNESSES
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of
-from reconciler.backends.protocols import NAMESPACES, Cluster, MetricsSource
+from reconciler.backends.protocols import ACTIVATOR_LABELS, LEASES, NAMESPACES, Cluster, MetricsSource
 from reconciler.decide.decide import decide
 from reconciler.decide.freeze import freeze_reason, frozen
 from reconciler.decide.placement.status import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
-from reconciler.model import ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind
+from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind
 from reconciler.observe.clusters import Scope
+from reconciler.observe.pods import ACTIVATOR_LEASE
 from reconciler.pipeline import isolated
 from reconciler.policy.queries import query_keys
 from reconciler.policy.types import Fleet, PolicySet, Writes
@@ -151,6 +152,7 @@ def checked_cluster(case: ClusterCheck) -> ClusterFindings:
         *_checked("home", lambda case: home_finding(case.name, case.policies.fleet, case.state), case),
         *_checked("lock", _lock, case),
         *_checked("metrics", _metrics, case),
+        *_checked("activator", _activators, case),
         *_objects(case),
         *_checked("writers", _other_writers, case),
     )
@@ -261,6 +263,7 @@ def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
         "keda": case.preflight.serves("keda.sh"),
         "ZoneBalanced": any(policy.strategy == "ZoneBalanced" for policy in case.policies.downscale),
         "podPicker": _has_secrets(case.policies),
+        "activator": bool(_slices_of_activators(case)),
     }
     for right in (*RIGHTS, *custom):
         if uses[right.use] and (case.writing or not right.apply):
@@ -340,6 +343,41 @@ def _lock(case: ClusterCheck) -> Iterator[Finding]:
         return
     since = "" if holder.renewed_at is None else f", renewed {age(case.now - holder.renewed_at)} ago"
     yield Finding("lock", "WARN", f"Lease {namespace}/{LEASE} is held by {holder.name}{since}", "")
+
+
+def _slices_of_activators(case: ClusterCheck) -> Counter[str]:
+    """Return how many EndpointSlices each activator has, by the uid of its Pod."""
+    slices = () if case.observed is None else case.observed.endpoint_slices
+    return Counter(one.activator for one in slices if one.activator)
+
+
+def _activators(case: ClusterCheck) -> Iterator[Finding]:
+    """Tell which activators live, and what dead ones left; that there is none where policies wait for signals."""
+    namespace = case.policies.fleet.namespace
+    try:
+        leases = case.cluster.list(LEASES, namespace=namespace, labels=ACTIVATOR_LABELS)
+    except ClusterError as error:
+        yield Finding("activator", "WARN", _words(case, error), f"a run counts it as none in {namespace}")
+        return
+    yield activator_finding(leases, case.cluster.now(), _slices_of_activators(case), case.policies)
+
+
+def activator_finding(
+    leases: Sequence[Lease], now: datetime, slices: Mapping[str, int], policies: PolicySet
+) -> Finding:
+    """Return what is found of the activators with these `leases`; `slices` are EndpointSlices by activator."""
+    ages = {one.activator: now - one.renewed_at for one in leases if one.activator and one.renewed_at is not None}
+    alive = {pod: age for pod, age in ages.items() if age <= ACTIVATOR_LEASE}
+    waits = [policy.name for policy in policies.idling if policy.wake == "OnSignal"]
+    words = "none lives"
+    if alive:
+        renewed = ", ".join(f"{max(0, round(age.total_seconds()))} s" for age in sorted(alive.values()))
+        words = f"{len(alive)} live, renewed {renewed} ago, {sum(slices.get(pod, 0) for pod in alive)} EndpointSlices"
+    elif waits:
+        words = f"none lives, and policies wait for signals (wake: OnSignal): {', '.join(waits)}"
+    left = sum(count for pod, count in slices.items() if pod not in alive)
+    words += f"; {left} EndpointSlices of others that are gone" if left else ""
+    return Finding("activator", "WARN" if left or (waits and not alive) else "OK", words)
 
 
 def _metrics(case: ClusterCheck) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler import model
 from reconciler.errors import AnnotationError
 from reconciler.policy.types import Fleet
 from reconciler.untrusted_text import MOST_REPLICAS, parse_json, whole_number_in
@@ -78,9 +79,9 @@ VICTIM_COST = "-2147483647"
 SPARED_COST = "-2147483646"
 """The cost that a pod gets for the time being that stays, although its own is not above the mark."""
 
-# The activator: the labels of its EndpointSlices and Leases, and what a Service may say to it.
-MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
-ACTIVATOR_POD_LABEL = "reconciler/activator-pod"  # the uid of the Pod that a slice leads to
+# The labels of what activators write, and what a Service may say to them.
+MANAGED_BY_LABEL = model.MANAGED_BY_LABEL
+ACTIVATOR_POD_LABEL = model.ACTIVATOR_POD_LABEL
 ACTIVATOR = "reconciler/activator"  # "Splice": also where NetworkPolicies may select the pods
 WAKE_PORTS = "reconciler/wake-ports"  # names or numbers of the ports whose traffic wakes, separated by commas
 

@@ -39,8 +39,9 @@ class Phase(IntEnum):
     REPAIR = 1
     INCREASE = 2
     MOVE = 3
-    DECREASE = 4
-    RECORD = 5
+    ANNOTATE = 4  # Services are recorded as idle, where an activator is to accept their connections before a decrease
+    DECREASE = 5
+    RECORD = 6
 
 
 class FieldChange(Struct, frozen=True):
@@ -171,6 +172,7 @@ class Decision(Struct, frozen=True):
     downscale: DownscaleSettings | None = None
     wake_tier: str = ""  # the tier of a wake that others wait for, "" where none do
     wait_ready: str = ""  # the wake tier whose objects should be ready first, 10 minutes at most; "" for none
+    wait_activator: bool = False  # an activator should accept the Services' connections first; for 15 s at most
     event: str = ""  # reason of the Event that tells about it ("Idled", "Woken", ...), "" for none
     idles: bool = False  # idles a workload
     known: bool = False  # the same schedule idled it before, so that no limit counts it

@@ -157,6 +157,7 @@ class ReasonCode(_Code):
     POLICY_BACK = "PolicyBack", "its policy is there again"
     SERVICE_NOT_IDLE = "ServiceNotIdle", "no workload behind it is idle"
     SERVICE_IDLE = "ServiceIdle", "workloads behind it are idle"
+    ACTIVATOR_GONE = "ActivatorGone", "the activator in the Pod with uid {pod} is gone"
     SERVICE_PARTLY_AWAKE = "ServicePartlyAwake", "some workloads it lists are awake"
 
     # the replicas of a cluster in a FederatedReplicaSet

@@ -1,14 +1,16 @@
-"""What is asked once it is decided: which pods a workload has, and which of them the pod pickers choose."""
+"""What is asked once it is decided: the pods of a workload, those that pickers choose, and where activators live."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.backends.protocols import PODS, PodPickerClient
+from reconciler.backends.protocols import ACTIVATOR_LABELS, LEASES, PODS, Cluster, PodPickerClient
 from reconciler.decide.decide import without_deferred
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.downscale.forecast import picker_requests, with_victims
@@ -16,6 +18,7 @@ from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import ClusterError, PickerError, reason_of
 from reconciler.labels import selector_text
 from reconciler.model import (
+    Activator,
     ObjectRef,
     ObservedCluster,
     ObservedState,
@@ -68,6 +71,53 @@ def answer(
         for name, one in found.items()
     }
     return replace(state, clusters={**state.clusters, **clusters})
+
+
+ACTIVATOR_LEASE = timedelta(seconds=17)
+"""How long a Lease counts as fresh: 15 s, and 2 s because a server tells its time in whole seconds."""
+
+
+def with_activators_read(
+    state: ObservedState, names: Sequence[str], namespace: str, sources: Mapping[str, Source], readers: Readers
+) -> ObservedState:
+    """Return `state` with the activators of the clusters `names`, whose Leases are in `namespace`.
+
+    Where they cannot be read there is none: nothing waits for them, and nothing they left is judged.
+    """
+    asked = {name: source.cluster for name in names if (source := sources[name]).cluster is not None}
+    found = {
+        name: readers.pool.submit(name, partial(activators_of, cluster, namespace)) for name, cluster in asked.items()
+    }
+    readers.wait(found.values(), lambda: None, _cancel)
+    read = {
+        name: replace(state.clusters[name], activators=one.result())
+        for name, one in found.items()
+        if one.done() and not one.cancelled() and one.exception() is None
+    }
+    return replace(state, clusters={**state.clusters, **read}) if read else state
+
+
+def _cancel(asked: Future[Any]) -> None:
+    asked.cancel()
+
+
+def activators_of(cluster: Cluster, namespace: str) -> tuple[Activator, ...]:
+    """Return the activators of a cluster by their Leases in `namespace`, and which of them are fresh.
+
+    Raises:
+        ClusterError: they cannot be read.
+    """
+    leases = [one for one in cluster.list(LEASES, namespace=namespace, labels=ACTIVATOR_LABELS) if one.activator]
+    fresh_at = cluster.now() - ACTIVATOR_LEASE if leases else None
+    return tuple(
+        sorted(
+            Activator(one.activator, fresh_at is not None and (one.renewed_at or _LONG_AGO) >= fresh_at)
+            for one in leases
+        )
+    )
+
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _ended(found: Future[ObservedCluster], before: ObservedCluster, asked: Sequence[ObjectRef]) -> ObservedCluster:

@@ -67,6 +67,7 @@ _REPLICAS: Mapping[_Path, _Check] = {("spec", "replicas"): _is_count, (*_LABELS,
 _FIELDS: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
     ("", "Service"): {},
     ("", "Endpoints"): {},
+    ("discovery.k8s.io", "EndpointSlice"): {},
     ("", "ConfigMap"): {("data",): _is_texts, ("data", "*"): _is_text},
     ("", "Pod"): {
         (*_ANNOTATIONS, DELETION_COST): _is_text,
@@ -89,7 +90,10 @@ _FIELDS: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
     },
     ("keda.sh", "ScaledObject"): {(*_ANNOTATIONS, PAUSED_REPLICAS): _is_text},
 }
-_NO_ANNOTATIONS = frozenset({("", "Pod")})
+_ACTIVATORS = "-activator-"
+"""What is in the names of activators' EndpointSlices."""
+
+_NO_ANNOTATIONS = frozenset({("", "Pod"), ("discovery.k8s.io", "EndpointSlice")})
 """Kinds on which none of our annotations stand."""
 
 
@@ -244,8 +248,10 @@ def _misfits(found: Any, fixed: Mapping[str, Any], free: set[str], path: str) ->
 def _deletion(decision: Decision) -> Iterator[tuple[str, str]]:
     ref = decision.ref
     done_with = (ref.group, ref.kind) == ("", "ConfigMap") and ref.name.startswith(_CONFIG_MAP_PREFIXES)
-    if (ref.group, ref.kind) != ("apps", "ReplicaSet") and not done_with:
-        yield "verb", f" deletes a {ref.kind}, expected a local ReplicaSet or a ConfigMap that is no longer needed"
+    left_behind = ref.kind == "EndpointSlice" and _ACTIVATORS in ref.name
+    if (ref.group, ref.kind) != ("apps", "ReplicaSet") and not done_with and not left_behind:
+        what = "a local ReplicaSet, a ConfigMap that is no longer needed or an EndpointSlice of an activator"
+        yield "verb", f" deletes a {ref.kind}, expected {what}"
     if decision.uid is None:
         yield "object.uid", " is null, expected that of the object to delete"
     if decision.changes:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, Phase
+from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.observed import unknown_since
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.plan.filters import Filters, kept_groups
@@ -29,6 +30,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
     """Return the plan that brings the clusters of `state` to `desired`, as far as limits and filters let it."""
     limited = hold_back(desired.decisions, policies, _bases(policies, state, desired), run.allow_exceed)
     kept = _filtered(limited, state, inputs.filters)
+    decisions = announced(kept.decisions, state)
     guarded = tuple(HeldBackActions(held.allow, held.why, held.decisions) for held in desired.held_back)
     return Plan(
         made_at=run.now,
@@ -37,13 +39,13 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         policy_digest=policies.digest,
         input_digest=inputs.digest,
         clusters={name: one.identity for name, one in sorted({**state.clusters, **state.wakes_only}.items())},
-        actions=number(in_order(kept.decisions)),
+        actions=number(in_order(decisions)),
         held_back=_left_of(guarded, state, inputs.filters) + kept.held_back,
         observed=in_order(desired.observed),
         undecided=desired.undecided,
         overridden=desired.overridden,
         unknown=_unknown(state),
-        notices=desired.notices,
+        notices=(*desired.notices, *announcements(decisions)),
         limits=kept.uses,
         placements=desired.placements,
         explanations=desired.explanations,

@@ -82,6 +82,8 @@ def _contents(plan: Plan, keys: frozenset[str]) -> dict[str, Any]:
         document = change_document(action)
         after = {path: _placeless(value) if path == _CAUSE else value for path, value in document.after.items()}
         document = structs.replace(document, id=1, needs=[], wait_ready="", cause=_NO_CAUSE, victims=None, after=after)
+        if document.phase == "annotate" or document.wait_activator:  # whether an activator lives changes no write
+            document = structs.replace(document, phase="decrease", wait_activator=False)
         needs = sorted(names[other] for other in action.needs)
         found[action.decision.key] = (document, needs, action.wait_ready if action.wait_ready in tiers else "")
     return found

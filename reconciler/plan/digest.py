@@ -27,6 +27,8 @@ def _parts(state: ObservedState) -> Iterator[list[Any]]:
     for name, cluster in sorted({**state.clusters, **state.wakes_only}.items()):
         for field in cluster.__struct_fields__:
             value = getattr(cluster, field)
+            if value is None:
+                continue
             if isinstance(value, Mapping):
                 value = sorted(value.items())
             starts = range(0, len(value), _AT_ONCE)
@@ -34,6 +36,15 @@ def _parts(state: ObservedState) -> Iterator[list[Any]]:
             yield from ([name, field, piece] for piece in pieces)
     yield ["", "unreachable", sorted(state.unreachable.items())]
     yield ["", "answers", sorted(state.answers.items())]
+
+
+def digest_with_activators(digest: str, state: ObservedState) -> str:
+    """Return the digest of `state`, which is `digest` without what is known of activators.
+
+    A run is not named after them: they are asked when all else is decided.
+    """
+    known = {name: one.activators for name, one in sorted(state.clusters.items()) if one.activators is not None}
+    return hashlib.sha256(digest.encode() + _ENCODER.encode(known)).hexdigest() if known else digest
 
 
 def run_id(policy_digest: str, input_digest: str, run: Run) -> str:

@@ -15,7 +15,7 @@ VERSION = Meta(
     description="schemaVersion is the version of the schema of this document. Documents of other versions are refused."
 )
 Number = Annotated[int, Meta(ge=0)]
-PhaseName = Literal["wake", "repair", "increase", "move", "decrease", "record"]
+PhaseName = Literal["wake", "repair", "increase", "move", "annotate", "decrease", "record"]
 
 
 class JsonObject(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -209,6 +209,10 @@ class ChangeDocument(JsonObject, frozen=True):
     ]
     has_annotations: Annotated[bool, Meta(description="Whether the object has annotations.")]
     has_labels: Annotated[bool, Meta(description="Whether the object has labels.")]
+    wait_activator: Annotated[
+        bool,
+        Meta(description="Whether an activator must accept the Services' connections first, for at most 15 seconds."),
+    ]
 
 
 class LimitDocument(JsonObject, frozen=True):

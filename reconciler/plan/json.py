@@ -144,6 +144,7 @@ def change_document(action: Action) -> ChangeDocument:
         known=decision.known,
         has_annotations=decision.has_annotations,
         has_labels=decision.has_labels,
+        wait_activator=decision.wait_activator,
     )
 
 
@@ -419,6 +420,7 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
         known=change.known,
         has_annotations=change.has_annotations,
         has_labels=change.has_labels,
+        wait_activator=change.wait_activator,
     )
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconciler.activator.objects import (
-    MANAGED_BY,
     SERVICE_LABEL,
     WatchedService,
     WatchedSlice,
 )
 from reconciler.backends.decode.shapes import decoded_json
-from reconciler.decide.annotations import ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL
+from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL
 
 IDLE = {
     "idling.kubernetes.io/idled-at": "2026-11-20T15:41:23Z",
@@ -46,7 +45,7 @@ def a_slice(
 ) -> WatchedSlice:
     """A slice of Service web; each endpoint is (address, ready, serving). `activator`: the uid of one whose it is."""
     labels = {SERVICE_LABEL: "web"} | (
-        {MANAGED_BY_LABEL: MANAGED_BY, ACTIVATOR_POD_LABEL: activator} if activator else {}
+        {MANAGED_BY_LABEL: ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL: activator} if activator else {}
     )
     listed = [
         {

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 MEMBER = [DEPLOY / "member" / file for file in ("namespace.yaml", "service-accounts.yaml", "plan.yaml", "apply.yaml")]
 CLONE_SETS = DEPLOY / "components" / "clone-sets" / "rights.yaml"
+ACTIVATOR_RUN = DEPLOY / "components" / "activator" / "run-rights.yaml"
 PICKER_SECRETS = DEPLOY / "components" / "picker-secrets" / "rights.yaml"
 CRON_JOB = DEPLOY / "base" / "cronjob.yaml"
 ADMISSION = ("admission", "admission-placement", "admission-clone-sets")
@@ -82,13 +83,13 @@ def _of_rule(role: Object, number: int, rule: Mapping[str, Any]) -> Iterator[Gra
 
 
 def every_grant() -> list[Grant]:
-    """All rights of the roles that a member cluster gets, and of those for CloneSets."""
-    return sorted(grants(manifests(*MEMBER, CLONE_SETS)))
+    """All rights of the roles that a member cluster gets, and of those for CloneSets and activators."""
+    return sorted(grants(manifests(*MEMBER, CLONE_SETS, ACTIVATOR_RUN)))
 
 
 def install(api: Api) -> None:
     """Make what a member cluster gets, the rights on CloneSets, and all admission policies; they are in force then."""
-    create_missing(api, manifests(*MEMBER, CLONE_SETS))
+    create_missing(api, manifests(*MEMBER, CLONE_SETS, ACTIVATOR_RUN))
     admit(api, admission())
 
 

@@ -30,7 +30,8 @@ def a_right(right: Right | Grant) -> tuple[str, str, str, bool, str]:
 @pytest.mark.parametrize("apply", [False, True], ids=["plan", "apply"])
 def test_the_roles_are_the_table_of_rights(apply: bool) -> None:
     table = [*RIGHTS, *custom_rights([CLONE_SET])]
-    names = ("reconciler-apply", "reconciler-apply-clone-sets") if apply else (PLAN, "reconciler-plan-clone-sets")
+    role = "reconciler-apply" if apply else PLAN
+    names = (role, f"{role}-clone-sets", f"{role}-activator")
 
     granted = [a_right(one) for one in deployed.every_grant() if one.role in names]
 
@@ -55,7 +56,7 @@ def test_no_role_has_a_wildcard_or_secrets_of_the_whole_cluster() -> None:
 def test_the_roles_are_bound_to_these_accounts_and_no_others() -> None:
     bound = {
         (one["kind"], one["roleRef"]["name"]): {subject["name"] for subject in one["subjects"]}
-        for one in manifests(*deployed.MEMBER, deployed.CLONE_SETS)
+        for one in manifests(*deployed.MEMBER, deployed.CLONE_SETS, deployed.ACTIVATOR_RUN)
         if one["kind"].endswith("Binding")
     }
 
@@ -66,6 +67,8 @@ def test_the_roles_are_bound_to_these_accounts_and_no_others() -> None:
         ("RoleBinding", "reconciler-apply"): {APPLY},
         ("ClusterRoleBinding", "reconciler-plan-clone-sets"): {PLAN, APPLY},
         ("ClusterRoleBinding", "reconciler-apply-clone-sets"): {APPLY},
+        ("RoleBinding", "reconciler-plan-activator"): {PLAN, APPLY},
+        ("ClusterRoleBinding", "reconciler-apply-activator"): {APPLY},
     }
 
 

@@ -81,6 +81,7 @@ def test_all_is_well_for_an_admin(api_server: ControlPlane, api_namespace: str, 
         f"OK    east  namespace  {api_namespace} exists",
         f"OK    east  lock       Lease {api_namespace}/reconciler is free",
         "OK    east  metrics    no Prometheus is configured, and no policy has queries",
+        "OK    east  activator  none lives",
         "OK    east  writers    no other writer of replicas among 0 selected workloads",
     ]
 

@@ -55,6 +55,7 @@ KINDS = [
     ("keda.sh", "ScaledObject"),
     GAME,
 ]
+SLICE = ("discovery.k8s.io", "EndpointSlice")
 SCALED = [kind for kind in KINDS if kind[1] in ("ReplicationController", "Deployment", "StatefulSet", "ReplicaSet")]
 
 
@@ -65,6 +66,7 @@ def test_our_annotations_stand_on_every_kind_but_pods(kind, value):
     theirs = problem(on(*kind, to(value, *ANNOTATIONS, "theirs", before="y")))
     assert ("is no field that" in theirs) is (kind != ("apps", "ReplicaSet"))
     assert "is no field that" in problem(on("", "Pod", to(value, *ANNOTATIONS, OURS, before="y")))
+    assert "is no field that" in problem(on(*SLICE, to(value, *ANNOTATIONS, OURS, before="y")))
 
 
 @pytest.mark.parametrize("kind", [*SCALED, GAME])
@@ -315,6 +317,8 @@ def test_a_local_replica_set_that_is_made(decision, expected):
         pytest.param(("apps", "ReplicaSet"), {"orphan": True}, "", id="a ReplicaSet without its pods"),
         pytest.param(("apps", "ReplicaSet"), {"uid": None}, "object.uid is null", id="of no uid"),
         pytest.param(("apps", "Deployment"), {}, "verb deletes a Deployment", id="a Deployment"),
+        pytest.param(SLICE, {"name": "web-activator-a-ipv4"}, "", id="a slice of an activator"),
+        pytest.param(SLICE, {"name": "web-x2f"}, "verb deletes a EndpointSlice", id="another slice"),
         pytest.param(("", "ConfigMap"), {"name": NAMED["name"]}, "", id="a status"),
         pytest.param(("", "ConfigMap"), {"name": "other"}, 'object.name is "other"', id="another ConfigMap"),
         pytest.param(("", "Service"), {"name": NAMED["name"]}, "verb deletes a Service", id="a Service of that name"),

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.model import (
+    Activator,
     ConfigMap,
     Endpoints,
     EndpointSlice,
@@ -44,6 +45,7 @@ FIELDS: dict[str, Any] = {
     "pods": {a_ref(): (a_pod(),)},
     "marked_pods": (a_pod(),),
     "unreadable": {"pods": "forbidden"},
+    "activators": (Activator("uid-a", True),),
 }
 
 
@@ -61,6 +63,7 @@ def test_all_that_was_observed_counts():
         with_fields(workloads=(a_workload(replicas=4),)),
         with_fields(pods={a_ref("api"): (a_pod(),)}),
         with_fields(unreadable={"pods": "refused"}),
+        with_fields(activators=(Activator("uid-a", False),)),
         a_state(a_cluster(), unreachable={"west": "refused"}),
         a_state(a_cluster(), unreachable={"west": "no answer"}),
         a_state(a_cluster(), answers={ASKED: SAID}),

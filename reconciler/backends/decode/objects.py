@@ -15,7 +15,14 @@ from reconciler.backends.decode.wire import Metadata, Object, Wire, controller_o
 from reconciler.backends.decode.workloads import workload_of, writer_of
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
 from reconciler.errors import MalformedAnswerError, NotFoundError
-from reconciler.model import NOTHING, ObjectRef, ScaleKind
+from reconciler.model import (
+    ACTIVATOR_MANAGER,
+    ACTIVATOR_POD_LABEL,
+    MANAGED_BY_LABEL,
+    NOTHING,
+    ObjectRef,
+    ScaleKind,
+)
 
 T = TypeVar("T")
 
@@ -78,6 +85,7 @@ def _service(ref: ObjectRef, metadata: Metadata, decoded: shapes.ServiceManifest
         type=spec.type or "ClusterIP",
         created_at=datetime_of(metadata.creation_timestamp),
         has_annotations=metadata.annotations is not None,
+        unheld=spec.unheld,
     )
 
 
@@ -92,10 +100,22 @@ def _endpoints(ref: ObjectRef, metadata: Metadata, decoded: shapes.EndpointsMani
 
 
 def _endpoint_slice(ref: ObjectRef, metadata: Metadata, decoded: shapes.EndpointSliceManifest) -> model.EndpointSlice:
+    labels = metadata.labels or NOTHING
+    is_activators = labels.get(MANAGED_BY_LABEL) == ACTIVATOR_MANAGER
     return model.EndpointSlice(
         ref=ref,
-        service=(metadata.labels or NOTHING).get(SERVICE_NAME, ""),
+        service=labels.get(SERVICE_NAME, ""),
         pods=pods_named_in(decoded, ref.namespace),
+        uid=metadata.uid or "",
+        activator=labels.get(ACTIVATOR_POD_LABEL, "") if is_activators else "",
+    )
+
+
+def _lease(ref: ObjectRef, metadata: Metadata, decoded: shapes.LeaseManifest) -> model.Lease:
+    return model.Lease(
+        ref=ref,
+        activator=(metadata.labels or NOTHING).get(ACTIVATOR_POD_LABEL, ""),
+        renewed_at=datetime_of(None if decoded.spec is None else decoded.spec.renew_time),
     )
 
 
@@ -233,4 +253,5 @@ _NOUNS: dict[type, Callable[[ObjectRef, Metadata, Any], Any]] = {
     model.HorizontalPodAutoscaler: _autoscaler,
     model.Event: _event,
     model.Pod: _pod,
+    model.Lease: _lease,
 }

@@ -231,9 +231,31 @@ class HorizontalPodAutoscalerManifest(Wire):
     spec: AutoscalerSpec
 
 
+class ServicePort(Wire):
+    protocol: str | None = None
+
+
 class ServiceSpec(Wire):
     selector: StringMap | None = None
     type: str | None = None
+    cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
+    internal_traffic_policy: str | None = None
+    external_traffic_policy: str | None = None
+    ports: list[ServicePort] | None = None
+
+    @property
+    def unheld(self) -> str:
+        """Return why no activator can hold the Service's connections, "" where one can."""
+        if self.type == "ExternalName":
+            return "its type is ExternalName, so clients do not pass the cluster's proxy"
+        if self.cluster_ip == "None":
+            return "it is headless, so clients look its pods up themselves"
+        if self.internal_traffic_policy == "Local":
+            return "internalTrafficPolicy is Local, so only pods of the client's own node are asked"
+        if self.type in ("NodePort", "LoadBalancer") and self.external_traffic_policy == "Local":
+            return "externalTrafficPolicy is Local, so only pods of the node that is asked answer"
+        unknown = sorted({one.protocol or "TCP" for one in self.ports or ()} - {"TCP", "UDP"})
+        return f"it has ports for {', '.join(unknown)}, and only TCP and UDP can be held" if unknown else ""
 
 
 class ServiceManifest(Object):
@@ -284,6 +306,14 @@ class EventManifest(Object):
 
 class ConfigMapManifest(Object):
     data: StringMap | None = None
+
+
+class LeaseSpec(Wire):
+    renew_time: Instant | None = None
+
+
+class LeaseManifest(Object):
+    spec: LeaseSpec | None = None
 
 
 class SecretManifest(Object):
@@ -373,6 +403,7 @@ SHAPES: dict[tuple[str, str], type[Wire]] = {
     ("", "ConfigMap"): ConfigMapManifest,
     ("", "Secret"): SecretManifest,
     ("", "Pod"): PodManifest,
+    ("coordination.k8s.io", "Lease"): LeaseManifest,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): CustomResourceDefinition,
 }
 """(group, kind) -> the shape of those objects. Kinds with a scale that are not here are `Custom`."""

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
 from urllib.parse import quote, urlencode
@@ -126,9 +127,14 @@ class ApiClient:
         self._rate = Rate(settings.qps, clock)
         self._traffic = _TrafficCount()
         self._agent = f"reconciler/{VERSION}"
+        self._ahead = timedelta()
 
     def traffic(self) -> Traffic:
         return self._traffic.so_far()
+
+    def now(self) -> datetime:
+        """Return the server's time as its last answer told it, ours where none did."""
+        return datetime.now(UTC) + self._ahead
 
     def send(self, request: ApiRequest, attempts: Attempts | None = None) -> HttpResponse:
         """Return the answer with a status of 2xx.
@@ -150,6 +156,7 @@ class ApiClient:
             noted.unsure += answer.status >= 500
             patience.answered()
             self.is_away = False
+            self._ahead = timedelta() if answer.date is None else answer.date - datetime.now(UTC)
             return answer
 
         try:

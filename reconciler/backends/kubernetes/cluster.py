@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 from reconciler.backends.decode.objects import NEED_PODS, is_listed, noun_of, secret_value, shape_of
@@ -87,6 +88,10 @@ class KubernetesCluster:
         if self._recorder is not None:
             self._recorder(resource, [read])
         return noun_of(resource, read, self._name, self._scale(resource.group, resource.kind))
+
+    def now(self) -> datetime:
+        """Return what time it is by the clock of the API server."""
+        return self._requests.now()
 
     def secret(self, namespace: str, name: str, key: str) -> str:
         """Return one value of a Secret; see `secret_value`."""

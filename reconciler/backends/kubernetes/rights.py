@@ -21,7 +21,7 @@ from reconciler.model import EVERY_KIND, ScaleKind
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
-Use = Literal["", "keda", "custom", "ZoneBalanced", "podPicker"]
+Use = Literal["", "keda", "custom", "ZoneBalanced", "podPicker", "activator"]
 
 
 class Right(Struct, frozen=True, order=True):
@@ -29,7 +29,8 @@ class Right(Struct, frozen=True, order=True):
 
     `own` True: only in our own namespace, the Fleet's; else in all namespaces, or for kinds without one. `name` limits
     it to that object. `apply` True: a plan does without. `use` says what has to be there for it to be needed: "keda"
-    and "custom" kinds that the cluster serves, "ZoneBalanced" and "podPicker" in a policy; "" is always needed.
+    and "custom" kinds that the cluster serves, "ZoneBalanced" and "podPicker" in a policy, "activator" one that has
+    EndpointSlices; "" is always needed.
     """
 
     group: str
@@ -78,6 +79,8 @@ RIGHTS: tuple[Right, ...] = (
     *_rights("", "configmaps", "get create patch delete", own=True, apply=True),
     *_rights("coordination.k8s.io", "leases", "get create patch", own=True, apply=True),
     *_rights("", "secrets", "get", apply=True, use="podPicker"),
+    *_rights("coordination.k8s.io", "leases", "list", own=True, use="activator"),
+    *_rights("discovery.k8s.io", "endpointslices", "get delete", apply=True, use="activator"),
 )
 """All rights; those on custom kinds with a scale are not here, see `custom_rights`."""
 

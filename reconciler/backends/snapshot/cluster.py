@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -56,7 +56,13 @@ class SnapshotCluster:
         self._victim_order = victim_order
         self._store = Store(self._directory, name, Path(root or directory))
         self._recording = recording
+        self._now: datetime | None = None
         self._guard = threading.RLock()
+
+    def at(self, now: datetime | None) -> SnapshotCluster:
+        """Return this cluster, where it is `now` unless its recording says when it was."""
+        self._now = now
+        return self
 
     @property
     def name(self) -> str:
@@ -129,6 +135,11 @@ class SnapshotCluster:
             self._recording.check_get(ReadKey.of(resource, namespace=namespace, name=name))
         with self._read() as index:
             return index.one(resource, namespace, name)
+
+    def now(self) -> datetime:
+        """Return what time it was when the folder was recorded, where that is known."""
+        recorded = None if self._recording is None else self._recording.time
+        return recorded or self._now or datetime.now(UTC)
 
     def secret(self, namespace: str, name: str, key: str) -> str:
         """Return one value of a Secret, one trailing line break stripped.
@@ -204,7 +215,7 @@ def open_snapshot(
         if name not in folders:
             backends[name] = Backend(name, error=f"no folder {top / name} in the snapshot")
             continue
-        cluster, found = _open_cluster(folders[name], top, victim_order)
+        cluster, found = _open_cluster(folders[name], top, victim_order, now)
         if not found and cluster.is_emptied():
             why = f"the files in {folders[name]} hold no object, expected what kubectl get prints"
             backends[name] = Backend(name, error=why)
@@ -245,10 +256,12 @@ def _folders(top: Path) -> dict[str, Path]:
     return {name: top / name for name in names}
 
 
-def _open_cluster(directory: Path, top: Path, victim_order: VictimOrder) -> tuple[SnapshotCluster, list[Problem]]:
+def _open_cluster(
+    directory: Path, top: Path, victim_order: VictimOrder, now: datetime | None
+) -> tuple[SnapshotCluster, list[Problem]]:
     name = directory.name
     recording, problems = read_recording(directory, name, top)
-    cluster = SnapshotCluster(directory, name, victim_order=victim_order, recording=recording, root=top)
+    cluster = SnapshotCluster(directory, name, victim_order=victim_order, recording=recording, root=top).at(now)
     return cluster, problems + cluster.problems()
 
 

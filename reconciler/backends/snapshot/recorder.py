@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -73,6 +74,14 @@ class Recording(Struct, frozen=True):
     read: Mapping[ReadKey, ClusterError | None] = field(default_factory=dict)
     kinds: ClusterError | None = None
     at: str = ""
+
+    @property
+    def time(self) -> datetime | None:
+        """Return `at` as a time, None where it is not known."""
+        try:
+            return datetime.fromisoformat(self.at).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return None
 
     def check_list(self, asked: ReadKey) -> None:
         """Raise what a list met.
@@ -321,6 +330,9 @@ class RecordedCluster:
             raise
         self._recorder.asked(asked, None)
         return found
+
+    def now(self) -> datetime:
+        return self._cluster.now()
 
     def secret(self, namespace: str, name: str, key: str) -> str:  # noqa: ARG002
         raise ClusterError(f"{self.name}: Secret {namespace}/{name} is not read for a snapshot, expected no need to")

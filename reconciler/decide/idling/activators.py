@@ -1,0 +1,158 @@
+"""Activators, as far as a plan knows of them: where they are asked about, what dead ones left, what waits for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from reconciler.decide.annotations import IDLED_TO
+from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Phase, Verb
+from reconciler.decide.idling.writes_workload import decision_key
+from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Service
+from reconciler.policy.types import Fleet, PolicySet, Writes
+
+_NAMED = 3
+_IDLED_TO = ("metadata", "annotations", IDLED_TO)
+
+
+def clusters_to_ask(desired: DesiredState, policies: PolicySet, state: ObservedState) -> tuple[str, ...]:
+    """Return the clusters of which it must be known which activators live: where Services go idle at zero, and where
+    activators have EndpointSlices. Of those that were asked already nothing new is learnt.
+    """
+    if not policies.idling:
+        return ()
+    at_zero = {mark.ref.cluster for mark, _ in records_at_zero(desired.decisions, state)}
+    return tuple(
+        name
+        for name, cluster in sorted(state.clusters.items())
+        if cluster.activators is None and (name in at_zero or any(one.activator for one in cluster.endpoint_slices))
+    )
+
+
+def records_at_zero(decisions: Sequence[Decision], state: ObservedState) -> list[tuple[Decision, Service]]:
+    """Return the decisions that record a Service as idle at zero, each with the Service as it is now."""
+    found = [
+        one
+        for one in decisions
+        if one.ref.kind == "Service" and one.verb is Verb.RECORD and one.phase in (Phase.ANNOTATE, Phase.DECREASE)
+    ]
+    if not found:
+        return []
+    concerned = [state.clusters[name] for name in {one.ref.cluster for one in found} & state.clusters.keys()]
+    services = {service.ref: service for cluster in concerned for service in cluster.services}
+    pairs = [(one, services[one.ref]) for one in found if one.ref in services]
+    return [(one, service) for one, service in pairs if _idled_to(one, service) == "0"]
+
+
+def _idled_to(record: Decision, service: Service) -> str | None:
+    written = [change.after for change in record.changes if change.path == _IDLED_TO]
+    return written[0] if written else service.annotations.get(IDLED_TO)
+
+
+def with_activators(desired: DesiredState, policies: PolicySet, state: ObservedState) -> DesiredState:
+    """Return `desired` with the end of what dead activators left, and with what nobody can signal."""
+    return replace(
+        desired,
+        decisions=(*desired.decisions, *_left_behind(policies.fleet, state)),
+        notices=(*desired.notices, *_unsignalled(desired, policies, state)),
+    )
+
+
+def _left_behind(fleet: Fleet, state: ObservedState) -> Iterator[Decision]:
+    """Yield the deletion of the EndpointSlices of activators that died: they lead clients nowhere.
+
+    One without any Lease is left alone: it may be an activator's whose Leases lie in another namespace.
+    """
+    written = [cluster.name for cluster in fleet.clusters if cluster.writes is not Writes.NOTHING]
+    for cluster in [state.clusters[name] for name in written if name in state.clusters]:
+        dead = {one.pod for one in cluster.activators or () if not one.is_alive}
+        for found in cluster.endpoint_slices:
+            if found.activator in dead:
+                yield Decision(
+                    key=decision_key(Verb.DELETE, found.ref),
+                    job="idling",
+                    verb=Verb.DELETE,
+                    phase=Phase.REPAIR,
+                    ref=found.ref,
+                    api_version="discovery.k8s.io/v1",
+                    uid=found.uid,
+                    changes=(),
+                    cause=Cause("", "", (reason(ReasonCode.ACTIVATOR_GONE, pod=found.activator),)),
+                    group=f"idling/{found.ref}",
+                )
+
+
+def _lives(cluster: ObservedCluster) -> bool:
+    return any(one.is_alive for one in cluster.activators or ())
+
+
+def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedState) -> Iterator[Notice]:
+    """Yield for each policy with `wake: OnSignal` which of its Services nobody can signal, and why."""
+    on_signal = {policy.name for policy in policies.idling if policy.wake == "OnSignal"}
+    if not on_signal:
+        return
+    asleep = {mark.ref for mark, _ in records_at_zero(desired.decisions, state)}
+    behind: dict[tuple[str, str, str], set[ObjectRef]] = {}
+    services = {one.ref: one for cluster in state.clusters.values() for one in cluster.services}
+    for policy, ref in sorted(_selected(desired, on_signal)):
+        why = _why_unsignalled(services.get(ref), state.clusters[ref.cluster], ref in asleep)
+        if why:
+            behind.setdefault((ref.cluster, policy, why), set()).add(ref)
+    for (cluster, policy, why), refs in sorted(behind.items()):
+        named = [f"{ref.namespace}/{ref.name}" for ref in sorted(refs)]
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        text = f"{cluster}: nothing signals {', '.join(named[:_NAMED])}{more} (wake: OnSignal): {why}"
+        yield Notice("noSignal", f"{cluster}/{policy}", text, policy)
+
+
+def _selected(desired: DesiredState, names: set[str]) -> set[tuple[str, ObjectRef]]:
+    return {
+        (one.policy, service)
+        for one in desired.explanations
+        if one.job == "idling" and one.selected and one.policy in names
+        for service in one.services
+    }
+
+
+def _why_unsignalled(service: Service | None, cluster: ObservedCluster, goes_idle: bool) -> str:
+    """Return why nobody signals a Service, "" where somebody does, or where that is not known."""
+    if service is None:
+        return ""
+    if service.unheld:
+        return f"an activator cannot hold its connections: {service.unheld}"
+    known = goes_idle or cluster.activators is not None
+    return "no activator is known there" if known and not _lives(cluster) else ""
+
+
+def announced(decisions: Sequence[Decision], state: ObservedState) -> tuple[Decision, ...]:
+    """Return `decisions` as they are carried out where an activator lives: all Services of a cluster are recorded as
+    idle before anything is scaled, and that waits until an activator accepts their connections.
+    """
+    first = {
+        record.key
+        for record, service in records_at_zero(decisions, state)
+        if not service.unheld and _lives(state.clusters[record.ref.cluster])
+    }
+    return tuple(_in_turn(one, first) for one in decisions) if first else tuple(decisions)
+
+
+def _in_turn(decision: Decision, first: set[str]) -> Decision:
+    if decision.key in first:
+        return replace(decision, phase=Phase.ANNOTATE)
+    waits = decision.idles and not first.isdisjoint(decision.needs)
+    return replace(decision, wait_activator=True) if waits else decision
+
+
+def announcements(decisions: Sequence[Decision]) -> tuple[Notice, ...]:
+    """Return the notices that say on which clusters a run waits for an activator."""
+    counts: Mapping[str, int] = Counter(one.ref.cluster for one in decisions if one.phase is Phase.ANNOTATE)
+    return tuple(Notice("activator", name, f"{name}: {_words(counts[name])}") for name in sorted(counts))
+
+
+def _words(count: int) -> str:
+    which, whose = ("1 Service is", "its") if count == 1 else (f"{count} Services are", "their")
+    then = f"what is behind is scaled once an activator accepts {whose} connections, at most 17 s later"
+    return f"{which} recorded as idle first; {then}"
