@@ -84,7 +84,18 @@ class Review(Struct, frozen=True):
 
     @property
     def idles_less(self) -> tuple[Difference, ...]:
-        return tuple(one for one in self._changed if _lowest(one.after) > _lowest(one.before))
+        """Workloads that go idle, or run with less than without policies, and would not with the change."""
+        return tuple(one for one in self._changed if _lowest(one.after) > _lowest(one.before) and _is_lowered(one))
+
+    @property
+    def runs_more(self) -> tuple[Difference, ...]:
+        """Workloads that no policy lowers, and that get more replicas."""
+        return tuple(one for one in self._changed if _lowest(one.after) > _lowest(one.before) and not _is_lowered(one))
+
+    @property
+    def not_woken(self) -> tuple[Difference, ...]:
+        """Workloads that are idle at the start and wake without the change, and with it do not."""
+        return tuple(one for one in self._changed if _wakes_at(one.before) is not None and _stays_idle(one))
 
     @property
     def created(self) -> tuple[Difference, ...]:
@@ -209,6 +220,19 @@ def _at(steps: Iterable[tuple[datetime, int]], moment: datetime) -> int | None:
 
 def _lowest(one: WorkloadTimeline | None) -> int:
     return 0 if one is None else min((segment.replicas for segment in one.segments), default=0)
+
+
+def _is_lowered(one: Difference) -> bool:
+    return one.before is not None and _lowest(one.before) < one.before.without
+
+
+def _stays_idle(one: Difference) -> bool:
+    """Whether it never gets, with the change, what it has without policies, and is lower from the start on."""
+    return one.before is not None and one.after is not None and _highest(one.after) < one.before.without
+
+
+def _highest(one: WorkloadTimeline) -> int:
+    return max((segment.replicas for segment in one.segments), default=0)
 
 
 def owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterator[Owned]:

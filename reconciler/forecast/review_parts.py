@@ -98,7 +98,10 @@ def _effect(review: Review, head: Forecast) -> str:
 
 def _counts(review: Review) -> Iterator[str]:
     more, less, new, gone = review.idles_more, review.idles_less, review.created, review.not_created
-    others = len(review.differences) - len(more) - len(less) - len(new) - len(gone)
+    grown, dark = review.runs_more, review.not_woken
+    others = len(review.differences) - sum(map(len, (more, less, new, gone, grown, dark)))
+    if dark:
+        yield f"{counted(len(dark), 'idle workload')} that {_wake(len(dark))} today {_stay(len(dark))} idle"
     if more:
         namespaces = len({(one.ref.cluster, one.ref.namespace) for one in more})
         where = counted(namespaces, "namespace")
@@ -108,6 +111,8 @@ def _counts(review: Review) -> Iterator[str]:
         does = "does" if len(less) == 1 else "do"
         who = str(len(less)) if more else f"{counted(len(less), 'workload')} that {_idle(len(less))} today"
         yield f"{who} no longer {does}"
+    if grown:
+        yield f"{counted(len(grown), 'workload')} {_run(len(grown))} more replicas"
     if new:
         yield f"{counted(len(new), 'workload')} {_are(len(new))} created"
     if gone:
@@ -170,8 +175,18 @@ def _fields(review: Review) -> Part:
     by_policy: dict[str, list[str]] = {}
     for one in changes.fields:
         by_policy.setdefault(one.policy, []).append(f"{one.field}: {_cut(one.before)} -> {_cut(one.after)}")
+    if "metadata.name" in (one.field for one in changes.fields if one.policy == "Fleet"):
+        by_policy["Fleet"] += _left_by_the_fleet(review)
     listings += [LineList(name, tuple(lines)) for name, lines in by_policy.items()]
     return Part("Fields changed", (), tuple(listings))
+
+
+def _left_by_the_fleet(review: Review) -> Iterator[str]:
+    """What a Fleet that is renamed keeps idle is left as it is by every run from then on."""
+    idle = len({one.ref for one in review.base.first.explanations if one.idled is not None}) if review.base else 0
+    if idle:
+        words = counted(idle, "workload")
+        yield f"{words} idled under the former name {_stay(idle)} idle; first run `reconciler restore --all --hold 12h`"
 
 
 def _owned(owned: Owned | None, zone: tzinfo) -> Iterator[str]:
@@ -181,13 +196,17 @@ def _owned(owned: Owned | None, zone: tzinfo) -> Iterator[str]:
     of_all = f"of the {counted(owned.idle, 'workload')} it keeps idle"
     if owned.unchanged:
         yield f"{owned.unchanged} {of_all} {_run(owned.unchanged)} as without this change"
-    yield from (f"{number} {of_all} {_wake(number)} {edge(at, zone)}" for at, number in owned.woken)
+    yield from (f"{number} {of_all} {_wake(number)} on {edge(at, zone)}" for at, number in owned.woken)
     if left:
-        yield f"{left} {of_all} {'stays' if left == 1 else 'stay'} idle"
+        yield f"{left} {of_all} {_stay(left)} idle"
 
 
 def _wake(number: int) -> str:
-    return "wakes on" if number == 1 else "wake on"
+    return "wakes" if number == 1 else "wake"
+
+
+def _stay(number: int) -> str:
+    return "stays" if number == 1 else "stay"
 
 
 def _cut(text: str) -> str:

@@ -262,7 +262,13 @@ EDITS = {
     ),
     "the Fleet renamed": Edit(
         renamed("Fleet real", "other"),
-        ("From ", "The Fleet is changed (metadata.name)", "metadata.name: real -> other"),
+        (
+            "From Sat 2026-11-21 06:00",
+            "11 idle workloads that wake today stay idle",
+            "The Fleet is changed (metadata.name)",
+            "metadata.name: real -> other",
+            "11 workloads idled under the former name stay idle; first run `reconciler restore --all --hold 12h`",
+        ),
         start=FRIDAY_NIGHT,
     ),
     "production selected by mistake": Edit(
@@ -290,7 +296,12 @@ EDITS = {
         lambda documents: documents["FederatedReplicaSet router"]["spec"]["preferences"]["clusters"]["eu"].update(
             weight=5
         ),
-        ("eu/edge/Deployment/router", "us/edge/Deployment/router", "clusters.eu.weight: 1 -> 5"),
+        (
+            "1 workload in 1 namespace idles or runs fewer replicas that does not today; 1 workload runs more replicas",
+            "eu/edge/Deployment/router",
+            "us/edge/Deployment/router",
+            "clusters.eu.weight: 1 -> 5",
+        ),
     ),
 }
 
