@@ -58,8 +58,8 @@ def _nothing(_: Stage) -> None:
     return
 
 
-class Watch(Struct, frozen=True):
-    """Who looks on; a run does the same without. `stage` is called as a stage begins, which ends the one before."""
+class ProgressCallbacks(Struct, frozen=True):
+    """Called while a run goes on, which does the same without. `stage`: a stage begins, which ends the one before."""
 
     stage: Callable[[Stage], None] = _nothing
     reading: ReadProgress = no_progress
@@ -74,7 +74,7 @@ class RunRequest(Struct, frozen=True):
     allow_exceed: frozenset[str] = frozenset()
     filters: Filters = Filters()
     call_pickers: bool = False
-    watch: Watch = Watch()
+    callbacks: ProgressCallbacks = ProgressCallbacks()
     scope: Scope = EVERYTHING
 
 
@@ -125,11 +125,11 @@ class _Planner(Struct, frozen=True):
 
     def planned(self) -> tuple[ObservedState, Plan]:
         """Return the plan, and what it was made of. A cluster that cannot be decided is unknown there."""
-        policies, watch = self.policies, self.request.watch
-        watch.stage(Stage.OBSERVE)
+        policies, callbacks = self.policies, self.request.callbacks
+        callbacks.stage(Stage.OBSERVE)
         observed = self._observed()
         check_namespaces(self.request.filters, observed)
-        watch.stage(Stage.DECIDE)
+        callbacks.stage(Stage.DECIDE)
         state, digest = isolated(observed, state_digest)
         run = _run(policies, digest, self.request)
         before = state
@@ -140,11 +140,11 @@ class _Planner(Struct, frozen=True):
             run = _run(policies, digest, self.request)
             state, desired = isolated(state, partial(self._desired, run))
         if self.request.call_pickers:
-            watch.stage(Stage.PICK)
+            callbacks.stage(Stage.PICK)
             pickers = {name: access.picker for name, access in self.world.accesses.items()}
             desired = asked_pickers(desired, policies, state, run, pickers)
         state = self._with_activators(state, desired)
-        watch.stage(Stage.PLAN)
+        callbacks.stage(Stage.PLAN)
         inputs = Inputs(digest_with_activators(digest, state), self.world.origin, self.request.filters)
 
         def made(tried: ObservedState) -> Plan:
@@ -167,7 +167,7 @@ class _Planner(Struct, frozen=True):
 
     def _observed(self) -> ObservedState:
         readers, request = self.world.readers, self.request
-        reading = Observation(self.policies, self.world.sources, request.watch.reading, request.scope, readers.pool)
+        reading = Observation(self.policies, self.world.sources, request.callbacks.reading, request.scope, readers.pool)
         fleet = self.policies.fleet
         readers.wait(reading.asked, lambda: self.delayed(identified(fleet, reading.so_far())), reading.give_up)
         return identified(fleet, reading.ended())
@@ -198,9 +198,9 @@ class _Planner(Struct, frozen=True):
 
     def _answered(self, state: ObservedState, questions: Sequence[PodsQuestion]) -> ObservedState:
         """Return `state` with the answers to what a decision asks; that is reading, not deciding."""
-        self.request.watch.stage(Stage.OBSERVE)
+        self.request.callbacks.stage(Stage.OBSERVE)
         answered = answer(state, questions, self.world.sources, self.world.readers, lambda: self.delayed(state))
-        self.request.watch.stage(Stage.DECIDE)
+        self.request.callbacks.stage(Stage.DECIDE)
         return answered
 
 
@@ -229,21 +229,21 @@ def apply(policies: PolicySet, world: World, request: RunRequest, control: Contr
 
 
 def _applied(planner: _Planner, control: Control, locks: Locks) -> Applied:
-    fleet, world, watch = planner.policies.fleet, planner.world, planner.request.watch
+    fleet, world, callbacks = planner.policies.fleet, planner.world, planner.request.callbacks
     state, first = planner.planned()
     if not first.actions:
         return Applied(first)
     if control.stop.asked:
         return carry_out(first, fleet, world, control, {})
-    watch.stage(Stage.APPROVE)
+    callbacks.stage(Stage.APPROVE)
     if not control.approve(first):
         return Applied(first, declined=True)
-    watch.stage(Stage.LOCK)
+    callbacks.stage(Stage.LOCK)
     locks.take({action.ref.cluster for action in first.actions}, lambda: planner.delayed(state))
     left_out = locks.left_out
     unknown = {name: first.unknown[name] for name in first.unknown_since if name not in first.clusters}
     _, again = replace(planner, world=world.without(unknown)).planned()
-    watch.stage(Stage.APPLY)
+    callbacks.stage(Stage.APPLY)
     return carry_out(again, fleet, world, control, left_out)
 
 
@@ -315,13 +315,15 @@ def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     return decide_wakes_due(policies.fleet, state, run)
 
 
-def apply_saved(saved: Plan, fleet: Fleet, world: World, control: Control, watch: Watch = Watch()) -> Applied:
+def apply_saved(
+    saved: Plan, fleet: Fleet, world: World, control: Control, callbacks: ProgressCallbacks = ProgressCallbacks()
+) -> Applied:
     """Carry out exactly what `saved` says, but for what differs from a fresh plan: that is stale."""
-    watch.stage(Stage.LOCK)
+    callbacks.stage(Stage.LOCK)
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, control.stop) as locks:
         locks.take({action.ref.cluster for action in saved.actions})
         found = control.compare()
-        watch.stage(Stage.APPLY)
+        callbacks.stage(Stage.APPLY)
 
         def same(made: Plan) -> tuple[Action, ...]:
             chosen = [action for action in control.choose(made) if action.id not in found.differing]

@@ -169,7 +169,7 @@ def _saved(run: TrackedRun, control: Control, approval: Approval, flags: dict[st
         return replace(found, differing={**found.differing, **unchecked})
 
     applied = apply_saved(
-        made, fleet, world, replace(control, choose=run.progress.counted(allowed), compare=left), options.watch
+        made, fleet, world, replace(control, choose=run.progress.counted(allowed), compare=left), options.callbacks
     )
     _report(applied, approval, run)
     return exit_of_saved(applied)

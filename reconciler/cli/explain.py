@@ -31,7 +31,7 @@ from reconciler.policy.explain import explain_field, fields
 from reconciler.policy.schemas import KINDS
 from reconciler.policy.types import PolicySet
 from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
-from reconciler.report.text import fitted
+from reconciler.report.text import wrapped
 
 _WIDTH = 100
 """How wide descriptions are in a pipe."""
@@ -62,7 +62,7 @@ def command(subject: str, policies: str, output: str, recursive: bool, **flags: 
     options = RunOptions.of(policies, flags)
     made, found = _explained(options, options.policies(), subject)
     if output == "text":
-        show_lines(fitted(_lines(made, found), text_width()))
+        show_lines(wrapped(_lines(made, found), text_width()))
         return
     objects = [explanation_values(made, one) for one in found]
     show(as_text({"schemaVersion": "reconciler/v1alpha1", "kind": "Explanation", "objects": objects}, output), output)

@@ -21,7 +21,7 @@ from reconciler.cli.output import say, say_json
 from reconciler.cli.run import RunOptions, exit_words, stop_on_signals
 from reconciler.errors import ExitCode
 from reconciler.observe.clusters import ReadStep, no_progress
-from reconciler.pipeline import Stage, Watch
+from reconciler.pipeline import ProgressCallbacks, Stage
 from reconciler.plan.model import Action, Plan
 from reconciler.report.summary import status_of
 from reconciler.report.wording import counted, is_metadata, name_of, verb_of
@@ -201,9 +201,9 @@ def run_progress(
         stage(one)
         shown.stage(one)
 
-    watch = Watch(begins, shown.reading if options.snapshot is None else no_progress)
+    callbacks = ProgressCallbacks(begins, shown.reading if options.snapshot is None else no_progress)
     try:
-        yield replace(options, watch=watch), shown
+        yield replace(options, callbacks=callbacks), shown
     finally:
         shown.close()
 

@@ -31,7 +31,7 @@ from reconciler.errors import ExitCode, PromptInterruptedError, UsageError, firs
 from reconciler.messages import nearest
 from reconciler.model import CredentialSources
 from reconciler.observe.clusters import EVERYTHING, Scope
-from reconciler.pipeline import Applied, RunRequest, Watch
+from reconciler.pipeline import Applied, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.plan.json import plan_to_json
 from reconciler.plan.model import Plan
@@ -116,7 +116,7 @@ class RunOptions(Struct, frozen=True):
     call_pickers: bool = False
     settings: RequestSettings = DEFAULTS
     stop: SignalStop = field(default_factory=SignalStop)
-    watch: Watch = Watch()
+    callbacks: ProgressCallbacks = ProgressCallbacks()
     context: str | None = None  # of a kubeconfig, in place of a Fleet
     sources: CredentialSources = CredentialSources(DEFAULT_FOLDERS)
     fleet_from: str = "head"  # or "base"
@@ -219,7 +219,7 @@ class RunOptions(Struct, frozen=True):
             allow_exceed=frozenset(self.allow_exceed),
             filters=self.words.filters(),
             call_pickers=self.call_pickers,
-            watch=self.watch,
+            callbacks=self.callbacks,
             scope=self.scope,
         )
 

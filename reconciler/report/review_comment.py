@@ -41,7 +41,7 @@ def render_review(review: ReviewComment, longest: int) -> str:
     """Return `review` as Markdown of at most `longest` characters; it begins with what keeps the change from a plan."""
     blocks = [*_problems(review), *_base(review), *_failure(review)]
     text = joined(blocks) if blocks else ""
-    return fitted(_without_commands("\n".join(part for part in (text, review.plan) if part)), longest)
+    return shortened(_without_commands("\n".join(part for part in (text, review.plan) if part)), longest)
 
 
 def _problems(review: ReviewComment) -> list[list[str]]:
@@ -82,7 +82,7 @@ def _without_commands(text: str) -> str:
     return "\n".join(lines)
 
 
-def fitted(text: str, longest: int) -> str:
+def shortened(text: str, longest: int) -> str:
     """Return `text`, Markdown, cut behind a line where it is longer than `longest`: what is open there is closed."""
     if len(text) <= longest:
         return text

@@ -82,10 +82,10 @@ def render_text(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: St
 
 
 def _joined(parts: Iterable[Sequence[str]], width: int) -> str:
-    return "\n\n".join("\n".join(fitted(part, width)) for part in parts if part) + "\n"
+    return "\n\n".join("\n".join(wrapped(part, width)) for part in parts if part) + "\n"
 
 
-def fitted(lines: Iterable[str], width: int) -> Iterator[str]:
+def wrapped(lines: Iterable[str], width: int) -> Iterator[str]:
     """Yield `lines`, those longer than `width` wrapped at words; 0 wraps nothing.
 
     What stands in columns goes on below its last column, where there is room, else indented; no word is broken.

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.backends.config_map_store import entry_name
-from reconciler.backends.decode.mismatches import dotted, mismatches
+from reconciler.backends.decode.mismatches import json_path, mismatches
 from reconciler.backends.decode.objects import noun_of, shape_of
 from reconciler.backends.decode.shapes import SHAPES, Custom, CustomResourceDefinition, decoded_json, decoded_value
 from reconciler.backends.decode.wire import instant
@@ -221,7 +221,7 @@ def test_every_refusal_is_explained_and_nothing_else_is(kind: tuple[str, str], v
     except msgspec.ValidationError:
         refused = True
     assert refused == bool(wrong)
-    assert all(one.words() and dotted(one.path) for one in wrong)
+    assert all(one.words() and json_path(one.path) for one in wrong)
 
 
 @pytest.mark.parametrize(

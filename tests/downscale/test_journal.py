@@ -20,10 +20,10 @@ from reconciler.decide.downscale.journal import (
     MarkedPod,
     decide_recovery,
     entry_text,
+    former_changes,
     former_costs,
-    mark_changes,
     read_entry,
-    unmark_changes,
+    victim_changes,
 )
 from reconciler.errors import AnnotationError
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, Pod, Run, ScaleKind
@@ -260,14 +260,14 @@ def test_what_is_no_entry_is_said_so(text: str) -> None:
     ],
 )
 def test_unmark(pod: Pod, former: str | None, changes: dict[str, str | None]) -> None:
-    found = {change.path[-1]: change.after for change in unmark_changes(pod, former)}
+    found = {change.path[-1]: change.after for change in former_changes(pod, former)}
     names = {"cost": DELETION_COST, "label": VICTIM_LABEL}
     assert found == {names[key]: value for key, value in changes.items()}
 
 
 def test_mark_tests_what_was_there() -> None:
     pod = a_pod("a", deletion_cost="4")
-    assert [(change.before, change.after) for change in mark_changes(pod, VICTIM_COST, "run")] == [
+    assert [(change.before, change.after) for change in victim_changes(pod, VICTIM_COST, "run")] == [
         ("4", VICTIM_COST),
         (None, "run"),
     ]

@@ -12,7 +12,7 @@ from reconciler.decide.placement.manifests import (
     form_of,
     is_ours,
     label_of,
-    mark_changes,
+    metadata_changes,
     selector_differs,
     template_check,
 )
@@ -239,13 +239,13 @@ def test_defect_10_the_original_form_is_carried_over_whole(tmp_path):
 
 def test_defect_10_what_is_carried_over_is_kept_as_the_policy_says():
     form = a_form(min_ready_seconds=5, annotations={"example.com/pager": "team-shop"})
-    changes = mark_changes(a_local("east", 3, min_ready_seconds=2), form)
+    changes = metadata_changes(a_local("east", 3, min_ready_seconds=2), form)
     assert changes == (
         FieldChange(("metadata", "annotations", "example.com/pager"), None, "team-shop"),
         FieldChange(("spec", "minReadySeconds"), 2, 5),
     )
-    assert mark_changes(a_local("east", 3, min_ready_seconds=0), a_form()) == ()
-    assert mark_changes(a_local("east", 3, min_ready_seconds=3), a_form()) == (
+    assert metadata_changes(a_local("east", 3, min_ready_seconds=0), a_form()) == ()
+    assert metadata_changes(a_local("east", 3, min_ready_seconds=3), a_form()) == (
         FieldChange(("spec", "minReadySeconds"), 3, None),
     )
 

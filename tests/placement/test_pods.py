@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.placement.pods import PodCounts, counted, is_calm
+from reconciler.decide.placement.pods import PodCounts, is_calm, pod_counts
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.model import Condition, FieldWriter
 from tests.builders import NOW, NOW_NS, a_pod, a_ref, a_workload
@@ -79,7 +79,7 @@ def a_waiting_pod(name="w", minutes=1, **fields):
 )
 def test_counts(pods, expected):
     workload = a_workload(kind="ReplicaSet", replicas=4, available_replicas=3)
-    assert counted(workload, pods, a_federated(), NOW) == expected
+    assert pod_counts(workload, pods, a_federated(), NOW) == expected
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_counts(pods, expected):
 )
 def test_replicas_that_do_not_exist_are_stuck_once_that_lasts(fields, stuck):
     workload = a_workload(kind="ReplicaSet", replicas=5, **fields)
-    assert counted(workload, some_pods(3), a_federated(), NOW).unschedulable == stuck
+    assert pod_counts(workload, some_pods(3), a_federated(), NOW).unschedulable == stuck
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_replicas_that_do_not_exist_are_stuck_once_that_lasts(fields, stuck):
 def test_replicas_that_do_not_exist_are_late_after_a_minute(fields, late, starting, more):
     workload = a_workload(kind="ReplicaSet", replicas=6, **fields)
     pods = (*some_pods(3), a_pod("x", ready=False, created_ns=NOW_NS - starting * 10**9))
-    assert counted(workload, pods, a_federated(), NOW).late == late + more
+    assert pod_counts(workload, pods, a_federated(), NOW).late == late + more
 
 
 def test_a_pod_that_waits_since_nobody_knows_and_was_just_made_is_not_stuck():
     pod = a_waiting_pod(unscheduled_since_ns=None, created_ns=NOW_NS - MINUTE_NS)
-    assert counted(a_workload(replicas=1), (pod,), a_federated(), NOW).unschedulable == 0
+    assert pod_counts(a_workload(replicas=1), (pod,), a_federated(), NOW).unschedulable == 0
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_available_replicas_of_a_kind_that_may_have_no_such_field(fields, availa
     unknown = {"available_replicas": None, "ready_replicas": None}
     ref = replace(a_ref(kind="CloneSet"), group="apps.kruise.io")
     workload = replace(a_workload(replicas=5), ref=ref, **(unknown | fields))
-    assert counted(workload, some_pods(2), a_federated(), NOW).available == available
+    assert pod_counts(workload, some_pods(2), a_federated(), NOW).available == available
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_available_replicas_of_a_kind_that_may_have_no_such_field(fields, availa
 )
 def test_available_replicas(fields, available):
     workload = a_workload(**({"replicas": 5, "kind": "ReplicaSet"} | fields))
-    assert counted(workload, some_pods(5), a_federated(), NOW).available == available
+    assert pod_counts(workload, some_pods(5), a_federated(), NOW).available == available
 
 
 PROGRESSING = Condition("Progressing", "True", "ReplicaSetUpdated")
@@ -177,6 +177,6 @@ def test_a_rollout(fields, rolling):
 def test_times_with_microseconds_are_exact():
     federated = a_federated(unschedulable_after=timedelta(microseconds=1))
     pod = a_waiting_pod(unscheduled_since_ns=NOW_NS - 1000)
-    assert counted(a_workload(replicas=1), (pod,), federated, NOW).unschedulable == 1
+    assert pod_counts(a_workload(replicas=1), (pod,), federated, NOW).unschedulable == 1
     pod = a_waiting_pod(unscheduled_since_ns=NOW_NS - 999)
-    assert counted(a_workload(replicas=1), (pod,), federated, NOW).unschedulable == 0
+    assert pod_counts(a_workload(replicas=1), (pod,), federated, NOW).unschedulable == 0

@@ -28,7 +28,7 @@ from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, ch
 from reconciler.decide.reasons import text_of as stored_text
 from reconciler.plan.model import HeldBackActions, LimitUse
 from reconciler.report.summary import status_of
-from reconciler.report.text import Style, fitted, render_text
+from reconciler.report.text import Style, render_text, wrapped
 from reconciler.report.wording import ReasonWords, is_metadata, name_of, what_of
 from tests.builders import NOW, a_ref, said
 from tests.report.plans import IDLE_DEV, a_create, a_decision, a_mark, a_plan, a_scale, a_wake, an_idle
@@ -547,12 +547,12 @@ WIDE = "  ~ eu-west/dev-a/Deployment/api  replicas  3 -> 0  idle  one two three 
     ],
 )
 def test_long_lines_wrap_at_words(line, width, expected):
-    assert list(fitted([line], width)) == expected
+    assert list(wrapped([line], width)) == expected
 
 
 @given(st.lists(st.text("ab ~:\u00e9", max_size=60), max_size=3), st.integers(1, 60))
 def test_wrapping_loses_no_word(lines, width):
-    assert " ".join(fitted(lines, width)).split() == " ".join(lines).split()
+    assert " ".join(wrapped(lines, width)).split() == " ".join(lines).split()
 
 
 @given(reasons)

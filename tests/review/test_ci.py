@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.backends.code_host.comments import GitHubComments, RestApi, publish
 from reconciler.errors import CommentError, Problem, UsageError
-from reconciler.report.review_comment import ReviewComment, fitted, marker_of, render_review
+from reconciler.report.review_comment import ReviewComment, marker_of, render_review, shortened
 from tests.review.code_hosts import NUMBER, REPOSITORY, SHA, TOKEN, CodeHost, a_later_event, an_event
 from tests.way.calls import Folder, Said
 
@@ -420,12 +420,12 @@ def test_a_review_that_is_too_long_is_cut_with_everything_closed():
         *(f"line {n} ```" for n in range(9000)),
         "````",
     ]
-    text = fitted("\n".join([*lines, "", "</details>", "", "end"]), 10_000)
+    text = shortened("\n".join([*lines, "", "</details>", "", "end"]), 10_000)
     assert 9_000 < len(text) <= 10_000
     assert text.count("````") == 2
     assert text.count("<details>") == text.count("</details>") == 1
     assert text.endswith("\n</details>\n\nThe rest is left out, because a comment holds no more.\n")
-    assert fitted("short\n", 10_000) == "short\n"
+    assert shortened("short\n", 10_000) == "short\n"
 
 
 @pytest.mark.parametrize("longest", [65_536, 20_000])

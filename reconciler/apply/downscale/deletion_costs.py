@@ -8,7 +8,7 @@ from reconciler.apply.downscale.live_workload import Task, live_workload
 from reconciler.backends.protocols import PODS
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.decisions import FieldChange
-from reconciler.decide.downscale.journal import JournalEntry, entry_text, mark_changes, read_entry, unmark_changes
+from reconciler.decide.downscale.journal import JournalEntry, entry_text, former_changes, read_entry, victim_changes
 from reconciler.errors import LockHeldError, NotFoundError, StaleError
 from reconciler.model import ObjectRef, Pod, Write
 from reconciler.plan.patch import patch_of
@@ -45,7 +45,7 @@ def set_costs(task: Task, pods: Sequence[Pod], costs: Mapping[str, str]) -> None
     Raises:
         ClusterError: some could not be written; the others may be.
     """
-    _each(task, pods, lambda pod: _patch(task, pod, mark_changes(pod, costs[pod.uid], task.run.id)))
+    _each(task, pods, lambda pod: _patch(task, pod, victim_changes(pod, costs[pod.uid], task.run.id)))
 
 
 def restore_costs(task: Task, former: Mapping[str, str | None]) -> None:
@@ -81,7 +81,7 @@ def clean_up(task: Task, pods: Iterable[Pod]) -> bool:
 def _restore_cost(task: Task, pod: Pod, former: str | None) -> None:
     """Restore the cost of one pod as it is now; one that is gone or going needs none."""
     for attempt in range(1, _ATTEMPTS + 1):
-        changes = () if pod.terminating else unmark_changes(pod, former)
+        changes = () if pod.terminating else former_changes(pod, former)
         if not changes:
             return
         try:

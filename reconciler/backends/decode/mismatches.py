@@ -34,10 +34,10 @@ class Mismatch(Struct, frozen=True):
 
     def words(self, secret: bool = False) -> str:
         """Return "is X, expected Y"; without the value itself where it is `secret`."""
-        return f"is {'missing' if self.missing else shown(self.found, secret)}, expected {self.expected}"
+        return f"is {'missing' if self.missing else json_words(self.found, secret)}, expected {self.expected}"
 
 
-def shown(value: Any, secret: bool = False) -> str:
+def json_words(value: Any, secret: bool = False) -> str:
     """Return `value` as a message may quote it; only its type where it is `secret`."""
     if isinstance(value, dict):
         return "a mapping"
@@ -49,7 +49,7 @@ def shown(value: Any, secret: bool = False) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def dotted(path: FieldPath) -> str:
+def json_path(path: FieldPath) -> str:
     """Return `path` as people write it: spec.replicas, items[3].metadata.labels["app.kubernetes.io/name"]."""
     text = ""
     for key in path:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reconciler.backends.decode.mismatches import FieldPath, mismatches, shown
+from reconciler.backends.decode.mismatches import FieldPath, json_words, mismatches
 from reconciler.backends.decode.objects import is_listed, noun_of, pods_named_in
 from reconciler.backends.decode.shapes import SHAPES, Custom, decoded_value
 from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
@@ -177,7 +177,7 @@ class Index:
             return [(one.path, one.words()) for one in mismatches(entry.value, Custom)]
         found = value_below(entry.value, scale.replicas_path)
         if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 0):
-            return [(scale.replicas_path, f"is {shown(found)}, expected a whole number of at least 0")]
+            return [(scale.replicas_path, f"is {json_words(found)}, expected a whole number of at least 0")]
         entry.decoded, entry.value = decoded, None
         return []
 

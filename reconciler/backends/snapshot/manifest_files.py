@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from reconciler.backends.decode.mismatches import FieldPath, dotted, mismatches
+from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatches
 from reconciler.backends.decode.shapes import SHAPES, decoded_value
 from reconciler.backends.decode.wire import NonEmptyText, OwnerFields, Wire
 from reconciler.backends.json_patch import equal
@@ -175,7 +175,7 @@ def with_type_meta(found: FoundManifest) -> dict[str, Any]:
 def problem_at(document: Document, outer: FieldPath, path: FieldPath, words: str) -> Problem:
     """Return `words` as a problem at `path` of the object that stands at `outer` in `document`."""
     line, column = document.place((*outer, *path))
-    return Problem(document.file, line, column, dotted(path), words)
+    return Problem(document.file, line, column, json_path(path), words)
 
 
 _COMMENTS = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*")

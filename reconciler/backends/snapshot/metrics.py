@@ -25,7 +25,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.decode.mismatches import FieldPath, dotted, shown
+from reconciler.backends.decode.mismatches import FieldPath, json_path, json_words
 from reconciler.backends.decode.wire import instant
 from reconciler.backends.snapshot.folder import METRICS_FILES, read_beside
 from reconciler.errors import Problem, SnapshotError
@@ -179,14 +179,14 @@ class _Check:
             )
         if isinstance(value, str) and (value in _SPECIAL or _NUMBER.fullmatch(value)):
             return _SPECIAL[value] if value in _SPECIAL else float(value)
-        self._add(path, f'is {shown(value)}, expected a number, "NaN", "+Inf" or "-Inf"')
+        self._add(path, f'is {json_words(value)}, expected a number, "NaN", "+Inf" or "-Inf"')
         return math.nan
 
     def _time(self, value: Any, path: FieldPath) -> Any:
         try:
             return instant(value).as_datetime()
         except (ValueError, TypeError):
-            self._add(path, f"is {shown(value)}, expected a time as in RFC 3339")
+            self._add(path, f"is {json_words(value)}, expected a time as in RFC 3339")
             return None
 
     def _text(self, value: Mapping[str, Any], name: str, path: FieldPath) -> str:
@@ -198,19 +198,19 @@ class _Check:
     def _is_text(self, value: Any, path: FieldPath) -> str:
         if isinstance(value, str):
             return value
-        self._add(path, f"is {shown(value)}, expected a text")
+        self._add(path, f"is {json_words(value)}, expected a text")
         return ""
 
     def _mapping(self, value: Any, path: FieldPath) -> Mapping[str, Any]:
         if isinstance(value, dict):
             return value
-        self._add(path, f"is {shown(value)}, expected a mapping")
+        self._add(path, f"is {json_words(value)}, expected a mapping")
         return {}
 
     def _list(self, value: Any, path: FieldPath) -> Iterable[tuple[int, Any]]:
         if value is None or isinstance(value, list):
             return enumerate(value or ())
-        self._add(path, f"is {shown(value)}, expected a list")
+        self._add(path, f"is {json_words(value)}, expected a list")
         return ()
 
     def _entries(self, value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Mapping[str, Any]]]:
@@ -219,7 +219,7 @@ class _Check:
             if isinstance(one, dict):
                 yield (*path, index), one
             else:
-                self._add((*path, index), f"is {shown(one)}, expected a mapping")
+                self._add((*path, index), f"is {json_words(one)}, expected a mapping")
 
     def _fields(self, value: Mapping[str, Any], known: tuple[str, ...], path: FieldPath) -> None:
         for name in value:
@@ -229,4 +229,4 @@ class _Check:
 
     def _add(self, path: FieldPath, words: str, *, key: bool = False) -> None:
         line, column = self._document.place(path, key=key)
-        self.problems.append(Problem(self._document.file, line, column, dotted(path), words))
+        self.problems.append(Problem(self._document.file, line, column, json_path(path), words))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.decode.mismatches import dotted
+from reconciler.backends.decode.mismatches import json_path
 from reconciler.backends.json_patch import equal, patched
 from reconciler.backends.protocols import AUTOSCALERS, BOUNDS, VictimOrder
 from reconciler.backends.snapshot.controllers import Controllers, replicas_of, settle_endpoints
@@ -173,7 +173,7 @@ class PlannedWrite:
         else:
             wrong = read or [((), "is no manifest")]
         if wrong or not isinstance(read, ManifestEntry):
-            words = "; ".join(f"{dotted(path)} {words}".strip() for path, words in wrong)
+            words = "; ".join(f"{json_path(path)} {words}".strip() for path, words in wrong)
             raise RefusedError(f"{self._write.ref}: {words}")
         return read
 

@@ -154,16 +154,16 @@ def is_marked(pod: Pod, run: str) -> bool:
     return pod.deletion_cost == VICTIM_COST and pod.labels.get(VICTIM_LABEL) == run
 
 
-def mark_changes(pod: Pod, cost: str, run: str) -> tuple[FieldChange, ...]:
-    """Return the changes that mark `pod` with `cost` and our label, with tests of its present values."""
+def victim_changes(pod: Pod, cost: str, run: str) -> tuple[FieldChange, ...]:
+    """Return the changes that give `pod` the deletion cost `cost` and our label, with tests of its present values."""
     return (
         FieldChange(_COST_PATH, pod.deletion_cost, cost),
         FieldChange(_LABEL_PATH, pod.labels.get(VICTIM_LABEL), run),
     )
 
 
-def unmark_changes(pod: Pod, former: str | None) -> tuple[FieldChange, ...]:
-    """Return the changes that unmark `pod` and restore the cost `former`; a cost that is not ours stays."""
+def former_changes(pod: Pod, former: str | None) -> tuple[FieldChange, ...]:
+    """Return the changes that remove our label from `pod` and restore `former`; a cost that is not ours stays."""
     cost: tuple[FieldChange, ...] = ()
     label: tuple[FieldChange, ...] = ()
     if pod.deletion_cost in (VICTIM_COST, SPARED_COST) and pod.deletion_cost != former:
@@ -340,7 +340,7 @@ def _unmark(pod: Pod, former: str | None, group: str, cause: Cause) -> Decision:
         ref=ref,
         api_version="v1",
         uid=pod.uid,
-        changes=unmark_changes(pod, former),
+        changes=former_changes(pod, former),
         cause=cause,
         group=group,
     )

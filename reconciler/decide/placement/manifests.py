@@ -87,7 +87,7 @@ def form_of(federated: FederatedReplicaSet, fleet: Fleet) -> Form | None:
     return Form(federated, labels, annotations, _normal(_selector_of(federated.selector)))
 
 
-def mark_changes(workload: Workload, form: Form) -> tuple[FieldChange, ...]:
+def metadata_changes(workload: Workload, form: Form) -> tuple[FieldChange, ...]:
     """Return the changes that bring a local ReplicaSet to its form, replicas and template aside: our annotations, what
     is carried over of the policy's labels and annotations, and minReadySeconds.
     """

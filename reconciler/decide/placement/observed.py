@@ -14,7 +14,7 @@ from reconciler.decide.decisions import Notice, Undecided
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.records import read_record, scaled_down_by_others
 from reconciler.decide.placement.manifests import is_ours, names_another
-from reconciler.decide.placement.pods import PodCounts, available_replicas, calm_counts, counted, is_calm
+from reconciler.decide.placement.pods import PodCounts, available_replicas, calm_counts, is_calm, pod_counts
 from reconciler.decide.placement.status import (
     IN_A_ROW,
     MEMORY,
@@ -365,7 +365,7 @@ def _placed(case: _Case) -> LocalFinding:
     pods = observed.pods.get(case.ref)
     if pods is None:
         return LocalFinding(case.local(), PodsQuestion(case.ref))
-    return LocalFinding(_with_room(case, counted(workload, pods, case.federated, case.inputs.run.now), remembered))
+    return LocalFinding(_with_room(case, pod_counts(workload, pods, case.federated, case.inputs.run.now), remembered))
 
 
 def _with_room(case: _Case, counts: PodCounts, remembered: ObservedCapacity | None) -> LocalWorkload:

@@ -57,7 +57,7 @@ def available_replicas(workload: Workload, ready: int | None = None) -> int:
     return min(found or 0, workload.spec_replicas)
 
 
-def counted(workload: Workload, pods: Iterable[Pod], federated: FederatedReplicaSet, now: datetime) -> PodCounts:
+def pod_counts(workload: Workload, pods: Iterable[Pod], federated: FederatedReplicaSet, now: datetime) -> PodCounts:
     """Return the counts of `workload` from its `pods`."""
     active = [pod for pod in pods if not pod.terminating and pod.phase not in ("Succeeded", "Failed")]
     placed = [pod for pod in active if pod.node]

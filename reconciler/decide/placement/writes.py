@@ -32,7 +32,7 @@ from reconciler.decide.placement.manifests import (
     form_of,
     found_manifest,
     is_ours,
-    mark_changes,
+    metadata_changes,
     selector_differs,
     template_check,
 )
@@ -119,7 +119,7 @@ def _of_one(write: _LocalWrite) -> Iterator[Decision]:
     if write.spec_replicas and selector_differs(workload, form):
         yield from _replaced(write, workload, form)
         return
-    marks, adopts = mark_changes(workload, form), write.adopts
+    marks, adopts = metadata_changes(workload, form), write.adopts
     different = write.setting.differences(workload)
     if different:
         why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=write.local.current)
@@ -209,7 +209,7 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
     yield from written
     first = [one.key for one in written]
     if FEDERATED_LABEL not in workload.labels:
-        marked = write.decision(Verb.REPAIR, Phase.REPAIR, *mark_changes(workload, form), why=differs)
+        marked = write.decision(Verb.REPAIR, Phase.REPAIR, *metadata_changes(workload, form), why=differs)
         yield replace(marked, needs=tuple(first), event="Adopted" if write.adopts else "")
         first = [marked.key]
     yield replace(deleted, needs=tuple(first))
