@@ -177,7 +177,7 @@ class _Planner(Struct, frozen=True):
         names = clusters_to_ask(desired, self.policies, state)
         if not names:
             return state
-        self.request.watch.stage(Stage.OBSERVE)
+        self.request.callbacks.stage(Stage.OBSERVE)
         namespace = self.policies.fleet.namespace
         return with_activators_read(state, names, namespace, self.world.sources, self.world.readers)
 
