@@ -79,7 +79,7 @@ def validate(path: str | Path) -> ValidationResult:
         policies, problems = check_policies(path)
     except PolicyError as error:
         return ValidationResult(error.problems or (Problem(str(path), 1, 1, "", str(error)),), None)
-    return ValidationResult(problems, policies)
+    return ValidationResult(problems, None if problems else policies)
 
 
 def plan(path: str | Path, *, snapshot: str | Path, now: datetime) -> Plan:

@@ -111,7 +111,7 @@ def is_saved_plan(path: str) -> bool:
 def _fresh(run: TrackedRun, control: Control, approval: Approval) -> ExitCode:
     options = run.options
     try:
-        policies = options.policies()
+        policies = options.policies(partly=True)
         applied = apply(
             policies, run.metrics.opened(options.world(policies.fleet, writes=True)), options.request(), control
         )

@@ -47,7 +47,7 @@ def command(path: str, detailed_exitcode: bool, **flags: Any) -> int:
         from reconciler.report.diff import render_diff
 
         options = run.options
-        policies = options.policies()
+        policies = options.policies(partly=True)
         made = plan(policies, run.metrics.opened(options.world(policies.fleet)), options.request())
         run.metrics.decided(made)
         run.progress.close()

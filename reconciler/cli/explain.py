@@ -60,7 +60,7 @@ def command(subject: str, policies: str, output: str, recursive: bool, **flags: 
     if recursive:
         raise UsageError(f"--recursive: {subject} is an object, expected a KIND or KIND.field")
     options = RunOptions.of(policies, flags)
-    made, found = _explained(options, options.policies(), subject)
+    made, found = _explained(options, options.policies(partly=True), subject)
     if output == "text":
         show_lines(wrapped(_lines(made, found), text_width()))
         return

@@ -95,7 +95,7 @@ def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, An
         from reconciler.cli.review import reviewed
 
         return reviewed(run, output, base, flags)
-    policies = options.policies()
+    policies = options.policies(partly=True)
     made = plan(policies, run.metrics.opened(options.world(policies.fleet)), options.request())
     run.metrics.decided(made)
     run.progress.close()

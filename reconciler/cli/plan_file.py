@@ -60,7 +60,7 @@ def policies_at_hand(policies: str | None) -> tuple[PolicySet | None, Fleet]:
     place = policies or DEFAULT_PATH
     fleet = read_fleet(place)
     try:
-        return read_policies(place), fleet
+        return read_policies(place, partly=True), fleet
     except PolicyError:
         if Path(place).is_file():
             return None, fleet

@@ -27,6 +27,7 @@ from reconciler.cli.fleet_source import read_one_cluster
 from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment, run_id_of, text_width
 from reconciler.cli.output import say
 from reconciler.decide.decisions import Decision
+from reconciler.decide.stopped_tenants import STOPPED
 from reconciler.errors import ExitCode, PromptInterruptedError, UsageError, first_exit_code
 from reconciler.messages import nearest
 from reconciler.model import CredentialSources
@@ -157,24 +158,28 @@ class RunOptions(Struct, frozen=True):
         shown = Style(self.color, self.verbose, self.summary, text_width())
         return replace(shown, title=self.title, nothing=self.nothing)
 
-    def policies(self) -> PolicySet:
+    def policies(self, *, partly: bool = False) -> PolicySet:
         """Return the policies, after a check that filters and --allow-exceed name something that exists.
+
+        With `partly` problems in files of tenants are told, and only stop these.
 
         Raises:
             PolicyError: with all problems. UsageError: a filter that matches nothing.
         """
-        found = self.read(self.path)
+        found = self.read(self.path, partly=partly)
+        for problem in sorted(one for inside in found.problems.values() for one in inside):
+            say(f"error: {problem}")
         check_names(found, self.words.filters(), self.allow_exceed)
         return found
 
-    def read(self, path: str) -> PolicySet:
+    def read(self, path: str, *, partly: bool = False) -> PolicySet:
         """Return the policies below `path`; with --context those of one cluster, none where nothing is at the default.
 
         Raises:
             PolicyError: with all problems. UsageError: a Fleet beside --context.
         """
         if self.context is None:
-            return read_policies(path)
+            return read_policies(path, partly=partly)
         return in_scope(
             read_one_cluster(self.context, None if path == DEFAULT_PATH and not Path(path).exists() else path),
             self.scope,
@@ -342,7 +347,7 @@ def exit_of_saved(applied: Applied) -> ExitCode:
 
 def exit_words(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = ()) -> str:
     """Return what `code` means after a run that made `plan` and did `outcomes`, on one line; "" where all is well."""
-    fixed = _MEANINGS.get(code)
+    fixed = (_stopped(plan) if code == ExitCode.MALFORMED else "") or _MEANINGS.get(code)
     if fixed is not None or plan is None:
         return fixed or ""
     if code == ExitCode.CHANGES_PENDING:
@@ -354,6 +359,12 @@ def exit_words(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = 
     if code != ExitCode.PARTIAL:
         return ""
     return f"{'partly done' if outcomes else 'incomplete'}: {', '.join(_odd(plan, outcomes))}"
+
+
+def _stopped(plan: Plan | None) -> str:
+    """Return which tenants decide nothing, "" where the policies as a whole are the reason."""
+    names = [notice.subject for notice in (() if plan is None else plan.notices) if notice.kind == STOPPED]
+    return f"the policies of {' and '.join(names)} cannot be used; only they were stopped" if names else ""
 
 
 def _changes(decisions: Iterable[Decision]) -> str:
@@ -384,6 +395,8 @@ def _unknown(plan: Plan) -> str:
 
 
 def _of_plan(plan: Plan, detailed: bool) -> Iterator[ExitCode]:
+    if any(notice.kind == STOPPED for notice in plan.notices):
+        yield ExitCode.MALFORMED
     if plan.unknown and not plan.clusters:
         yield ExitCode.NOTHING_DONE
     if plan.unknown or any(notice.partial for notice in plan.notices):

@@ -38,7 +38,8 @@ def command(path: str, output: str) -> int:
 def checked(path: str) -> tuple[PolicySet | None, tuple[Problem, ...]]:
     """Return the policies below `path`, or None and all problems: also that there is nothing."""
     try:
-        return check_policies(path)
+        policies, problems = check_policies(path)
+        return None if problems else policies, problems
     except PolicyError as error:
         return None, error.problems
 

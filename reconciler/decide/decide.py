@@ -17,6 +17,7 @@ from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
+from reconciler.decide.stopped_tenants import beside_stopped, with_stopped
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
 
@@ -29,18 +30,20 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
     `counterfactuals`: also what would give a cluster another number, which costs several allocations for each.
     """
     policies = replace(policies, fleet=frozen(policies.fleet, state, run.now))
-    idling = decide_idling(policies, state, run)
-    after, asleep = _after_idling(state, idling)
-    placement = decide_placement(policies, after, run, asleep, counterfactuals=counterfactuals)
+    usable, seen = beside_stopped(policies, state)
+    idling = decide_idling(usable, seen, run)
+    after, asleep = _after_idling(seen, idling)
+    placement = decide_placement(usable, after, run, asleep, counterfactuals=counterfactuals)
     # Idling wins: of two decisions on one object the second would find replicas that it does not expect.
     written = {decision.ref for decision in idling.desired.decisions}
     placement = replace(placement, decisions=tuple(one for one in placement.decisions if one.ref not in written))
     claims = {**placed_workloads(policies), **idling.claims}
-    downscale = decide_downscale(policies, state, run, claims)
+    downscale = decide_downscale(usable, seen, run, claims)
     recovery = decide_recovery(policies.fleet, state, run)
     joined = recovery.joined(idling.desired, placement, downscale)
     due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
-    return _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
+    found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
+    return with_stopped(found, policies, state, run)
 
 
 def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:

@@ -71,6 +71,7 @@ class ReasonCode(_Code):
     NOT_SELECTED = "NotSelected", "no policy selects it"
     EXCLUDED_BY_POLICY = "ExcludedByPolicy", "{policy} excludes it[ with Service/{service}] ({field})"
     POLICIES_UNREADABLE = "PoliciesUnreadable", "the policies cannot be read"
+    TENANT_STOPPED = "TenantStopped", "the policies of tenant {tenant} cannot be used[: {files}]"
     EQUAL_PRIORITIES = "EqualPriorities", "{policies} have the same priority"
     HIGHER_PRIORITY = "HigherPriority", "priority {priority}"
     OBSERVES = "Observes", "it only observes"

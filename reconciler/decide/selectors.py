@@ -80,9 +80,9 @@ def names_kind(selector: WorkloadSelector | None, kind: str) -> bool:
 
 
 def of_highest_priority(policies: Sequence[Ranked]) -> list[Ranked]:
-    """Return those of the highest priority: one, unless priorities are equal; none of none."""
-    highest = max((policy.priority for policy in policies), default=0)
-    return [policy for policy in policies if policy.priority == highest]
+    """Return those of the highest rank: one, unless priorities are equal; none of none."""
+    highest = max((policy.rank for policy in policies), default=None)
+    return [policy for policy in policies if policy.rank == highest]
 
 
 def namespace_labels(cluster: ObservedCluster) -> dict[str, Mapping[str, str]]:

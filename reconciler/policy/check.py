@@ -13,7 +13,8 @@ from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.kinds.replica_set import ANNOTATION
-from reconciler.policy.types import FederatedReplicaSet, Fleet, Selector
+from reconciler.policy.tenants import Owners
+from reconciler.policy.types import FederatedReplicaSet, Fleet, Selector, Tenant
 from reconciler.yaml.documents import Document
 
 _GLOB = frozenset("*?[")
@@ -31,11 +32,15 @@ class Built(Struct, frozen=True):
     policy: Any
     spec: msgspec.Struct
     document: PolicyDocument
+    tenant: str = ""  # whose file it is in
 
 
-def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]]) -> list[Problem]:
-    """Return what is wrong between policies. Without exactly one good Fleet, names of clusters are not judged."""
-    problems = [*_repeated(shaped), *_same_workload(built)]
+def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]], owners: Owners) -> list[Problem]:
+    """Return what is wrong between policies. Without exactly one good Fleet, names of clusters are not judged.
+
+    What two owners state is never the platform's problem, nor another tenant's.
+    """
+    problems = [*_repeated(shaped, owners), *_same_workload(built)]
     fleets = [one for one in built if one.kind == "Fleet"]
     if len(fleets) == 1:
         for one in built:
@@ -81,16 +86,17 @@ def _namespaces(one: Built) -> Iterator[tuple[Path, str]]:
         )
 
 
-def _repeated(shaped: Sequence[tuple[str, Document]]) -> Iterator[Problem]:
-    """Yield a problem for each name that is used twice; both forms of a federated ReplicaSet count as one kind."""
-    seen: dict[tuple[str, str, str], Document] = {}
+def _repeated(shaped: Sequence[tuple[str, Document]], owners: Owners) -> Iterator[Problem]:
+    """Yield a problem for each name that an owner uses twice; both forms of a federated ReplicaSet are one kind."""
+    seen: dict[tuple[str, str, str, Tenant | None], Document] = {}
     for kind, document in shaped:
         metadata = document.value.get("metadata")
         if kind == "Fleet" or not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
             continue
         federated = kind in ("FederatedReplicaSet", "ReplicaSet")
         namespace = str(metadata.get("namespace", "default")) if federated else ""
-        key = ("FederatedReplicaSet" if federated else kind, namespace, metadata["name"])
+        owner = owners.of(document.file)
+        key = ("FederatedReplicaSet" if federated else kind, namespace, metadata["name"], owner)
         first = seen.setdefault(key, document)
         if first is not document:
             yield document.problem(
@@ -101,14 +107,16 @@ def _repeated(shaped: Sequence[tuple[str, Document]]) -> Iterator[Problem]:
 
 
 def _same_workload(built: Sequence[Built]) -> Iterator[Problem]:
-    seen: dict[tuple[str, str, str, str], FederatedReplicaSet] = {}
-    for one in built:
+    """Yield a problem for each workload that two policies drive; where one is the platform's, at the other."""
+    seen: dict[tuple[str, str, str, str, str], FederatedReplicaSet] = {}
+    for one in sorted(built, key=lambda one: bool(one.tenant)):
         policy = one.policy
         if not isinstance(policy, FederatedReplicaSet) or one.document.source.taken_out:
             continue
         group, kind, name = _driven(policy)
-        first = seen.setdefault((policy.namespace, group, kind.lower(), name), policy)
-        if first is not policy and first.name != policy.name:
+        key = (policy.namespace, group, kind.lower(), name)
+        first = seen.get((*key, "")) or seen.setdefault((*key, one.tenant), policy)
+        if first is not policy and (first.name != policy.name or first.tenant != one.tenant):
             path = ("spec", "targetRef") if policy.target is not None else ("metadata", "name")
             yield one.document.source.problem(
                 path,

@@ -26,6 +26,7 @@ from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocumen
 from reconciler.policy.kinds.replica_set import ReplicaSetDocument, replica_set_of
 from reconciler.policy.kinds.scheme import DOCUMENTS
 from reconciler.policy.problems import UNKNOWN
+from reconciler.policy.tenants import Owners, bounded, kind_problem, main_fleet
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import FoundFiles, decoded, find_files, read_bytes, spelt
@@ -50,6 +51,7 @@ class Loaded(Struct, frozen=True):
     problems: tuple[Problem, ...]
     complete: bool
     digest: str
+    root: str = "."  # the folder that paths of tenants are below
 
 
 def load(path: str | Path) -> Loaded:
@@ -72,7 +74,8 @@ def load(path: str | Path) -> Loaded:
     problems = tuple(problem for one in read for problem in one.problems)
     if not documents and not problems:
         raise PolicyError.of([Problem(spelt(root), 1, 1, "", "has no policy in it, expected at least a Fleet")])
-    return Loaded(documents, problems, all(one.complete for one in read), digest.hexdigest())
+    folder = root if os.path.isdir(root) else os.path.dirname(root) or "."
+    return Loaded(documents, problems, all(one.complete for one in read), digest.hexdigest(), folder)
 
 
 def left_out(path: str | Path) -> tuple[str, ...]:
@@ -118,20 +121,23 @@ def _read(file: str, content: bytes | Problem) -> Documents:
 
 @dataclass
 class _Found:
-    """What came of the documents so far."""
+    """What came of the documents so far. `fleet` None: there is not exactly one, or none yet."""
 
     problems: list[Problem] = field(default_factory=list)
     built: list[Built] = field(default_factory=list)
+    fleet: Fleet | None = None
+    owners: Owners = Owners()
+    unread: tuple[str, ...] = ()  # files that may hold one more policy
 
 
-def read_policies(path: str | Path) -> PolicySet:
-    """Return the policies below `path`.
+def read_policies(path: str | Path, *, partly: bool = False) -> PolicySet:
+    """Return the policies below `path`; with `partly` also where files of tenants have problems, without theirs.
 
     Raises:
         PolicyError: with all problems of all files, or `path` leaves out the policies beside it.
     """
     policies, problems = check_policies(path)
-    if policies is None:
+    if policies is None or (problems and not partly):
         raise PolicyError.of(problems)
     others = left_out(path)
     if others:
@@ -141,7 +147,9 @@ def read_policies(path: str | Path) -> PolicySet:
 
 
 def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, ...]]:
-    """Return the policies below `path`, or None and all problems, sorted by file, line and column.
+    """Return the policies below `path`, None where they cannot be used, and all problems, by file, line and column.
+
+    Where only files of tenants have problems, the policies of all others can be used.
 
     Raises:
         PolicyError: there is no such directory, or no policy in it.
@@ -150,16 +158,48 @@ def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, .
 
 
 def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Problem, ...]]:
-    """Return the policies in `loaded`, or None and all problems; `path` is where they come from, for messages."""
+    """Return what `check_policies` does; `path` is where `loaded` comes from, for messages."""
     found = _Found(problems=list(loaded.problems))
     shaped = [(kind, document) for document in loaded.documents if (kind := _kind_of(document, found.problems))]
     complete = loaded.complete and len(shaped) == len(loaded.documents)
+    found.unread = tuple(problem.file for problem in found.problems)
+    shaped = _make_fleet(shaped, found, loaded)
     _make(shaped, found, complete=complete)
     found.problems += _fleets(shaped, path, complete=complete)
-    found.problems += cross_problems(found.built, shaped)
-    if found.problems:
-        return None, tuple(sorted(set(_once(found.problems, loaded.problems))))
-    return _policy_set(found, loaded.digest), ()
+    found.problems += cross_problems(found.built, shaped, found.owners)
+    problems = tuple(sorted(set(_once(found.problems, loaded.problems))))
+    stopped = {found.owners.of(problem.file) for problem in problems}
+    if None in stopped:
+        return None, problems
+    return _policy_set(found, loaded.digest, problems), problems
+
+
+def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loaded) -> list[tuple[str, Document]]:
+    """Make the Fleet, and return `shaped` without what tenants may not have."""
+    main = main_fleet([document for kind, document in shaped if kind == "Fleet"], loaded.root)
+    if main is None:
+        return shaped
+    document = PolicyDocument(main)
+    fleet, spec = _made(document, document.read("Fleet", FleetDocument), Calendars({}))
+    owners = Owners(fleet.tenants, loaded.root)
+    if (owner := owners.of(main.file)) is not None:
+        words = f'is "Fleet" in a file of tenant {owner.name}, expected it under no path of a tenant'
+        document.problems.append(main.problem(("kind",), words))
+        owners = Owners()
+    found.fleet, found.owners = fleet, owners
+    found.problems += [*document.problems, *owners.problems(_files(loaded))]
+    found.built.append(Built("Fleet", fleet, spec, document))
+    wrong = {
+        id(one): problem
+        for kind, one in shaped
+        if (tenant := owners.of(one.file)) is not None and (problem := kind_problem(one, kind, tenant)) is not None
+    }
+    found.problems += wrong.values()
+    return [(kind, one) for kind, one in shaped if id(one) not in wrong]
+
+
+def _files(loaded: Loaded) -> list[str]:
+    return [document.file for document in loaded.documents]
 
 
 def _once(problems: Iterable[Problem], unreadable: Iterable[Problem]) -> Iterator[Problem]:
@@ -239,6 +279,8 @@ def _read_fleet(path: str | Path) -> tuple[Built | None, tuple[Problem, ...]]:
         for document in loaded.documents
         if isinstance(document.value, dict) and document.value.get("kind") == "Fleet"
     ]
+    if (main := main_fleet([document for _, document in fleets], loaded.root)) is not None:
+        fleets = [("Fleet", main)]
     _make(fleets, found, complete=True)
     problems += _fleets(fleets, str(path), complete=True)
     if not fleets:
@@ -270,14 +312,51 @@ def _make(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bo
 
     `complete` False: some document could not be read at all, so what seems to be missing may be there.
     """
-    named: dict[str, Calendar | None] = {_name_of(document): None for kind, document in shaped if kind == "Calendar"}
+    known = _KnownCalendars(found.owners, found.unread, complete)
+    for kind, source in shaped:
+        if kind == "Calendar":
+            known.add(source.file, _name_of(source), None)
+    made = {id(one.document.source) for one in found.built}
     for kind, source in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
-        document = PolicyDocument(source)
-        policy, spec = _made(document, document.read(kind, DOCUMENTS[kind]), Calendars(named, complete))
+        if id(source) in made:
+            continue
+        document, owner = PolicyDocument(source), found.owners.of(source.file)
+        policy, spec = _made(document, document.read(kind, DOCUMENTS[kind]), known.seen_from(source.file))
+        name = policy.name
+        if owner is not None and found.fleet is not None:
+            policy = bounded(document, policy, owner, found.fleet)
         if isinstance(policy, Calendar) and not document.problems:
-            named[policy.name] = policy
-        found.built.append(Built(kind, policy, spec, document))
+            known.add(source.file, name, policy)
+        found.built.append(Built(kind, policy, spec, document, "" if owner is None else owner.name))
         found.problems += document.problems
+
+
+class _KnownCalendars:
+    """The calendars by name, apart for the platform and each tenant; a tenant sees its own and the platform's."""
+
+    def __init__(self, owners: Owners, unread: Sequence[str], complete: bool) -> None:
+        self._owners = owners
+        self._named: dict[str, dict[str, Calendar | None]] = {"": {}}
+        self._seen: dict[str, Calendars] = {}
+        self._open = set(map(self._owner, unread)) if owners.tenants else set()
+        self._complete = complete
+
+    def add(self, file: str, name: str, calendar: Calendar | None) -> None:
+        self._named.setdefault(self._owner(file), {})[name] = calendar
+        self._seen.clear()
+
+    def seen_from(self, file: str) -> Calendars:
+        """Return what a policy in `file` may name."""
+        owner = self._owner(file)
+        if owner not in self._seen:
+            complete = not self._open & {"", owner} if self._owners.tenants else self._complete
+            named = self._named[""] if not owner else {**self._named[""], **self._named.get(owner, {})}
+            self._seen[owner] = Calendars(named, complete)
+        return self._seen[owner]
+
+    def _owner(self, file: str) -> str:
+        tenant = self._owners.of(file)
+        return "" if tenant is None else tenant.name
 
 
 def _made(document: PolicyDocument, fields: Any, calendars: Calendars) -> tuple[Any, msgspec.Struct]:
@@ -314,9 +393,16 @@ def _fleets(shaped: Iterable[tuple[str, Document]], path: str, *, complete: bool
     ]
 
 
-def _policy_set(found: _Found, digest: str) -> PolicySet:
+def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> PolicySet:
+    """Return the policies of all but the tenants in whose files there are `problems`."""
+    wrong: dict[str, list[Problem]] = {}
+    for problem in problems:
+        if (tenant := found.owners.of(problem.file)) is not None:
+            wrong.setdefault(tenant.name, []).append(problem)
+    kept = [one for one in found.built if one.tenant not in wrong] if wrong else found.built
+
     def of(*kinds: str) -> list[Any]:
-        return [built.policy for built in found.built if built.kind in kinds]
+        return [built.policy for built in kept if built.kind in kinds]
 
     return PolicySet(
         fleet=of("Fleet")[0],
@@ -327,6 +413,8 @@ def _policy_set(found: _Found, digest: str) -> PolicySet:
         ),
         downscale=tuple(sorted(of("DownscalePolicy"), key=lambda policy: policy.name)),
         digest=digest,
-        warnings=tuple(sorted(set(cross_warnings(found.built)))),
-        specs={built.document.place: built.spec for built in found.built},
+        warnings=tuple(sorted(set(cross_warnings(kept)))),
+        specs={built.document.place: built.spec for built in kept},
+        stopped=tuple(tenant for tenant in found.owners.tenants if tenant.name in wrong),
+        problems={name: tuple(inside) for name, inside in wrong.items()},
     )

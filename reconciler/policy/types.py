@@ -133,6 +133,32 @@ class Production(Struct, frozen=True):
         return named or (not self.labels.empty and self.labels.matches(labels))
 
 
+class Tenant(Struct, frozen=True, kw_only=True):
+    """A team: which policy files are its own, and what these may select. `paths` are below the policy directory.
+
+    `limits` are of all its policies together, over everything in its namespaces.
+    """
+
+    name: str
+    place: Place
+    paths: tuple[str, ...]
+    namespaces: tuple[str, ...]  # globs of names
+    clusters: tuple[str, ...] = ("*",)
+    kinds: tuple[str, ...] = ("Calendar", "IdlingPolicy")
+    max_priority: int = 0
+    limits: Limits = Limits()
+
+    def has(self, cluster: str, namespace: str) -> bool:
+        """Return whether `namespace` of `cluster` belongs to it."""
+        return self.has_cluster(cluster) and self.has_namespace(namespace)
+
+    def has_cluster(self, cluster: str) -> bool:
+        return any(fnmatchcase(cluster, pattern) for pattern in self.clusters)
+
+    def has_namespace(self, namespace: str) -> bool:
+        return any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
+
+
 class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     place: Place
@@ -150,6 +176,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     honors_kube_downscaler: bool = True  # its exclude annotations count as ours do
     prices: Prices = Prices()
     production: Production = Production(())
+    tenants: tuple[Tenant, ...] = ()  # no namespace of a cluster belongs to two of them
 
     @property
     def protected(self) -> frozenset[str]:
@@ -160,13 +187,24 @@ class Fleet(Struct, frozen=True, kw_only=True):
     def cluster(self, name: str) -> FleetCluster | None:
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 
+    def tenant(self, name: str) -> Tenant | None:
+        return next((tenant for tenant in self.tenants if tenant.name == name), None)
+
+    def tenant_at(self, cluster: str, namespace: str) -> Tenant | None:
+        """Return whose `namespace` of `cluster` is, None for the platform's."""
+        return next((tenant for tenant in self.tenants if tenant.has(cluster, namespace)), None)
+
 
 class ObjectSelector(Struct, frozen=True):
-    """Selects by name and labels; both must match. `include` and `exclude` are globs of names; excluded wins."""
+    """Selects by name and labels; both must match. `include` and `exclude` are globs of names; excluded wins.
+
+    `within` are those of the tenant whose policy it is: nothing else is ever selected. () is no bound.
+    """
 
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
     labels: LabelSelector = LabelSelector()
+    within: tuple[str, ...] = ()
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Return whether an object called `name` that has `labels` is selected."""
@@ -175,6 +213,8 @@ class ObjectSelector(Struct, frozen=True):
     def names(self, name: str) -> bool:
         """Return whether an object called `name` may be selected, whatever its labels are."""
         if any(fnmatchcase(name, pattern) for pattern in self.exclude):
+            return False
+        if self.within and not any(fnmatchcase(name, pattern) for pattern in self.within):
             return False
         return any(pattern == "*" or fnmatchcase(name, pattern) for pattern in self.include)
 
@@ -316,6 +356,12 @@ class IdlingPolicy(Struct, frozen=True, kw_only=True):
     mark_endpoints: bool
     limits: Limits = Limits()
     exclude: tuple[Selector, ...] = ()  # not selected where any of them matches
+    tenant: str = ""  # whose it is, "" for the platform's; `name` begins with it: "a/sleep"
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """What it wins by: its priority, and of the same priority the platform's win over those of tenants."""
+        return (self.priority, not self.tenant)
 
 
 class ClusterPreference(Struct, frozen=True):
@@ -355,6 +401,7 @@ class FederatedReplicaSet(Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str] = NOTHING  # the same; those of other tools' bookkeeping and our own are left out
     pod_picker: PodPicker | None = None
     digest: str = ""  # first 12 hex digits of the SHA-256 of the validated document
+    tenant: str = ""  # whose it is, "" for the platform's; namespace and name are unique without it
 
     @property
     def key(self) -> str:
@@ -391,6 +438,12 @@ class DownscalePolicy(Struct, frozen=True, kw_only=True):
     verify_seconds: float
     limits: Limits = Limits()
     exclude: tuple[Selector, ...] = ()  # not selected where any of them matches
+    tenant: str = ""  # whose it is, "" for the platform's; `name` begins with it: "a/batch"
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """What it wins by, as for an IdlingPolicy."""
+        return (self.priority, not self.tenant)
 
 
 class PolicySet(Struct, frozen=True):
@@ -398,6 +451,9 @@ class PolicySet(Struct, frozen=True):
 
     Each tuple is sorted by name (federated: namespace, name). `specs` are the fields of each policy with their
     defaults, by its place: structs of `reconciler.policy.kinds`.
+
+    `stopped` are the tenants whose policies are left out because of `problems` in their files: nothing is decided in
+    their namespaces, but wakes go on.
     """
 
     fleet: Fleet
@@ -408,3 +464,5 @@ class PolicySet(Struct, frozen=True):
     digest: str = ""  # SHA-256 (hex) over the files' names and bytes
     warnings: tuple[Problem, ...] = ()
     specs: Mapping[Place, Any] = NOTHING
+    stopped: tuple[Tenant, ...] = ()
+    problems: Mapping[str, tuple[Problem, ...]] = NOTHING  # by the name of a stopped tenant

@@ -41,18 +41,19 @@ class FoundFiles:
 def find_files(folder: str, is_wanted: Callable[[str], bool], root: str = "") -> FoundFiles:
     """Return the regular files below `folder` whose name is wanted; links may lead anywhere below `root`.
 
-    `root` "" is the folder itself. No folder is entered twice.
+    `root` "" is the folder itself. No folder is entered twice, and none through a link that can be entered without:
+    who may add a link must not give the files of others another path.
     """
     walk = _Walk(os.path.realpath(root or folder), is_wanted)
     pending = [("" if folder == "." else folder, 0)]
-    while pending:
-        path, depth = pending.pop()
+    while pending or walk.links:
+        path, depth = pending.pop() if pending else walk.links.pop(0)
         try:
             pending += [(os.path.join(path, name), depth + 1) for name in walk.names_at(path, depth)]
         except OSError as error:
             if depth == 0 or is_wanted(os.path.basename(path)) or error.errno not in (errno.ENOENT, errno.ELOOP):
                 walk.add(path or folder, f"cannot be read: {error.strerror}, expected a file that can be read")
-    return walk.found
+    return walk.ended()
 
 
 class _Walk:
@@ -61,6 +62,14 @@ class _Walk:
         self._home = home
         self._is_wanted = is_wanted
         self._entered: set[tuple[int, int]] = set()
+        self._followed: set[str] = set()
+        self.links: list[tuple[str, int]] = []
+
+    def ended(self) -> FoundFiles:
+        """Return what was found; what came last, through a link, stands at its name."""
+        if self._followed:
+            self.found.files = dict(sorted(self.found.files.items(), key=lambda one: one[0].split(os.sep)))
+        return self.found
 
     def names_at(self, path: str, depth: int) -> list[str]:
         """Return what is in the folder at `path`, the last name first, nothing for a file, which is kept.
@@ -73,7 +82,11 @@ class _Walk:
         if linked:
             status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):
-            return self._names_in(path, depth, status) if not linked or self._stays(path) else []
+            if linked and path not in self._followed:
+                self._followed.add(path)
+                self.links += [(path, depth)] if self._stays(path) else []
+                return []
+            return self._names_in(path, depth, status)
         if self._is_wanted(os.path.basename(path)) and (not linked or self._stays(path)):
             if stat.S_ISREG(status.st_mode):
                 self.found.files[path] = status

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 from msgspec import NODEFAULT, Struct
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import FieldInfo, fields, replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, compact, format_time, read_json, read_time
-from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion
+from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion, Selector
 
 REMEMBERED = timedelta(days=35)
 
@@ -45,8 +45,14 @@ def schedule_of(policy: IdlingPolicy) -> Schedule | None:
     times = _times(policy.idle_when)
     if times is None:
         return None
-    said = _ENCODER.encode([_said(policy.selector), times, policy.idle_replicas])
+    said = _ENCODER.encode([_said(_unbound(policy.selector)), times, policy.idle_replicas])
     return Schedule(policy.name, hashlib.sha256(said).hexdigest()[:16])
+
+
+def _unbound(selector: Selector) -> Selector:
+    """Return `selector` without the bounds of a tenant: wider ones make nothing new that was known."""
+    clusters, namespaces = (replace(one, within=()) for one in (selector.clusters, selector.namespaces))
+    return replace(selector, clusters=clusters, namespaces=namespaces)
 
 
 def _times(criterion: Criterion) -> list[Any] | None:

@@ -67,7 +67,7 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
         """The policy that owns the marks: of the highest priority, then the first by name."""
         return min(
             (verdict.policy for verdict in self.verdicts),
-            key=lambda policy: (-policy.priority, policy.name),
+            key=lambda policy: (-policy.priority, bool(policy.tenant), policy.name),
             default=None,
         )
 

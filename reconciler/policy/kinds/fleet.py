@@ -26,6 +26,7 @@ from reconciler.policy.kinds.fields import (
 )
 from reconciler.policy.kinds.limits import ClusterLimitsFields, FleetLimitsFields, limit_of, limits_of, stated_limit
 from reconciler.policy.kinds.pod_picker import HEADER_NAME, RESERVED_HEADERS
+from reconciler.policy.kinds.tenant import TenantFields, check_tenants, tenants_of
 from reconciler.policy.types import Fleet, FleetCluster, Prices, Production
 from reconciler.untrusted_text import LARGEST
 
@@ -282,6 +283,13 @@ class FleetFields(Fields, frozen=True, kw_only=True):
             "nothing that a run does."
         ),
     ] = ProductionFields()
+    tenants: Annotated[
+        tuple[TenantFields, ...],
+        Meta(
+            description="tenants lists teams with policies of their own: which files these are, and what they may "
+            "select. Policies in all other files are the platform's, which may select everything."
+        ),
+    ] = ()
 
 
 class FleetDocument(Fields, frozen=True, kw_only=True):
@@ -316,7 +324,9 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         production=Production(
             spec.production.namespaces, LabelSelector(tuple(sorted(spec.production.match_labels.items())))
         ),
+        tenants=tenants_of(document, spec.tenants),
     )
+    check_tenants(document, fleet)
     for position, cluster in enumerate(fleet.clusters):
         _check_unlike(document, ("spec", "clusters", position), cluster, fleet.clusters[:position])
     _check_names(document, fleet)

@@ -1,0 +1,105 @@
+"""Tenants whose policies cannot be used: nothing is decided in their namespaces, but wakes that are due or requested go
+on there. All the others are decided as if these namespaces were not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from reconciler.decide.decisions import Decision, DesiredState, Notice, PolicyExplanation, Undecided
+from reconciler.decide.idling.wakes_due import decide_wakes_due
+from reconciler.decide.reasons import ReasonCode, reason, text_of
+from reconciler.model import NOTHING, ObservedCluster, ObservedState, Run
+from reconciler.policy.types import PolicySet, Tenant
+
+STOPPED = "tenantStopped"
+"""The kind of the notice that the policies of a tenant cannot be used: the run ends with exit 3."""
+
+
+def beside_stopped(policies: PolicySet, state: ObservedState) -> tuple[PolicySet, ObservedState]:
+    """Return what is decided as ever: the policies and the clusters without the namespaces of stopped tenants.
+
+    A federated ReplicaSet in one of them is left out on all clusters: what it has there would seem to be missing.
+    """
+    if not policies.stopped:
+        return policies, state
+    federated = tuple(one for one in policies.federated if not _is_stopped(one.namespace, policies.stopped))
+    return replace(policies, federated=federated), _part(state, policies.stopped, inside=False)
+
+
+def with_stopped(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+    """Return `desired`, made of `beside_stopped`, with the wakes of stopped tenants, and why there is nothing else."""
+    stopped = policies.stopped
+    if not stopped:
+        return desired
+    inside = _part(state, stopped, inside=True)
+    due = decide_wakes_due(policies.fleet, replace(inside, wakes_only=NOTHING), run)
+    kept = replace(desired, decisions=tuple(one for one in desired.decisions if not _is_placed_there(one, stopped)))
+    return kept.joined(
+        due,
+        DesiredState(
+            undecided=tuple(_undecided(policies)),
+            notices=tuple(_notice(tenant, policies) for tenant in stopped),
+            explanations=tuple(_explanations(inside, stopped)),
+        ),
+    )
+
+
+def _is_stopped(namespace: str, stopped: Sequence[Tenant]) -> bool:
+    return any(tenant.has_namespace(namespace) for tenant in stopped)
+
+
+def _is_placed_there(decision: Decision, stopped: Sequence[Tenant]) -> bool:
+    """Return whether placement decides it for a federated ReplicaSet whose policy is not known: it is not removed."""
+    job, _, key = decision.group.partition("/")
+    return job == "placement" and _is_stopped(key.partition("/")[0], stopped)
+
+
+def _part(state: ObservedState, stopped: Sequence[Tenant], *, inside: bool) -> ObservedState:
+    """Return the clusters with only what is in the namespaces of `stopped`, or with all the rest."""
+
+    def kept(cluster: ObservedCluster) -> ObservedCluster:
+        there = [tenant for tenant in stopped if tenant.has_cluster(cluster.name)]
+        return _filtered(cluster, lambda namespace: _is_stopped(namespace, there) is inside)
+
+    return replace(state, clusters={name: kept(cluster) for name, cluster in state.clusters.items()})
+
+
+def _filtered(cluster: ObservedCluster, keep: Callable[[str], bool]) -> ObservedCluster:
+    return replace(
+        cluster,
+        workloads=tuple(one for one in cluster.workloads if keep(one.ref.namespace)),
+        services=tuple(one for one in cluster.services if keep(one.ref.namespace)),
+        endpoints=tuple(one for one in cluster.endpoints if keep(one.ref.namespace)),
+        endpoint_slices=tuple(one for one in cluster.endpoint_slices if keep(one.ref.namespace)),
+        namespaces=tuple(one for one in cluster.namespaces if keep(one.ref.name)),
+        autoscalers=tuple(one for one in cluster.autoscalers if keep(one.ref.namespace)),
+        events=tuple(one for one in cluster.events if keep(one.namespace)),
+        pods={ref: pods for ref, pods in cluster.pods.items() if keep(ref.namespace)},
+    )
+
+
+def _notice(tenant: Tenant, policies: PolicySet) -> Notice:
+    files = sorted({one.file for one in policies.problems.get(tenant.name, ())})
+    why = (reason(ReasonCode.TENANT_STOPPED, tenant=tenant.name, files=files),)
+    then = "its workloads stay as they are, and only wakes that are due or requested are done"
+    return Notice(STOPPED, f"tenant {tenant.name}", f"{text_of(why)}; {then}", partial=True, reasons=why)
+
+
+def _undecided(policies: PolicySet) -> Iterator[Undecided]:
+    for one in policies.federated:
+        tenant = next((tenant for tenant in policies.stopped if tenant.has_namespace(one.namespace)), None)
+        if tenant is not None:
+            why = reason(ReasonCode.TENANT_STOPPED, tenant=tenant.name)
+            yield Undecided(one.key, "placement", one.name, (why,))
+
+
+def _explanations(inside: ObservedState, stopped: Sequence[Tenant]) -> Iterator[PolicyExplanation]:
+    for cluster in inside.clusters.values():
+        for workload in cluster.workloads:
+            if workload.owner is not None:
+                continue
+            tenant = next(one for one in stopped if one.has(cluster.name, workload.ref.namespace))
+            why = reason(ReasonCode.TENANT_STOPPED, tenant=tenant.name)
+            yield PolicyExplanation(workload.ref, "idling", "", "left as it is", (why,), selected=False)

@@ -1,0 +1,153 @@
+"""Patterns of names and paths, compared as the sets of texts they match: is one inside of others, do two overlap.
+
+A pattern is read as `fnmatch` does (`*`, `?`, `[abc]`, `[!abc]`). In paths `*` and `?` stop at `/`, and `**` does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+_MOST_STATES = 2_000
+"""So many sets of places are looked at before a pattern counts as too complex to be compared."""
+
+
+class _Chars(Struct, frozen=True):
+    """The characters `listed`, or all others with `negated`."""
+
+    listed: frozenset[str] = frozenset()
+    negated: bool = False
+
+    def has(self, char: str) -> bool:
+        return (char in self.listed) is not self.negated
+
+
+class _Step(Struct, frozen=True):
+    """One character of `chars`, or with `repeated` any number of them."""
+
+    chars: _Chars
+    repeated: bool = False
+
+
+_ANY = _Chars(negated=True)
+_IN_FOLDER = _Chars(frozenset("/"), negated=True)
+_Steps = tuple[_Step, ...]
+_TOKEN = re.compile(r"\*\*|\*|\?|\[!?\]?[^\]]*\]|.", re.S)
+
+
+@lru_cache(maxsize=4096)
+def _steps(pattern: str, path: bool) -> _Steps:
+    found: list[_Step] = []
+    for token in _TOKEN.findall(pattern):
+        one = _IN_FOLDER if path else _ANY
+        if token in ("*", "**"):
+            found.append(_Step(_ANY if token == "**" else one, repeated=True))
+        elif token == "?":
+            found.append(_Step(one))
+        elif len(token) > 2:
+            found.append(_Step(_listed(token[1:-1])))
+        else:
+            found += [_Step(_Chars(frozenset(char))) for char in token]
+    return tuple(found)
+
+
+def _listed(inside: str) -> _Chars:
+    """Return the characters in brackets; `a-f` is a range, as in `fnmatch`."""
+    negated = inside.startswith("!")
+    body = inside.removeprefix("!")
+    chars = set(body) if "-" not in body[1:-1] else set()
+    while body:
+        if len(body) > 2 and body[1] == "-":
+            chars |= {chr(code) for code in range(ord(body[0]), ord(body[2]) + 1)}
+            body = body[3:]
+        else:
+            chars.add(body[0])
+            body = body[1:]
+    return _Chars(frozenset(chars), negated)
+
+
+_Places = frozenset[int]
+
+
+def _from(steps: _Steps, places: Iterable[int]) -> _Places:
+    """Return the places in `steps` reached from `places` without a character: what repeats may be left out."""
+    found: set[int] = set()
+    waiting = list(places)
+    while waiting:
+        place = waiting.pop()
+        found.add(place)
+        if place < len(steps) and steps[place].repeated and place + 1 not in found:
+            waiting.append(place + 1)
+    return frozenset(found)
+
+
+def _after(steps: _Steps, places: _Places, char: str) -> _Places:
+    taken = (place for place in places if place < len(steps) and steps[place].chars.has(char))
+    return _from(steps, (place if steps[place].repeated else place + 1 for place in taken))
+
+
+def _alphabet(patterns: Iterable[_Steps]) -> list[str]:
+    """Return every character that some pattern names, and one that none does."""
+    named = {char for steps in patterns for step in steps for char in step.chars.listed}
+    return [*sorted(named), "\0"]
+
+
+class TooComplexError(ValueError):
+    """Patterns with too many ways to match to be compared."""
+
+
+def is_within(pattern: str, others: Sequence[str], *, path: bool = False) -> bool:
+    """Return whether every text that `pattern` matches is matched by one of `others`.
+
+    Raises:
+        TooComplexError: it would take too long to find out.
+    """
+    if pattern in others or "*" in others:
+        return True
+    return not _reaches(
+        [_steps(pattern, path), *(_steps(one, path) for one in others)],
+        lambda ends: ends[0] and not any(ends[1:]),
+    )
+
+
+def overlap(pattern: str, other: str, *, path: bool = False) -> bool:
+    """Return whether some text is matched by both.
+
+    Raises:
+        TooComplexError: it would take too long to find out.
+    """
+    return _reaches([_steps(pattern, path), _steps(other, path)], all)
+
+
+def _reaches(patterns: list[_Steps], wanted: Callable[[list[bool]], bool]) -> bool:
+    """Return whether some text ends where `wanted` holds of which patterns match it; the first one has to go on."""
+    chars = _alphabet(patterns)
+    start = tuple(_from(steps, (0,)) for steps in patterns)
+    seen, waiting = {start}, [start]
+    while waiting:
+        state = waiting.pop()
+        if wanted([len(steps) in places for steps, places in zip(patterns, state, strict=True)]):
+            return True
+        for char in chars:
+            after = tuple(_after(steps, places, char) for steps, places in zip(patterns, state, strict=True))
+            if after[0] and after not in seen:
+                seen.add(after)
+                waiting.append(after)
+        if len(seen) > _MOST_STATES:
+            raise TooComplexError("a pattern is too complex to be compared")
+    return False
+
+
+@lru_cache(maxsize=1024)
+def path_regex(pattern: str) -> re.Pattern[str]:
+    """Return `pattern`, one of paths, as a regular expression; `**/` may stand for no folder at all."""
+    found = ""
+    for token in re.findall(r"/\*\*\Z|\*\*/|\*\*|\*|\?|.", pattern, re.S):
+        found += _PATH_PARTS.get(token) or re.escape(token)
+    return re.compile(found + r"\Z")
+
+
+_PATH_PARTS = {"/**": "(/.*)?", "**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}

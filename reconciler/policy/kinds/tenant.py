@@ -1,0 +1,131 @@
+"""Tenants of a Fleet: which policy files belong to a team, and what these may select."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from reconciler.messages import Path, shown
+from reconciler.policy.globs import TooComplexError, overlap
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.fields import ClusterPattern, Fields, Namespace, NamespacePattern, Whole, expected
+from reconciler.policy.kinds.limits import LimitsFields, limits_of
+from reconciler.policy.types import Fleet, Place, Tenant
+
+FilePattern = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?!/)(?!.*//)(?!(.*/)?\.{1,2}(/|\Z))[^\\\[\]\x00-\x1f]+(?<!/)\Z",
+        extra_json_schema=expected("a path below the policy directory or a pattern like teams/a/**"),
+    ),
+]
+
+
+class TenantFields(Fields, frozen=True, kw_only=True):
+    """A team with policies of its own."""
+
+    name: Annotated[
+        Namespace,
+        Meta(description="name is unique in the Fleet. The policies of the tenant are called NAME/POLICY."),
+    ]
+    paths: Annotated[
+        tuple[FilePattern, ...],
+        Meta(
+            min_length=1,
+            description="paths lists the policy files of the tenant, below the policy directory. * matches within a "
+            "folder, ** also folders.",
+        ),
+    ]
+    namespaces: Annotated[
+        tuple[NamespacePattern, ...],
+        Meta(
+            min_length=1,
+            description="namespaces lists the namespaces of the tenant, or patterns of their names. Its policies "
+            "select nothing else. No other tenant may have them in the same cluster.",
+        ),
+    ]
+    clusters: Annotated[
+        tuple[ClusterPattern, ...],
+        Meta(
+            min_length=1,
+            description="clusters lists the clusters of the tenant, or patterns of their names. Its policies select "
+            "no others.",
+        ),
+    ] = ("*",)
+    kinds: Annotated[
+        tuple[Literal["Calendar", "DownscalePolicy", "FederatedReplicaSet", "IdlingPolicy"], ...],
+        Meta(min_length=1, description="kinds lists the kinds of policies that the tenant may have."),
+    ] = ("Calendar", "IdlingPolicy")
+    max_priority: Annotated[
+        Whole,
+        Meta(
+            description="maxPriority is the greatest priority of its policies. Of the same priority, policies that "
+            "belong to no tenant win."
+        ),
+    ] = 0
+    limits: Annotated[
+        LimitsFields,
+        Meta(
+            description="limits are limits of all policies of the tenant together, beside their own. The base of a "
+            "share is everything in the namespaces of the tenant. If they are not set, there are none."
+        ),
+    ] = LimitsFields()
+
+
+def tenants_of(document: PolicyDocument, fields: Sequence[TenantFields]) -> tuple[Tenant, ...]:
+    """Return the tenants that a Fleet states."""
+    return tuple(
+        Tenant(
+            name=one.name,
+            place=Place(document.source.file, *document.source.place(("spec", "tenants", position))),
+            paths=one.paths,
+            namespaces=one.namespaces,
+            clusters=one.clusters,
+            kinds=one.kinds,
+            max_priority=one.max_priority,
+            limits=limits_of(one.limits),
+        )
+        for position, one in enumerate(fields)
+    )
+
+
+def check_tenants(document: PolicyDocument, fleet: Fleet) -> None:
+    """Add a problem where two tenants are not apart: by name, files, or namespaces of one cluster."""
+    for position, tenant in enumerate(fleet.tenants):
+        here: Path = ("spec", "tenants", position)
+        if not document.is_judged(here):
+            continue
+        for number, name in enumerate(tenant.namespaces):
+            if name in fleet.protected:
+                document.warn((*here, "namespaces", number), f"is {shown(name)}, a protected namespace")
+        for other in fleet.tenants[:position]:
+            _check_apart(document, here, (tenant, other), fleet)
+
+
+def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenant], fleet: Fleet) -> None:
+    tenant, other = pair
+    if tenant.name == other.name:
+        document.add((*here, "name"), f"is {shown(tenant.name)} a second time, expected each name once")
+        return
+    whose = f"tenant {other.name} at {other.place}"
+    for number, pattern in enumerate(tenant.paths):
+        if any(_overlap(pattern, one, path=True) for one in other.paths):
+            document.add((*here, "paths", number), f"is {shown(pattern)}, expected files apart from those of {whose}")
+    shared = [one.name for one in fleet.clusters if tenant.has_cluster(one.name) and other.has_cluster(one.name)]
+    for number, pattern in enumerate(tenant.namespaces if shared else ()):
+        twin = next((one for one in other.namespaces if _overlap(pattern, one)), None)
+        if twin is not None:
+            document.add(
+                (*here, "namespaces", number),
+                f"is {shown(pattern)}, expected namespaces apart from {shown(twin)} of {whose}, which is in "
+                f"{shared[0]} too",
+            )
+
+
+def _overlap(pattern: str, other: str, *, path: bool = False) -> bool:
+    try:
+        return overlap(pattern, other, path=path)
+    except TooComplexError:
+        return True

@@ -1,0 +1,206 @@
+"""Tenants and their policies: whose a policy file is, and that a policy stays within what its tenant has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.errors import Problem
+from reconciler.messages import Path, listed, shown
+from reconciler.policy.globs import TooComplexError, is_within, path_regex
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.replica_set import ANNOTATION
+from reconciler.policy.types import (
+    Calendar,
+    DownscalePolicy,
+    FederatedReplicaSet,
+    Fleet,
+    IdlingPolicy,
+    Selector,
+    Tenant,
+)
+from reconciler.yaml.documents import Document
+
+_REPLICA_SET = "FederatedReplicaSet"  # both forms count as that kind
+
+
+class Owners(Struct, frozen=True, dict=True):
+    """Whose the policy files below the folder `root` are. A file under no tenant's path is the platform's."""
+
+    tenants: tuple[Tenant, ...] = ()
+    root: str = ""
+
+    def of(self, file: str) -> Tenant | None:
+        """Return the tenant of a file, None for the platform. A path in other case is still the tenant's."""
+        return self._owner(self._below(file)) if self.tenants else None
+
+    def problems(self, files: Iterable[str]) -> Iterator[Problem]:
+        """Yield what leaves open whose a file is: a link to what is another's, or a path in other case."""
+        for file in dict.fromkeys(files if self.tenants else ()):
+            path, tenant = self._below(file), self.of(file)
+            if tenant is not None and not any(path_regex(one).match(path) for one in tenant.paths):
+                words = f"differs only in case from {listed(tenant.paths)}, the paths of {_at(tenant)}"
+                yield Problem(file, 1, 1, "", f"{words}, expected the same case")
+            elif self._target(file) is not tenant:
+                whose = "the platform" if tenant is None else f"tenant {tenant.name}"
+                yield Problem(file, 1, 1, "", f"is a link to a file of another owner, expected one of {whose}")
+
+    def _owner(self, path: str) -> Tenant | None:
+        lower = path.lower()
+        for tenant in self.tenants:
+            if any(path_regex(one).match(path) for one in tenant.paths):
+                return tenant
+        return next((one for one in self.tenants if any(path_regex(p.lower()).match(lower) for p in one.paths)), None)
+
+    def _target(self, file: str) -> Tenant | None:
+        """Return whose the file is that `file` leads to. A mounted volume keeps its files in a hidden folder."""
+        parts = os.path.relpath(os.path.realpath(file), self._home).split(os.sep)
+        return self._owner("/".join(part for part in parts if not part.startswith(".") or part == ".."))
+
+    def _below(self, file: str) -> str:
+        return os.path.relpath(file, self.root).replace(os.sep, "/")
+
+    @cached_property
+    def _home(self) -> str:
+        return os.path.realpath(self.root)
+
+
+def main_fleet(fleets: Sequence[Document], root: str) -> Document | None:
+    """Return the one Fleet that counts, None where that is open.
+
+    Of several it is the one whose tenants' paths have all the others, and not itself: who may only write policies of a
+    tenant must not stop the Fleet by another one. The first by the depth of its folder is looked at first.
+    """
+    if len(fleets) < 2:
+        return next(iter(fleets), None)
+    for document in sorted(fleets, key=lambda one: (one.file.count("/"), one.file)):
+        patterns = [path_regex(one.lower()) for one in _stated_paths(document.value)]
+        covered = [one for one in fleets if any(p.match(os.path.relpath(one.file, root).lower()) for p in patterns)]
+        if document not in covered and len(covered) == len(fleets) - 1:
+            return document
+    return None
+
+
+def _stated_paths(value: Any) -> Iterator[str]:
+    """Yield the paths of tenants as a Fleet states them, wrong or not."""
+    spec = value.get("spec")
+    tenants = spec.get("tenants") if isinstance(spec, dict) else None
+    for tenant in tenants if isinstance(tenants, list) else ():
+        paths = tenant.get("paths") if isinstance(tenant, dict) else None
+        yield from (one for one in (paths if isinstance(paths, list) else ()) if isinstance(one, str))
+
+
+def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | None:
+    """Return that `tenant` may have no policy of `kind`, None where it may."""
+    if (_REPLICA_SET if kind == "ReplicaSet" else kind) in tenant.kinds:
+        return None
+    words = f"is {shown(kind)}, expected {listed(tenant.kinds)}, the kinds of {_at(tenant)}"
+    return document.problem(("kind",), words)
+
+
+def bounded(document: PolicyDocument, policy: Any, tenant: Tenant, fleet: Fleet) -> Any:
+    """Return `policy` as one of `tenant`: with its name, and selecting nothing else than what it has.
+
+    What reaches further is a problem of `document`.
+    """
+    bounds = _Bounds(document, tenant, fleet)
+    if isinstance(policy, IdlingPolicy):
+        order = replace(policy.wake_order, group=f"{tenant.name}/{policy.wake_order.group}")
+        return replace(bounds.selecting(policy), wake_order=order)
+    if isinstance(policy, DownscalePolicy):
+        bounds.check_picker(policy, ("spec", "podPicker"))
+        return bounds.selecting(policy)
+    if isinstance(policy, FederatedReplicaSet):
+        bounds.check_picker(policy, ("spec", "downscalePodPicker"))
+        return bounds.placed(policy)
+    return replace(policy, name=f"{tenant.name}/{policy.name}") if isinstance(policy, Calendar) else policy
+
+
+def _at(tenant: Tenant) -> str:
+    return f"tenant {tenant.name} at {tenant.place}"
+
+
+class _Bounds(Struct, frozen=True):
+    document: PolicyDocument
+    tenant: Tenant
+    fleet: Fleet
+
+    def selecting(self, policy: Any) -> Any:
+        """Return a policy with a selector within the bounds."""
+        tenant = self.tenant
+        if policy.priority > tenant.max_priority:
+            words = f'is "{policy.priority}", expected at most {tenant.max_priority}, maxPriority of {_at(tenant)}'
+            self.document.add(("spec", "priority"), words)
+        return replace(
+            policy,
+            name=f"{tenant.name}/{policy.name}",
+            tenant=tenant.name,
+            selector=self._selector(("spec", "selector"), policy.selector),
+            exclude=tuple(self._within(one) for one in policy.exclude),
+        )
+
+    def _selector(self, path: Path, selector: Selector) -> Selector:
+        for part, patterns, allowed in (
+            ("clusters", selector.clusters.include, self.tenant.clusters),
+            ("namespaces", selector.namespaces.include, self.tenant.namespaces),
+        ):
+            for position, pattern in enumerate(patterns):
+                if pattern != "*" and not _is_within(pattern, allowed):
+                    self.document.add(
+                        (*path, part, "include", position),
+                        f"is {shown(pattern)}, expected {part} within {listed(allowed)}, those of {_at(self.tenant)}"
+                        '; "*" means all of them',
+                    )
+        return self._within(selector)
+
+    def _within(self, selector: Selector) -> Selector:
+        return replace(
+            selector,
+            clusters=replace(selector.clusters, within=self.tenant.clusters),
+            namespaces=replace(selector.namespaces, within=self.tenant.namespaces),
+        )
+
+    def placed(self, policy: FederatedReplicaSet) -> FederatedReplicaSet:
+        """Return a federated ReplicaSet whose "*" is all clusters of the tenant."""
+        tenant = self.tenant
+        if not tenant.has_namespace(policy.namespace):
+            words = f"expected one within {listed(tenant.namespaces)}, those of {_at(tenant)}"
+            self.document.add(("metadata", "namespace"), f"is {shown(policy.namespace)}, {words}")
+        for name in policy.clusters:
+            if name != "*" and not tenant.has_cluster(name):
+                self._check_placed_on(name)
+        names = [one.name for one in self.fleet.clusters if tenant.has_cluster(one.name)]
+        clusters = {name: found for name in names if (found := policy.preference(name)) is not None}
+        if not clusters:
+            self.document.add(("spec",), f"runs on no cluster of {_at(tenant)}, expected at least one")
+        return replace(policy, clusters=clusters or policy.clusters, tenant=tenant.name)
+
+    def _check_placed_on(self, name: str) -> None:
+        words = f"expected a cluster within {listed(self.tenant.clusters)}, those of {_at(self.tenant)}"
+        if self.document.get(ANNOTATION) is not None:
+            self.document.add(ANNOTATION, f"clusters.{name}: {words}")
+        else:
+            self.document.add(("spec", "preferences", "clusters", name), words, key=True)
+
+    def check_picker(self, policy: DownscalePolicy | FederatedReplicaSet, path: Path) -> None:
+        """Add a problem where the pod picker is a Service of another tenant."""
+        host = "" if policy.pod_picker is None else policy.pod_picker.host.lower().rstrip(".")
+        parts = host.split(".")
+        if len(parts) != 2 and parts[2:3] != ["svc"]:
+            return
+        other = next((one for one in self.fleet.tenants if one.has_namespace(parts[1])), None)
+        if other is not None and other is not self.tenant and not self.tenant.has_namespace(parts[1]):
+            words = f"is {shown(host)}, a Service of {_at(other)}, expected one of tenant {self.tenant.name}"
+            self.document.add((*path, "http", "host"), words)
+
+
+def _is_within(pattern: str, allowed: tuple[str, ...]) -> bool:
+    try:
+        return is_within(pattern, allowed)
+    except TooComplexError:
+        return False

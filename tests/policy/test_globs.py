@@ -1,0 +1,97 @@
+"""Patterns compared as the sets of texts they match, against `fnmatch` over all short texts."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.policy.globs import TooComplexError, is_within, overlap, path_regex
+
+PIECES = ["a", "b", "-", "*", "?", "[ab]", "[!a]", "[a-b]"]
+PATTERNS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join)
+TEXTS = ["".join(letters) for length in range(6) for letters in product("ab-c", repeat=length)]
+
+
+def texts_of(pattern: str) -> set[str]:
+    return {text for text in TEXTS if fnmatchcase(text, pattern)}
+
+
+@given(PATTERNS, st.lists(PATTERNS, min_size=1, max_size=3))
+def test_a_pattern_is_within_others_where_each_of_its_texts_is_one_of_theirs(pattern, others):
+    assert is_within(pattern, others) == (texts_of(pattern) <= set().union(*map(texts_of, others)))
+
+
+@given(PATTERNS, PATTERNS)
+def test_two_patterns_overlap_where_a_text_is_one_of_both(pattern, other):
+    assert overlap(pattern, other) == overlap(other, pattern) == bool(texts_of(pattern) & texts_of(other))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "other", "expected"),
+    [
+        ("team-a-web", "team-a-*", True),
+        ("team-a-*", "team-a-*", True),
+        ("team-a-*-dev", "team-a-*", True),
+        ("team-?-*", "team-a-*", False),
+        ("team-a*", "team-a-*", False),
+        ("*", "team-a-*", False),
+        ("team-[a]-*", "team-a-*", True),
+        ("team-[ab]-*", "team-a-*", False),
+        ("team-[!b]-*", "team-a-*", False),
+        ("team-a-?*", "team-a-*", True),
+        ("team-a-", "team-a-*", True),
+        ("team-a", "team-a-*", False),
+        ("*-*", "team-*-*", False),
+    ],
+)
+def test_tricks_with_patterns(pattern, other, expected):
+    assert is_within(pattern, [other]) is expected
+
+
+def test_several_together_may_hold_what_none_of_them_holds():
+    assert is_within("team-[ab]-*", ["team-a-*", "team-b-*"])
+    assert is_within("team-a-*", ["team-*", "other"])
+
+
+def test_a_pattern_with_too_many_ways_is_refused_in_no_time():
+    with pytest.raises(TooComplexError):
+        is_within("?*a" + "?" * 16, ["*a" + "?" * 16])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("teams/a/**", "teams/a/sleep.yaml", True),
+        ("teams/a/**", "teams/a/deep/er/sleep.yaml", True),
+        ("teams/a/**", "teams/a", True),
+        ("teams/a/**", "teams/ab/sleep.yaml", False),
+        ("teams/a/**", "teams/b/a/sleep.yaml", False),
+        ("teams/a/*", "teams/a/deep/sleep.yaml", False),
+        ("teams/a/*.yaml", "teams/a/sleep.yaml", True),
+        ("**/a/*.yaml", "a/sleep.yaml", True),
+        ("**/a/*.yaml", "x/y/a/sleep.yaml", True),
+        ("a-*.yaml", "a-sleep.yaml", True),
+        ("a-*.yaml", "A-sleep.yaml", False),
+        ("teams/?/**", "teams/a/x.yaml", True),
+    ],
+)
+def test_paths(pattern, path, expected):
+    assert bool(path_regex(pattern).match(path)) is expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "other", "expected"),
+    [
+        ("teams/a/**", "teams/b/**", False),
+        ("teams/**", "teams/b/**", True),
+        ("teams/*/x.yaml", "teams/b/**", True),
+        ("teams/*.yaml", "teams/b/**", False),
+        ("**/x.yaml", "teams/b/*", True),
+    ],
+)
+def test_paths_that_overlap(pattern, other, expected):
+    assert overlap(pattern, other, path=True) is expected
