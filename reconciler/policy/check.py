@@ -40,7 +40,7 @@ def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]
 
     What two owners state is never the platform's problem, nor another tenant's.
     """
-    problems = [*_repeated(shaped, owners), *_same_workload(built)]
+    problems = [*(_repeated(shaped, owners) if owners.known else ()), *_same_workload(built)]
     fleets = [one for one in built if one.kind == "Fleet"]
     if len(fleets) == 1:
         for one in built:

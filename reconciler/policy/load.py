@@ -182,10 +182,12 @@ def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loade
     document = PolicyDocument(main)
     fleet, spec = _made(document, document.read("Fleet", FleetDocument), Calendars({}))
     owners = Owners(fleet.tenants, loaded.root)
+    if not document.is_judged(("spec", "tenants")):
+        owners = Owners(known=False)
     if (owner := owners.of(main.file)) is not None:
         words = f'is "Fleet" in a file of tenant {owner.name}, expected it under no path of a tenant'
         document.problems.append(main.problem(("kind",), words))
-        owners = Owners()
+        owners = Owners(known=False)
     found.fleet, found.owners = fleet, owners
     found.problems += [*document.problems, *owners.problems(_files(loaded))]
     found.built.append(Built("Fleet", fleet, spec, document))

@@ -30,10 +30,14 @@ _REPLICA_SET = "FederatedReplicaSet"  # both forms count as that kind
 
 
 class Owners(Struct, frozen=True, dict=True):
-    """Whose the policy files below the folder `root` are. A file under no tenant's path is the platform's."""
+    """Whose the policy files below the folder `root` are. A file under no tenant's path is the platform's.
+
+    `known` False: the Fleet does not say it, or not in a way that can be read; then nobody is told to own anything.
+    """
 
     tenants: tuple[Tenant, ...] = ()
     root: str = ""
+    known: bool = True
 
     def of(self, file: str) -> Tenant | None:
         """Return the tenant of a file, None for the platform. A path in other case is still the tenant's."""

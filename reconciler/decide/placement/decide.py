@@ -65,6 +65,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     if federated.namespace in inputs.fleet.protected:
         why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
+    inputs = _of_its_tenant(inputs, federated)
     status = read_status(inputs.home.newest.get(status_name(federated.key)))
     findings = [local_finding(federated, placement, inputs, status) for placement in inputs.placements]
     if federated.paused:
@@ -90,6 +91,14 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         explanations=explanations(result, counterfactuals=inputs.counterfactuals),
         placements=(placement_view(result),),
     )
+
+
+def _of_its_tenant(inputs: PlacementInputs, federated: FederatedReplicaSet) -> PlacementInputs:
+    """Return `inputs` without the clusters on which the tenant of `federated` has nothing: there it does not exist."""
+    tenant = inputs.fleet.tenant(federated.tenant) if federated.tenant else None
+    if tenant is None:
+        return inputs
+    return replace(inputs, placements=tuple(one for one in inputs.placements if tenant.has_cluster(one.name)))
 
 
 def _is_idle(locals_: Sequence[LocalWorkload]) -> bool:

@@ -1,0 +1,223 @@
+"""Tenants in the Fleet: what is refused there, links between folders, and what their policies are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.policy.load import check_policies, read_fleet_for_wakes, read_policies
+from reconciler.policy.rules import compile_policies
+from reconciler.policy.types import PolicySet
+from tests.policy.base import problems_in
+from tests.way.calls import Folder, inside
+from tests.way.teams import FILES, FLEET, SLEEP, two_teams
+
+
+def fleet(old: str, new: str) -> dict[str, str]:
+    assert FLEET.count(old) == 1
+    return {**FILES, "fleet.yaml": FLEET.replace(old, new)}
+
+
+FIRST = "tenant a at policies/fleet.yaml:12"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param(FILES, [], id="two that are apart"),
+        pytest.param(
+            fleet('["team-b-*", shared-b]', '["team-b-*", "team-*-x"]'),
+            [
+                'policies/fleet.yaml:20:32: spec.tenants[1].namespaces[1]: is "team-*-x", expected namespaces apart '
+                f'from "team-a-*" of {FIRST}, which is in dev too'
+            ],
+            id="namespaces that overlap",
+        ),
+        pytest.param(
+            fleet('["team-b-*", shared-b]', '["team-a-*"]\n      clusters: [prod]'),
+            [],
+            id="the same namespaces on other clusters",
+        ),
+        pytest.param(
+            fleet('paths: ["teams/b/**"]', 'paths: ["teams/*/sleep.yaml"]'),
+            [
+                'policies/fleet.yaml:19:15: spec.tenants[1].paths[0]: is "teams/*/sleep.yaml", expected files apart '
+                f"from those of {FIRST}"
+            ],
+            id="files that overlap",
+        ),
+        pytest.param(
+            fleet("- name: b\n", "- name: a\n"),
+            ['policies/fleet.yaml:18:13: spec.tenants[1].name: is "a" a second time, expected each name once'],
+            id="one name twice",
+        ),
+        pytest.param(
+            fleet('paths: ["teams/b/**"]', 'paths: ["../b/**"]'),
+            [
+                'policies/fleet.yaml:19:15: spec.tenants[1].paths[0]: is "../b/**", expected a path below the policy '
+                "directory or a pattern like teams/a/**"
+            ],
+            id="a path that leads out",
+        ),
+        pytest.param(
+            fleet('paths: ["teams/b/**"]', 'paths: ["*.yaml"]'),
+            ['policies/fleet.yaml:2:7: kind: is "Fleet" in a file of tenant b, expected it under no path of a tenant'],
+            id="the Fleet under the path of a tenant",
+        ),
+        pytest.param(
+            fleet("kinds: [IdlingPolicy, Calendar, DownscalePolicy]\n", "kinds: [Fleet]\n"),
+            [
+                'policies/fleet.yaml:21:15: spec.tenants[1].kinds[0]: is "Fleet", expected "Calendar", '
+                '"DownscalePolicy", "FederatedReplicaSet" or "IdlingPolicy"'
+            ],
+            id="a kind that no tenant may have",
+        ),
+    ],
+)
+def test_tenants_that_are_not_apart_are_refused(tmp_path, files, expected):
+    assert problems_in(tmp_path, files) == expected
+
+
+def test_a_tenant_may_have_no_other_kinds_than_these_by_default(tmp_path):
+    files = fleet("      kinds: [IdlingPolicy, Calendar, DownscalePolicy]\n", "")
+    downscale = SLEEP.replace("IdlingPolicy", "DownscalePolicy")
+    assert problems_in(tmp_path, {**files, "teams/b/more.yaml": downscale}) == [
+        'policies/teams/b/more.yaml:2:7: kind: is "DownscalePolicy", expected "Calendar" or "IdlingPolicy", the kinds '
+        "of tenant b at policies/fleet.yaml:18"
+    ]
+
+
+def policies_in(folder: Path, **changed: str) -> PolicySet:
+    two_teams(Folder(folder), snapshot=False, **changed)
+    with inside(folder):
+        return read_policies("policies", partly=True)
+
+
+def test_names_wake_groups_and_calendars_carry_the_tenant(tmp_path):
+    more = """---
+apiVersion: reconciler/v1alpha1
+kind: Calendar
+metadata: {name: nights}
+spec: {timeZone: UTC, downtime: ["Mon-Sun 22:00-05:00"]}
+"""
+    by_name = SLEEP.replace('timeZone: UTC, downtime: ["Mon-Fri 20:00-07:00"]', "calendar: nights")
+    grouped = by_name.replace("spec:\n", "spec:\n  wakeOrder: {group: shop}\n")
+    found = policies_in(tmp_path, **{"teams/a/sleep.yaml": grouped + more, "teams/b/sleep.yaml": by_name})
+    assert [(one.name, one.tenant, one.wake_order.group) for one in found.idling] == [
+        ("a/sleep", "a", "a/shop"),
+        ("b/sleep", "b", "b/sleep"),
+        ("tools", "", "tools"),
+    ]
+    assert [one.name for one in found.calendars] == ["a/nights", "nights"]
+    (own,), (platform,) = (found.idling[0].idle_when.criteria, found.idling[1].idle_when.criteria)
+    assert (own.calendar.name, platform.calendar.name) == ("a/nights", "nights")
+    rules = [(rule["kind"], rule["metadata"]["name"]) for rule in compile_policies(found)["rules"]]
+    assert ("IdlingPolicy", "a/sleep") in rules
+
+
+def test_the_platform_cannot_name_a_calendar_of_a_tenant(tmp_path):
+    platform = FILES["platform.yaml"].replace("calendar: nights", "calendar: a/late")
+    late = (
+        "apiVersion: reconciler/v1alpha1\nkind: Calendar\nmetadata: {name: late}\nspec: {timeZone: UTC, downtime: []}\n"
+    )
+    problems = problems_in(tmp_path, {**FILES, "platform.yaml": platform, "teams/a/late.yaml": late})
+    assert any(
+        one.startswith("policies/platform.yaml:6:") and "expected the name of a Calendar" in one for one in problems
+    )
+
+
+def links(folder: Path, **made: str) -> None:
+    for link, target in made.items():
+        (folder / "policies" / link).symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    ("link", "target", "whose"),
+    [
+        pytest.param("teams/a/theirs.yaml", "../b/sleep.yaml", "tenant a", id="a file of the other"),
+        pytest.param("teams/a/platform.yaml", "../../platform.yaml", "tenant a", id="a file of the platform"),
+    ],
+)
+def test_a_link_to_a_file_of_another_owner_stops_only_whose_link_it_is(tmp_path, link, target, whose):
+    two_teams(Folder(tmp_path), snapshot=False)
+    links(tmp_path, **{link: target})
+    with inside(tmp_path):
+        found, problems = check_policies("policies")
+    words = f"policies/{link}:1:1: is a link to a file of another owner, expected one of {whose}"
+    assert words in map(str, problems)
+    assert found is not None
+    assert ([one.name for one in found.stopped], [one.name for one in found.idling]) == (["a"], ["b/sleep", "tools"])
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("../b", id="of the other"),
+        pytest.param("../..", id="of all"),
+        pytest.param("../../plat", id="of the platform"),
+    ],
+)
+def test_a_link_to_a_folder_of_others_takes_nothing_away_from_them(tmp_path, target):
+    before = policies_in(tmp_path, **{"plat/more.yaml": SLEEP})
+    links(tmp_path, **{"teams/a/00": target})
+    with inside(tmp_path):
+        found, problems = check_policies("policies")
+    assert problems == ()
+    assert found is not None
+    assert found.idling == before.idling
+    assert [str(one.place) for one in found.idling if one.tenant == "b"] == ["policies/teams/b/sleep.yaml:1"]
+
+
+def test_files_of_a_mounted_volume_are_whose_path_they_have(tmp_path):
+    two_teams(Folder(tmp_path), snapshot=False)
+    policies, data = tmp_path / "policies", tmp_path / "policies/..2026_11_20"
+    data.mkdir()
+    for name in ("teams", "platform.yaml", "fleet.yaml"):
+        (policies / name).rename(data / name)
+    (policies / "..data").symlink_to("..2026_11_20")
+    links(tmp_path, **{name: f"..data/{name}" for name in ("teams", "platform.yaml", "fleet.yaml")})
+    with inside(tmp_path):
+        assert [one.name for one in read_policies("policies").idling] == ["a/sleep", "b/sleep", "tools"]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(FLEET.replace("maxPriority: 10", "maxPriority: high"), id="a value"),
+        pytest.param(FLEET.replace("tenants:", "tenant:"), id="a field"),
+        pytest.param(FLEET.replace("team-b-*", "team-a-*"), id="tenants that overlap"),
+        pytest.param(FLEET.replace('paths: ["teams/b/**"]', 'paths: ["**"]'), id="itself under a tenant's path"),
+    ],
+)
+def test_a_fleet_whose_tenants_are_broken_is_good_enough_for_wakes(tmp_path, broken):
+    two_teams(Folder(tmp_path), snapshot=False, **{"fleet.yaml": broken})
+    with inside(tmp_path):
+        found, problems = check_policies("policies")
+        known, _ = read_fleet_for_wakes("policies")
+    assert found is None
+    assert problems
+    assert ([one.name for one in known.clusters], known.home) == (["dev", "prod"], "dev")
+
+
+def test_a_second_fleet_in_a_file_of_a_tenant_keeps_no_wakes_away(tmp_path):
+    two_teams(Folder(tmp_path), snapshot=False, **{"teams/a/fleet.yaml": FLEET.replace("dev", "evil")})
+    with inside(tmp_path):
+        known, _ = read_fleet_for_wakes("policies")
+        found, _ = check_policies("policies")
+    assert [one.name for one in known.clusters] == ["dev", "prod"]
+    assert found is not None
+    assert [one.name for one in found.stopped] == ["a"]
+
+
+def test_where_the_platform_and_a_tenant_drive_one_workload_the_tenant_is_wrong(tmp_path):
+    driven = (
+        "apiVersion: reconciler/v1alpha1\nkind: FederatedReplicaSet\nmetadata: {name: web, namespace: team-a-web}\n"
+        "spec: {replicas: 2, targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}\n"
+    )
+    two_teams(Folder(tmp_path), snapshot=False, **{"z.yaml": driven, "teams/a/web.yaml": driven})
+    with inside(tmp_path):
+        found, problems = check_policies("policies")
+    assert found is not None
+    assert [one.file for one in problems] == ["policies/teams/a/web.yaml"]
+    assert [(one.key, one.tenant) for one in found.federated] == [("team-a-web/web", "")]

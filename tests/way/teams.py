@@ -1,0 +1,108 @@
+"""Two teams and the platform: a Fleet with tenants, and a snapshot with what each of them has."""
+
+from __future__ import annotations
+
+from tests.way.calls import Folder
+
+NIGHT = "2026-11-20T22:00:00Z"
+LATER = "2026-11-20T23:00:00Z"
+MORNING = "2026-11-21T08:00:00Z"
+FLEET = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: production}
+spec:
+  home: dev
+  clusters:
+    - name: dev
+      labels: {env: dev}
+    - name: prod
+      labels: {env: prod}
+  tenants:
+    - name: a
+      paths: ["teams/a/**"]
+      namespaces: ["team-a-*"]
+      clusters: [dev]
+      kinds: [IdlingPolicy, Calendar, DownscalePolicy, FederatedReplicaSet]
+      maxPriority: 10
+    - name: b
+      paths: ["teams/b/**"]
+      namespaces: ["team-b-*", shared-b]
+      kinds: [IdlingPolicy, Calendar, DownscalePolicy]
+"""
+SLEEP = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: sleep}
+spec:
+  selector: {workloads: {}}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Fri 20:00-07:00"]}}]
+  minAge: 0s
+"""
+PLATFORM = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: tools}
+spec:
+  selector: {namespaces: {include: [tools]}, workloads: {}}
+  idleWhen: [{schedule: {calendar: nights}}]
+  minAge: 0s
+---
+apiVersion: reconciler/v1alpha1
+kind: Calendar
+metadata: {name: nights}
+spec: {timeZone: UTC, downtime: ["Mon-Fri 20:00-07:00"]}
+"""
+FILES = {
+    "fleet.yaml": FLEET,
+    "platform.yaml": PLATFORM,
+    "teams/a/sleep.yaml": SLEEP,
+    "teams/b/sleep.yaml": SLEEP,
+}
+NAMESPACES = ("team-a-web", "team-b-web", "shared-b", "tools")
+OBJECT = """---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: {namespace}, labels: {{team: b}}}}
+spec:
+  replicas: 2
+  selector: {{matchLabels: {{app: {name}}}}}
+  template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: [{{name: c, image: x}}]}}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}, namespace: {namespace}, labels: {{team: b}}}}
+spec: {{selector: {{app: {name}}}}}
+"""
+IDENTITY = """\
+apiVersion: v1
+kind: Namespace
+metadata: {{name: kube-system, uid: {cluster}-uid}}
+"""
+SPACE = """---
+apiVersion: v1
+kind: Namespace
+metadata: {{name: {namespace}, labels: {{team: b, kubernetes.io/metadata.name: {namespace}}}}}
+"""
+
+
+def clusters() -> dict[str, str]:
+    """The files of a snapshot in which every namespace of each cluster has the Deployments web and api."""
+    return {
+        f"snapshot/{cluster}/all.yaml": IDENTITY.format(cluster=cluster)
+        + "".join(
+            SPACE.format(namespace=namespace)
+            + "".join(OBJECT.format(name=name, namespace=namespace) for name in ("web", "api"))
+            for namespace in NAMESPACES
+        )
+        for cluster in ("dev", "prod")
+    }
+
+
+def two_teams(folder: Folder, *, snapshot: bool = True, **changed: str) -> Folder:
+    """Write the policies, each file of `changed` in place of what it is, and the snapshot."""
+    for name, text in {**FILES, **changed}.items():
+        folder.write(f"policies/{name}", text)
+    for name, text in clusters().items() if snapshot else ():
+        folder.write(name, text)
+    return folder

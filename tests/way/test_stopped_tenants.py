@@ -1,0 +1,127 @@
+"""The broken file of one team stops that team: its workloads stay as they are, its wakes go on, all others are decided
+as ever; exit code and messages say so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.way.calls import Folder
+from tests.way.teams import FLEET, LATER, MORNING, NIGHT, SLEEP, two_teams
+
+BROKEN = SLEEP.replace("selector:", "selektor:")
+WORDS = "tenant a  the policies of tenant a cannot be used: policies/teams/a/sleep.yaml; its workloads stay as they are"
+
+
+def replicas(folder: Folder, team: str) -> set[int]:
+    """The replicas of the Deployments in the namespaces of `team`, on the cluster that both have."""
+    return {
+        found["spec"]["replicas"]
+        for (cluster, namespace, kind, _), found in folder.objects().items()
+        if cluster == "dev" and kind == "Deployment" and namespace.startswith(f"team-{team}-")
+    }
+
+
+@pytest.fixture
+def folder(tmp_path) -> Folder:
+    return two_teams(Folder(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [pytest.param(BROKEN, id="a field"), pytest.param("a: [", id="no YAML"), pytest.param("1", id="no policy")],
+)
+def test_nothing_of_a_is_idled_and_b_is_as_ever(folder, broken):
+    folder.write("policies/teams/a/sleep.yaml", broken)
+    said = folder.apply(NIGHT)
+    assert (said.code, replicas(folder, "a"), replicas(folder, "b")) == (3, {2}, {0})
+    assert WORDS in said.out
+    assert "policies/teams/a/sleep.yaml:" in said.err
+
+
+def test_what_is_idle_stays_idle_until_it_is_due(folder):
+    assert folder.apply(NIGHT).code == 0
+    assert (replicas(folder, "a"), replicas(folder, "b")) == ({0}, {0})
+    folder.write("policies/teams/a/sleep.yaml", BROKEN)
+    planned = folder.plan(LATER)
+    assert (
+        planned.code,
+        "exit code 3: the policies of tenant a cannot be used; only they were stopped" in planned.err,
+    ) == (3, True)
+    later = folder.apply(LATER)
+    assert (later.code, replicas(folder, "a"), replicas(folder, "b")) == (3, {0}, {0})
+    assert "No changes." in later.out
+    morning = folder.apply(MORNING)
+    assert (morning.code, replicas(folder, "a"), replicas(folder, "b")) == (3, {2}, {2})
+
+
+def test_a_requested_wake_of_a_stopped_team_is_done(folder):
+    folder.apply(NIGHT)
+    folder.write("policies/teams/a/sleep.yaml", BROKEN)
+    at = ("--snapshot", "snapshot", "--now", LATER)
+    assert folder.call("wake", "dev/team-a-web/deployment/web", "--policies", "policies", *at).code == 0
+    folder.apply(LATER)
+    assert (replicas(folder, "a"), replicas(folder, "b")) == ({0, 2}, {0})
+
+
+def test_a_policy_that_is_gone_with_a_broken_file_counts_as_no_removed_one(folder):
+    """Of b, whose policies are really gone, the wakes are those of a removed policy: a has no say in that."""
+    folder.apply(NIGHT)
+    folder.write("policies/teams/a/sleep.yaml", BROKEN)
+    (folder.path / "policies/teams/b/sleep.yaml").unlink()
+    folder.apply(LATER)
+    assert (replicas(folder, "a"), replicas(folder, "b")) == ({0}, {2})
+
+
+def test_a_broken_fleet_lets_all_wakes_through(folder):
+    folder.apply(NIGHT)
+    folder.write("policies/fleet.yaml", FLEET.replace("team-b-*", "team-a-*"))
+    morning = folder.apply(MORNING)
+    assert (morning.code, replicas(folder, "a"), replicas(folder, "b")) == (3, {2}, {2})
+    assert "only what is due or requested is woken" in morning.err
+
+
+def test_a_platform_policy_decides_nothing_there_either_and_says_so(folder):
+    everywhere = SLEEP.replace("name: sleep", "name: everywhere").replace("spec:\n", "spec:\n  priority: 99\n")
+    everywhere = everywhere.replace("{workloads: {}}", '{namespaces: {include: ["team-*"]}, workloads: {}}')
+    folder.write("policies/everywhere.yaml", everywhere)
+    folder.write("policies/teams/a/sleep.yaml", BROKEN)
+    folder.apply(NIGHT)
+    assert (replicas(folder, "a"), replicas(folder, "b")) == ({2}, {0})
+    said = folder.call(
+        "explain", "dev/team-a-web/Deployment/web", "--snapshot", "snapshot", "--now", NIGHT, "-o", "json"
+    )
+    (policy,) = json.loads(said.out)["objects"][0]["policies"]
+    assert (policy["outcome"], policy["reasonCode"]) == ("left as it is", "TenantStopped")
+
+
+def test_what_the_platform_places_in_the_namespaces_of_a_stopped_team_is_left_as_it_is(folder):
+    placed = (
+        "apiVersion: reconciler/v1alpha1\nkind: FederatedReplicaSet\nmetadata: {name: web, namespace: team-a-web}\n"
+        "spec:\n  replicas: 4\n  selector: {matchLabels: {app: f}}\n"
+        "  template: {metadata: {labels: {app: f}}, spec: {containers: [{name: c, image: x}]}}\n"
+    )
+    folder.write("policies/placed.yaml", placed)
+    folder.apply(NIGHT)
+    folder.apply(LATER)
+    before = folder.objects()
+    folder.write("policies/teams/a/sleep.yaml", BROKEN)
+    (folder.path / "policies/placed.yaml").unlink()
+    said = folder.apply(LATER)
+    assert said.code == 3
+    after = folder.objects()
+    assert {name: one for name, one in after.items() if name[2] == "ReplicaSet"} == {
+        name: one for name, one in before.items() if name[2] == "ReplicaSet"
+    }
+    assert any(name[2] == "ReplicaSet" for name in after)
+
+
+def test_where_priorities_are_equal_the_platform_wins_and_where_the_tenant_is_higher_it_does(folder):
+    awake = SLEEP.replace("name: sleep", "name: awake").replace("Mon-Fri 20:00-07:00", "Sun 03:00-04:00")
+    folder.write("policies/awake.yaml", awake)
+    folder.apply(NIGHT)
+    assert (replicas(folder, "a"), replicas(folder, "b")) == ({2}, {2})
+    folder.write("policies/teams/a/sleep.yaml", SLEEP.replace("spec:\n", "spec:\n  priority: 1\n"))
+    folder.apply(LATER)
+    assert (replicas(folder, "a"), replicas(folder, "b")) == ({0}, {2})

@@ -1,0 +1,315 @@
+"""Two teams and a platform policy: whatever team a writes, team b and the platform are decided as ever.
+
+Each way to overreach is refused, at its line and with the rule of the Fleet, or has provably no effect outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reconciler.decide.annotations import parse_time
+from reconciler.decide.decide import decide
+from reconciler.model import ObservedState
+from reconciler.observe.clusters import observe
+from reconciler.plan.build import Inputs, make_plan
+from reconciler.policy.load import check_policies, read_policies
+from reconciler.world import open_world
+from tests.builders import a_run
+from tests.way.calls import Folder, inside
+from tests.way.teams import FLEET, NIGHT, SLEEP, two_teams
+
+A = "tenant a at policies/fleet.yaml:12"
+B = "tenant b at policies/fleet.yaml:18"
+OWN = f'expected namespaces within "team-a-*", those of {A}; "*" means all of them'
+OWN_CLUSTERS = f'expected clusters within "dev", those of {A}; "*" means all of them'
+FILE = "teams/a/more.yaml"
+AT = f"policies/{FILE}"
+
+
+def sleep(selector: str = "workloads: {}", more: str = "", name: str = "more") -> dict[str, str]:
+    """One more policy of team a."""
+    text = SLEEP.replace("{workloads: {}}", f"{{{selector}}}").replace("name: sleep", f"name: {name}")
+    return {FILE: text.replace("spec:\n", f"spec:\n{more}", 1)}
+
+
+def of_namespaces(pattern: str) -> dict[str, str]:
+    return sleep(f'namespaces: {{include: ["{pattern}"]}}, workloads: {{}}')
+
+
+def refused_namespaces(pattern: str, *, at: str = "5:37") -> list[str]:
+    return [f'{AT}:{at}: spec.selector.namespaces.include[0]: is "{pattern}", {OWN}']
+
+
+PICKER = """\
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: batch}
+spec:
+  selector: {workloads: {kinds: [Deployment]}}
+  target: {replicas: 1}
+  podPicker: {http: {host: HOST, path: /, httpHeaders: [{name: x-token, valueFrom: {secretKeyRef: {name: b, key: k}}}]}}
+"""
+FEDERATED = """\
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web, namespace: NAMESPACE}
+spec:
+  replicas: 4
+  preferences: {clusters: CLUSTERS}
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+"""
+REPLICA_SET = """\
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  name: web
+  namespace: team-a-web
+  annotations: {federation.kubernetes.io/replica-set-preferences: '{"clusters": {"prod": {"weight": 1}}}'}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: x}}
+  template: {metadata: {labels: {app: x}}, spec: {containers: [{name: c, image: x}]}}
+"""
+CALENDAR = """\
+apiVersion: reconciler/v1alpha1
+kind: Calendar
+metadata: {name: NAME}
+spec: {timeZone: UTC, downtime: ["Mon-Sun 00:00-24:00"]}
+"""
+
+
+def federated(namespace: str, clusters: str = '{"*": {weight: 1}}') -> dict[str, str]:
+    return {FILE: FEDERATED.replace("NAMESPACE", namespace).replace("CLUSTERS", clusters)}
+
+
+def by_calendar(name: str) -> dict[str, str]:
+    return {FILE: sleep()[FILE].replace('timeZone: UTC, downtime: ["Mon-Fri 20:00-07:00"]', f'calendar: "{name}"')}
+
+
+REFUSED = [
+    pytest.param(of_namespaces("team-b-web"), refused_namespaces("team-b-web"), id="a namespace of the other"),
+    pytest.param(of_namespaces("team-b-*"), refused_namespaces("team-b-*"), id="the pattern of the other"),
+    pytest.param(of_namespaces("tools"), refused_namespaces("tools"), id="a namespace of the platform"),
+    pytest.param(of_namespaces("kube-*"), refused_namespaces("kube-*"), id="namespaces of Kubernetes"),
+    pytest.param(of_namespaces("team-?-*"), refused_namespaces("team-?-*"), id="? in place of the letter"),
+    pytest.param(of_namespaces("team-*"), refused_namespaces("team-*"), id="a shorter prefix"),
+    pytest.param(of_namespaces("team-a*"), refused_namespaces("team-a*"), id="a prefix without the dash"),
+    pytest.param(of_namespaces("team-[ab]-*"), refused_namespaces("team-[ab]-*"), id="a set of letters"),
+    pytest.param(of_namespaces("team-[!c]-*"), refused_namespaces("team-[!c]-*"), id="a set without a letter"),
+    pytest.param(of_namespaces("**"), refused_namespaces("**"), id="two stars are no single one"),
+    pytest.param(of_namespaces("*-*"), refused_namespaces("*-*"), id="stars around a dash"),
+    pytest.param(
+        sleep('namespaces: {include: ["*", "shared-b"]}, workloads: {}'),
+        [f'{AT}:5:42: spec.selector.namespaces.include[1]: is "shared-b", {OWN}'],
+        id="beside what is allowed",
+    ),
+    pytest.param(
+        of_namespaces("Team-B-web"),
+        [
+            f'{AT}:5:37: spec.selector.namespaces.include[0]: is "Team-B-web", expected a namespace or a pattern '
+            "like dev-*"
+        ],
+        id="other case",
+    ),
+    pytest.param(
+        sleep("clusters: {include: [prod]}, workloads: {}"),
+        [f'{AT}:5:35: spec.selector.clusters.include[0]: is "prod", {OWN_CLUSTERS}'],
+        id="a cluster of others",
+    ),
+    pytest.param(
+        sleep('clusters: {include: ["[dp]*"]}, workloads: {}'),
+        [f'{AT}:5:35: spec.selector.clusters.include[0]: is "[dp]*", {OWN_CLUSTERS}'],
+        id="a pattern of clusters",
+    ),
+    pytest.param(
+        sleep(more="  priority: 11\n"),
+        [f'{AT}:5:13: spec.priority: is "11", expected at most 10, maxPriority of {A}'],
+        id="priority",
+    ),
+    pytest.param(
+        {FILE: PICKER.replace("HOST", "picker.team-b-web.svc")},
+        [
+            f'{AT}:7:28: spec.podPicker.http.host: is "picker.team-b-web.svc", a Service of {B}, expected one of '
+            "tenant a"
+        ],
+        id="the pod picker of the other",
+    ),
+    pytest.param(
+        {FILE: PICKER.replace("HOST", "Picker.Shared-B.svc.cluster.local")},
+        [
+            f'{AT}:7:28: spec.podPicker.http.host: is "picker.shared-b.svc.cluster.local", a Service of {B}, expected '
+            "one of tenant a"
+        ],
+        id="the pod picker of the other, in other case",
+    ),
+    pytest.param(
+        {FILE: PICKER.replace("HOST", "picker.team-a-web.svc").replace("spec:\n", "spec:\n  priority: 99\n")},
+        [f'{AT}:5:13: spec.priority: is "99", expected at most 10, maxPriority of {A}'],
+        id="priority of a DownscalePolicy",
+    ),
+    pytest.param(
+        by_calendar("b/nights"),
+        [
+            f'{AT}:6:36: spec.idleWhen[0].schedule.calendar: is "b/nights", expected the name of a Calendar, did you '
+            'mean "nights"?'
+        ],
+        id="a calendar of the other",
+    ),
+    pytest.param(
+        federated("team-b-web"),
+        [f'{AT}:3:34: metadata.namespace: is "team-b-web", expected one within "team-a-*", those of {A}'],
+        id="placement in a namespace of the other",
+    ),
+    pytest.param(
+        federated("team-a-web", "{dev: {weight: 1}, prod: {weight: 1}}"),
+        [f'{AT}:6:46: spec.preferences.clusters.prod: expected a cluster within "dev", those of {A}'],
+        id="placement on a cluster of others",
+    ),
+    pytest.param(
+        {FILE: REPLICA_SET},
+        [
+            f"{AT}:6:67: metadata.annotations.federation.kubernetes.io/replica-set-preferences: clusters.prod: "
+            f'expected a cluster within "dev", those of {A}',
+        ],
+        id="placement on a cluster of others, as a ReplicaSet",
+    ),
+    pytest.param(
+        {FILE: FLEET},
+        [
+            f'{AT}:2:7: kind: is "Fleet", expected "IdlingPolicy", "Calendar", "DownscalePolicy" or '
+            f'"FederatedReplicaSet", the kinds of {A}'
+        ],
+        id="a Fleet of its own",
+    ),
+    pytest.param(
+        {FILE: FLEET.replace("teams/a/**", "**").replace("teams/b/**", "none/**")},
+        [
+            f'{AT}:2:7: kind: is "Fleet", expected "IdlingPolicy", "Calendar", "DownscalePolicy" or '
+            f'"FederatedReplicaSet", the kinds of {A}'
+        ],
+        id="a Fleet of its own that makes the real one its tenant",
+    ),
+    pytest.param(
+        {"teams/A/more.yaml": sleep()[FILE]},
+        [
+            f'policies/teams/A/more.yaml:1:1: differs only in case from "teams/a/**", the paths of {A}, expected the '
+            "same case"
+        ],
+        id="a folder in other case",
+    ),
+    pytest.param(
+        sleep("excluded: {}, workloads: {}"),
+        [f"{AT}:5:14: spec.selector.excluded: unknown field"],
+        id="a misspelt field",
+    ),
+    pytest.param({FILE: "a: [unclosed\n"}, [], id="no YAML"),
+    pytest.param({FILE: "\udcff"}, [], id="no text"),
+    pytest.param(
+        {"teams/a/z.yaml": SLEEP},
+        ['policies/teams/a/z.yaml:3:18: metadata.name: is "sleep" a second time'],
+        id="its own name twice",
+    ),
+    pytest.param(
+        {"teams/a/more.yaml": sleep("workloads: {}", "  tenant: b\n")[FILE]},
+        [f"{AT}:5:3: spec.tenant: unknown field"],
+        id="the tenant of the other",
+    ),
+]
+EMPTY = [
+    pytest.param(of_namespaces("*"), id="everything"),
+    pytest.param(sleep("workloads: {}, services: {}"), id="everything, and Services"),
+    pytest.param(sleep("namespaces: {matchLabels: {team: b}}, workloads: {}"), id="namespaces by label"),
+    pytest.param(
+        sleep("namespaces: {matchLabels: {kubernetes.io/metadata.name: team-b-web}}, workloads: {}"),
+        id="a namespace by its own label",
+    ),
+    pytest.param(
+        sleep("namespaces: {matchExpressions: [{key: none, operator: DoesNotExist}]}, workloads: {}"),
+        id="namespaces without a label",
+    ),
+    pytest.param(sleep("clusters: {matchLabels: {env: prod}}, workloads: {}"), id="clusters by label"),
+    pytest.param(sleep("services: {matchLabels: {team: b}}"), id="Services by label"),
+    pytest.param(sleep("workloads: {matchLabels: {team: b}}"), id="workloads by label"),
+    pytest.param(sleep("workloads: {include: [web]}"), id="workloads by the name of the other's"),
+    pytest.param(sleep(more="  wakeOrder: {group: b/sleep, perRun: 1}\n"), id="the wake group of the other"),
+    pytest.param(sleep(more="  wakeOrder: {group: tools, tier: 0}\n"), id="the wake group of the platform"),
+    pytest.param(sleep(more="  priority: 10\n"), id="the highest priority"),
+    pytest.param(
+        sleep(more="  exclude: [{namespaces: {include: [team-b-web]}}]\n"), id="excluding what is not its own"
+    ),
+    pytest.param(sleep(name="tools"), id="the name of a platform policy"),
+    pytest.param({FILE: CALENDAR.replace("NAME", "nights")}, id="the name of a platform calendar"),
+    pytest.param({FILE: PICKER.replace("HOST", "picker.team-a-web.svc")}, id="its own picker: secrets are its own too"),
+    pytest.param(federated("team-a-web"), id="placement everywhere"),
+]
+
+
+RUN = a_run(parse_time(NIGHT))
+Acts = dict[str, list[tuple[str, str, str, int | None]]]
+
+
+@dataclass(frozen=True)
+class Ever:
+    """The clusters, and what is done there for team b and the platform where team a has its one good policy."""
+
+    state: ObservedState
+    others: list[tuple[str, str, str, int | None]]
+
+
+def acts(folder: Path, state: ObservedState) -> Acts:
+    """What the policies in `folder` do in the namespaces of team a, and in all others; our own ConfigMaps aside."""
+    with inside(folder):
+        policies = read_policies("policies", partly=True)
+    found: Acts = {}
+    for action in make_plan(policies, state, decide(policies, state, RUN), RUN, Inputs()).actions:
+        own = action.ref.cluster == "dev" and action.ref.namespace.startswith("team-a-")
+        told = (action.decision.key, action.policy, action.decision.cause.why, action.decision.replicas_after)
+        if action.ref.kind != "ConfigMap":
+            found.setdefault("a" if own else "others", []).append(told)
+    return found
+
+
+@pytest.fixture(scope="module")
+def ever(tmp_path_factory) -> Ever:
+    folder = two_teams(Folder(tmp_path_factory.mktemp("ever"))).path
+    with inside(folder):
+        policies = read_policies("policies")
+        state = observe(policies, open_world(policies.fleet, "snapshot", RUN.now).sources)
+    return Ever(state, acts(folder, state)["others"])
+
+
+def test_without_overreach_each_has_its_own(ever):
+    named = sorted({(policy, *key.split("/")[3:5]) for key, policy, _, _ in ever.others})
+    assert named == [
+        ("b/sleep", "dev", "shared-b"),
+        ("b/sleep", "dev", "team-b-web"),
+        ("b/sleep", "prod", "shared-b"),
+        ("b/sleep", "prod", "team-b-web"),
+        ("tools", "dev", "tools"),
+        ("tools", "prod", "tools"),
+    ]
+
+
+@pytest.mark.parametrize(("files", "expected"), REFUSED)
+def test_overreach_is_refused_at_its_line_and_changes_nothing_for_others(tmp_path, ever, files, expected):
+    folder = two_teams(Folder(tmp_path), snapshot=False)
+    for name, text in files.items():
+        (tmp_path / "policies" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "policies" / name).write_bytes(text.encode(errors="surrogateescape"))
+    with inside(tmp_path):
+        _, problems = check_policies("policies")
+    lines = list(map(str, problems))
+    assert [line for line in expected if not any(one.startswith(line) for one in lines)] == [], lines
+    assert {line.split(":")[0].lower().rpartition("/")[0] for line in lines} == {"policies/teams/a"}
+    assert acts(folder.path, ever.state) == {"others": ever.others}
+
+
+@pytest.mark.parametrize("files", EMPTY)
+def test_what_is_not_refused_has_no_effect_outside(tmp_path, ever, files):
+    folder = two_teams(Folder(tmp_path), snapshot=False, **files)
+    with inside(tmp_path):
+        assert check_policies("policies")[1] == ()
+    assert acts(folder.path, ever.state)["others"] == ever.others
