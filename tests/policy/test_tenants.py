@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.policy.compiled import compile_policies
 from reconciler.policy.load import check_policies, read_fleet_for_wakes, read_policies
-from reconciler.policy.rules import compile_policies
 from reconciler.policy.types import PolicySet
 from tests.policy.base import problems_in
 from tests.way.calls import Folder, inside
