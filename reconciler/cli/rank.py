@@ -19,7 +19,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import show, show_lines
 from reconciler.cli.run import RunOptions
-from reconciler.decide.downscale.forecast import RankedPod, Ranking, rank_questions, ranking_of
+from reconciler.decide.downscale.victim_forecast import RankedPod, Ranking, rank_questions, ranking_of
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.observe.clusters import observe

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import PREVIOUS_SCALE
 from reconciler.decide.decisions import Decision, DesiredState, Phase, Undecided, Verb
 from reconciler.decide.downscale.decide import decide_downscale
-from reconciler.decide.downscale.forecast import with_victims
 from reconciler.decide.downscale.journal import decide_recovery
+from reconciler.decide.downscale.victim_forecast import with_victims
 from reconciler.decide.freeze import freeze_notices, frozen
 from reconciler.decide.idling.decide import IdlingOutcome, decide_idling
 from reconciler.decide.idling.wakes_due import decide_wakes_due

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reconciler.backends.protocols import ACTIVATOR_LABELS, LEASES, PODS, Cluster, PodPickerClient
 from reconciler.decide.decide import without_deferred
 from reconciler.decide.decisions import DesiredState, Notice
-from reconciler.decide.downscale.forecast import picker_requests, with_victims
+from reconciler.decide.downscale.victim_forecast import picker_requests, with_victims
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import ClusterError, PickerError, reason_of
 from reconciler.labels import selector_text

@@ -8,8 +8,8 @@ from statistics import mean
 
 import pytest
 
-from reconciler.decide.downscale.choice import PodGroup, balanced, victim_selection
 from reconciler.decide.downscale.deletion_order import RankingRules, rank_victims
+from reconciler.decide.downscale.victim_choice import PodGroup, balanced, victim_selection
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_pod
 

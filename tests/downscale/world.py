@@ -20,8 +20,8 @@ from reconciler.backends.stop import Stop, StoppedClock
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.deletion_order import rank_victims
-from reconciler.decide.downscale.forecast import with_victims
 from reconciler.decide.downscale.journal import decide_recovery
+from reconciler.decide.downscale.victim_forecast import with_victims
 from reconciler.errors import NotFoundError, PickerError
 from reconciler.model import NOTHING, ObjectRef, PatchOperation, PickerAnswer, PickerRequest, Pod, PodPicker, Run, Write
 from reconciler.observe.clusters import observe

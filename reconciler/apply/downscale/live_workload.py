@@ -8,8 +8,8 @@ from reconciler.apply.outcomes import Access
 from reconciler.backends.protocols import AUTOSCALERS, NODES, PODS, SCALED_OBJECT, Resource, workloads_of
 from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
 from reconciler.decide.decisions import Decision, DownscaleSettings
-from reconciler.decide.downscale.choice import DEFAULT, PodGroup, pod_group
-from reconciler.decide.downscale.forecast import domains_of
+from reconciler.decide.downscale.victim_choice import DEFAULT, PodGroup, pod_group
+from reconciler.decide.downscale.victim_forecast import domains_of
 from reconciler.decide.owners import own_key, owner_key
 from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
 from reconciler.errors import NotFoundError, StaleError

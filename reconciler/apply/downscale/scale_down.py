@@ -30,7 +30,9 @@ from reconciler.apply.downscale.live_workload import (
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.decide.annotations import SPARED_COST, VICTIM_COST
 from reconciler.decide.decisions import Decision
-from reconciler.decide.downscale.choice import (
+from reconciler.decide.downscale.deletion_order import is_active
+from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, why_unsettled
+from reconciler.decide.downscale.victim_choice import (
     ChosenVictims,
     VictimSelection,
     balanced,
@@ -43,8 +45,6 @@ from reconciler.decide.downscale.choice import (
     victim_selection,
     without_domains,
 )
-from reconciler.decide.downscale.deletion_order import is_active
-from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, why_unsettled
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import (
     ClusterError,

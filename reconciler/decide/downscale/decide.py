@@ -20,9 +20,9 @@ from reconciler.decide.decisions import (
     Verb,
     replicas_change,
 )
-from reconciler.decide.downscale.choice import policies_by_workload, strategy_of
 from reconciler.decide.downscale.guards import GUARDS
 from reconciler.decide.downscale.targets import DownscaleInputs, Result, WorkloadTarget, target_replicas
+from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.reasons import CounterfactualCode, ReasonCode, Reasons, change_if, reason
 from reconciler.decide.selectors import namespace_annotations, of_highest_priority
 from reconciler.model import ObjectRef, ObservedState, Run, Workload

@@ -35,9 +35,9 @@ from reconciler.decide.decisions import (
     PolicyExplanation,
     Verb,
 )
-from reconciler.decide.downscale.choice import PodGroup, VictimSelection
 from reconciler.decide.downscale.decide import group_name
 from reconciler.decide.downscale.deletion_order import deletion_cost, goes_first
+from reconciler.decide.downscale.victim_choice import PodGroup, VictimSelection
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import AnnotationError

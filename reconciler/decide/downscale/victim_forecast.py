@@ -10,7 +10,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Cause, Decision, Notice, Phase, Verb, VictimForecast
-from reconciler.decide.downscale.choice import (
+from reconciler.decide.downscale.deletion_order import (
+    RankingRules,
+    Rule,
+    VictimRanking,
+    age_scale,
+    is_active,
+    rank_victims,
+)
+from reconciler.decide.downscale.journal import former_costs
+from reconciler.decide.downscale.victim_choice import (
     DEFAULT,
     OWN_PODS,
     ChosenVictims,
@@ -33,15 +42,6 @@ from reconciler.decide.downscale.choice import (
     without_cost,
     without_domains,
 )
-from reconciler.decide.downscale.deletion_order import (
-    RankingRules,
-    Rule,
-    VictimRanking,
-    age_scale,
-    is_active,
-    rank_victims,
-)
-from reconciler.decide.downscale.journal import former_costs
 from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
 from reconciler.errors import PickerError
 from reconciler.model import (

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import VICTIM_COST
-from reconciler.decide.downscale.choice import (
+from reconciler.decide.downscale.deletion_order import RankingRules, rank_victims
+from reconciler.decide.downscale.victim_choice import (
     PodGroup,
     VictimSelection,
     VictimStrategy,
@@ -23,7 +24,6 @@ from reconciler.decide.downscale.choice import (
     victim_strategies,
     without_domains,
 )
-from reconciler.decide.downscale.deletion_order import RankingRules, rank_victims
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import PickerError
 from reconciler.model import Condition, HorizontalPodAutoscaler, PickerAnswer, Pod, PodPicker
