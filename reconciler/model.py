@@ -258,6 +258,7 @@ class ConfigMap(Struct, frozen=True):
     labels: Mapping[str, str] = NOTHING
     annotations: Mapping[str, str] = NOTHING
     has_annotations: bool = True
+    binary_data: Mapping[str, str] = NOTHING  # in Base64
 
 
 @dataclass(frozen=True, slots=True)

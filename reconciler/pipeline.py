@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.apply.history import changes_of, record
 from reconciler.apply.locks import LeftOut, Locks
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.refusals import remember_refusals
@@ -92,6 +93,7 @@ class Control(Struct, frozen=True):
     lock_timeout: float = 30.0
     wakes_early: bool = True  # False: a person is asked before anything is written
     compare: Compare = Compared
+    commit: str = ""  # at which the policies are checked out, for the history where no revision is given
 
 
 class Applied(Struct, frozen=True):
@@ -367,6 +369,10 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     )
     outcomes = apply_actions(chosen, applying)
     lost = remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)
+    told = replace(applying.run, revision=made.revision or control.commit)
+    changes = changes_of(chosen, outcomes, told)
+    unrecorded = record(changes, made, world.accesses, fleet, told)
+    lost = (*lost, unrecorded) if unrecorded else lost
     return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)
 
 

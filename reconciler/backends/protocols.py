@@ -63,6 +63,8 @@ ACTIVATOR_LABELS = "app.kubernetes.io/component=activator,app.kubernetes.io/mana
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
 OUR_CONFIG_MAPS = ("freeze", "reconciler-journal", "reconciler-memory", "reconciler-replaced-", "reconciler-status-")
 """How the names of the ConfigMaps begin that runs write; what else lies in our own namespace is not ours to read."""
+HISTORY_LABEL = "reconciler/history"
+"""On the ConfigMaps of the history, which no run lists: they are large."""
 AUTOSCALERS = Resource(
     "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", HorizontalPodAutoscaler
 )

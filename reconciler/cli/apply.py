@@ -37,6 +37,7 @@ from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_templates, compared
 from reconciler.plan.model import Action, Plan
+from reconciler.policy.commit import commit_of
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
 
@@ -87,6 +88,7 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
                 stop=stop,
                 lock_timeout=flags["lock_timeout"],
                 wakes_early=not approval.ask,
+                commit=commit_of((flags["policies"] or DEFAULT_PATH) if saved else path),
             )
             code = (
                 _saved(run, control, approval, {**flags, "ask": not auto_approve})

@@ -12,6 +12,8 @@ VERBS = {
     "restore": "Restore the replicas of what was idled, without any policy.",
     "freeze": "Stop idling, moving and scaling down for a while; wakes go on.",
     "unfreeze": "End a freeze.",
+    "status": "Show what the Fleet is like now, on one screen.",
+    "history": "List who scaled what, when, from how many to how many, and why.",
     "activator": "Run in a cluster: traffic wakes what is idle.",
     "snapshot": "Write what a plan reads, to plan from it elsewhere.",
     "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
@@ -73,6 +75,14 @@ EXAMPLES = {
     "unfreeze": (
         ("End the freeze of the Fleet", "unfreeze"),
         ("End that of a cluster", "unfreeze eu-west"),
+    ),
+    "status": (
+        ("Show the whole Fleet", "status"),
+        ("Show one FederatedReplicaSet, cluster by cluster", "status shop/web"),
+    ),
+    "history": (
+        ("What was scaled in the last week?", "history"),
+        ("Who scaled this Deployment in the last month?", "history eu-west/shop/Deployment/web --since 30d"),
     ),
     "activator": (
         (

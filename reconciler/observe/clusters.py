@@ -17,6 +17,7 @@ from reconciler.backends.protocols import (
     ENDPOINT_SLICES,
     ENDPOINTS,
     EVENTS,
+    HISTORY_LABEL,
     NAMESPACES,
     NO_METRICS,
     NODES,
@@ -228,7 +229,8 @@ class _ClusterReader:
         wanted = self._wanted
         kinds = self._cluster.scale_kinds()
         scalables = [ListKey(resource) for resource in dict.fromkeys(map(workloads_of, (*kinds, SCALED_OBJECT)))]
-        own, nodes = ListKey(CONFIG_MAPS, namespace=wanted.own_namespace), ListKey(NODES)
+        nodes = ListKey(NODES)
+        own = ListKey(CONFIG_MAPS, namespace=wanted.own_namespace, labels=f"!{HISTORY_LABEL}")
         found = self._lists([*scalables, *_ALWAYS, own, _MARKED_PODS, *([nodes] if wanted.nodes else [])])
 
         def of(asked: ListKey) -> tuple[Any, ...]:

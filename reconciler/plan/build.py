@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.decide.annotations import AWAKE_SINCE, optional_instant
 from reconciler.decide.decisions import Decision, DesiredState, Phase
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.observed import unknown_since
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Bases, Limited, PolicyKey, base_of, hold_back, own_limits, weight_of
-from reconciler.plan.model import Action, HeldBackActions, Plan
+from reconciler.plan.model import Action, Awake, HeldBackActions, Plan
 from reconciler.policy.types import PolicySet
+
+_LATELY = timedelta(days=2)
 
 
 class Inputs(Struct, frozen=True):
@@ -52,9 +56,23 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         unknown_since=unknown_since(policies.fleet, state, run.now),
         places=_places(policies),
         unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
+        awake=_awake(state, run.now),
         dropped=len(limited.decisions) - len(kept.decisions),
         revision=run.revision,
         source=inputs.source,
+    )
+
+
+def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
+    """Return what woke in the last two days and runs."""
+    return tuple(
+        Awake(one.ref, since, one.spec_replicas, one.replicas_writer.manager if one.replicas_writer else "")
+        for name in sorted(state.clusters)
+        for one in state.clusters[name].workloads
+        if AWAKE_SINCE in one.annotations
+        and one.owner is None
+        and (since := optional_instant(one.annotations, AWAKE_SINCE)) is not None
+        and since > now - _LATELY
     )
 
 

@@ -91,6 +91,17 @@ class HeldBackActions(Struct, frozen=True):
         return "" if self.limit is None else self.limit.unit
 
 
+class Awake(Struct, frozen=True):
+    """A workload that was woken, or released, lately: since when, how many replicas it has, and which field manager
+    wrote them last ("": nobody knows).
+    """
+
+    ref: ObjectRef
+    since: datetime
+    replicas: int
+    by: str = ""
+
+
 class Plan(Struct, frozen=True):
     """The whole plan."""
 
@@ -113,6 +124,7 @@ class Plan(Struct, frozen=True):
     unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when; not part of its JSON
     places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line; not part of its JSON
     unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in its JSON they are part of `unknown`
+    awake: tuple[Awake, ...] = ()  # what woke in the last two days, for the history; not part of its JSON
     dropped: int = 0  # actions dropped by filters
     revision: str = ""
     source: str = "live"  # or "snapshot"

@@ -67,12 +67,16 @@ class Scenario:
 
 
 def files_in(folder: Path) -> dict[str, str]:
-    """Return the files below `folder`; Events tell of the run and are left out."""
+    """Return the files below `folder`; Events and the history tell of the run and are left out."""
     return {
         str(path.relative_to(folder)): path.read_text()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(".") and not path.name.endswith("-events.yaml")
+        if path.is_file() and not path.name.startswith(".") and not _tells_of_the_run(path.name)
     }
+
+
+def _tells_of_the_run(name: str) -> bool:
+    return name.endswith("-events.yaml") or "configmap-reconciler-history-" in name
 
 
 def scenarios() -> list[Scenario]:

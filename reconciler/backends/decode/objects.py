@@ -153,6 +153,7 @@ def _config_map(ref: ObjectRef, metadata: Metadata, decoded: shapes.ConfigMapMan
         ref=ref,
         uid=metadata.uid or "",
         data=decoded.data or NOTHING,
+        binary_data=decoded.binary_data or NOTHING,
         labels=metadata.labels or NOTHING,
         annotations=metadata.annotations or NOTHING,
         has_annotations=metadata.annotations is not None,

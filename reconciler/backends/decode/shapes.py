@@ -306,6 +306,7 @@ class EventManifest(Object):
 
 class ConfigMapManifest(Object):
     data: StringMap | None = None
+    binary_data: StringMap | None = None
 
 
 class LeaseSpec(Wire):

@@ -1,0 +1,298 @@
+"""Who scaled what, when, from how many to how many, and why: kept in the home cluster, one ConfigMap for each day.
+
+A change is a line of JSON; the lines of a day are compressed by zlib, in `binaryData` of `reconciler-history-DAY`. They
+are labelled, so that no run lists them. What somebody else woke since is added by the next run that writes anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
+from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
+from reconciler.decide.annotations import IDLED_TO, UNDONE, parse_time, read_json
+from reconciler.decide.decisions import Decision, Verb
+from reconciler.decide.reasons import ReasonCode
+from reconciler.errors import AlreadyExistsError, MalformedAnswerError, NotFoundError, StaleError, reason_of
+from reconciler.model import ConfigMap, ObjectRef, PatchOperation, Run, Write
+from reconciler.plan.model import Action, Awake, Effect, Plan, effect_of
+from reconciler.policy.types import Fleet, Writes
+
+PREFIX = "reconciler-history-"
+KEPT = timedelta(days=35)
+MOST_BYTES = 700_000
+"""Of one day, compressed; more than 25,000 changes. The oldest are left out then."""
+
+_KEY = "changes"
+_ATTEMPTS = 5
+_LOOKS_BACK = timedelta(days=7)
+_CHANGES = frozenset({Effect.IDLE, Effect.WAKE, Effect.UP, Effect.DOWN, Effect.CREATE, Effect.DELETE, Effect.OVERWRITE})
+ACTIVATOR = "activator"
+
+
+class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):
+    """One scale of one object. `before` and `after` are None where nobody knows; of a CronJob 0 is suspended, 1 not.
+
+    `by` is "reconciler", a field manager, or "activator"; `at` is RFC 3339 in UTC.
+    """
+
+    at: str
+    object: str
+    verb: str
+    by: str
+    before: int | None = None
+    after: int | None = None
+    policy: str = ""
+    place: str = ""
+    commit: str = ""
+    run: str = ""
+    why: str = ""
+
+    @property
+    def time(self) -> datetime:
+        """When it was."""
+        return parse_time(self.at) or datetime.fromtimestamp(0, UTC)
+
+
+class Day(Struct, frozen=True):
+    """The changes of one day in the order in which they were recorded; `dropped`: so many older ones are not kept."""
+
+    changes: tuple[Change, ...] = ()
+    dropped: int = 0
+
+
+_LINE = msgspec.json.Decoder(Change)
+
+
+def packed(day: Day) -> str:
+    """Return what `binaryData` holds of `day`, in Base64; where that is too much, of its newer part."""
+    while True:
+        first = [msgspec.json.encode({"dropped": day.dropped})] if day.dropped else []
+        data = zlib.compress(b"\n".join([*first, *map(msgspec.json.encode, day.changes)]), 6)
+        if len(data) <= MOST_BYTES:
+            return base64.b64encode(data).decode("ascii")
+        less = len(day.changes) - int(len(day.changes) * 0.9 * MOST_BYTES / len(data))
+        day = Day(day.changes[less:], day.dropped + less)
+
+
+def unpacked(text: str) -> Day:
+    """Return the day that `binaryData` holds.
+
+    Raises:
+        MalformedAnswerError: it is none.
+    """
+    try:
+        lines = zlib.decompress(base64.b64decode(text, validate=True)).split(b"\n")
+        dropped = 0
+        if lines[0].startswith(b'{"dropped"'):
+            dropped = int(msgspec.json.decode(lines.pop(0))["dropped"])
+        return Day(tuple(_LINE.decode(line) for line in lines if line), dropped)
+    except (ValueError, TypeError, KeyError, binascii.Error, zlib.error, msgspec.MsgspecError) as error:
+        raise MalformedAnswerError(f"{_KEY}: cannot be read: {reason_of(error)}, expected a history") from error
+
+
+# What is recorded of a run.
+
+
+def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run) -> tuple[Change, ...]:
+    """Return the changes that a run made, and what it found that hands had done."""
+    applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
+    decisions = (action.decision for action in actions if action.id in applied)
+    return tuple(change for decision in decisions for change in _of(decision, run))
+
+
+def _of(decision: Decision, run: Run) -> Iterator[Change]:
+    if decision.verb is Verb.RELEASE:
+        yield from _by_hand(decision, run)
+    if decision.ref.kind in ("ConfigMap", "HorizontalPodAutoscaler") or effect_of(decision) not in _CHANGES:
+        return
+    before, after = _numbers(decision)
+    yield Change(
+        at=_text(run.now),
+        object=str(decision.ref),
+        verb=str(decision.verb),
+        by="reconciler",
+        before=before,
+        after=after,
+        policy=decision.policy,
+        place=decision.cause.at,
+        commit=run.revision,
+        run=run.id,
+        why=decision.cause.why,
+    )
+
+
+def _numbers(decision: Decision) -> tuple[int | None, int | None]:
+    if decision.ref.kind == "CronJob":
+        change = next((one for one in decision.changes if one.path == ("spec", "suspend")), None)
+        return (None, None) if change is None else (int(not change.before), int(not change.after))
+    return decision.replicas_before, decision.replicas_after
+
+
+def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
+    """Yield what was scaled by somebody else while it was idle, which is why it is released."""
+    found = next((one for one in decision.cause.reasons if one.code is ReasonCode.SCALED_BY), None)
+    if found is None:
+        return
+    texts = {one.path[-1]: one for one in decision.changes}
+    idled_to = texts[IDLED_TO].before if IDLED_TO in texts else None
+    undone = read_json(texts[UNDONE].after) if UNDONE in texts else {}
+    yield Change(
+        at=str(undone.get("at") or _text(run.now)),
+        object=str(decision.ref),
+        verb="wake",
+        by=str(found.values.get("by", "unknown")),
+        before=int(idled_to) if isinstance(idled_to, str) and idled_to.isdecimal() else 0,
+        after=found.values.get("replicas"),
+        policy=decision.policy,
+        run=run.id,
+        why=f"{decision.cause.why}; released",
+    )
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# Where it is kept.
+
+
+def record(changes: Sequence[Change], made: Plan, accesses: Mapping[str, Access], fleet: Fleet, run: Run) -> str:
+    """Add `changes`, and the wakes of others that `made` saw, to the history; return what went wrong, "" for nothing.
+
+    A run without changes writes nothing. Where home does not answer or may not be written to, the first cluster that
+    may keeps it.
+    """
+    if not changes:
+        return ""
+    written = (one.name for one in fleet.clusters if one.writes is not Writes.NOTHING and one.name in made.clusters)
+    names = sorted(written, key=lambda name: name != fleet.home)
+    home = next((accesses[name] for name in names if name in accesses), None)
+    if home is None:
+        return "history: not written, no cluster may be written to"
+    try:
+        history = History(home.cluster, fleet.namespace)
+        history.add([*history.wakes_of_others(made.awake, changes, run), *changes], run.now.astimezone(UTC).date())
+    except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is told elsewhere too
+        return f"history: not written: {reason_of(error)}"
+    return ""
+
+
+class History:
+    """The history in one cluster."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+
+    def since(self, first: date, last: date) -> dict[date, Day]:
+        """Return the days from `first` to `last` of which anything is kept.
+
+        Raises:
+            ClusterError: one of them cannot be read.
+        """
+        days = (last - timedelta(days=back) for back in range((last - first).days, -1, -1))
+        found = {day: self._found(day) for day in days}
+        return {day: _day(one) for day, one in found.items() if one is not None}
+
+    def kept(self) -> dict[date, Day]:
+        """Return all days of which anything is kept.
+
+        Raises:
+            ClusterError: they cannot be read.
+        """
+        found = self._cluster.list(CONFIG_MAPS, namespace=self._namespace, labels=HISTORY_LABEL)
+        days = {one.ref.name.removeprefix(PREFIX): one for one in found if one.ref.name.startswith(PREFIX)}
+        return {date.fromisoformat(name): _day(one) for name, one in sorted(days.items())}
+
+    def add(self, changes: Sequence[Change], day: date) -> None:
+        """Add `changes` to those of `day`.
+
+        Raises:
+            StaleError: others write it all the time. ClusterError: it cannot be written.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._try(changes, day)
+                return
+            except (StaleError, AlreadyExistsError, NotFoundError):
+                if attempt == _ATTEMPTS:
+                    raise
+
+    def _try(self, changes: Sequence[Change], day: date) -> None:
+        found = self._found(day)
+        known = Day() if found is None else _day(found)
+        text = packed(Day((*known.changes, *changes), known.dropped))
+        ref = self._ref(day)
+        if found is None:
+            metadata = {"name": ref.name, "namespace": ref.namespace, "labels": _LABELS}
+            manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {_KEY: text}}
+            self._cluster.write(Write("create", ref, "v1", manifest=manifest))
+            self._forget(day)
+            return
+        test = PatchOperation("test", f"/binaryData/{_KEY}", found.binary_data.get(_KEY))
+        patch = (test, PatchOperation("replace", f"/binaryData/{_KEY}", text))
+        self._cluster.write(Write("patch", ref, "v1", uid=found.uid, patch=patch))
+
+    def _forget(self, day: date) -> None:
+        """Delete what is too old, once a day; what was not deleted in a week stays."""
+        for back in range(KEPT.days + 1, KEPT.days + 8):
+            old = self._found(day - timedelta(days=back))
+            if old is not None:
+                self._cluster.write(Write("delete", old.ref, "v1", uid=old.uid))
+
+    def wakes_of_others(self, awake: Sequence[Awake], changes: Sequence[Change], run: Run) -> list[Change]:
+        """Return the wakes since that no run recorded: those of an activator, or by a run that could not write."""
+        today = run.now.astimezone(UTC).date()
+        recent = [one for one in awake if run.now - timedelta(days=1) <= one.since <= run.now]
+        if not recent:
+            return []
+        days = self.since(today - timedelta(days=1), today)
+        last = _last_by_object(change for day in days.values() for change in (*day.changes,))
+        last |= _last_by_object(changes, last)
+        new = [one for one in recent if str(one.ref) not in last or last[str(one.ref)].time < one.since]
+        if any(str(one.ref) not in last for one in new):
+            older = self.since(today - _LOOKS_BACK, today - timedelta(days=2))
+            last = _last_by_object(change for day in older.values() for change in day.changes) | last
+        idled = ((one, last.get(str(one.ref))) for one in new)
+        return [_woken(one, change) for one, change in idled if change is not None and change.verb == "idle"]
+
+    def _found(self, day: date) -> ConfigMap | None:
+        try:
+            return self._cluster.get(CONFIG_MAPS, self._namespace, self._ref(day).name)
+        except NotFoundError:
+            return None
+
+    def _ref(self, day: date) -> ObjectRef:
+        return ObjectRef(self._cluster.name, self._namespace, "ConfigMap", f"{PREFIX}{day.isoformat()}")
+
+
+_LABELS = {"app.kubernetes.io/managed-by": "reconciler", HISTORY_LABEL: "changes"}
+
+
+def _day(found: ConfigMap) -> Day:
+    text = found.binary_data.get(_KEY)
+    return Day() if text is None else unpacked(text)
+
+
+def _last_by_object(changes: Iterable[Change], known: Mapping[str, Change] | None = None) -> dict[str, Change]:
+    """Return the latest change of each object, among `known` ones too."""
+    found: dict[str, Change] = dict(known or {})
+    for change in changes:
+        if change.object not in found or found[change.object].at <= change.at:
+            found[change.object] = change
+    return found
+
+
+def _woken(one: Awake, idled: Change) -> Change:
+    values: dict[str, Any] = {"policy": idled.policy, "place": idled.place, "why": "woken between two runs"}
+    by = one.by if one.by not in ("", "reconciler") else ACTIVATOR
+    return Change(_text(one.since), str(one.ref), "wake", by, idled.after, one.replicas, **values)

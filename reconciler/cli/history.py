@@ -1,0 +1,110 @@
+"""`reconciler history`: who scaled what, when, from how many to how many, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date
+from typing import Any
+
+import click
+import msgspec
+
+from reconciler.apply.history import Change, Day, History
+from reconciler.cli.fleet_source import FleetSource, fleet_options
+from reconciler.cli.object_names import ObjectName, known_cluster, object_name
+from reconciler.cli.options import duration_of, now_option, option, output_option, verb, world_options
+from reconciler.cli.output import say, show, show_lines
+from reconciler.cli.run import RunOptions
+from reconciler.errors import ExitCode, ReconcilerError, reason_of
+from reconciler.model import ObjectRef
+from reconciler.policy.types import Fleet
+from reconciler.untrusted_text import one_line
+from reconciler.world import World
+
+_SHORT = 12
+
+
+@verb("history")
+@click.argument("subject", metavar="[OBJECT]", required=False)
+@option("--since", "length", metavar="DURATION", default="7d", help="How far back, like 36h or 7d; 35 days are kept.")
+@fleet_options
+@world_options
+@now_option
+@output_option("text", "json")
+def command(subject: str | None, length: str, output: str, **flags: Any) -> int:
+    """List who scaled what, when, from how many to how many, by which policy at which commit, and by which run.
+
+    OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read.
+    """
+    source = FleetSource.of(flags)
+    fleet = source.read()
+    options = RunOptions.of(source.path, {**flags, "context": None})
+    name = None if subject is None else object_name(subject)
+    if name is not None:
+        known_cluster(fleet, name, str(subject))
+    since = options.now - duration_of("--since", length)
+    world = options.world(fleet)
+    days, failures = read_history(fleet, world, since.astimezone(UTC).date())
+    changes = chosen(days, name)
+    found = [one for one in changes if since <= one.time <= options.now]
+    for failure in failures:
+        say(f"error: {failure}")
+    dropped = sum(day.dropped for day in days)
+    if dropped:
+        say(f"warning: {dropped} older changes of these days are not kept")
+    if output == "json":
+        kinds = {"schemaVersion": "reconciler/v1alpha1", "kind": "History"}
+        show(msgspec.json.format(msgspec.json.encode({**kinds, "changes": found}), indent=2).decode() + "\n", output)
+    else:
+        show_lines(lines_of(found) if found else ["No changes recorded."])
+    return ExitCode.PARTIAL if failures else ExitCode.DONE
+
+
+def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], list[str]]:
+    """Return what is kept from the day `first` on, on home and on what stood in for it, and what could not be read."""
+    days: list[Day] = []
+    failures: list[str] = []
+    for cluster in fleet.clusters:
+        access = world.accesses.get(cluster.name)
+        try:
+            if access is None:
+                raise ReconcilerError(world.sources[cluster.name].error)
+            kept = History(access.cluster, fleet.namespace).kept()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others tell all the same
+            failures.append(f"{cluster.name}: {reason_of(error).removeprefix(f'{cluster.name}: ')}")
+            continue
+        days += [day for at, day in kept.items() if at >= first]
+    return days, failures
+
+
+def chosen(days: Sequence[Day], name: ObjectName | None) -> list[Change]:
+    """Return the changes of `days` in the order of their times, those of `name` only where it is given."""
+    every = (change for day in days for change in day.changes)
+    found = (one for one in every if name is None or name.matches(ObjectRef(*one.object.split("/", 3))))
+    return sorted(found, key=lambda one: one.at)
+
+
+def lines_of(changes: Sequence[Change]) -> Iterator[str]:
+    """Yield `changes` in columns, why at the end."""
+    rows = [
+        (
+            one.at,
+            one_line(one.object),
+            one.verb,
+            f"{_known(one.before)} -> {_known(one.after)}",
+            one_line(one.by),
+            one_line(f"{one.policy} ({one.place})" if one.place else one.policy or "-"),
+            one.commit[:_SHORT] or "-",
+            one.run or "-",
+            one_line(one.why),
+        )
+        for one in changes
+    ]
+    head = ("TIME", "OBJECT", "CHANGE", "REPLICAS", "BY", "POLICY", "COMMIT", "RUN", "WHY")
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _known(replicas: int | None) -> str:
+    return "?" if replicas is None else str(replicas)

@@ -1,0 +1,97 @@
+"""`reconciler status`: what a Fleet is like now, on one screen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, timedelta
+from typing import Any
+
+import click
+
+from reconciler.apply.history import Change, History
+from reconciler.cli.object_names import known_cluster, object_name
+from reconciler.cli.options import now_option, output_option, policies_option, verb, world_options
+from reconciler.cli.output import as_text, say, show, show_lines
+from reconciler.cli.run import RunOptions
+from reconciler.decide.decide import decide
+from reconciler.decide.decisions import DesiredState
+from reconciler.errors import ExitCode, ReconcilerError, reason_of
+from reconciler.model import ObservedState, Run
+from reconciler.pipeline import plan
+from reconciler.policy.types import Fleet, PolicySet
+from reconciler.report.status import (
+    FleetStatus,
+    RunSummary,
+    fleet_status,
+    idle_lines,
+    placement_lines,
+    status_lines,
+    status_values,
+)
+from reconciler.world import World
+
+
+@verb("status")
+@click.argument("subject", metavar="[OBJECT]", required=False)
+@policies_option()
+@world_options
+@now_option
+@output_option("text", "json", "yaml")
+def command(subject: str | None, policies: str, output: str, **flags: Any) -> int:
+    """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the last runs.
+
+    OBJECT is NAMESPACE/NAME of a FederatedReplicaSet, shown cluster by cluster, or CLUSTER, CLUSTER/NAMESPACE or
+    CLUSTER/NAMESPACE/KIND/NAME: what is idle below it. JSON and YAML always have everything.
+    """
+    options = RunOptions.of(policies, flags)
+    found = _status(options, options.policies())
+    if output == "text":
+        show_lines(status_lines(found) if subject is None else _lines_of(found, options, subject))
+    else:
+        show(as_text(status_values(found), output), output)
+    return ExitCode.PARTIAL if found.plan.unknown else ExitCode.DONE
+
+
+def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
+    seen: list[ObservedState] = []
+
+    def decided(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        seen.append(state)
+        return decide(policies, state, run)
+
+    world = options.world(policies.fleet)
+    made = plan(policies, world, options.request(), decided)
+    return fleet_status(policies.fleet, seen[-1], made, _last_runs(policies.fleet, world, options))
+
+
+def _last_runs(fleet: Fleet, world: World, options: RunOptions) -> list[RunSummary]:
+    """Return the runs of today and yesterday that changed anything, the latest first."""
+    today = options.now.astimezone(UTC).date()
+    access = world.accesses.get(fleet.home)
+    try:
+        if access is None:
+            raise ReconcilerError(world.sources[fleet.home].error)
+        days = History(access.cluster, fleet.namespace).since(today - timedelta(days=1), today)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the rest of the status is known
+        say(f"warning: the last runs are unknown: {reason_of(error)}")
+        return []
+    return _runs([one for day in days.values() for one in day.changes if one.run])
+
+
+def _runs(changes: Sequence[Change]) -> list[RunSummary]:
+    verbs: dict[str, Counter[str]] = {}
+    for one in changes:
+        verbs.setdefault(one.run, Counter())[one.verb] += 1
+    last = {one.run: one.time for one in changes}
+    return sorted((RunSummary(run, last[run], found) for run, found in verbs.items()), key=lambda one: one.at)[::-1]
+
+
+def _lines_of(status: FleetStatus, options: RunOptions, subject: str) -> list[str]:
+    view = next((one for one in status.plan.placements if one.key == subject), None)
+    if view is not None:
+        return list(placement_lines(view, status.plan))
+    name = object_name(subject)
+    known_cluster(options.policies().fleet, name, subject)
+    found = [one for one in status.idle if name.matches(one.ref)]
+    return list(idle_lines(found, options.now)) if found else [f"Nothing is idle below {subject}."]

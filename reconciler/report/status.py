@@ -1,0 +1,321 @@
+"""What a Fleet is like now, on one screen: its clusters, what is idle, what is placed where, what needs somebody."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, WAKE_DUE, format_time, optional_instant
+from reconciler.decide.decisions import Notice, PlacementView
+from reconciler.model import ObjectRef, ObservedState, Workload
+from reconciler.plan.model import Plan
+from reconciler.policy.types import Fleet
+from reconciler.report.groups import reasons_in
+from reconciler.report.wording import age, counted, edge, name_of
+from reconciler.untrusted_text import one_line
+
+_CLUSTERS, _PLACEMENTS, _RUNS = 8, 4, 3
+"""How many lines each part has at most, so that all of it fits a screen of 24."""
+
+
+class IdleObject(Struct, frozen=True):
+    """Something that is idle because of us: since when, until when it is planned (None: without end), what it had."""
+
+    ref: ObjectRef
+    policy: str
+    since: datetime | None
+    until: datetime | None
+    previous: str
+
+
+class RunSummary(Struct, frozen=True):
+    """A run that changed something: how many objects of each verb."""
+
+    run: str
+    at: datetime
+    changes: Mapping[str, int]
+
+
+class ClusterSummary(Struct, frozen=True):
+    """One cluster. `until` is when the first of its idle objects is due; `problem` why it is unknown, "" where not."""
+
+    name: str
+    state: str
+    workloads: int = 0
+    idle: int = 0
+    until: datetime | None = None
+    pending: int = 0
+    held_back: int = 0
+    problem: str = ""
+
+    @property
+    def rank(self) -> tuple[bool, bool, int, int, str]:
+        """Which clusters come first: those that are unknown, restricted, or of which most is pending."""
+        return (not self.problem, self.state == "Active", -self.held_back, -self.pending, self.name)
+
+
+class FleetStatus(Struct, frozen=True):
+    """Everything that `status` tells."""
+
+    plan: Plan
+    clusters: tuple[ClusterSummary, ...]
+    idle: tuple[IdleObject, ...]
+    runs: tuple[RunSummary, ...]
+
+
+def fleet_status(fleet: Fleet, state: ObservedState, plan: Plan, runs: Sequence[RunSummary]) -> FleetStatus:
+    """Return the status of `fleet`, whose clusters look like `state`; `plan` is what a run would do now."""
+    idle = _idle_objects(state, plan)
+    return FleetStatus(plan, tuple(_clusters(fleet, state, plan, idle)), idle, tuple(runs))
+
+
+def _idle_objects(state: ObservedState, plan: Plan) -> tuple[IdleObject, ...]:
+    policies = {one.idled[0]: one.idled[1] for one in plan.explanations if one.idled is not None}
+    workloads = {one.ref: one for cluster in state.clusters.values() for one in cluster.workloads}
+    return tuple(_idle_object(workloads[ref], policies[ref]) for ref in sorted(policies) if ref in workloads)
+
+
+def _idle_object(workload: Workload, policy: str) -> IdleObject:
+    marks = workload.annotations
+    since, until = optional_instant(marks, IDLED_AT), optional_instant(marks, WAKE_DUE)
+    return IdleObject(workload.ref, policy, since, until, marks.get(PREVIOUS_SCALE, ""))
+
+
+def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[IdleObject]) -> Iterator[ClusterSummary]:
+    pending = Counter(action.ref.cluster for action in plan.actions)
+    held = Counter(decision.ref.cluster for one in plan.held_back for decision in one.decisions)
+    frozen = {one.subject.partition("/")[0] for one in plan.notices if one.kind == "frozen"}
+    for cluster in fleet.clusters:
+        name = cluster.name
+        asleep = [one for one in idle if one.ref.cluster == name]
+        observed = state.clusters.get(name)
+        restricted = {cluster.state, cluster.fleet_state} & {"ReadOnly", "Frozen"}
+        word = "Frozen" if frozen & {name, f"Fleet {fleet.name}"} else cluster.state
+        yield ClusterSummary(
+            name,
+            "ReadOnly" if "ReadOnly" in restricted else "Frozen" if restricted else word,
+            0 if observed is None else sum(one.owner is None for one in observed.workloads),
+            len(asleep),
+            min((one.until for one in asleep if one.until is not None), default=None),
+            pending[name],
+            held[name],
+            state.unreachable.get(name, ""),
+        )
+
+
+def status_lines(status: FleetStatus) -> Iterator[str]:
+    """Yield the status in at most 24 lines; what is more is counted, and -o json has it all."""
+    plan = status.plan
+    waking = f", next wake {edge(due)}" if (due := _first(one.until for one in status.idle)) else ""
+    counts = f"{counted(len(status.clusters), 'cluster')}, {len(status.idle)} idle{waking}"
+    yield one_line(f"Fleet {plan.fleet} ({plan.source}, {edge(plan.made_at)}): {counts}")
+    yield from _cluster_lines(status)
+    yield from _placement_lines(plan)
+    yield from _pressing_lines(plan)
+    yield from _run_lines(status)
+
+
+def _first(times: Iterable[datetime | None]) -> datetime | None:
+    return min((at for at in times if at is not None), default=None)
+
+
+def _cluster_lines(status: FleetStatus) -> Iterator[str]:
+    ranked = sorted(status.clusters, key=lambda one: one.rank)
+    shown = ranked if len(ranked) <= _CLUSTERS else ranked[: _CLUSTERS - 1]
+    rows = [
+        (
+            one_line(one.name),
+            "Unknown" if one.problem else one.state,
+            *map(str, (one.workloads, one.idle)),
+            edge(one.until) if one.until else "-",
+            *map(str, (one.pending, one.held_back)),
+        )
+        for one in shown
+    ]
+    yield from table(("CLUSTER", "STATE", "WORKLOADS", "IDLE", "NEXT WAKE", "PENDING", "HELD BACK"), rows)
+    rest = ranked[len(shown) :]
+    if rest:
+        states = ", ".join(f"{count} {state}" for state, count in sorted(Counter(_state(one) for one in rest).items()))
+        workloads, idle = sum(one.workloads for one in rest), sum(one.idle for one in rest)
+        pending = sum(one.pending for one in rest)
+        yield f"and {len(rest)} more ({states}): {counted(workloads, 'workload')}, {idle} idle, {pending} pending"
+
+
+def _state(one: ClusterSummary) -> str:
+    return "Unknown" if one.problem else one.state
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield `rows` in columns below `head`."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _placement_lines(plan: Plan) -> Iterator[str]:
+    moving = sorted(plan.placements, key=lambda view: (all(row.current == row.desired for row in view.rows), view.key))
+    shown = moving if len(moving) <= _PLACEMENTS else moving[: _PLACEMENTS - 1]
+    for view in shown:
+        layout = ", ".join(
+            f"{row.cluster} {_layout(row.current, row.desired)}" for row in view.rows if row.desired != 0 or row.current
+        )
+        yield one_line(f"FederatedReplicaSet {view.key}: {view.total} = {layout or 'nothing placed'}")
+    if len(moving) > len(shown):
+        yield f"and {len(moving) - len(shown)} more FederatedReplicaSets; status NAMESPACE/NAME shows one"
+
+
+def _layout(current: int | None, desired: int | None) -> str:
+    now, then = ("?" if number is None else str(number) for number in (current, desired))
+    return now if now == then else f"{now} -> {then}"
+
+
+_TITLES = {"frozen": "Frozen", "overdueWake": "Overdue", "contested": "Contested"}
+
+
+def _pressing_lines(plan: Plan) -> Iterator[str]:
+    """Yield what needs somebody: one line for each sort, with as many names as there is room for."""
+    words = reasons_in(plan)
+    for kind, title in _TITLES.items():
+        found = [one for one in plan.notices if one.kind == kind]
+        if found:
+            yield _named(title, [f"{one.subject} ({_why(one, words.reason(one.reasons))})" for one in found])
+    if plan.held_back:
+        yield _named("Held back", [one.why for one in plan.held_back])
+    if plan.unknown:
+        yield _named("Unknown", [f"{name}: {why}" for name, why in plan.unknown.items()])
+    if plan.undecided:
+        yield _named("Undecided", [one.subject for one in plan.undecided])
+
+
+def _why(notice: Notice, reasons: str) -> str:
+    return reasons or notice.text.removeprefix(notice.subject).lstrip(": ")
+
+
+def _named(title: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return one_line(f"{title}: {len(names)}: {'; '.join(names[:2])}{more}")
+
+
+def _run_lines(status: FleetStatus) -> Iterator[str]:
+    for one in status.runs[:_RUNS]:
+        ago = age(status.plan.made_at - one.at)
+        done = ", ".join(f"{count} {verb}" for verb, count in sorted(one.changes.items()))
+        yield one_line(f"Run {one.run or '(no run)'} {ago} ago: {done}")
+
+
+# One object.
+
+
+def placement_lines(view: PlacementView, plan: Plan) -> Iterator[str]:
+    """Yield one federated ReplicaSet as `kubectl describe` shows an object, with a line for each cluster.
+
+    Source: seed federated-replicasets.md: "kubectl describe on federated replica set should also give some information
+    about the subclusters".
+    """
+    namespace, _, name = view.key.partition("/")
+    running = [row.running for row in view.rows]
+    known = sum(number for number in running if number is not None)
+    yield f"Name:       {one_line(name)}"
+    yield f"Namespace:  {one_line(namespace)}"
+    yield f"Replicas:   {view.total} desired, {known} available{' (not all are known)' if None in running else ''}"
+    yield "Clusters:"
+    clock = reasons_in(plan)
+    rows = [
+        (
+            one_line(row.cluster),
+            *(_number(one) for one in (row.current, row.desired, row.spec_replicas, row.running, row.capacity)),
+            clock.reason(row.reasons) or "-",
+        )
+        for row in view.rows
+    ]
+    head = ("CLUSTER", "CURRENT", "DESIRED", "SPEC.REPLICAS", "AVAILABLE", "CAPACITY", "REASON")
+    yield from (f"  {line}" for line in table(head, rows))
+
+
+def _number(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def idle_lines(found: Sequence[IdleObject], now: datetime) -> Iterator[str]:
+    """Yield what is idle, one line for each object."""
+    rows = [
+        (
+            name_of(one.ref),
+            one_line(one.policy) or "-",
+            f"{edge(one.since)} ({age(now - one.since)})" if one.since else "-",
+            edge(one.until) if one.until else "-",
+            one_line(one.previous) or "-",
+        )
+        for one in found
+    ]
+    yield from table(("IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS SCALE"), rows)
+
+
+def status_values(status: FleetStatus) -> dict[str, Any]:
+    """Return the whole status as JSON values."""
+    plan = status.plan
+    return {
+        "schemaVersion": "reconciler/v1alpha1",
+        "kind": "Status",
+        "fleet": plan.fleet,
+        "at": format_time(plan.made_at),
+        "clusters": [
+            {
+                "name": one.name,
+                "state": _state(one),
+                "workloads": one.workloads,
+                "idle": one.idle,
+                "nextWake": _time(one.until),
+                "pending": one.pending,
+                "heldBack": one.held_back,
+                "problem": one.problem,
+            }
+            for one in status.clusters
+        ],
+        "idle": [
+            {
+                "object": str(one.ref),
+                "policy": one.policy,
+                "since": _time(one.since),
+                "until": _time(one.until),
+                "previousScale": one.previous,
+            }
+            for one in status.idle
+        ],
+        "placements": [_placement(view) for view in plan.placements],
+        **{
+            key: [{"object": one.subject, "text": one.text} for one in plan.notices if one.kind == kind]
+            for key, kind in (("frozen", "frozen"), ("overdue", "overdueWake"), ("contested", "contested"))
+        },
+        "heldBack": [{"allow": one.allow, "why": one.why, "changes": len(one.decisions)} for one in plan.held_back],
+        "unknown": dict(plan.unknown),
+        "undecided": [{"object": one.subject, "why": one.why} for one in plan.undecided],
+        "runs": [{"run": one.run, "at": format_time(one.at), "changes": dict(one.changes)} for one in status.runs],
+    }
+
+
+def _placement(view: PlacementView) -> dict[str, Any]:
+    return {
+        "name": view.key,
+        "replicas": view.total,
+        "clusters": [
+            {
+                "cluster": row.cluster,
+                "current": row.current,
+                "desired": row.desired,
+                "specReplicas": row.spec_replicas,
+                "available": row.running,
+                "capacity": row.capacity,
+                "reason": row.why,
+            }
+            for row in view.rows
+        ],
+    }
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else format_time(at)

@@ -1,0 +1,249 @@
+"""What `history` tells: every change of a simulated week, what others woke, and what is kept in which bound."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.apply.history import MOST_BYTES, PREFIX, Change, Day, History, changes_of, packed, record, unpacked
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.state import ConfigMapStore
+from reconciler.decide.decisions import Cause, Phase, Verb
+from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.errors import MalformedAnswerError
+from reconciler.model import Run
+from reconciler.plan.build import number
+from reconciler.plan.model import Awake, Plan
+from reconciler.policy.commit import commit_of
+from tests.builders import NOW, a_fleet
+from tests.downscale.world import controllers_order
+from tests.plan.decisions import a_decision
+from tests.way.calls import Folder
+from tests.way.test_week import FLEET, IDLING, at, manifests, rfc3339
+
+COMMIT = "4f1c2d9b7a6e5f4c3b2a19080706050403020100"
+
+
+def access_of(folder: Path) -> Access:
+    cluster = SnapshotCluster(folder, "east", victim_order=controllers_order)
+    return Access(cluster, ConfigMapStore(cluster, "reconciler", "j"), None, None, None)  # type: ignore[arg-type]
+
+
+def a_plan(run: Run, *awake: Awake) -> Plan:
+    return Plan(run.now, run.id, "production", "", "", {"east": "identity"}, awake=awake)
+
+
+def night(run: Run, names: list[str], *, idles: bool, policy: int):
+    """Return the actions of one run that idles or wakes `names`, and their outcomes."""
+    cause = Cause(f"nights-{policy}", f"policies/idling.yaml:{policy}", (reason(ReasonCode.WAKE_DUE, due=run.now),))
+    size = {name: 1 + position % 9 for position, name in enumerate(names)}
+    verb = {"verb": Verb.IDLE, "idles": True} if idles else {"verb": Verb.WAKE, "phase": Phase.WAKE}
+    actions = number(
+        [
+            a_decision(
+                name,
+                before=size[name] if idles else 0,
+                after=0 if idles else size[name],
+                cause=cause,
+                key=name,
+                group=name,
+                **verb,
+            )
+            for name in names
+        ]
+    )
+    return actions, tuple(Outcome(one.id, OutcomeStatus.APPLIED) for one in actions)
+
+
+def test_a_week_of_10_000_changes_is_told_whole_and_within_its_bound(tmp_path: Path) -> None:
+    folder = tmp_path / "snapshot" / "east"
+    folder.mkdir(parents=True)
+    expected: list[Change] = []
+    for half_day in range(14):
+        start = NOW - timedelta(days=7) + timedelta(hours=12 * half_day, minutes=1)
+        run = Run(start, f"run-{half_day}", COMMIT)
+        names = [f"app-{number:04}" for number in range(715)]
+        actions, outcomes = night(run, names, idles=half_day % 2 == 0, policy=half_day % 3)
+        changes = changes_of(actions, outcomes, run)
+        assert record(changes, a_plan(run), {"east": access_of(folder)}, a_fleet(), run) == ""
+        expected += changes
+    assert len(expected) == 10_010
+    Folder(tmp_path).write(
+        "policies/fleet.yaml",
+        "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: production}\n"
+        "spec: {home: east, clusters: [{name: east}]}\n",
+    )
+    said = Folder(tmp_path).call("history", "--snapshot", "snapshot", "--now", rfc3339(NOW), "-o", "json")
+    assert (said.code, said.err) == (0, "")
+    told = json.loads(said.out)["changes"]
+    assert len(told) == len(expected)
+    assert {tuple(sorted(one.items())) for one in told} == {
+        tuple(
+            sorted(
+                {
+                    "at": one.at,
+                    "object": one.object,
+                    "verb": one.verb,
+                    "by": "reconciler",
+                    "from": one.before,
+                    "to": one.after,
+                    "policy": one.policy,
+                    "place": one.place,
+                    "commit": COMMIT,
+                    "run": one.run,
+                    "why": one.why,
+                }.items()
+            )
+        )
+        for one in expected
+    }
+    sizes = [
+        len(base64.b64decode(key["binaryData"]["changes"]))
+        for (_, _, kind, name), key in Folder(tmp_path).objects().items()
+        if kind == "ConfigMap" and name.startswith(PREFIX)
+    ]
+    assert len(sizes) == 8
+    assert sum(sizes) < 277_000
+
+
+def test_a_day_of_too_many_changes_keeps_the_newest_and_says_how_many_are_gone() -> None:
+    def change(number: int) -> Change:  # a digest does not compress well
+        why = hashlib.sha512(str(number).encode()).hexdigest()
+        return Change("2026-11-20T00:00:00Z", f"east/a/b/{number}", "idle", "reconciler", why=why)
+
+    changes = tuple(map(change, range(12_000)))
+    text = packed(Day(changes))
+    assert len(base64.b64decode(text)) <= MOST_BYTES
+    day = unpacked(text)
+    assert day.dropped > 0
+    assert day.changes == changes[day.dropped :]
+    assert unpacked(packed(Day(day.changes, 5))).dropped == 5
+
+
+@pytest.mark.parametrize("text", ["", "bm8=", "=", base64.b64encode(b"\0" * 20).decode()])
+def test_what_is_no_history_is_refused(text: str) -> None:
+    with pytest.raises(MalformedAnswerError, match="expected a history"):
+        unpacked(text)
+
+
+def test_a_history_that_cannot_be_written_is_said_and_fails_nothing(tmp_path: Path) -> None:
+    run = Run(NOW, "run-1")
+    actions, outcomes = night(run, ["web"], idles=True, policy=1)
+    changes = changes_of(actions, outcomes, run)
+    gone = access_of(tmp_path / "gone")
+    assert "history: not written: " in record(changes, a_plan(run), {"east": gone}, a_fleet(), run)
+    assert "no cluster may be written to" in record(changes, a_plan(run), {}, a_fleet(), run)
+    assert record((), a_plan(run), {}, a_fleet(), run) == ""
+
+
+def test_what_an_activator_woke_is_recorded_by_the_next_run_once(tmp_path: Path) -> None:
+    access = access_of(tmp_path)
+    evening, morning = Run(NOW, "run-1"), Run(NOW + timedelta(days=3), "run-2")
+    actions, outcomes = night(evening, ["web", "api"], idles=True, policy=1)
+    record(changes_of(actions, outcomes, evening), a_plan(evening), {"east": access}, a_fleet(), evening)
+    woken = Awake(actions[0].ref, morning.now - timedelta(hours=2), 1, "reconciler")
+    never_idle = Awake(replace(actions[0].ref, name="other"), morning.now - timedelta(hours=2), 4, "kubectl")
+    for minutes in (0, 10):
+        run = replace(morning, now=morning.now + timedelta(minutes=minutes))
+        actions_now, done = night(run, ["api"], idles=False, policy=1)
+        changes = changes_of(actions_now, done, run)
+        record(changes, a_plan(run, woken, never_idle), {"east": access}, a_fleet(), run)
+    days = History(access.cluster, "reconciler").kept()
+    (found,) = [one for day in days.values() for one in day.changes if one.by != "reconciler"]
+    assert (found.by, found.verb, found.before, found.after) == ("activator", "wake", 0, 1)
+    assert found.at == rfc3339(woken.since)
+
+
+@pytest.fixture
+def week(tmp_path: Path) -> Folder:
+    folder = Folder(tmp_path)
+    folder.write("policies/fleet.yaml", FLEET)
+    folder.write("policies/dev.yaml", IDLING.format(name="idle-dev", namespace="dev-1"))
+    folder.write("snapshot/dev/dev-1.yaml", manifests("dev-1"))
+    (tmp_path / ".git" / "refs" / "heads").mkdir(parents=True)
+    folder.write(".git/HEAD", "ref: refs/heads/main\n")
+    folder.write(".git/refs/heads/main", f"{COMMIT}\n")
+    return folder
+
+
+def test_runs_write_their_history_with_the_commit_and_a_run_without_changes_writes_nothing(week: Folder) -> None:
+    week.apply(rfc3339(at("2026-11-16 20:05")))
+    before = week.objects()
+    week.apply(rfc3339(at("2026-11-16 21:05")))
+    assert week.objects() == before
+    week.apply(rfc3339(at("2026-11-17 07:00")))
+    now = rfc3339(at("2026-11-17 09:00"))
+    told = json.loads(week.call("history", "--snapshot", "snapshot", "--now", now, "-o", "json").out)["changes"]
+    seen = sorted((one["object"].split("/", 2)[2], one["verb"], one["from"], one["to"]) for one in told)
+    assert seen == sorted(
+        change
+        for name, had in (("CronJob/nightly", 1), ("Deployment/api", 7), ("Deployment/web", 3), ("StatefulSet/db", 2))
+        for change in ((name, "idle", had, 0), (name, "wake", 0, had))
+    )
+    assert {(one["policy"], one["place"], one["commit"]) for one in told} == {
+        ("idle-dev", "policies/dev.yaml:1", COMMIT)
+    }
+    one_object = week.call("history", "dev/dev-1/deploy/web", "--snapshot", "snapshot", "--now", now).out
+    assert [line.split()[:6] for line in one_object.splitlines()[1:]] == [
+        ["2026-11-16T19:05:00Z", "dev/dev-1/Deployment/web", "idle", "3", "->", "0"],
+        ["2026-11-17T06:00:00Z", "dev/dev-1/Deployment/web", "wake", "0", "->", "3"],
+    ]
+    last_hour = week.call("history", "--since", "1h", "--snapshot", "snapshot", "--now", now).out
+    assert last_hour == "No changes recorded.\n"
+
+
+def test_a_wake_by_hand_is_in_the_history_of_the_run_that_releases_it(week: Folder) -> None:
+    week.apply(rfc3339(at("2026-11-16 20:05")))
+    file = week.path / "snapshot" / "dev" / "dev-1.yaml"
+    text = file.read_text()
+    start = text.index("name: web\n", text.index("kind: Deployment"))
+    file.write_text(text[:start] + text[start:].replace("replicas: 0", "replicas: 2", 1))
+    week.apply(rfc3339(at("2026-11-16 21:05")))
+    now = rfc3339(at("2026-11-16 22:00"))
+    said = week.call("history", "dev/dev-1/deploy/web", "--snapshot", "snapshot", "--now", now, "-o", "json")
+    _, wake = json.loads(said.out)["changes"]
+    assert (wake["verb"], wake["by"], wake["from"], wake["to"]) == ("wake", "unknown", 0, 2)
+
+
+def test_a_plan_reads_no_history(week: Folder) -> None:
+    week.write("snapshot/dev/own.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: reconciler}\n")
+    week.apply(rfc3339(at("2026-11-16 20:05")))
+    made = json.loads(week.plan(rfc3339(at("2026-11-16 21:05")), "-o", "json").out)["digests"]["inputs"]
+    for file in (week.path / "snapshot" / "dev").glob("*history*"):
+        file.unlink()
+    assert json.loads(week.plan(rfc3339(at("2026-11-16 21:05")), "-o", "json").out)["digests"]["inputs"] == made
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param({".git/HEAD": COMMIT}, COMMIT, id="detached"),
+        pytest.param(
+            {".git/HEAD": "ref: refs/heads/a", ".git/packed-refs": f"# x\n{COMMIT} refs/heads/a"}, COMMIT, id="packed"
+        ),
+        pytest.param(
+            {
+                ".git": "gitdir: elsewhere/worktrees/w",
+                "elsewhere/worktrees/w/HEAD": "ref: refs/heads/a",
+                "elsewhere/worktrees/w/commondir": "../..",
+                "elsewhere/refs/heads/a": COMMIT,
+            },
+            COMMIT,
+            id="a linked worktree",
+        ),
+        pytest.param({".git/HEAD": "ref: refs/heads/new"}, "", id="no commit yet"),
+        pytest.param({".git/other": ""}, "", id="not git's"),
+    ],
+)
+def test_the_commit_is_read_without_git(tmp_path: Path, files: dict[str, str], expected: str) -> None:
+    for name, text in files.items():
+        Folder(tmp_path).write(name, text)
+    (tmp_path / "policies").mkdir()
+    assert commit_of(tmp_path / "policies") == expected

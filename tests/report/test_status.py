@@ -1,0 +1,101 @@
+"""The status of a Fleet: on one screen however many clusters there are, and all of it in JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+from reconciler.decide.decide import decide
+from reconciler.plan.build import Inputs, make_plan
+from reconciler.report.status import RunSummary, fleet_status, status_lines, status_values
+from tests.builders import a_cluster, a_federated_replica_set, a_fleet, a_policy_set, a_run, a_state, a_workload
+from tests.idling.idling_policies import NIGHT, a_policy
+from tests.way.calls import Folder
+
+QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
+LOOK = ("--snapshot", "snapshot", "--now", "2026-11-20T22:30:00Z")
+IDLE = {
+    "idling.kubernetes.io/idled-at": "2026-11-20T12:00:00Z",
+    "idling.kubernetes.io/previous-scale": "3",
+    "reconciler/owner": "production/IdlingPolicy/nights",
+    "reconciler/wake-due": "2026-11-21T06:00:00Z",
+}
+
+
+def a_status(clusters: int):
+    """Return the status of so many clusters, of which the second does not answer and each third one has an idle web."""
+    names = [f"c{number:02}" for number in range(clusters)]
+    observed = [
+        a_cluster(
+            name,
+            workloads=(
+                a_workload("web", cluster=name, **({"replicas": 0, "annotations": IDLE} if n % 3 == 0 else {})),
+                a_workload("api", cluster=name, annotations={"reconciler/contested": '{"by":"argocd-controller"}'}),
+            ),
+        )
+        for n, name in enumerate(names)
+        if n != 1
+    ]
+    fleet = a_fleet(*names)
+    federated = tuple(a_federated_replica_set(f"frs-{n}", "shop", replicas=clusters) for n in range(9))
+    policies = a_policy_set(fleet, idling=(a_policy("nights"),), federated=federated)
+    state = a_state(*observed, unreachable={"c01": "no answer"})
+    run = a_run(NIGHT)
+    plan = make_plan(policies, state, decide(policies, state, run), run, Inputs())
+    runs = [RunSummary(f"run-{n}", NIGHT - timedelta(hours=n), {"idle": n}) for n in range(1, 9)]
+    return fleet_status(fleet, state, plan, runs)
+
+
+def test_25_clusters_are_on_one_screen_the_pressing_ones_first():
+    status = a_status(25)
+    lines = list(status_lines(status))
+    assert len(lines) <= 24
+    assert lines[0].startswith("Fleet production (live, Fri 2026-11-20 22:00 UTC): 25 clusters, 9 idle, next wake")
+    assert lines[1].split() == ["CLUSTER", "STATE", "WORKLOADS", "IDLE", "NEXT", "WAKE", "PENDING", "HELD", "BACK"]
+    assert lines[2].split()[:2] == ["c01", "Unknown"]
+    assert any(line.startswith("and 18 more (18 Active): 36 workloads") for line in lines)
+    assert any(line.startswith("and 6 more FederatedReplicaSets") for line in lines)
+    assert any(line.startswith("Unknown: 1: c01: no answer") for line in lines)
+    assert lines[-3].startswith("Run run-1 60m ago: 1 idle")
+
+
+def test_the_values_have_every_cluster_and_every_idle_object():
+    values = json.loads(json.dumps(status_values(a_status(25))))
+    assert len(values["clusters"]) == 25
+    assert values["clusters"][1]["state"] == "Unknown"
+    assert len(values["idle"]) == 9
+    assert values["idle"][0] == {
+        "object": "c00/shop/Deployment/web",
+        "policy": "nights",
+        "since": "2026-11-20T12:00:00Z",
+        "until": "2026-11-21T06:00:00Z",
+        "previousScale": "3",
+    }
+    assert len(values["placements"]) == 9
+    assert [run["run"] for run in values["runs"]][:2] == ["run-1", "run-2"]
+
+
+def test_a_federated_replica_set_is_shown_cluster_by_cluster(tmp_path: Path):
+    folder = Folder.copied(QUICKSTART, tmp_path)
+    said = folder.call("status", "shop/web", *LOOK)
+    name, namespace, replicas, _, head, *rows = said.out.splitlines()
+    assert (name.split(), namespace.split()) == (["Name:", "web"], ["Namespace:", "shop"])
+    assert replicas == "Replicas:   12 desired, 7 available"
+    assert head.split() == ["CLUSTER", "CURRENT", "DESIRED", "SPEC.REPLICAS", "AVAILABLE", "CAPACITY", "REASON"]
+    assert [row.split()[:6] for row in rows] == [
+        ["eu-west", "5", "5", "5", "5", "-"],
+        ["us-east", "0", "5", "5", "0", "-"],
+        ["ap-south", "4", "2", "4", "2", "2"],
+    ]
+
+
+def test_what_a_run_idled_and_the_run_itself_are_told(tmp_path: Path):
+    folder = Folder.copied(QUICKSTART, tmp_path)
+    folder.apply("2026-11-20T22:00:00Z", "--policy", "idle-dev", "--run-id", "the-night")
+    said = folder.call("status", *LOOK)
+    assert said.out.splitlines()[-1] == "Run the-night 30m ago: 1 idle, 1 wake"
+    idle = folder.call("status", "eu-west", *LOOK).out.splitlines()
+    assert idle[0].split() == ["IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS", "SCALE"]
+    assert idle[1].startswith("eu-west/dev-a/Deployment/api  idle-dev  Fri 2026-11-20 22:00 UTC (30m)  Mon 2026-11-23")
+    assert folder.call("status", "ap-south", *LOOK).out == "Nothing is idle below ap-south.\n"
