@@ -68,7 +68,7 @@ class Folder:
         path.write_text(text)
 
     def objects(self) -> dict[tuple[str, str, str, str], Any]:
-        """Return every object of the snapshot by (cluster, namespace, kind, name), Events aside."""
+        """Return every object of the snapshot by (cluster, namespace, kind, name), Events and the history aside."""
         found = {}
         for file in sorted((self.path / "snapshot").rglob("*.yaml")):
             if file.name == "metrics.yaml" or file.name.startswith("."):
@@ -77,7 +77,7 @@ class Folder:
                 for one in document.get("items", [document]) if document else ():
                     metadata = one["metadata"]
                     cluster = file.relative_to(self.path / "snapshot").parts[0]
-                    if one["kind"] != "Event":
+                    if one["kind"] != "Event" and "reconciler/history" not in metadata.get("labels", {}):
                         key = (cluster, metadata.get("namespace", ""), one["kind"], metadata["name"])
                         found[key] = one
         return found
