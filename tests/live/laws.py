@@ -16,7 +16,7 @@ from tests.real.proxy import Fault, Request, Rule
 from tests.way.calls import Said
 
 CODES = frozenset({0, 1, 3, 4, 5, 6, 7})
-_OURS = ("reconciler-status", "reconciler-memory", "reconciler-journal")
+_OURS = ("reconciler-status", "reconciler-memory", "reconciler-journal", "reconciler-history")
 _REPLICAS = "/spec/replicas"
 _TICK = 0.01
 
