@@ -67,7 +67,8 @@ def test_what_a_metric_decides_is_never_known(idle_when):
         pytest.param('{"at":"2026-11-20T22:00:00Z","digest":"d","policy":"p"}', True, id="last night"),
         pytest.param('{"at":"2026-10-18T22:00:00Z","digest":"d","policy":"p"}', True, id="35 days ago"),
         pytest.param('{"at":"2026-10-18T21:59:59Z","digest":"d","policy":"p"}', False, id="longer ago"),
-        pytest.param('{"at":"2026-11-23T22:00:00Z","digest":"d","policy":"p"}', False, id="not yet"),
+        pytest.param('{"at":"2026-11-22T22:00:00Z","digest":"d","policy":"p"}', True, id="in this second"),
+        pytest.param('{"at":"2026-11-22T22:00:01Z","digest":"d","policy":"p"}', False, id="not yet"),
         pytest.param('{"at":"yesterday","digest":"d","policy":"p"}', False, id="no time"),
         pytest.param('{"digest":"d","policy":"p"}', False, id="without a time"),
         pytest.param("no JSON", False, id="no JSON"),
@@ -78,6 +79,11 @@ def test_what_a_metric_decides_is_never_known(idle_when):
 def test_what_the_annotation_says(text, known):
     annotations = {} if text is None else {"reconciler/last-idled": text}
     assert Schedule("p", "d").knows(annotations, NIGHT + 2 * DAY) is known
+
+
+def test_a_later_release_knows_what_an_earlier_one_idled():
+    written = '{"at":"2026-11-20T22:00:00Z","digest":"b0d0d2e6e17decb3","policy":"idle-dev"}'
+    assert schedule_of(BEFORE).text(NIGHT) == written
 
 
 def test_what_slept_for_long_is_known_when_it_wakes():

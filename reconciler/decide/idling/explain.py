@@ -11,15 +11,23 @@ from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, U
 from reconciler.decide.idling.blockers import custom_kind_blocker
 from reconciler.decide.idling.contested import advice, contest_of, is_contest, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
+from reconciler.decide.idling.records import Record, ServiceRecord
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import Flag, IdleAction
 from reconciler.decide.idling.transitions import Transition, deciding_names, owner_policy
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
-from reconciler.decide.selectors import Exclusion
+from reconciler.decide.idling.verdicts import CombinedVerdict
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion, Run
+from reconciler.policy.types import IdlingPolicy
 
 _LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
+_BY_AUTOSCALER = (
+    ReasonCode.LEFT_TO_AUTOSCALER,
+    ReasonCode.KEDA_LEFT,
+    ReasonCode.HPA_LEFT,
+    ReasonCode.HPA_SCALES_TO_ZERO,
+)
 _TAKEN = (IdleState.TAKEN_OVER, IdleAction.RELEASE)
 _OUTCOMES = {
     IdleAction.IDLE: "goes idle",
@@ -109,24 +117,20 @@ def _outcome(transition: Transition) -> str:
 def overridden(transitions: Iterable[Transition]) -> Iterator[Overridden]:
     """Yield the wishes of policies that others of higher priority win over, where they differ."""
     for transition in transitions:
-        scalable = transition.scalable
-        overridden = {
-            verdict.policy.name: verdict
-            for verdict in [
-                *scalable.overridden,
-                *(verdict for service in scalable.services for verdict in service.overridden),
-            ]
-        }
-        winner = scalable.verdict.policy
-        for name in sorted(overridden):
-            result = overridden[name].evaluation.result
-            if winner is None or result is scalable.verdict.result or result is CriterionResult.UNKNOWN:
-                continue
-            wish = "idle" if result is CriterionResult.IDLE else "awake"
-            why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
-            if overridden[name].policy.mode == "Observe":
-                why = reason(ReasonCode.OBSERVES)
-            yield Overridden(scalable.scale.runs.ref, "idling", name, wish, winner.name, (why,))
+        winner = transition.scalable.verdict.policy
+        if winner is not None:
+            yield from _overridden_by(winner, transition.scalable)
+
+
+def _overridden_by(winner: IdlingPolicy, scalable: ScalableState) -> Iterator[Overridden]:
+    same = (scalable.verdict.result, CriterionResult.UNKNOWN)
+    differ = {one.policy.name: one for one in scalable.overridden if one.evaluation.result not in same}
+    for name in sorted(differ):
+        wish = "idle" if differ[name].evaluation.result is CriterionResult.IDLE else "awake"
+        why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
+        if differ[name].policy.mode == "Observe":
+            why = reason(ReasonCode.OBSERVES)
+        yield Overridden(scalable.scale.runs.ref, "idling", name, wish, winner.name, (why,))
 
 
 def undecided(transitions: Iterable[Transition], services: Iterable[ServiceState]) -> Iterator[Undecided]:
@@ -162,7 +166,7 @@ def questions(transitions: Iterable[Transition], services: Iterable[ServiceState
 def _would_idle(service: ServiceState) -> bool:
     """Return whether what may be behind `service` could go idle now."""
     is_free = service.exclusion is None and not service.has_record
-    return is_free and any(verdict.evaluation.result is CriterionResult.IDLE for verdict in service.verdicts)
+    return is_free and CombinedVerdict(service.verdicts).result is CriterionResult.IDLE
 
 
 def notices(transitions: Iterable[Transition], services: Iterable[ServiceState], run: Run) -> tuple[Notice, ...]:
@@ -192,13 +196,17 @@ def _service_notices(service: ServiceState) -> Iterator[Notice]:
             "setAside", str(service.ref), f"{service.ref}: {service.problem}; its annotations are left unchanged"
         )
     elif service.is_foreign:
-        owner = service.foreign.fleet if service.foreign is not None and service.foreign.fleet else "somebody else"
-        yield Notice("foreignMark", str(service.ref), f"{service.ref} was idled by {owner}")
+        yield _foreign_mark(service.ref, service.foreign)
     if service.exclusion is not None and service.exclusion.unreadable:
         yield Notice(
             "excludedUnreadable", str(service.ref), f"{service.ref}: {service.exclusion.reason}; it counts as excluded"
         )
     yield from _unreadable_request(service.ref, service.service.annotations)
+
+
+def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
+    owner = record.fleet if record is not None and record.fleet else "somebody else"
+    return Notice("foreignMark", str(ref), f"{ref} was idled by {owner}")
 
 
 def _nothing_behind(service: ServiceState) -> Iterator[Notice]:
@@ -236,10 +244,7 @@ def _unreadable_record(transition: Transition, _run: Run) -> Iterator[Notice]:
 
 def _idled_by_others(transition: Transition, _run: Run) -> Iterator[Notice]:
     if transition.state is IdleState.FOREIGN:
-        fleet = (
-            transition.record.fleet if transition.record is not None and transition.record.fleet else "somebody else"
-        )
-        yield Notice("foreignMark", str(transition.ref), f"{transition.ref} was idled by {fleet}")
+        yield _foreign_mark(transition.ref, transition.record)
 
 
 def _unproven(transition: Transition, _run: Run) -> Iterator[Notice]:
@@ -291,42 +296,20 @@ def _equal_priorities(transition: Transition, _run: Run) -> Iterator[Notice]:
 
 
 def _unreadable_exclusion(transition: Transition, _run: Run) -> Iterator[Notice]:
+    """One on a Service is told of that."""
     found = transition.scalable.exclusion
-    told = any(
-        service.exclusion is not None and service.exclusion.unreadable for service in transition.scalable.services
-    )
-    if found is not None and found.unreadable and not told:
-        yield Notice(
-            "excludedUnreadable", str(transition.ref), f"{transition.ref}: {_named(found)}; it counts as excluded"
-        )
-
-
-def _named(found: Exclusion) -> str:
-    return f"{found.on}: {found.reason}" if found.on else str(found.reason)
+    if found is not None and found.unreadable and not found.on.startswith("Service/"):
+        text = f"{transition.ref}: {found.on}: {found.reason}; it counts as excluded"
+        yield Notice("excludedUnreadable", str(transition.ref), text)
 
 
 def _autoscaled(transition: Transition, _run: Run) -> Iterator[Notice]:
-    held = transition.situation.reasons.get(Flag.BLOCKED, ())
-    autoscaler, policy = transition.autoscaler, owner_policy(transition)
-    if transition.action is IdleAction.LEAVE and transition.choice.reasons == held and _by_autoscaler(transition):
-        yield Notice(
-            "autoscaler",
-            str(transition.scalable.scale.runs.ref),
-            f"{transition.scalable.scale.runs.ref}: {text_of(held)}",
-            policy,
-            reasons=held,
-        )
+    ref, autoscaler, policy = transition.scalable.scale.runs.ref, transition.autoscaler, owner_policy(transition)
+    if transition.choice.flag is Flag.BLOCKED and transition.reasons[0].code in _BY_AUTOSCALER:
+        yield Notice("autoscaler", str(ref), f"{ref}: {transition.why}", policy, reasons=transition.reasons)
     if autoscaler is not None and autoscaler.problem:
         name = autoscaler.hpa.ref
         yield Notice("setAside", str(name), f"{name}: {autoscaler.problem}; its bounds are left unchanged", policy)
-
-
-def _by_autoscaler(transition: Transition) -> bool:
-    scalable = transition.scalable
-    zeros = scalable.autoscaler is not None and scalable.autoscaler.own_bounds.minimum == 0
-    left = scalable.verdict.leaves_autoscalers
-    leaves = ("hpa" in left and scalable.autoscaler is not None) or ("keda" in left and scalable.scale.is_paused_kind)
-    return zeros or leaves or bool(scalable.controller)
 
 
 def _contested(transition: Transition, run: Run) -> Iterator[Notice]:

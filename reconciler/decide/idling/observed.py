@@ -25,7 +25,6 @@ from reconciler.decide.idling.verdicts import (
     ClusterVerdicts,
     CombinedVerdict,
     Exclusions,
-    PolicyVerdict,
     PolicyVerdicts,
 )
 from reconciler.decide.reasons import Reason, ReasonCode, reason
@@ -161,7 +160,7 @@ class _Observer:
             # A list alone proves nothing: whoever may annotate a Service could have any workload scaled by it.
             trusted = not service.found.by_labels or bool(service.found.undecided)
             for ref in _listed(service):
-                if ref not in tops and not self._runs_behind(ref, tops):
+                if ref not in tops:
                     result.setdefault(ref, []).append((service, trusted or self._is_idled_behind(ref, service)))
         return result
 
@@ -178,11 +177,6 @@ class _Observer:
         ours = (reading is not None and reading.ours) or self._evidence.on(scale.written).is_proved
         return ours and scale.is_at_or_below(service.record.idled_to)
 
-    def _runs_behind(self, ref: ObjectRef, tops: Iterable[ObjectRef]) -> bool:
-        """Return whether `ref` is a ScaledObject whose target is among `tops`."""
-        workload = self._inventory.by_ref.get(ref)
-        return workload is not None and self._scale(workload).runs.ref in tops
-
     def _scales(
         self, services: Iterable[ServiceState], direct: Mapping[ObjectRef, PolicyVerdicts]
     ) -> dict[ObjectRef, Scale]:
@@ -191,13 +185,10 @@ class _Observer:
         selected += [by_ref[ref] for ref in direct]
         scales = [self._governing_scale(workload) for workload in selected]
         marked = [by_ref[ref] for service in services for ref in _listed(service) if ref in by_ref]
-        marked += [workload for workload in self._cluster.workloads if self._is_marked(workload)]
+        marked += [one for one in self._cluster.workloads if read_record(one, self._fleets) is not None]
         marked += list(self._pinned_scalables())
         scales += [self._scale(w) for w in marked if not is_owned_by_scalable(w, self._inventory)]
         return {scale.ref: scale for scale in scales}
-
-    def _is_marked(self, workload: Workload) -> bool:
-        return bool(workload.annotations) and read_record(workload, self._fleets) is not None
 
     def _pinned_scalables(self) -> Iterator[Workload]:
         """Yield what has an autoscaler that is held at a floor."""
@@ -212,10 +203,10 @@ class _Observer:
         return self._scale(workload if controller is None else controller)
 
     def _scale(self, workload: Workload) -> Scale:
-        if workload.ref.kind != "ScaledObject" or workload.scale_target is None:
+        if workload.scale_target is None:
             return Scale(workload, workload)
-        scalable = self._inventory.owners.by_name.get((workload.ref.namespace, *workload.scale_target))
-        return Scale(workload, scalable or workload)
+        target = self._inventory.owners.by_name.get((workload.ref.namespace, *workload.scale_target))
+        return Scale(workload, target or workload)
 
     # scalables
 
@@ -225,17 +216,16 @@ class _Observer:
         behind: Mapping[ObjectRef, list[tuple[ServiceState, bool]]],
         direct: Mapping[ObjectRef, PolicyVerdicts],
     ) -> ScalableState:
-        own = {scale.ref: None, scale.runs.ref: None}
+        own = {scale.ref: None, scale.runs.ref: None}  # the target last: it is behind what only lists its ScaledObject
         around = {service.ref: (service, is_behind) for ref in own for service, is_behind in behind.get(ref, ())}
         services = tuple(around[ref][0] for ref in sorted(around))
-        before = [around[ref][0] for ref in sorted(around) if around[ref][1]]
+        before = [service for service in services if around[service.ref][1]]
         excluded = self._excluded(scale, before)
         through = [service.selected.without(excluded) if excluded else service.selected for service in before]
         itself = [direct[ref].without(excluded) for ref in own if ref in direct]
         verdicts = [verdict for one in through for verdict in one.won]
         known = {verdict.policy.name for verdict in verdicts}
         verdicts += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
-        overridden = [verdict for one in (*through, *itself) for verdict in one.overridden]
         return ScalableState(
             scale=scale,
             verdict=CombinedVerdict(
@@ -243,7 +233,7 @@ class _Observer:
             ),
             cluster=self._fleet_cluster,
             services=services,
-            overridden=_once(overridden),
+            overridden=tuple(verdict for one in (*through, *itself) for verdict in one.overridden),
             reading=read_record(scale.written, self._fleets),
             autoscaler=self._pinned(scale),
             controller=self._controller(scale),
@@ -327,8 +317,3 @@ def _listed(service: ServiceState) -> Iterator[ObjectRef]:
     for record in (service.record, service.foreign):
         for target in record.targets if record is not None else ():
             yield target.ref(service.ref)
-
-
-def _once(verdicts: Iterable[PolicyVerdict]) -> tuple[PolicyVerdict, ...]:
-    """Return the first verdict of each policy."""
-    return tuple({verdict.policy.name: verdict for verdict in reversed(list(verdicts))}.values())[::-1]
