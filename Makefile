@@ -80,7 +80,7 @@ soak: built-where-possible
 	$(BIN)/pytest -n auto --dist loadgroup -m soak
 	$(MAKE) mutants
 
-# Which small changes to the pure rooms no test notices, of all rooms a sample: `make mutants MUTATED= SAMPLE=600`.
+# Which small changes to the pure rooms no test notices; of a sample of them: `make mutants SAMPLE=600`.
 mutants: $(STAMP)
 	nice $(BIN)/python -m tests.mutation $(MUTATED) $(if $(SAMPLE),--sample $(SAMPLE)) --seed $(SEED) --fast
 
