@@ -8,13 +8,16 @@ unidling/v1alpha1/types.go.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
 
 from reconciler import model
 from reconciler.errors import AnnotationError
@@ -125,6 +128,32 @@ def compact(value: Any, *, sort: bool = True) -> str:
 _SORTED, _AS_GIVEN = (
     json.JSONEncoder(sort_keys=sort, separators=(",", ":"), ensure_ascii=False) for sort in (True, False)
 )
+
+
+def digest(value: Any, digits: int) -> str:
+    """Return the first hex `digits` of the SHA-256 of `value`, such as of what a policy has `stated`."""
+    return hashlib.sha256(_ENCODER.encode(value)).hexdigest()[:digits]
+
+
+def stated(value: Any) -> Any:
+    """Return what a struct says besides its defaults, so that a field of a later release changes nothing.
+
+    The order of a list does not count.
+    """
+    if isinstance(value, Struct):
+        of = {one.name: getattr(value, one.name) for one in fields(value)}
+        defaults = {one.name: _default(one) for one in fields(value)}
+        return {name: stated(one) for name, one in of.items() if one != defaults[name]}
+    if isinstance(value, tuple | list):
+        return sorted(map(stated, value), key=_ENCODER.encode)
+    return value
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.default if field.default_factory is NODEFAULT else field.default_factory()
+
+
+_ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def whole_number(text: str | None, key: str, least: int = 0) -> int:

@@ -13,7 +13,15 @@ from reconciler.decide.idling.contested import advice, fingerprint
 from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.model import FieldWriter, ObjectRef
 from reconciler.plan.model import Action
-from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, Place, ScheduleCriterion
+from reconciler.policy.types import (
+    AbsoluteWindow,
+    AllOf,
+    AnyOf,
+    IdlingPolicy,
+    Place,
+    ScheduleCriterion,
+    WakeMetric,
+)
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
@@ -253,6 +261,18 @@ def test_the_fingerprint_of_a_policy_is_what_it_says():
     assert fingerprint(policy) != fingerprint(replace(policy, idle_replicas=1))
     assert len(fingerprint(policy)) == 12
     assert fingerprint(a_policy("idle-dev", a_metric())) != fingerprint(a_policy("idle-dev", a_metric(window="5m")))
+
+
+def test_a_field_of_a_later_release_leaves_the_fingerprint_of_a_policy_that_does_not_state_it():
+    """A contest ends when the policy changes, and no policy changes with a release."""
+    policy = a_policy(min_age=timedelta(minutes=5), wake_when=(WakeMetric("queue", 0, "5m"),))
+
+    class Later(IdlingPolicy, frozen=True):
+        a_later_field: bool = False
+
+    values = {name: getattr(policy, name) for name in policy.__struct_fields__}
+    assert fingerprint(Later(**values)) == fingerprint(policy)
+    assert fingerprint(Later(**values, a_later_field=True)) != fingerprint(policy)
 
 
 HOLIDAYS = AbsoluteWindow(datetime(2026, 12, 24), datetime(2026, 12, 27))

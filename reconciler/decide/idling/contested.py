@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,7 +10,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import CONTESTED, FIELD_MANAGER, UNDONE, compact, format_time, read_json
+from reconciler.decide.annotations import (
+    CONTESTED,
+    FIELD_MANAGER,
+    UNDONE,
+    compact,
+    digest,
+    format_time,
+    read_json,
+    stated,
+)
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.model import ObjectRef, Workload
@@ -121,8 +129,7 @@ def _contest_in(annotations: Mapping[str, str]) -> Contest:
 def fingerprint(policy: IdlingPolicy) -> str:
     """Return 12 hex digits that stay the same while `policy` says the same, wherever it stands in the files."""
     rest = replace(policy, place=Place(""), idle_when=AllOf(()))
-    said = (rest, _criterion_values(policy.idle_when))
-    return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
+    return digest([stated(rest), _criterion_values(policy.idle_when)], 12)
 
 
 def _criterion_values(criterion: Criterion) -> Any:
@@ -130,10 +137,10 @@ def _criterion_values(criterion: Criterion) -> Any:
     if isinstance(criterion, ScheduleCriterion):
         calendar = criterion.calendar
         awake = [(one.start, one.end) for one in (*calendar.exceptions, *calendar.awake)]
-        return ("schedule", calendar.zone_name, calendar.windows, awake)
+        return ("schedule", calendar.zone_name, stated(calendar.windows), awake)
     if isinstance(criterion, AllOf | AnyOf):
         return (type(criterion).__name__, [_criterion_values(inner) for inner in criterion.criteria])
-    return criterion
+    return stated(criterion)
 
 
 def advice_in(annotation: str, ref: ObjectRef) -> str:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-from msgspec import NODEFAULT, Struct
-from msgspec.structs import FieldInfo, fields, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, compact, format_time, read_json, read_time
+from reconciler.decide.annotations import (
+    AWAKE_SINCE,
+    LAST_IDLED,
+    compact,
+    digest,
+    format_time,
+    read_json,
+    read_time,
+    stated,
+)
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion, Selector
 
 REMEMBERED = timedelta(days=35)
@@ -45,8 +52,7 @@ def schedule_of(policy: IdlingPolicy) -> Schedule | None:
     times = _times(policy.idle_when)
     if times is None:
         return None
-    said = _ENCODER.encode([_said(_unbound(policy.selector)), times, policy.idle_replicas])
-    return Schedule(policy.name, hashlib.sha256(said).hexdigest()[:16])
+    return Schedule(policy.name, digest([stated(_unbound(policy.selector)), times, policy.idle_replicas], 16))
 
 
 def _unbound(selector: Selector) -> Selector:
@@ -61,25 +67,4 @@ def _times(criterion: Criterion) -> list[Any] | None:
     if isinstance(criterion, AllOf | AnyOf):
         inner = [_times(one) for one in criterion.criteria]
         return None if None in inner else [type(criterion).__name__, *inner]
-    return [criterion.calendar.zone_name, _said(criterion.calendar.windows)]
-
-
-def _said(value: Any) -> Any:
-    """Return what a struct says besides its defaults, so that a field of a later release changes nothing.
-
-    The order of a list does not count.
-    """
-    if isinstance(value, Struct):
-        stated = {one.name: getattr(value, one.name) for one in fields(value)}
-        defaults = {one.name: _default(one) for one in fields(value)}
-        return {name: _said(one) for name, one in stated.items() if one != defaults[name]}
-    if isinstance(value, tuple | list):
-        return sorted(map(_said, value), key=_ENCODER.encode)
-    return value
-
-
-def _default(field: FieldInfo) -> Any:
-    return field.default if field.default_factory is NODEFAULT else field.default_factory()
-
-
-_ENCODER = msgspec.json.Encoder(order="sorted")
+    return [criterion.calendar.zone_name, stated(criterion.calendar.windows)]
