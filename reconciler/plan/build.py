@@ -17,7 +17,7 @@ from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Bases, Limited, PolicyKey, base_of, hold_back, own_limits, weight_of
 from reconciler.plan.model import Action, Awake, HeldBackActions, Plan
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import Limits, PolicySet
 
 _LATELY = timedelta(days=2)
 
@@ -78,6 +78,7 @@ def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
 
 def _places(policies: PolicySet) -> dict[str, str]:
     found = {f"Fleet {policies.fleet.name}": policies.fleet.place}
+    found |= {f"Tenant {tenant.name}": tenant.place for tenant in policies.fleet.tenants}
     found |= {f"IdlingPolicy {policy.name}": policy.place for policy in policies.idling}
     found |= {f"FederatedReplicaSet {policy.key}": policy.place for policy in policies.federated}
     found |= {f"DownscalePolicy {policy.name}": policy.place for policy in policies.downscale}
@@ -174,6 +175,11 @@ def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> 
     return Bases(
         clusters={name: base_of(running, refs) for name, refs in inside.items()},
         policies={owner: base_of(running, selected.get(owner, ())) for owner in sorted(own_limits(policies))},
+        tenants={
+            tenant.name: base_of(running, (ref for ref in running if tenant.has(ref.cluster, ref.namespace)))
+            for tenant in policies.fleet.tenants
+            if tenant.limits != Limits()
+        },
         running=running,
     )
 

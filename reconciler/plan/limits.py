@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.model import NOTHING, ObjectRef, Workload
 from reconciler.plan.model import HeldBackActions, LimitUse
-from reconciler.policy.types import Fleet, Limit, Limits, PolicySet
+from reconciler.policy.types import Fleet, Limit, Limits, PolicySet, Tenant
 
 PolicyKey = tuple[str, str]
 """(job, policy) that decides a decrease; two kinds of policies may have the same name."""
@@ -23,6 +23,7 @@ PolicyKey = tuple[str, str]
 FLEET = "fleet"
 CEILING, CLUSTER_CEILING = "ceiling", "clusterCeiling"  # that of the Fleet, and of one of its clusters
 CEILINGS = (CEILING, CLUSTER_CEILING)
+TENANT = "tenant "  # before the name of one, in the name of its limit; no policy has a space in its name
 _BOUND = (Phase.MOVE, Phase.DECREASE)
 _WORDS = {"workloads": "idle", "replicas": "remove"}
 
@@ -48,6 +49,7 @@ class Bases(Struct, frozen=True):
 
     clusters: Mapping[str, Base]
     policies: Mapping[PolicyKey, Base] = NOTHING
+    tenants: Mapping[str, Base] = NOTHING  # of those with limits, by name: over everything in their namespaces
     running: Mapping[ObjectRef, int] = NOTHING
 
     def removed_by(self, decision: Decision) -> int:
@@ -115,6 +117,12 @@ def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, 
     for rule in _of_the_fleet(policies.fleet, bases.clusters):
         excepted = {owner for owner, limits in own.items() if rule.unit in dict(_units(limits))}
         result = result.then(checks.each_policy(result.decisions, rule, excepted))
+    for tenant in policies.fleet.tenants:
+        members = frozenset(_policies_of(tenant, policies))
+        for unit, limit in _units(tenant.limits):
+            base = bases.tenants.get(tenant.name, _EMPTY).of(unit)
+            rule = _Rule(f"{TENANT}{tenant.name}", unit, limit, base, tenant=tenant, members=members)
+            result = result.then(checks.together(result.decisions, rule))
     for cluster in policies.fleet.clusters:
         if cluster.name in bases.clusters:
             limit, base = cluster.ceiling or policies.fleet.ceiling, bases.clusters[cluster.name].workloads
@@ -127,8 +135,16 @@ def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, 
 _EMPTY = Base(0, 0)
 
 
+def _policies_of(tenant: Tenant, policies: PolicySet) -> Iterator[PolicyKey]:
+    jobs = (("idling", policies.idling), ("placement", policies.federated), ("downscale", policies.downscale))
+    return ((job, one.name) for job, kind in jobs for one in kind if one.tenant == tenant.name)
+
+
 class _Rule(Struct, frozen=True):
-    """One limit for one policy: of the Fleet, its ceiling, or its own (`name`); `cluster` "": on all clusters."""
+    """One limit for one policy: of the Fleet, its ceiling, its own or its tenant's (`name`).
+
+    `cluster` "": on all clusters. `members` are the policies of `tenant`.
+    """
 
     name: str
     unit: str
@@ -137,6 +153,8 @@ class _Rule(Struct, frozen=True):
     owner: PolicyKey | None = None
     cluster: str = ""
     beside: int = 0  # what others use of it
+    tenant: Tenant | None = None
+    members: frozenset[PolicyKey] = frozenset()
 
     @property
     def allowed(self) -> int:
@@ -154,7 +172,11 @@ class _Rule(Struct, frozen=True):
         counted = decision.idles if self.unit == "workloads" else decision.removed > 0
         here = self.cluster in ("", decision.ref.cluster)
         bound = decision.phase in _BOUND and not decision.known
-        return counted and here and bound and self.owner in (None, owner_of(decision))
+        return counted and here and bound and self.owner in (None, owner_of(decision)) and self._is_of_tenant(decision)
+
+    def _is_of_tenant(self, decision: Decision) -> bool:
+        tenant, ref = self.tenant, decision.ref
+        return tenant is None or (owner_of(decision) in self.members and tenant.has(ref.cluster, ref.namespace))
 
 
 def owner_of(decision: Decision) -> PolicyKey:
@@ -213,7 +235,7 @@ class _Checks(Struct, frozen=True):
         weights = [1 if rule.unit == "workloads" else self.bases.removed_by(decision) for decision in taking]
         used = sum(weights) + rule.beside
         use = rule.use(used)
-        lifts = {rule.policy, FLEET if rule.name in CEILINGS else rule.name}
+        lifts = {rule.policy, FLEET if rule.name in CEILINGS or rule.tenant is not None else rule.name}
         if used <= rule.allowed or lifts & self.lifted:
             return Limited(decisions, (), (use,))
         out = _with_their_groups(decisions, taking)
@@ -244,7 +266,7 @@ def _why(rule: _Rule, taking: Sequence[Decision], weights: Sequence[int]) -> str
     used = sum(weights) + rule.beside
     share = f"{100 * used / rule.base:.0f} %" if rule.base else "all"
     limit = f"{CEILING if rule.name in CEILINGS else 'limit'} {100 * rule.limit.share:.4g} % or {rule.limit.at_least}"
-    where = f" in {rule.cluster}" if rule.cluster else ""
+    where = f" in {rule.cluster}" if rule.cluster else f" of {rule.name}" if rule.tenant is not None else ""
     by_place: Counter[str] = Counter()
     for decision, weight in sorted(zip(taking, weights, strict=True), key=lambda pair: pair[0].cause.at):
         by_place[decision.cause.at] += weight

@@ -11,7 +11,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Notice
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
-from reconciler.plan.limits import CEILING, CEILINGS, CLUSTER_CEILING, FLEET
+from reconciler.plan.limits import CEILING, CEILINGS, CLUSTER_CEILING, FLEET, TENANT
 from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, added, fewer, more
 from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
 from reconciler.report.wording import KINDS, ReasonWords, counted, edge
@@ -133,8 +133,9 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
         return Held(one_line(held.why), where, f"allow: {once}", groups)
     policy = f"{KINDS[held.decisions[0].job]} {one_line(held.allow)}"
     fleet = plan.places.get(f"Fleet {plan.fleet}", "")
-    at = fleet if limit.name in (FLEET, *CEILINGS) else plan.places.get(policy, "")
-    cluster = f" in {one_line(limit.cluster)}" if limit.cluster else ""
+    tenant = limit.name.removeprefix(TENANT) if limit.name.startswith(TENANT) else ""
+    at = fleet if limit.name in (FLEET, *CEILINGS) else plan.places.get(f"Tenant {tenant}" if tenant else policy, "")
+    cluster = f" in {one_line(limit.cluster)}" if limit.cluster else f" of {one_line(limit.name)}" if tenant else ""
     what = (
         f"{policy if held.allow != FLEET else groups[0].title}"
         f"{_bracketed(plan.places.get(policy, groups[0].place) if held.allow != FLEET else '')}: "
@@ -146,6 +147,8 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
     if limit.name in CEILINGS:
         field = CEILING
         clusters = f"clusters[{limit.cluster}]." if limit.name == CLUSTER_CEILING else ""
+    elif tenant:
+        clusters = f"tenants[{tenant}]."
     elif policy in plan.places and held.decisions[0].job != "placement":  # a policy may state a limit of its own
         at = plan.places[policy]
     elif not limit.cluster:

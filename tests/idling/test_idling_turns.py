@@ -9,10 +9,11 @@ from datetime import timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.model import ObjectRef
-from reconciler.policy.types import WakeOrder
-from tests.builders import a_workload
+from reconciler.policy.types import Place, Tenant, WakeOrder
+from tests.builders import a_fleet, a_workload
 from tests.idling.idling_policies import MONDAY, NIGHT, a_policy, run_in, workloads_selector
 from tests.idling.world import World, a_world
 
@@ -150,3 +151,22 @@ def test_h8_each_namespace_that_waits_has_a_wake_in_as_many_runs_as_there_are_sh
         waited = Counter({name: waited[name] + 1 for name in waiting - woken})
         assert all(runs < bound for runs in waited.values()), waited
     assert all(world.replicas(ref) for ref in asked)
+
+
+def test_tenants_take_turns_whatever_the_number_of_their_namespaces_is():
+    """A tenant with five namespaces wakes no more in a run than one with a single one, or one of the platform."""
+    place = Place("fleet.yaml")
+    large = Tenant(name="large", place=place, paths=("large/**",), namespaces=("large-*",))
+    small = Tenant(name="small", place=place, paths=("small/**",), namespaces=("small-*",))
+    fleet = replace(a_fleet(), tenants=(large, small))
+    sizes = {**{f"large-{number}": 3 for number in range(5)}, "small-a": 3, "tools": 3}
+    world = an_idle_world(sizes, 3)
+    world.now = MONDAY
+    for _ in range(3):
+        before = [ref for ref in sorted(world.objects) if not world.replicas(ref)]
+        run_in(world, a_policy_of(3), fleet=fleet)
+        world.now += EVERY
+        woken = [ref.namespace for ref in before if world.replicas(ref)]
+        assert sorted(name.partition("-")[0] for name in woken) == ["large", "small", "tools"]
+    awake = {ref.namespace for ref in world.objects if world.replicas(ref)}
+    assert len(awake) == 5  # three of the large one, each in its turn

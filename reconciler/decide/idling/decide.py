@@ -27,7 +27,7 @@ from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
 from reconciler.decide.idling.transition_rules import ChosenAction, IdleAction
 from reconciler.decide.idling.transitions import Transition, transitions_of
-from reconciler.decide.idling.wake_order import WakeTier, staggered, wake_tiers
+from reconciler.decide.idling.wake_order import WakeTier, owner_in, staggered, wake_tiers
 from reconciler.decide.idling.writes_hpa import autoscaler_decisions, bounds_first
 from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_workload import WriteContext, scalable_decision
@@ -51,7 +51,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     scalables = [scalable for cluster in clusters for scalable in cluster.scalables]
     guards, alone = _guarded(scalables, policies, run)
     federated = federated_members(policies.federated, state, alone)
-    transitions = staggered(_settled(alone, federated), run.now)
+    transitions = staggered(_settled(alone, federated), run.now, owner_in(policies.fleet))
     schedules = {policy.name: schedule for policy in policies.idling if (schedule := schedule_of(policy)) is not None}
     places = {policy.name: str(policy.place) for policy in policies.idling}
     context = WriteContext(policies.fleet, run, places, schedules)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAc
 from reconciler.decide.idling.transitions import Transition
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef
-from reconciler.policy.types import WakeOrder
+from reconciler.policy.types import Fleet, WakeOrder
 
 _DEFAULT_TIER = WakeOrder("").tier
 _TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its marks, or cannot be woken, goes first no longer
@@ -36,17 +36,32 @@ def tier(transition: Transition) -> int:
     return _DEFAULT_TIER if policy is None else policy.wake_order.tier
 
 
-def staggered(transitions: Mapping[ObjectRef, Transition], now: datetime) -> dict[ObjectRef, Transition]:
+Owner = Callable[[ObjectRef], str]
+"""Says whose the namespace of an object is: a tenant's name, or what the namespace itself is called."""
+
+
+def owner_in(fleet: Fleet) -> Owner:
+    """Return whose the namespaces on the clusters of `fleet` are."""
+
+    def owner(ref: ObjectRef) -> str:
+        tenant = fleet.tenant_at(ref.cluster, ref.namespace)
+        return ref.namespace if tenant is None else f"tenant {tenant.name}"
+
+    return owner
+
+
+def staggered(transitions: Mapping[ObjectRef, Transition], now: datetime, owner: Owner) -> dict[ObjectRef, Transition]:
     """Return the transitions where wakes above the `perRun` of their policy wait for the next run.
 
     A `perRun` binds the workloads of the policy that states it; policies of one wake group that state the same share
-    it. So nobody slows down the wakes of another policy by naming its group. The namespaces take turns, in one run and
-    from run to run, so that neither many wakes nor many requests in one of them keep those of the others waiting. In
-    each namespace, what was begun goes first, then by tier, then what somebody asked for, then by name.
+    it. So nobody slows down the wakes of another policy by naming its group. Tenants and the namespaces of others take
+    turns, and in a tenant its namespaces do, in one run and from run to run, so that neither many wakes nor many
+    requests nor many namespaces of one of them keep the others waiting. In each namespace, what was begun goes first,
+    then by tier, then what somebody asked for, then by name.
     """
     result = dict(transitions)
     for (_, name, limit), bound in sorted(_limited(transitions.values()).items()):
-        for transition in _by_turns(bound, now)[limit:]:
+        for transition in _by_turns(bound, now, owner)[limit:]:
             why = reason(ReasonCode.WAKE_DEFERRED, perRun=limit, group=name)
             result[transition.ref] = replace(
                 transition,
@@ -67,37 +82,51 @@ def _limited(transitions: Iterable[Transition]) -> dict[tuple[str, str, int], li
     return found
 
 
-def _by_turns(bound: Sequence[Transition], now: datetime) -> list[Transition]:
-    """Return the wakes of `bound`: the most urgent one of each namespace first, then the second of each, and so on."""
-    last = _last_turns(bound, now)
+def _by_turns(bound: Sequence[Transition], now: datetime, owner: Owner) -> list[Transition]:
+    """Return the wakes of `bound`: the most urgent one of each owner first, then the second of each, and so on.
+
+    Those of one owner are in the same order by its namespaces.
+    """
+    waking = sorted((transition for transition in bound if transition.action is IdleAction.WAKE), key=_urgency)
+    inside = _turns(waking, _last_turns(bound, now, _namespace), now, _namespace)
+    return _turns(inside, _last_turns(bound, now, owner), now, owner)
+
+
+def _namespace(ref: ObjectRef) -> str:
+    return ref.namespace
+
+
+def _turns(
+    ordered: Sequence[Transition], last: Mapping[str, datetime], now: datetime, owner: Owner
+) -> list[Transition]:
+    """Return `ordered` so that owners take turns; who had none for longest begins."""
     inside: Counter[str] = Counter()
     turns: list[tuple[int, datetime, str, int]] = []
-    ordered = sorted((transition for transition in bound if transition.action is IdleAction.WAKE), key=_urgency)
     for position, transition in enumerate(ordered):
-        namespace = transition.ref.namespace
-        turns.append((inside[namespace], last[namespace], _lot(namespace, now), position))
-        inside[namespace] += 1
+        name = owner(transition.ref)
+        turns.append((inside[name], last[name], _lot(name, now), position))
+        inside[name] += 1
     return [ordered[position] for *_, position in sorted(turns)]
 
 
-def _last_turns(bound: Iterable[Transition], now: datetime) -> dict[str, datetime]:
-    """Return when each namespace had a wake last, by name, and no earlier than `_TURN_COUNTS` ago.
+def _last_turns(bound: Iterable[Transition], now: datetime, owner: Owner) -> dict[str, datetime]:
+    """Return when each owner had a wake last, by name, and no earlier than `_TURN_COUNTS` ago.
 
     It counts only what the same `perRun` binds: what another policy wakes in a namespace costs it no turn.
     """
     earliest = now - _TURN_COUNTS
     last: dict[str, datetime] = {}
     for transition in bound:
-        namespace, woken = transition.ref.namespace, transition.scalable.awake_since
-        known = last.setdefault(namespace, earliest)
+        name, woken = owner(transition.ref), transition.scalable.awake_since
+        known = last.setdefault(name, earliest)
         if woken is not None and known < woken <= now:
-            last[namespace] = woken
+            last[name] = woken
     return last
 
 
-def _lot(namespace: str, now: datetime) -> str:
-    """Return the sort key of namespaces whose last turn is the same; it differs in each run, so no name is better."""
-    return hashlib.sha256(f"{now.isoformat()} {namespace}".encode()).hexdigest()
+def _lot(name: str, now: datetime) -> str:
+    """Return the sort key of owners whose last turn is the same; it differs in each run, so no name is better."""
+    return hashlib.sha256(f"{now.isoformat()} {name}".encode()).hexdigest()
 
 
 def _urgency(transition: Transition) -> tuple[bool, int, bool, ObjectRef]:

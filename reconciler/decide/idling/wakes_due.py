@@ -12,7 +12,7 @@ from reconciler.decide.idling.decide import decisions_of, explained, services_of
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.transition_rules import ChosenAction, IdleAction
 from reconciler.decide.idling.transitions import Transition, transitions_of
-from reconciler.decide.idling.wake_order import staggered
+from reconciler.decide.idling.wake_order import owner_in, staggered
 from reconciler.decide.idling.writes_workload import WriteContext
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet
@@ -29,7 +29,7 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
     clusters = idling_clusters(IdlingInputs(fleet, every, run, without_policies=True))
     alone = transitions_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
     done = {ref: transition for ref, transition in alone.items() if transition.action in _DONE_BLIND}
-    transitions = staggered(done, run.now)
+    transitions = staggered(done, run.now, owner_in(fleet))
     desired = explained(clusters, transitions, run)
     context = WriteContext(fleet, run, repairs=False)
     decisions = decisions_of(_others_kept(alone, transitions), services_of(clusters), context)

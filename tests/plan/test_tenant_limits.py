@@ -1,0 +1,73 @@
+"""The limits of a tenant: for all its policies together, over everything in its namespaces, whatever they say."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.plan.limits import Base, Bases, Limited, hold_back
+from reconciler.policy.types import AllOf, Limit, Limits, Place, PolicySet, Selector, Tenant
+from tests.builders import a_fleet, a_policy_set, a_ref, an_idling_policy
+from tests.plan.decisions import a_decision
+
+GENEROUS = Limits(Limit(1.0, 1000), Limit(1.0, 1000))
+TENANT = Tenant(
+    name="a",
+    place=Place("fleet.yaml", 12),
+    paths=("a/**",),
+    namespaces=("team-a-*",),
+    limits=Limits(idled_workloads=Limit(0.5, 0)),
+)
+
+
+def policies(limits: Limits = TENANT.limits) -> PolicySet:
+    fleet = replace(a_fleet(), limits=GENEROUS, ceiling=Limit(1.0, 0), tenants=(replace(TENANT, limits=limits),))
+    made = [
+        an_idling_policy(name, selector=Selector(), idle_when=AllOf(()), limits=GENEROUS, tenant=tenant)
+        for name, tenant in (("a/one", "a"), ("a/two", "a"), ("b/one", "b"), ("platform", ""))
+    ]
+    return a_policy_set(fleet=fleet, idling=tuple(made))
+
+
+def idles(policy: str, count: int, namespace: str = "team-a-web", known: bool = False):
+    found = []
+    for number in range(count):
+        name = f"{policy}-{number}".replace("/", "-")
+        made = a_decision(name, ref=a_ref(name, namespace=namespace), policy=policy)
+        found.append(replace(made, known=known))
+    return found
+
+
+def held(*decisions, lifted: frozenset[str] = frozenset(), limits: Limits = TENANT.limits) -> Limited:
+    bases = Bases({"east": Base(100, 300)}, tenants={"a": Base(10, 30)})
+    return hold_back(decisions, policies(limits), bases, lifted)
+
+
+@pytest.mark.parametrize(
+    ("decisions", "owners"),
+    [
+        pytest.param(idles("a/one", 5), [], id="as many as allowed"),
+        pytest.param(idles("a/one", 6), ["a/one"], id="one more, although its own limits allow it"),
+        pytest.param([*idles("a/one", 4), *idles("a/two", 2)], ["a/one"], id="together: who takes most is held back"),
+        pytest.param([*idles("a/one", 5), *idles("platform", 9)], [], id="the platform's do not count"),
+        pytest.param(idles("b/one", 9, "team-b-web"), [], id="another tenant's do not"),
+        pytest.param(idles("a/one", 9, known=True), [], id="nor does what the same schedule idled before"),
+    ],
+)
+def test_all_policies_of_a_tenant_share_its_limit(decisions, owners):
+    assert [one.limit.policy for one in held(*decisions).held_back if one.limit is not None] == owners
+
+
+def test_the_message_names_tenant_and_policy():
+    (one,) = held(*idles("a/one", 4), *idles("a/two", 3)).held_back
+    assert one.why.startswith("a/one with others would idle 7 of 10 workloads of tenant a (70 %, limit 50 % or 0)")
+    assert (one.allow, one.limit.name, one.limit.allowed) == ("a/one", "tenant a", 5)
+
+
+@pytest.mark.parametrize("name", ["a/one", "fleet"])
+def test_it_is_lifted_once_by_the_policy_or_the_fleet(name):
+    assert not held(*idles("a/one", 9), lifted=frozenset({name})).held_back
+
+
+def test_without_limits_of_the_tenant_there_is_no_use_of_them():
+    assert [use.name for use in held(*idles("a/one", 9), limits=Limits()).uses if use.name.startswith("tenant")] == []
