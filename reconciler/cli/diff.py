@@ -14,6 +14,7 @@ from reconciler.cli.options import (
     path_argument,
     quiet_option,
     run_options,
+    tenant_option,
     verb,
     world_options,
 )
@@ -31,6 +32,7 @@ from reconciler.pipeline import plan
 @now_option
 @option("--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending.")
 @filter_options
+@tenant_option
 @run_options
 @color_option
 @quiet_option

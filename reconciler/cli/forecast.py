@@ -19,6 +19,7 @@ from reconciler.cli.options import (
     output_option,
     path_argument,
     quiet_option,
+    tenant_option,
     verb,
     verbose_option,
 )
@@ -52,6 +53,7 @@ price_option = option(
 @tick_option
 @option("--by", metavar="GROUP", default="policy", help=f"Group by {', '.join(GROUPS)} or a label, for example team.")
 @price_option
+@tenant_option
 @output_option("text", "json", "yaml", "markdown", "html")
 @color_option
 @verbose_option

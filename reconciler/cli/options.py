@@ -19,8 +19,10 @@ from reconciler.cli.verbs import example_lines
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
 from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector, parse_label_selector
+from reconciler.messages import nearest
 from reconciler.plan.filters import Filters
 from reconciler.policy.durations import parse_duration
+from reconciler.policy.types import Fleet, Tenant
 
 _EXAMPLE = "2026-11-20T15:41:23Z"
 _LONGEST_WAIT = 86_400.0
@@ -267,6 +269,12 @@ quiet_option = option(
     "-q", "--quiet", is_flag=True, help="Print no progress and no warnings on stderr.", group="Output"
 )
 
+tenant_option = option(
+    "--tenant",
+    metavar="NAME",
+    help="Look at the namespaces of one tenant of the Fleet only; rights there are enough.",
+    group="Filters",
+)
 filter_options = together(
     option("--policy", multiple=True, metavar="GLOB", help="Filter by policy; may be repeated.", group="Filters"),
     option("--cluster", multiple=True, metavar="GLOB", help="Filter by cluster; may be repeated.", group="Filters"),
@@ -409,3 +417,16 @@ def label_selector(text: str) -> LabelSelector:
         return parse_label_selector(text)
     except ValueError as error:
         raise UsageError(f"--selector: {error}") from error
+
+
+def tenant_named(fleet: Fleet, name: str) -> Tenant:
+    """Return the tenant that --tenant names.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = fleet.tenant(name)
+    if found is None:
+        names = [tenant.name for tenant in fleet.tenants]
+        raise UsageError(f'--tenant: "{name}" is none of {len(names)} tenants of the Fleet{nearest(name, names)}')
+    return found

@@ -24,11 +24,11 @@ from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.stop import Stop
 from reconciler.cli.fleet_source import read_one_cluster
-from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment, run_id_of, text_width
+from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment, run_id_of, tenant_named, text_width
 from reconciler.cli.output import say
 from reconciler.decide.decisions import Decision
 from reconciler.decide.stopped_tenants import STOPPED
-from reconciler.errors import ExitCode, PromptInterruptedError, UsageError, first_exit_code
+from reconciler.errors import ExitCode, PolicyError, PromptInterruptedError, UsageError, first_exit_code
 from reconciler.messages import nearest
 from reconciler.model import CredentialSources
 from reconciler.observe.clusters import EVERYTHING, Scope
@@ -37,6 +37,7 @@ from reconciler.plan.filters import Filters
 from reconciler.plan.json import plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.policy.load import read_policies
+from reconciler.policy.tenants import part_of
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.text import Style
 from reconciler.report.wording import counted, is_metadata
@@ -123,6 +124,7 @@ class RunOptions(Struct, frozen=True):
     fleet_from: str = "head"  # or "base"
     title: str = ""  # of what is shown, where it is not that of a plan or apply
     nothing: str = ""  # what is said where nothing is to be done
+    tenant: str | None = None  # the one whose part is looked at
 
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> RunOptions:
@@ -147,6 +149,7 @@ class RunOptions(Struct, frozen=True):
             stop=stop,
             context=flags.get("context"),
             fleet_from=flags.get("fleet_from", "head"),
+            tenant=flags.get("tenant"),
             sources=CredentialSources(
                 tuple(flags.get("credentials_dir", ())) or DEFAULT_FOLDERS, not flags.get("no_exec", False)
             ),
@@ -166,7 +169,11 @@ class RunOptions(Struct, frozen=True):
         Raises:
             PolicyError: with all problems. UsageError: a filter that matches nothing.
         """
-        found = self.read(self.path, partly=partly)
+        found = self.read(self.path, partly=partly or self.tenant is not None)
+        if self.tenant is not None:
+            found = part_of(found, tenant_named(found.fleet, self.tenant))
+            if found.problems and not partly:
+                raise PolicyError.of(one for inside in found.problems.values() for one in inside)
         for problem in sorted(one for inside in found.problems.values() for one in inside):
             say(f"error: {problem}")
         check_names(found, self.words.filters(), self.allow_exceed)

@@ -6,19 +6,21 @@ import json
 from collections.abc import Iterable
 from importlib.metadata import version
 
-from reconciler.cli.options import output_option, path_argument, verb
+from reconciler.cli.options import option, output_option, path_argument, tenant_named, verb
 from reconciler.cli.output import say, show, show_command, show_lines
 from reconciler.errors import ExitCode, PolicyError, Problem
 from reconciler.policy.load import check_policies
+from reconciler.policy.tenants import part_of
 from reconciler.policy.types import PolicySet
 
 
 @verb("validate")
 @path_argument()
 @output_option("text", "json", "github", "gitlab", "sarif")
-def command(path: str, output: str) -> int:
+@option("--tenant", metavar="NAME", help="Check the files of one tenant of the Fleet, and the platform's.")
+def command(path: str, output: str, tenant: str | None) -> int:
     """Check the policy files below PATH, and print all problems. No cluster is read."""
-    policies, problems = checked(path)
+    policies, problems = checked(path, tenant)
     if output in ("github", "gitlab", "sarif"):
         _show_for_code_hosts(problems, () if policies is None else policies.warnings, output)
         return ExitCode.MALFORMED if policies is None else ExitCode.DONE
@@ -35,13 +37,22 @@ def command(path: str, output: str) -> int:
     return ExitCode.DONE
 
 
-def checked(path: str) -> tuple[PolicySet | None, tuple[Problem, ...]]:
-    """Return the policies below `path`, or None and all problems: also that there is nothing."""
+def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:
+    """Return the policies below `path`, or None and all problems: also that there is nothing.
+
+    Of a `tenant` the problems of others are left out, where these do not concern it.
+
+    Raises:
+        UsageError: there is no such tenant.
+    """
     try:
         policies, problems = check_policies(path)
-        return None if problems else policies, problems
     except PolicyError as error:
         return None, error.problems
+    if policies is not None and tenant is not None:
+        policies = part_of(policies, tenant_named(policies.fleet, tenant))
+        problems = policies.problems.get(tenant, ())
+    return None if problems else policies, problems
 
 
 def annotate(problems: Iterable[Problem], warnings: Iterable[Problem]) -> None:

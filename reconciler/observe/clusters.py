@@ -41,7 +41,7 @@ from reconciler.model import (
 )
 from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
 from reconciler.policy.queries import query_keys, render_query
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import PolicySet, Tenant
 from reconciler.worker_pool import WorkerPool
 
 
@@ -120,7 +120,7 @@ class Observation:
         self._tell = tell
         self._given_up: set[str] = set()
         zones = any(policy.strategy == "ZoneBalanced" for policy in policies.downscale)
-        wanted = _Wanted(policies.fleet.namespace, zones, scope, placed_names(policies))
+        wanted = _Wanted(policies.fleet.namespace, zones, scope, placed_names(policies), policies.only)
         names = [cluster.name for cluster in policies.fleet.clusters]
         self._clusters: dict[str, Future[ObservedCluster | str]] = {}
         self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
@@ -179,6 +179,7 @@ class _Wanted(Struct, frozen=True):
     nodes: bool
     scope: Scope
     placed: frozenset[tuple[str, str]]
+    tenant: Tenant | None = None  # only what is in its namespaces, so that rights there are enough
 
     def reduced(self, workload: Workload) -> Workload:
         """Return `workload` without its pod template where nothing compares that."""
@@ -271,10 +272,31 @@ class _ClusterReader:
         return found
 
     def _found(self, asked: ListKey) -> tuple[Any, ...]:
+        if self._wanted.tenant is not None and asked.resource != NODES:
+            return self._of_tenant(asked, self._wanted.tenant)
         within = "" if asked.resource == NODES else self._scope.namespace
         if not within or asked.resource != NAMESPACES:
             return self._cluster.list(asked.resource, namespace=asked.namespace or within, labels=asked.labels)
         return self._namespace(within)
+
+    def _of_tenant(self, asked: ListKey, tenant: Tenant) -> tuple[Any, ...]:
+        """Return what `tenant` has of a list. Of our own namespace it need not be able to read anything."""
+        if asked.namespace:
+            try:
+                return self._cluster.list(asked.resource, namespace=asked.namespace, labels=asked.labels)
+            except ForbiddenError:
+                return ()
+        spaces = self._spaces_of(tenant)
+        if asked.resource == NAMESPACES:
+            return spaces
+        lists = (self._cluster.list(asked.resource, namespace=one.ref.name, labels=asked.labels) for one in spaces)
+        return tuple(chain.from_iterable(lists))
+
+    def _spaces_of(self, tenant: Tenant) -> tuple[Namespace, ...]:
+        """Return its namespaces; only patterns of names need the right to list all."""
+        if not any(set(name) & set("*?[") for name in tenant.namespaces):
+            return tuple(chain.from_iterable(map(self._namespace, tenant.namespaces)))
+        return tuple(one for one in self._cluster.list(NAMESPACES) if tenant.has_namespace(one.ref.name))
 
     def _namespace(self, name: str) -> tuple[Namespace, ...]:
         """A Role in a namespace may give the right to read that Namespace, a ClusterRole only that to list them."""
@@ -292,7 +314,7 @@ class _ClusterReader:
         try:
             return self._cluster.identity()
         except ForbiddenError:
-            if not self._scope.alone:
+            if not self._scope.alone and self._wanted.tenant is None:
                 raise
             return ""
 

@@ -21,6 +21,7 @@ from reconciler.policy.types import (
     FederatedReplicaSet,
     Fleet,
     IdlingPolicy,
+    PolicySet,
     Selector,
     Tenant,
 )
@@ -97,6 +98,23 @@ def _stated_paths(value: Any) -> Iterator[str]:
     for tenant in tenants if isinstance(tenants, list) else ():
         paths = tenant.get("paths") if isinstance(tenant, dict) else None
         yield from (one for one in (paths if isinstance(paths, list) else ()) if isinstance(one, str))
+
+
+def part_of(policies: PolicySet, tenant: Tenant) -> PolicySet:
+    """Return what concerns `tenant`: its clusters, its policies and the platform's, its problems alone."""
+    fleet = policies.fleet
+    clusters = tuple(one for one in fleet.clusters if tenant.has_cluster(one.name))
+    home = fleet.home if tenant.has_cluster(fleet.home) or not clusters else clusters[0].name
+    return replace(
+        policies,
+        fleet=replace(fleet, clusters=clusters, home=home),
+        idling=tuple(one for one in policies.idling if one.tenant in ("", tenant.name)),
+        federated=tuple(one for one in policies.federated if tenant.has_namespace(one.namespace)),
+        downscale=tuple(one for one in policies.downscale if one.tenant in ("", tenant.name)),
+        stopped=tuple(one for one in policies.stopped if one.name == tenant.name),
+        problems={name: inside for name, inside in policies.problems.items() if name == tenant.name},
+        only=tenant,
+    )
 
 
 def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | None:

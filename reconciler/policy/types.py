@@ -466,3 +466,4 @@ class PolicySet(Struct, frozen=True):
     specs: Mapping[Place, Any] = NOTHING
     stopped: tuple[Tenant, ...] = ()
     problems: Mapping[str, tuple[Problem, ...]] = NOTHING  # by the name of a stopped tenant
+    only: Tenant | None = None

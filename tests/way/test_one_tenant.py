@@ -1,0 +1,105 @@
+"""`--tenant`: a team sees its own part, whatever others wrote, and reads nothing but its namespaces."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from reconciler.backends.protocols import NODES
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.errors import ForbiddenError
+from tests.way.calls import Folder
+from tests.way.teams import FLEET, NIGHT, SLEEP, two_teams
+
+BROKEN = SLEEP.replace("selector:", "selektor:")
+
+
+@pytest.fixture
+def folder(tmp_path) -> Folder:
+    return two_teams(Folder(tmp_path))
+
+
+def objects(out: str) -> set[tuple[str, str]]:
+    return {(one["cluster"], one["object"]["namespace"]) for one in json.loads(out)["actions"]}
+
+
+def test_the_plan_of_a_tenant_is_its_own_part(folder):
+    assert objects(folder.plan(NIGHT, "--tenant", "a", "-o", "json").out) == {("dev", "team-a-web")}
+    assert objects(folder.plan(NIGHT, "--tenant", "b", "-o", "json").out) == {
+        (cluster, namespace) for cluster in ("dev", "prod") for namespace in ("team-b-web", "shared-b")
+    }
+
+
+def test_what_the_platform_does_there_is_part_of_it(folder):
+    everywhere = SLEEP.replace("name: sleep", "name: everywhere")
+    folder.write("policies/everywhere.yaml", everywhere)
+    said = json.loads(folder.plan(NIGHT, "--tenant", "a", "-o", "json").out)
+    assert {one["cause"]["policy"] for one in said["actions"]} == {"everywhere"}
+
+
+def test_the_broken_file_of_the_other_is_none_of_its_business(folder):
+    folder.write("policies/teams/a/sleep.yaml", BROKEN)
+    assert folder.call("validate", "policies").code == 3
+    assert folder.call("validate", "policies", "--tenant", "b").code == 0
+    own = folder.call("validate", "policies", "--tenant", "a")
+    assert (own.code, own.err.splitlines()[0].startswith("error: policies/teams/a/sleep.yaml:5:3")) == (3, True)
+    assert folder.plan(NIGHT, "--tenant", "b").code == 0
+    assert folder.plan(NIGHT, "--tenant", "a").code == 3
+
+
+def test_a_platform_problem_is_everybodys(folder):
+    folder.write("policies/platform.yaml", "a: [")
+    assert folder.call("validate", "policies", "--tenant", "b").code == 3
+
+
+@pytest.mark.parametrize("verb", ["plan", "diff", "validate", "forecast"])
+def test_a_name_that_is_none_is_refused(folder, verb):
+    more = () if verb == "validate" else ("--snapshot", "snapshot", "--now", NIGHT)
+    said = folder.call(verb, "policies", "--tenant", "c", *more)
+    assert (said.code, '--tenant: "c" is none of 2 tenants of the Fleet' in said.err) == (64, True)
+
+
+def test_a_comparison_has_no_tenant(folder):
+    assert folder.plan(NIGHT, "--tenant", "a", "--base", "policies").code == 64
+
+
+def test_diff_and_forecast_of_a_tenant(folder):
+    at = ("--snapshot", "snapshot", "--now", NIGHT, "--tenant", "a")
+    assert "team-b" not in folder.call("diff", "policies", *at).out
+    said = folder.call("forecast", "policies", *at, "--days", "1", "-v")
+    assert (said.code, "team-a-web" in said.out, "team-b" in said.out) == (0, True, False)
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "code"),
+    [
+        pytest.param("[team-a-web]", 0, id="names need rights there only"),
+        pytest.param('["team-a-*"]', 1, id="patterns"),
+    ],
+)
+def test_rights_in_its_namespaces_are_enough(folder, monkeypatch, namespaces, code):
+    """Whoever reads may list what is in team-a-web, and get that Namespace, and nothing else."""
+    folder.write("policies/fleet.yaml", FLEET.replace('["team-a-*"]', namespaces))
+    listed, got = SnapshotCluster.list, SnapshotCluster.get
+
+    def list_there(self: Any, resource: Any, namespace: str = "", labels: str = "") -> Any:
+        if namespace != "team-a-web" and resource != NODES:
+            raise ForbiddenError(f"may not list {resource.plural} in {namespace or 'all namespaces'}")
+        return listed(self, resource, namespace=namespace, labels=labels)
+
+    def get_there(self: Any, resource: Any, namespace: str, name: str) -> Any:
+        if "team-a-web" not in (namespace, name):
+            raise ForbiddenError(f"may not get {name}")
+        return got(self, resource, namespace, name)
+
+    def no_identity(self: Any) -> str:
+        raise ForbiddenError("may not get kube-system")
+
+    monkeypatch.setattr(SnapshotCluster, "list", list_there)
+    monkeypatch.setattr(SnapshotCluster, "get", get_there)
+    monkeypatch.setattr(SnapshotCluster, "identity", no_identity)
+    said = folder.plan(NIGHT, "--tenant", "a", "-o", "json")
+    assert objects(said.out) == ({("dev", "team-a-web")} if code == 0 else set())
+    assert (said.code == 0) is (code == 0)
