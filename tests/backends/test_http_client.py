@@ -357,6 +357,18 @@ def test_certificates_are_verified() -> None:
                 other.exchange(HttpRequest("GET", url), Deadline(5))
 
 
+def test_what_a_handshake_offers_is_never_set_again_while_others_begin_theirs():
+    """urllib3 sets it for each connection; in OpenSSL that frees what the handshakes of other threads read."""
+    context = tls_context()
+    context.set_alpn_protocols(["something else"])
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname="east.example").do_handshake()
+    offered = outgoing.read()
+    assert b"\x08http/1.1" in offered
+    assert b"something else" not in offered
+
+
 def test_tls_with_what_speaks_none() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

@@ -17,7 +17,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -143,9 +143,13 @@ def tls_context(
     Raises:
         OSError: a file cannot be read. ssl.SSLError, ValueError: it holds no certificates.
     """
-    context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
+    context = _TlsContext(ssl.PROTOCOL_TLS_CLIENT)
+    if ca_file or ca_data:
+        context.load_verify_locations(cafile=ca_file, cadata=ca_data)
+    else:
+        context.load_default_certs()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Python 3.13 sets it; certificates that kubectl takes fail it
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as kubectl: what is named vouches, root or not
     context.sslsocket_class = _TlsSocket
     if not verified:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # it warns at each request; callers do once
@@ -282,6 +286,20 @@ class _Socket(socket.socket):
         rest = memoryview(data).cast("B")
         while rest:
             rest = rest[self.send(rest, flags) :]
+
+
+class _TlsContext(ssl.SSLContext):
+    """Offers HTTP/1.1 from the start and keeps to that, though urllib3 sets it anew for each connection.
+
+    OpenSSL then frees what was set before, also while another thread begins a handshake with this context: that one
+    offers whatever stands in the freed memory, and the server refuses it with the alert decode_error.
+    """
+
+    def __init__(self, protocol: int) -> None:  # noqa: ARG002 - __new__ takes it
+        super().set_alpn_protocols(["http/1.1"])
+
+    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
+        pass
 
 
 class _TlsSocket(_Socket, ssl.SSLSocket):
