@@ -29,6 +29,7 @@ TESTS = (
     "tests/plan",
     "tests/report/test_serialise.py",
     "tests/isolation/test_faulty_clusters.py",
+    "tests/activator/test_run_side.py",
     "tests/way/test_desired_state.py",
     "tests/way/test_three_jobs.py",
     "tests/scenarios",

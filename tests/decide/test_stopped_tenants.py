@@ -1,0 +1,169 @@
+"""What is left of a cluster beside a stopped tenant, what is in its namespaces, and what is told of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.decisions import DesiredState
+from reconciler.decide.stopped_tenants import STOPPED, beside_stopped, with_stopped
+from reconciler.model import (
+    Endpoints,
+    EndpointSlice,
+    Event,
+    HorizontalPodAutoscaler,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    OwnerReference,
+)
+from reconciler.policy.problems import Problem
+from reconciler.policy.types import Place, PolicySet, Tenant
+from tests.builders import (
+    NOW,
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_namespace,
+    a_pod,
+    a_policy_set,
+    a_ref,
+    a_run,
+    a_service,
+    a_state,
+    a_workload,
+)
+from tests.plan.decisions import a_decision
+
+TEAM_A = Tenant(name="a", place=Place("fleet.yaml", 7), paths=("teams/a/",), namespaces=("a-*",), clusters=("east",))
+TEAM_B = replace(TEAM_A, name="b", namespaces=("b-*",), clusters=("*",))
+SPACES = ("a-1", "b-1", "shop")
+ASKED = {
+    "idling.kubernetes.io/idled-at": "2026-11-20T08:00:00Z",
+    "idling.kubernetes.io/previous-scale": "3",
+    "reconciler/owner": "production/IdlingPolicy/sleep",
+    "reconciler/wake-requested-at": "2026-11-20T12:00:00Z",
+}
+
+
+def everything_in(cluster: str, *spaces: str) -> ObservedCluster:
+    """A cluster with one object of each kind in each namespace."""
+
+    def ref(kind: str, space: str, group: str = "") -> ObjectRef:
+        return ObjectRef(cluster, space, kind, "web", group)
+
+    at = {"cluster": cluster}
+    return a_cluster(
+        cluster,
+        namespaces=tuple(a_namespace(one, **at) for one in spaces),
+        workloads=tuple(a_workload(namespace=one, **at) for one in spaces),
+        services=tuple(a_service(namespace=one, **at) for one in spaces),
+        endpoints=tuple(Endpoints(ref("Endpoints", one), "uid") for one in spaces),
+        endpoint_slices=tuple(
+            EndpointSlice(ref("EndpointSlice", one, "discovery.k8s.io"), "web", ()) for one in spaces
+        ),
+        autoscalers=tuple(
+            HorizontalPodAutoscaler(ref("HorizontalPodAutoscaler", one, "autoscaling"), "uid", ("Deployment", "web"), 3)
+            for one in spaces
+        ),
+        events=tuple(Event("NeedPods", one, ("Service", one, "web"), at=NOW) for one in spaces),
+        pods={ref("Service", one): (a_pod(),) for one in spaces},
+    )
+
+
+STATE = a_state(everything_in("east", *SPACES), everything_in("west", *SPACES))
+
+
+def policies(*stopped: Tenant, **fields: Any) -> PolicySet:
+    return a_policy_set(a_fleet("east", "west"), stopped=stopped, **fields)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "east", "west"),
+    [
+        pytest.param((), SPACES, SPACES, id="nobody"),
+        pytest.param((TEAM_A,), ("b-1", "shop"), SPACES, id="on one cluster"),
+        pytest.param((TEAM_B,), ("a-1", "shop"), ("a-1", "shop"), id="on all clusters"),
+        pytest.param((TEAM_A, TEAM_B), ("shop",), ("a-1", "shop"), id="two"),
+    ],
+)
+def test_nothing_of_a_stopped_tenant_is_decided(stopped, east, west):
+    _, seen = beside_stopped(policies(*stopped), STATE)
+    assert seen == a_state(everything_in("east", *east), everything_in("west", *west))
+
+
+@pytest.mark.parametrize(
+    ("stopped", "left"),
+    [((), ["a-1/web", "shop/web"]), ((TEAM_A,), ["shop/web"]), ((TEAM_B,), ["a-1/web", "shop/web"])],
+    ids=["nobody", "its team", "another team"],
+)
+def test_a_federated_replica_set_of_its_namespaces_is_left_out_everywhere(stopped, left):
+    federated = tuple(a_federated_replica_set(namespace=one) for one in ("a-1", "shop"))
+    usable, _ = beside_stopped(policies(*stopped, federated=federated), STATE)
+    assert [one.key for one in usable.federated] == left
+
+
+def told(*stopped: Tenant, state: ObservedState = STATE, desired: DesiredState | None = None, **fields: Any):
+    return with_stopped(desired or DesiredState(), policies(*stopped, **fields), state, a_run(NOW))
+
+
+def test_where_nobody_is_stopped_nothing_is_added():
+    desired = DesiredState(decisions=(a_decision(),))
+    assert told(desired=desired) == desired
+
+
+def test_what_is_asked_for_in_its_namespaces_wakes_and_only_there():
+    asleep = [a_workload(namespace=one, replicas=0, annotations=ASKED) for one in SPACES]
+    outcome = told(TEAM_A, state=a_state(a_cluster(workloads=tuple(asleep))))
+    assert [(one.verb, one.ref.namespace) for one in outcome.decisions] == [("wake", "a-1")]
+
+
+def test_clusters_that_only_wake_are_not_woken_twice():
+    asleep = a_cluster(workloads=(a_workload(namespace="a-1", replicas=0, annotations=ASKED),))
+    assert told(TEAM_A, state=ObservedState(clusters={}, wakes_only={"east": asleep})).decisions == ()
+
+
+@pytest.mark.parametrize(
+    ("job", "group", "is_kept"),
+    [
+        pytest.param("placement", "placement/a-1/web", False, id="placed in its namespace"),
+        pytest.param("placement", "placement/b-1/web", True, id="placed in another one"),
+        pytest.param("idling", "idling/east/a-1/Service/web", True, id="idled"),
+        pytest.param("idling", "idling/a-1/web", True, id="of another job"),
+    ],
+)
+def test_nothing_that_was_placed_in_its_namespaces_goes(job, group, is_kept):
+    decision = a_decision(job=job, group=group)
+    assert told(TEAM_A, desired=DesiredState(decisions=(decision,))).decisions == (decision,) * is_kept
+
+
+def test_the_notice_names_its_files_once_and_in_order():
+    problems = tuple(Problem(f"teams/a/{name}.yaml", line, 1, "", "is wrong") for name in "ba" for line in (1, 2))
+    (notice,) = told(TEAM_A, problems={"a": problems, "b": problems}).notices
+    assert (notice.kind, notice.subject, notice.partial) == (STOPPED, "tenant a", True)
+    assert notice.text == (
+        "the policies of tenant a cannot be used: teams/a/a.yaml and teams/a/b.yaml; its workloads stay as they are, "
+        "and only wakes that are due or requested are done"
+    )
+
+
+def test_each_of_its_federated_replica_sets_is_undecided():
+    federated = tuple(a_federated_replica_set(namespace=one) for one in SPACES)
+    outcome = told(TEAM_A, TEAM_B, federated=federated)
+    assert [(one.subject, one.job, one.policy, one.why) for one in outcome.undecided] == [
+        (f"{name}-1/web", "placement", "web", f"the policies of tenant {name} cannot be used") for name in "ab"
+    ]
+
+
+def test_each_of_its_workloads_is_explained_and_what_they_own_is_not():
+    owned = a_workload(
+        "web-1", namespace="a-1", kind="ReplicaSet", owner=OwnerReference("apps/v1", "Deployment", "web", "")
+    )
+    state = a_state(replace(STATE.clusters["east"], workloads=(owned, *STATE.clusters["east"].workloads)))
+    outcome = told(TEAM_B, TEAM_A, state=state)
+    assert [(one.ref, one.outcome, one.selected, one.why) for one in outcome.explanations] == [
+        (a_ref(namespace=f"{name}-1"), "left as it is", False, f"the policies of tenant {name} cannot be used")
+        for name in "ab"
+    ]
