@@ -86,9 +86,8 @@ def _with_freezes(
     fleet: Fleet, cluster: FleetCluster, state: ObservedState, everywhere: tuple[Freeze, ...], now: datetime
 ) -> FleetCluster:
     observed = state.clusters.get(cluster.name)
-    own = () if observed is None or cluster.name == fleet.home else _said(fleet, observed, now)
-    is_home = cluster.name == fleet.home
-    told = (*(one for one in everywhere if is_home or one.until is not None), *own)
+    own = () if observed is None else _said(fleet, observed, now)
+    told = (*(one for one in everywhere if one.until is not None), *own)
     found = tuple(dict.fromkeys(one for one in told if one.cluster in ("", cluster.name)))
     return replace(cluster, freezes=found) if found else cluster
 

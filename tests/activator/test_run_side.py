@@ -81,12 +81,17 @@ ON_SIGNAL = PolicySet(a_fleet(), idling=(replace(a_policy(), name="sleep", wake=
         pytest.param((), a_world(endpoint_slices=(a_slice(),)), ("east",), id="an activator has a slice"),
         pytest.param((), a_world(endpoint_slices=(a_slice(activator=""),)), (), id="a slice of others"),
         pytest.param((a_record(), an_idle()), a_world(activators=()), (), id="asked already"),
+        pytest.param((replace(a_record(), ref=replace(SERVICE, cluster="west")),), a_world(), (), id="not observed"),
     ],
 )
 def test_activators_are_asked_about_only_where_it_matters(
     decisions: tuple[Decision, ...], state: ObservedState, expected: tuple[str, ...]
 ) -> None:
     assert clusters_to_ask(DesiredState(decisions=decisions), ON_SIGNAL, state) == expected
+
+
+def test_activators_are_not_asked_about_where_nothing_idles() -> None:
+    assert clusters_to_ask(DesiredState(), PolicySet(a_fleet()), a_world(endpoint_slices=(a_slice(),))) == ()
 
 
 @pytest.mark.parametrize(
@@ -117,6 +122,32 @@ def test_a_record_that_is_there_already_counts_with_what_it_says() -> None:
     record = replace(a_record(), changes=())
     state = a_world(a_service(annotations={"reconciler/idled-to": "0"}), activators=LIVES)
     assert announced((record,), state)[0].phase is Phase.ANNOTATE
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(replace(a_record(), phase=Phase.REPAIR), id="a repair"),
+        pytest.param(replace(a_record(), verb=Verb.CLEAR, phase=Phase.RECORD, changes=()), id="its record is cleared"),
+        pytest.param(replace(a_record(), ref=replace(SERVICE, kind="Endpoints")), id="of its Endpoints"),
+    ],
+)
+def test_only_the_record_of_an_idle_goes_first(record: Decision) -> None:
+    state = a_world(a_service(annotations={"reconciler/idled-to": "0"}), activators=LIVES)
+    assert announced((record,), state) == (record,)
+
+
+@pytest.mark.parametrize(
+    ("services", "words"),
+    [
+        (1, "1 Service is recorded as idle first; what is behind is scaled once an activator accepts its connections"),
+        (2, "2 Services are recorded as idle first; what is behind is scaled once an activator accepts their connect"),
+    ],
+)
+def test_how_many_services_are_recorded_first_is_told(services: int, words: str) -> None:
+    records = [replace(a_record(), phase=Phase.ANNOTATE)] * services
+    (notice,) = announcements((*records, an_idle()))
+    assert notice.text.startswith(f"east: {words}")
 
 
 @pytest.mark.parametrize(
@@ -167,6 +198,24 @@ def test_what_nobody_can_signal_is_told(desired: DesiredState, state: ObservedSt
     found = with_activators(desired, ON_SIGNAL, state).notices
     said = [f"east: nothing signals shop/web (wake: OnSignal): {why}" for why in expected]
     assert [(one.kind, one.subject, one.text) for one in found] == [("noSignal", "east/sleep", one) for one in said]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param("ab", "shop/a, shop/b", id="two"),
+        pytest.param("abc", "shop/a, shop/b, shop/c", id="three"),
+        pytest.param("abcd", "shop/a, shop/b, shop/c and 1 more", id="four"),
+        pytest.param("abcde", "shop/a, shop/b, shop/c and 2 more", id="five"),
+    ],
+)
+def test_three_of_those_that_nobody_can_signal_are_named(names: str, expected: str) -> None:
+    services = [a_service(name) for name in names]
+    why = PolicyExplanation(a_ref(), "idling", "sleep", "", (), services=tuple(one.ref for one in services))
+    found = with_activators(DesiredState(explanations=(why,)), ON_SIGNAL, a_world(*services, activators=())).notices
+    assert [one.text for one in found] == [
+        f"east: nothing signals {expected} (wake: OnSignal): no activator is known there"
+    ]
 
 
 class Asked:

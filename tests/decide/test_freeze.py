@@ -12,7 +12,7 @@ from reconciler.apply.outcomes import Access
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Phase
-from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_in_force, freezes_text, frozen, read_freezes
+from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_in_force, freezes_text, frozen, read_freezes, scope_of
 from reconciler.errors import AnnotationError, ReconcilerError
 from reconciler.model import ConfigMap, ObjectRef
 from reconciler.policy.types import DownscaleTarget, Freeze
@@ -203,3 +203,16 @@ def test_the_state_of_the_fleet_holds_for_all_its_clusters(fleet, own, writes, w
     (cluster,) = a_fleet().clusters
     cluster = replace(cluster, state=own, fleet_state=fleet)
     assert (cluster.writes, cluster.restriction) == (writes, words)
+
+
+@pytest.mark.parametrize(
+    ("freeze", "words"),
+    [
+        pytest.param(a_freeze(), "Fleet production", id="the Fleet"),
+        pytest.param(a_freeze("east"), "east", id="a cluster"),
+        pytest.param(a_freeze(namespace="dev"), "dev", id="a namespace"),
+        pytest.param(a_freeze("east", "dev"), "east/dev", id="a namespace of a cluster"),
+    ],
+)
+def test_what_a_freeze_covers_is_named(freeze, words):
+    assert scope_of(freeze, a_fleet()) == words

@@ -39,10 +39,9 @@ def records_at_zero(decisions: Sequence[Decision], state: ObservedState) -> list
         for one in decisions
         if one.ref.kind == "Service" and one.verb is Verb.RECORD and one.phase in (Phase.ANNOTATE, Phase.DECREASE)
     ]
-    if not found:
-        return []
-    concerned = [state.clusters[name] for name in {one.ref.cluster for one in found} & state.clusters.keys()]
-    services = {service.ref: service for cluster in concerned for service in cluster.services}
+    concerned = {one.ref.cluster for one in found}
+    observed = [cluster for name, cluster in state.clusters.items() if name in concerned]
+    services = {service.ref: service for cluster in observed for service in cluster.services}
     pairs = [(one, services[one.ref]) for one in found if one.ref in services]
     return [(one, service) for one, service in pairs if _idled_to(one, service) == "0"]
 
@@ -98,7 +97,7 @@ def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedStat
     behind: dict[tuple[str, str, str], set[ObjectRef]] = {}
     services = {one.ref: one for cluster in state.clusters.values() for one in cluster.services}
     for policy, ref in sorted(_selected(desired, on_signal)):
-        why = _why_unsignalled(services.get(ref), state.clusters[ref.cluster], ref in asleep)
+        why = _why_unsignalled(services[ref], state.clusters[ref.cluster], ref in asleep)
         if why:
             behind.setdefault((ref.cluster, policy, why), set()).add(ref)
     for (cluster, policy, why), refs in sorted(behind.items()):
@@ -117,10 +116,8 @@ def _selected(desired: DesiredState, names: set[str]) -> set[tuple[str, ObjectRe
     }
 
 
-def _why_unsignalled(service: Service | None, cluster: ObservedCluster, goes_idle: bool) -> str:
+def _why_unsignalled(service: Service, cluster: ObservedCluster, goes_idle: bool) -> str:
     """Return why nobody signals a Service, "" where somebody does, or where that is not known."""
-    if service is None:
-        return ""
     if service.unheld:
         return f"an activator cannot hold its connections: {service.unheld}"
     known = goes_idle or cluster.activators is not None
