@@ -5,36 +5,76 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from reconciler.cli.options import option, output_option, path_argument, tenant_named, verb
+from reconciler.cli.options import now_option, option, output_option, path_argument, tenant_named, verb
 from reconciler.cli.output import say, show, show_command, show_lines
+from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem
 from reconciler.policy.load import check_policies
 from reconciler.policy.tenants import part_of
 from reconciler.policy.types import PolicySet
+
+if TYPE_CHECKING:
+    from reconciler.forecast.first_night import FirstNight
 
 
 @verb("validate")
 @path_argument()
 @output_option("text", "json", "github", "gitlab", "sarif")
 @option("--tenant", metavar="NAME", help="Check the files of one tenant of the Fleet, and the platform's.")
-def command(path: str, output: str, tenant: str | None) -> int:
-    """Check the policy files below PATH, and print all problems. No cluster is read."""
+@option("--snapshot", metavar="DIR", help="Show the first night on this snapshot too.", group="Clusters")
+@now_option
+def command(path: str, output: str, tenant: str | None, **flags: Any) -> int:
+    """Check the policy files below PATH, and print all problems. No cluster is read.
+
+    With a snapshot it also shows the first night: how many workloads would go idle, and what limits would hold back.
+    """
     policies, problems = checked(path, tenant)
     if output in ("github", "gitlab", "sarif"):
         _show_for_code_hosts(problems, () if policies is None else policies.warnings, output)
         return ExitCode.MALFORMED if policies is None else ExitCode.DONE
     if policies is None:
         raise PolicyError.of(problems)
+    night = None if flags["snapshot"] is None else _first_night(policies, path, flags)
     if output == "json":
-        value = {"schemaVersion": "reconciler/v1alpha1", "kind": "Validation", **_counts(policies)}
+        value = {"schemaVersion": "reconciler/v1alpha1", "kind": "Validation", **_counts(policies), **_night(night)}
         show(json.dumps(value, indent=2) + "\n", output)
         return ExitCode.DONE
     for warning in policies.warnings:
         say(f"warning: {warning}")
     counts = ", ".join(f"{count} {name}" for name, count in _counts(policies)["policies"].items() if count)
-    show_lines([f"{path}: valid, {counts}"])
+    show_lines([f"{path}: valid, {counts}", *_told(night)])
     return ExitCode.DONE
+
+
+def _first_night(policies: PolicySet, path: str, flags: dict[str, Any]) -> FirstNight:
+    from reconciler.cli.forecast import opened_snapshot
+    from reconciler.cli.run import RunOptions
+    from reconciler.forecast.first_night import first_night
+    from reconciler.forecast.simulation import Simulation
+
+    options = RunOptions.of(path, flags)
+    names = [cluster.name for cluster in policies.fleet.clusters]
+    opened = opened_snapshot(options, names, policies.fleet.namespace)
+    return first_night(Simulation(policies, opened), options.now)
+
+
+def _told(night: FirstNight | None) -> Iterable[str]:
+    if night is None:
+        return ()
+    from reconciler.forecast.first_night import night_lines
+
+    return night_lines(night)
+
+
+def _night(night: FirstNight | None) -> dict[str, Any]:
+    """Return the first night as a JSON value, nothing without a snapshot."""
+    if night is None:
+        return {}
+    held = [{"what": one.what, "where": one.where, "allow": one.allow} for one in night.held_back]
+    start = None if night.start is None else format_time(night.start)
+    return {"firstNight": {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "heldBack": held}}
 
 
 def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:

@@ -1,0 +1,80 @@
+"""The first night of policies on a snapshot: when it begins, what goes idle, and what limits will hold back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from reconciler.forecast.simulation import Simulation, Step
+from reconciler.model import NOTHING
+from reconciler.plan.build import scalable_workloads
+from reconciler.plan.model import Plan
+from reconciler.report.summary import Held, held_of
+from reconciler.report.wording import counted, edge
+from reconciler.untrusted_text import one_line
+
+NIGHT = timedelta(hours=12)
+SEARCHED = timedelta(days=8)
+"""A schedule of a week has begun by then."""
+
+
+class FirstNight(Struct, frozen=True):
+    """`start` is the first run that idles something, or would, None where nothing goes idle in the coming days.
+
+    `idle` are workloads by policy, of `workloads` in all, `places` the file:line of the policies. `held_back` has each
+    limit that holds something back once.
+    """
+
+    start: datetime | None = None
+    workloads: int = 0
+    idle: Mapping[str, int] = NOTHING
+    places: Mapping[str, str] = NOTHING
+    held_back: tuple[Held, ...] = ()
+
+
+def first_night(simulation: Simulation, now: datetime) -> FirstNight:
+    """Return the first night from `now` on; `simulation` is played."""
+    steps: list[Step] = []
+    for step in simulation.play(now, now + SEARCHED):
+        if steps and step.at >= steps[0].at + NIGHT:
+            break
+        if steps or _idles(step.plan) or step.plan.held_back:
+            steps.append(step)
+    return _of(steps) if steps else FirstNight()
+
+
+def _of(steps: Sequence[Step]) -> FirstNight:
+    owners = {ref: policy for step in steps for ref, policy in _idles(step.plan).items()}
+    counts: dict[str, int] = {}
+    for policy in owners.values():
+        counts[policy] = counts.get(policy, 0) + 1
+    held = {one.what: one for step in steps for one in held_of(step.plan)}
+    first = steps[0]
+    return FirstNight(
+        start=first.at,
+        workloads=len(scalable_workloads(first.state)),
+        idle={policy: counts[policy] for policy in sorted(counts)},
+        places=first.plan.places,
+        held_back=tuple(held[what] for what in sorted(held)),
+    )
+
+
+def _idles(made: Plan) -> dict[str, str]:
+    return {str(one.ref): f"IdlingPolicy {one.policy}" for one in made.actions if one.decision.idles}
+
+
+def night_lines(night: FirstNight) -> Iterator[str]:
+    """Yield what is told of the first night."""
+    if night.start is None:
+        yield f"First night: nothing goes idle in {SEARCHED.days} days"
+        return
+    total = sum(night.idle.values())
+    verb = "goes" if total == 1 else "go"
+    yield f"First night: {edge(night.start)}, {total} of {counted(night.workloads, 'workload')} {verb} idle"
+    for policy, number in night.idle.items():
+        yield f"  {one_line(policy)} ({night.places.get(policy, '')}): {counted(number, 'workload')}"
+    for held in night.held_back:
+        yield f"  held back: {held.what}"
+        yield f"    {held.where}; {held.allow}"

@@ -1,0 +1,159 @@
+"""The first hour with the defaults: what a person reads before the first night, on the Online Boutique in twelve
+clusters, and that the limits stop a mistake and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.backends.backend import Backend, Opened
+from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.forecast.first_night import first_night, night_lines
+from reconciler.forecast.simulation import Simulation, Step
+from reconciler.report.summary import held_of
+from tests.forecast.worlds import document, first_of, policy_set
+from tests.way.calls import Folder
+from tests.way.teams import MORNING, SLEEP, two_teams
+
+FRIDAY_NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+DEV = [f"dev-{number}" for number in range(1, 4)]
+OTHERS = [f"prod-{number}" for number in range(1, 10)]
+LIMIT = {"share": "100%", "atLeast": 0}
+KINDS = ("Deployment", "StatefulSet", "Service")
+BOUTIQUE, GUESTBOOK, CASSANDRA = (
+    "online-boutique/kubernetes-manifests.yaml",
+    "guestbook/guestbook-all-in-one.yaml",
+    "cassandra/cassandra-statefulset.yaml",
+)
+
+
+def manifests(shared: Path, file: str, namespace: str) -> Iterator[dict[str, Any]]:
+    for one in yaml.safe_load_all((shared / "real-input" / file).read_text()):
+        if one and one["kind"] in KINDS:
+            yield {**one, "metadata": {**one["metadata"], "namespace": namespace}}
+
+
+@pytest.fixture(scope="module")
+def opened(shared: Path) -> Opened:
+    """The shop in every cluster; three of them are for development, and have more beside it."""
+    shop = list(manifests(shared, BOUTIQUE, "shop"))
+    more = [
+        *manifests(shared, BOUTIQUE, "staging"),
+        *manifests(shared, GUESTBOOK, "guestbook"),
+        *manifests(shared, CASSANDRA, "data"),
+    ]
+    found = {name: [*shop, *more] for name in DEV} | dict.fromkeys(OTHERS, shop)
+    return Opened(
+        {
+            name: Backend(name, cluster=MemoryCluster.of_manifests(name, inside, first_of))
+            for name, inside in found.items()
+        }
+    )
+
+
+def simulation(opened: Opened, clusters: list[str]) -> Simulation:
+    """What the first policy of a person does there: the shop sleeps at night, all of it, and all else is default."""
+    policy = {
+        "selector": {"clusters": {"include": clusters}, "namespaces": {"include": ["shop"]}, "services": {}},
+        "idleWhen": [{"schedule": {"timeZone": "UTC", "downtime": ["Mon-Fri 20:00-24:00"]}}],
+        "limits": {"idledWorkloads": LIMIT, "removedReplicas": LIMIT},
+    }
+    fleet = {"home": "dev-1", "clusters": [{"name": name} for name in (*DEV, *OTHERS)]}
+    made = [document("Fleet", "first", fleet), document("IdlingPolicy", "nights", policy)]
+    return Simulation(policy_set(made), opened)
+
+
+def idled(step: Step) -> set[str]:
+    return {action.ref.cluster for action in step.plan.actions if action.decision.idles}
+
+
+def held(step: Step) -> set[str]:
+    return {one.ref.cluster for found in step.plan.held_back for one in found.decisions if one.idles}
+
+
+def test_three_clusters_sleep_with_the_defaults_and_one_limit_and_again_the_next_night(opened):
+    played = simulation(opened, ["dev-*"])
+    steps = list(played.play(FRIDAY_NOON, FRIDAY_NOON + timedelta(days=3, hours=10)))
+    evenings = {step.at.isoformat()[:13]: idled(step) for step in steps if idled(step)}
+    assert evenings == {"2026-11-20T20": set(DEV), "2026-11-23T20": set(DEV)}
+    assert {cluster for step in steps for cluster in held(step)} == set()
+
+
+def test_nine_of_twelve_selected_by_mistake_are_held_back_with_policy_and_line(opened):
+    night = first_night(simulation(opened, ["*"]), FRIDAY_NOON)
+    assert night.idle == {"IdlingPolicy nights": 3 * 11}
+    assert len(night.held_back) == 9
+    lines = list(night_lines(night))
+    assert lines[0].startswith("First night: Fri 2026-11-20 20:00 UTC, 33 of ")
+    told = [line for line in lines if line.startswith("  held back: ")]
+    assert told == [
+        f"  held back: IdlingPolicy nights (policies/all.yaml:4): 11 of 12 workloads in {name} (11 replicas), limit 10 "
+        "(policies/all.yaml:2)"
+        for name in OTHERS
+    ]
+
+
+def test_after_the_mistake_is_mended_nothing_is_held_back_again(opened):
+    played = simulation(opened, ["*"])
+    mistaken = next(step for step in played.play(FRIDAY_NOON, FRIDAY_NOON + timedelta(days=1)) if held(step))
+    assert (idled(mistaken), held(mistaken)) == (set(DEV), set(OTHERS))
+    assert {one.what.partition(":")[0] for one in held_of(mistaken.plan)} == {"IdlingPolicy nights (policies/all.yaml"}
+    left = Opened({name: Backend(name, cluster=cluster) for name, cluster in played.clusters.items()})
+    later = simulation(left, ["dev-*"]).play(
+        mistaken.at + timedelta(hours=1), FRIDAY_NOON + timedelta(days=3, hours=10)
+    )
+    steps = list(later)
+    assert [(idled(step), step.at.isoformat()[:13]) for step in steps if idled(step)] == [(set(DEV), "2026-11-23T20")]
+    assert not any(held(step) for step in steps)
+
+
+@pytest.fixture
+def folder(tmp_path) -> Folder:
+    return two_teams(Folder(tmp_path))
+
+
+def test_validate_tells_the_first_night_where_a_snapshot_is_at_hand(folder):
+    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
+    assert said.code == 0
+    assert said.out.splitlines() == [
+        "policies: valid, 1 Fleet, 3 IdlingPolicy, 1 Calendar",
+        "First night: Mon 2026-11-23 20:00 UTC, 14 of 16 workloads go idle",
+        "  IdlingPolicy a/sleep (policies/teams/a/sleep.yaml:1): 2 workloads",
+        "  IdlingPolicy b/sleep (policies/teams/b/sleep.yaml:1): 8 workloads",
+        "  IdlingPolicy tools (policies/platform.yaml:1): 4 workloads",
+    ]
+
+
+def test_what_limits_will_hold_back_is_told_with_both_places(folder):
+    limits = "spec:\n  limits: {removedReplicas: {share: 0%, atLeast: 2}}\n"
+    folder.write("policies/teams/b/sleep.yaml", SLEEP.replace("spec:\n", limits))
+    at = ("--snapshot", "snapshot", "--now", MORNING)
+    said = folder.call("validate", "policies", *at)
+    assert (
+        "  held back: IdlingPolicy b/sleep (policies/teams/b/sleep.yaml:1): 16 of 16 replicas (8 workloads), limit 2 "
+        "(policies/teams/b/sleep.yaml:1)" in said.out
+    )
+    night = json.loads(folder.call("validate", "policies", *at, "-o", "json").out)["firstNight"]
+    assert (night["start"], night["idle"]["IdlingPolicy a/sleep"], len(night["heldBack"])) == (
+        "2026-11-23T20:00:00Z",
+        2,
+        1,
+    )
+
+
+def test_without_a_schedule_that_begins_nothing_goes_idle(folder):
+    for name in ("platform", "teams/a/sleep", "teams/b/sleep"):
+        folder.write(f"policies/{name}.yaml", SLEEP.replace("Mon-Fri 20:00-07:00", "2030-01-01T00:00/2030-01-02T00:00"))
+    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
+    assert said.out.splitlines()[1:] == ["First night: nothing goes idle in 8 days"]
+
+
+def test_without_a_snapshot_no_cluster_is_read(folder):
+    said = folder.call("validate", "policies")
+    assert said.out.splitlines() == ["policies: valid, 1 Fleet, 3 IdlingPolicy, 1 Calendar"]
