@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, VictimForecast
-from reconciler.decide.placement.manifests import Form, form_of, mark_changes
+from reconciler.decide.placement.manifests import Form, form_of, metadata_changes
 from reconciler.errors import PlanFileError
 from reconciler.plan.allowed_changes import check_allowed
 from reconciler.plan.build import number
@@ -160,7 +160,7 @@ def creating(replicas: int = 3, **changes: Any) -> Decision:
 def test_what_a_run_plans_is_taken():
     """Also what is carried over of the annotations of a FederatedReplicaSet, and its minReadySeconds."""
     assert not refused(creating())
-    changes = mark_changes(a_local("east", 3, min_ready_seconds=2), form())
+    changes = metadata_changes(a_local("east", 3, min_ready_seconds=2), form())
     assert {change.path[-1] for change in changes} >= {"team", "example.com/pager", "minReadySeconds"}
     assert not refused(changing(*changes))
 
