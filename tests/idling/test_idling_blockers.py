@@ -187,6 +187,45 @@ def test_an_exclusion_that_cannot_be_read_is_told():
     )
 
 
+def test_a_record_on_its_service_that_cannot_be_read_keeps_it_up():
+    broken = {"reconciler/owner": "production/IdlingPolicy/idle-dev", "idling.kubernetes.io/idled-at": "yesterday"}
+    outcome = decided(idle_state(service={"annotations": broken}))
+    assert "idle" not in [verb for verb, _ in verbs(outcome)]
+    assert why_of(outcome) == "the idle record of Service/web cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(-1, ["idle"]), (0, []), (1, [])], ids=["a second ago", "now", "by a clock that is ahead"]
+)
+def test_what_was_woken_in_this_second_is_not_idled_without_min_awake(seconds, expected):
+    woken = {"reconciler/awake-since": f"{NIGHT + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"}
+    outcome = decided(idle_state(annotations=woken), a_policy(min_awake=timedelta(0)))
+    assert [verb for verb, name in verbs(outcome) if name == "Deployment/web"] == expected
+
+
+@pytest.mark.parametrize(("replicas", "verb"), [(3, "idle"), (2, "repair"), (1, "repair")])
+def test_what_runs_at_the_floor_with_an_old_record_is_not_idled(replicas, verb):
+    old = {
+        "reconciler/owner": "production/IdlingPolicy/idle-dev",
+        "idling.kubernetes.io/idled-at": "2026-11-20T11:00:00Z",
+        "idling.kubernetes.io/previous-scale": "5",
+        "reconciler/awake-since": "2026-11-20T12:00:00Z",
+    }
+    outcome = decided(idle_state(replicas=replicas, annotations=old), a_policy(idle_replicas=2))
+    assert (verb, "Deployment/web") in verbs(outcome)
+
+
+@pytest.mark.parametrize("going", ["ScaledObject", "Deployment"])
+def test_neither_a_scaled_object_nor_its_target_may_be_on_its_way_out(going):
+    scaled = a_workload(
+        "web-so", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"),
+        terminating=going == "ScaledObject",
+    )  # fmt: skip
+    web = a_workload(terminating=going == "Deployment")
+    outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(web, scaled))))
+    assert (outcome.desired.decisions, why_of(outcome)) == ((), "it is being deleted")
+
+
 @pytest.mark.parametrize(
     ("fleet", "words"),
     [

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from reconciler.decide.idling.blockers import after, what_lifts
+from reconciler.decide.reasons import Counterfactual, CounterfactualCode, change_if, joined
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, WakeOrder
 from tests.builders import a_cluster, a_fleet, a_ref, a_service, a_state, a_workload, flip_of
 from tests.idling.idling_policies import (
@@ -201,3 +203,35 @@ def test_what_time_alone_does_not_lift_is_named_besides():
 def test_minimums_that_outlast_the_window_are_lifted_by_nothing_known():
     woken = up(annotations={"reconciler/awake-since": "2026-11-20T21:50:00Z"})
     assert told(woken, a_policy(min_awake=timedelta(days=3)))[1] == ""
+
+
+def at(hours: int, annotation: str = "") -> Counterfactual:
+    return after(NIGHT + timedelta(hours=hours), annotation)
+
+
+ROLLOUT, READABLE = (change_if(code) for code in (CounterfactualCode.ROLLOUT_ENDS, CounterfactualCode.READABLE))
+
+
+def all_of(*changes: Counterfactual) -> Counterfactual | None:
+    return joined(CounterfactualCode.ALL, changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), None, id="nothing"),
+        pytest.param((at(1), at(3), at(2)), at(3), id="the latest"),
+        pytest.param((at(1), None), None, id="one of which nothing is known"),
+        pytest.param((ROLLOUT, at(1), READABLE), all_of(at(1), ROLLOUT, READABLE), id="what time does not lift"),
+        pytest.param((all_of(at(3), ROLLOUT), at(1)), all_of(at(3), ROLLOUT), id="one that takes several"),
+        pytest.param((all_of(at(1), ROLLOUT), at(3)), all_of(at(3), ROLLOUT), id="one that takes several, earlier"),
+        pytest.param((at(8), at(1)), None, id="when the window ends"),
+        pytest.param(
+            (at(8, "x/y"), at(1)),
+            all_of(at(1), change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation="x/y")),
+            id="when the window ends, by an annotation",
+        ),
+    ],
+)
+def test_what_lifts_several_blockers(changes, expected):
+    assert what_lifts(changes, NIGHT + timedelta(hours=8)) == expected
