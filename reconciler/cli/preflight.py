@@ -19,6 +19,7 @@ from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, 
 from reconciler.backends.protocols import ACTIVATOR_LABELS, LEASES, NAMESPACES, Cluster, MetricsSource
 from reconciler.decide.decide import decide
 from reconciler.decide.freeze import freeze_reason, frozen
+from reconciler.decide.idling.contested import remedy, tools_of
 from reconciler.decide.placement.status import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
 from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind
@@ -431,7 +432,8 @@ def _other_writers(case: ClusterCheck) -> Iterator[Finding]:
     if not parts:
         yield Finding("writers", "OK", f"no other writer of replicas among {len(selected)} selected workloads")
         return
-    yield Finding("writers", "WARN", f"of {len(selected)} selected workloads: {', '.join(parts)}", "")
+    remedies = "; ".join(f"{by}: {remedy(by, refs)}" for by, refs in tools_of(selected).items())
+    yield Finding("writers", "WARN", f"of {len(selected)} selected workloads: {', '.join(parts)}", remedies)
 
 
 def _words(case: ClusterCheck, error: ClusterError) -> str:

@@ -52,6 +52,10 @@ AWAKE_UNTIL = "reconciler/awake-until"
 UNDONE = "reconciler/undone"
 CONTESTED = "reconciler/contested"
 WAKE_REQUESTED_AT = "reconciler/wake-requested-at"
+FLUX_PAUSED = "reconciler/flux-paused"  # since when; FLUX_RECONCILE is ours then
+FLUX_RECONCILE = "kustomize.toolkit.fluxcd.io/reconcile"
+FLUX_DISABLED = "disabled"
+FLUX_NAME_LABEL = "kustomize.toolkit.fluxcd.io/name"  # on everything that a Kustomization of Flux manages
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
 PAUSED = "autoscaling.keda.sh/paused"
 

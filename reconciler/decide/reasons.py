@@ -135,6 +135,7 @@ class ReasonCode(_Code):
     RESTORED = "Restored", "restored"
     RESTORED_IN_PART = "RestoredInPart", "restored from what can be read"
     MANUALLY_SCALED = "ManuallyScaled", "scaled by hand"
+    INSISTED = "Insisted", "scaled to {replicas} by {by}, idled again (onRevert: Insist)"
     SCALED_BY = "ScaledBy", "scaled to {replicas} by {by}"
     TAKEN_OVER = "TakenOver", "scaled by another writer (scale-reason)"
     SCALE_REASON_CHANGED = "ScaleReasonChanged", "its scale-reason is {scaleReason}, not {expected}:"

@@ -14,6 +14,8 @@ from reconciler.decide.annotations import (
     DOWNSCALER_EXCLUDE,
     DOWNSCALER_EXCLUDE_UNTIL,
     FEDERATED_LABEL,
+    FLUX_DISABLED,
+    FLUX_RECONCILE,
     OUR_ANNOTATIONS,
     PAUSED_REPLICAS,
     VICTIM_LABEL,
@@ -49,6 +51,10 @@ def _is_seconds(value: Any) -> bool:
 
 def _is_flag(value: Any) -> bool:
     return value is None or isinstance(value, bool)
+
+
+def _is_flux_pause(value: Any) -> bool:
+    return value in (None, FLUX_DISABLED)
 
 
 def _is_text(value: Any) -> bool:
@@ -90,6 +96,7 @@ _FIELDS: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
     },
     ("keda.sh", "ScaledObject"): {(*_ANNOTATIONS, PAUSED_REPLICAS): _is_text},
 }
+_FLUX = (*_ANNOTATIONS, FLUX_RECONCILE)
 _ACTIVATORS = "-activator-"
 """What is in the names of activators' EndpointSlices."""
 
@@ -179,6 +186,8 @@ def _check_of(decision: Decision, path: _Path) -> _Check | None:
         return _is_count
     if path == _TEMPLATE and decision.verb is not Verb.OVERWRITE:
         return None
+    if path == _FLUX and decision.job == "idling":
+        return _is_flux_pause
     if path[:-1] == _ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
         return None if (ref.group, ref.kind) in _NO_ANNOTATIONS else _is_text
     fields = _FIELDS.get((ref.group, ref.kind), _REPLICAS)

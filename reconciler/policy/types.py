@@ -355,6 +355,8 @@ class IdlingPolicy(Struct, frozen=True, kw_only=True):
     keda: Literal["Pause", "Leave"]
     mark_endpoints: bool
     limits: Limits = Limits()
+    on_revert: Literal["Yield", "Insist"] = "Yield"  # what is done where another writer scales up what is idle
+    pauses_flux: bool = False  # what Flux manages is not reconciled while it is idle
     exclude: tuple[Selector, ...] = ()  # not selected where any of them matches
     tenant: str = ""  # whose it is, "" for the platform's; `name` begins with it: "a/sleep"
 

@@ -323,7 +323,7 @@ def test_broken_policies_release_what_was_scaled_by_hand():
             "apps",
             "Deployment",
             "web",
-            "^annotate the HorizontalPodAutoscaler with kustomize.toolkit.fluxcd.io/reconcile: disabled;",
+            "or annotate the HorizontalPodAutoscaler with kustomize.toolkit.fluxcd.io/reconcile: disabled;",
             id="maxReplicas cannot be left out",
         ),
         pytest.param(
@@ -331,7 +331,8 @@ def test_broken_policies_release_what_was_scaled_by_hand():
             "apps",
             "Deployment",
             "",
-            "leave spec.replicas out of the manifest, or annotate the "
+            "leave spec.replicas out of the manifest, or in the Kustomization: spec.ignore: "
+            "[{paths: [/spec/replicas], target: {kind: Deployment}}], or annotate the "
             "Deployment with kustomize.toolkit.fluxcd.io/reconcile: disabled",
             id="replicas can be left out",
         ),

@@ -12,8 +12,9 @@ from reconciler.decide.idling.transition_rules import ROWS, Flag, IdleAction, Si
 from reconciler.decide.reasons import text_of
 from tests.builders import said
 
+FLAGS = [flag for flag in Flag if flag is not Flag.INSISTS]  # which is set of what was scaled by a tool only
 SUBSETS = [
-    frozenset(chosen) for chosen in chain.from_iterable(combinations(Flag, count) for count in range(len(Flag) + 1))
+    frozenset(chosen) for chosen in chain.from_iterable(combinations(FLAGS, count) for count in range(len(FLAGS) + 1))
 ]
 KEEPS_UP = {
     Flag.BLOCKED,
@@ -27,7 +28,8 @@ KEEPS_UP = {
 
 
 def situations(state: IdleState):
-    return (Situation(state, result, flags) for result, flags in product(CriterionResult, SUBSETS))
+    more = (frozenset(), frozenset({Flag.INSISTS})) if state is IdleState.MANUALLY_SCALED else (frozenset(),)
+    return (Situation(state, result, flags | one) for result, flags, one in product(CriterionResult, SUBSETS, more))
 
 
 def expected(situation: Situation) -> IdleAction:
@@ -61,7 +63,8 @@ def _writable(situation: Situation) -> IdleAction:
             else IdleAction.LEAVE
         )
     if state is IdleState.MANUALLY_SCALED:
-        return IdleAction.RELEASE
+        insists = Flag.INSISTS in flags and result is CriterionResult.IDLE
+        return IdleAction.IDLE if insists and not flags & (KEEPS_UP | {Flag.OBSERVED}) else IdleAction.RELEASE
     may_idle = result is CriterionResult.IDLE and not flags & KEEPS_UP
     if state in (IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE):
         return IdleAction.IDLE if may_idle and Flag.OBSERVED not in flags else IdleAction.CLEAR

@@ -211,7 +211,9 @@ def _all_run(replicas: int, generation: int) -> Object:
 
 
 def state(api: Api) -> dict[tuple[str, str, str], Object]:
-    """What the world is like by namespace, kind and name: all but what differs each time it is made."""
+    """What the world is like by namespace, kind and name: all but what differs each time it is made, as the
+    history does.
+    """
     with ThreadPoolExecutor(4) as threads:
         lists = list(threads.map(lambda path: api.items(path.format("")), _LISTS.values()))
     return {
@@ -219,6 +221,7 @@ def state(api: Api) -> dict[tuple[str, str, str], Object]:
         for kind, items in zip(_LISTS, lists, strict=True)
         for one in items
         if one["metadata"]["namespace"] in (*NAMESPACES, OWN)
+        and not one["metadata"]["name"].startswith("reconciler-history-")
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from reconciler.decide.annotations import (
     digest,
     format_time,
     read_json,
+    read_time,
     stated,
 )
 from reconciler.decide.idling.records import Record, scaled_at
@@ -35,14 +36,21 @@ _ADVICE = (
         "in the Application: spec.ignoreDifferences: [{{group: {group}, kind: {kind}, jsonPointers: [{pointers}]}}]"
         " and syncOptions: [RespectIgnoreDifferences=true]",
     ),
-    ("kustomize-controller", "{leave}annotate the {kind} with kustomize.toolkit.fluxcd.io/reconcile: disabled"),
+    (
+        "kustomize-controller",
+        "{leave}in the Kustomization: spec.ignore: [{{paths: [{pointers}], target: {{kind: {kind}}}}}], "
+        "or annotate the {kind} with kustomize.toolkit.fluxcd.io/reconcile: disabled",
+    ),
     (
         "helm-controller",
         "in the HelmRelease: spec.driftDetection: {{mode: enabled, ignore: [{{paths: [{pointers}]}}]}}",
     ),
+    ("helm", "let the values of the chart leave {fields} out, many do with autoscaling.enabled: true"),
     ("kube-controller-manager", "an autoscaler sets it: autoscalers: {{hpa: Idle}} with minReplicas of at least 1"),
     ("horizontal-pod-autoscaler", "an autoscaler sets it: autoscalers: {{hpa: Idle}} with minReplicas of at least 1"),
 )
+_ARGO_CD = "argocd"
+_TOOLS = (_ARGO_CD, "kustomize-controller", "helm")
 _ANY = 'let {by} leave {fields} alone, or exclude the object with reconciler/exclude: "true"'
 _NO_BOUNDS = "; idleReplicas: 0 needs no other bounds"
 _POINTERS = {"CronJob": "/spec/suspend", "ScaledObject": "/metadata/annotations/autoscaling.keda.sh~1paused-replicas"}
@@ -101,7 +109,21 @@ def _undone_by(manager: str, annotations: Mapping[str, str]) -> int:
 
 def is_contest(undo: Undo) -> bool:
     """Return whether `undo` is one too many: not by a person's tool, and not the first in a row."""
-    return undo.count >= EPISODES and undo.by != "unknown" and not _PERSON.match(undo.by)
+    return undo.count >= EPISODES and is_by_tool(undo)
+
+
+def is_by_tool(undo: Undo) -> bool:
+    """Return whether it is known that no person did it, nor a tool that people use."""
+    return undo.by != "unknown" and not _PERSON.match(undo.by)
+
+
+def insisted(workload: Workload) -> Undo | None:
+    """Return the last of several undos in a row that we did not yield to, None where there are not several."""
+    found = read_json(workload.annotations.get(UNDONE))
+    by, at, count = found.get("by"), read_time(found.get("at")), found.get("count")
+    if not isinstance(by, str) or at is None or not isinstance(count, int) or count < EPISODES:
+        return None
+    return Undo(by, at, count)
 
 
 def contest_text(undo: Undo, policy: IdlingPolicy | None) -> str:
@@ -159,6 +181,27 @@ def advice(by: str, ref: ObjectRef, autoscaler: str = "") -> str:
     said = {"by": by, "group": group or '""', "kind": kind, "pointers": pointers, "fields": " and ".join(names)}
     said["leave"] = "" if autoscaler else f"leave {said['fields']} out of the manifest, or "  # maxReplicas is required
     return text.format(**said) + _NO_BOUNDS * bool(autoscaler)
+
+
+def tools_of(workloads: Iterable[Workload]) -> dict[str, tuple[ObjectRef, ...]]:
+    """Return by field manager what tools wrote the scale of last: not people, not we, and not the autoscalers."""
+    found: dict[str, list[ObjectRef]] = {}
+    for one in workloads:
+        by = "" if one.replicas_writer is None else one.replicas_writer.manager
+        if any(by.startswith(name) for name in _TOOLS):
+            found.setdefault(by, []).append(one.ref)
+    return {by: tuple(sorted(found[by])) for by in sorted(found)}
+
+
+def remedy(by: str, refs: Iterable[ObjectRef]) -> str:
+    """Return advice that lets us scale all of `refs`, which `by` writes too: each kind once, for Argo CD as one."""
+    kinds = {(ref.group, ref.kind): ref for ref in sorted(refs)}
+    texts = [advice(by, kinds[key]) for key in sorted(kinds)]
+    if not by.startswith(_ARGO_CD) or len(texts) == 1:
+        return "; ".join(texts)
+    before, _, _ = texts[0].partition("[{")
+    entries = (text[len(before) + 1 :].partition("}]")[0] for text in texts)
+    return f"{before}[{', '.join(f'{entry}}}' for entry in entries)}]{texts[0].partition('}]')[2]}"
 
 
 def _field(pointer: str) -> str:

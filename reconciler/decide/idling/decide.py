@@ -14,6 +14,7 @@ from reconciler.decide.idling.discovery import Inventory
 from reconciler.decide.idling.explain import (
     claims,
     explanations,
+    first_idles,
     notices,
     overridden,
     query_notices,
@@ -124,7 +125,7 @@ def explained(clusters: Sequence[IdlingCluster], transitions: Mapping[ObjectRef,
     return DesiredState(
         undecided=tuple(undecided(ordered, services)),
         overridden=tuple(overridden(ordered)),
-        notices=(*notices(ordered, services, run), *_query_notices(clusters)),
+        notices=(*notices(ordered, services, run), *_query_notices(clusters), *first_idles(ordered)),
         explanations=tuple(explanations(ordered, services)),
         questions=tuple(sorted(questions(ordered, services))),
     )

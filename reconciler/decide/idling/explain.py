@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import FIELD_MANAGER, WAKE_REQUESTED_AT, optional_instant
+from reconciler.decide.annotations import AWAKE_SINCE, FIELD_MANAGER, LAST_IDLED, WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.idling.blockers import custom_kind_blocker
-from reconciler.decide.idling.contested import advice, contest_of, is_contest, undo_of
+from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contest, remedy, tools_of, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, ServiceRecord
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
@@ -18,7 +18,7 @@ from reconciler.decide.idling.transition_rules import Flag, IdleAction
 from reconciler.decide.idling.transitions import Transition, deciding_names, owner_policy
 from reconciler.decide.idling.verdicts import CombinedVerdict
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
-from reconciler.model import NOTHING, ObjectRef, PodsQuestion, Run
+from reconciler.model import NOTHING, ObjectRef, PodsQuestion, Run, Workload
 from reconciler.policy.types import IdlingPolicy
 
 _LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
@@ -321,6 +321,16 @@ def _contested(transition: Transition, run: Run) -> Iterator[Notice]:
             why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
             text = f"{transition.ref} is {why}; {then}"
             yield Notice("contested", str(transition.ref), text, owner_policy(transition), reasons=(why,))
+    last = insisted(written)
+    if last is not None and transition.stays_idle and transition.choice.flag is not Flag.INSISTS:
+        text = f"{transition.ref} was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
+        text = f"{text}; {advice(last.by, transition.ref)}"
+        yield Notice("contested", str(transition.ref), text, owner_policy(transition))
+    if transition.choice.flag is Flag.INSISTS and transition.record is not None:
+        undo = undo_of(transition.scalable, transition.record, run.now)
+        times = f"{undo.count} times in a row" if undo.count > 1 else "once"
+        text = f"{transition.ref} was reverted by {undo.by} {times}; {advice(undo.by, transition.ref)}"
+        yield Notice("contested", str(transition.ref), text, owner_policy(transition))
     undone = transition.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
     if undone and transition.action in (IdleAction.RELEASE, IdleAction.WAKE) and transition.record is not None:
         undo = undo_of(transition.scalable, transition.record, run.now)
@@ -344,6 +354,21 @@ def _writer(transition: Transition, _run: Run) -> Iterator[Notice]:
         why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
         text = f"{transition.ref} is idle, and {why}"
         yield Notice("fieldManager", str(transition.ref), text, owner_policy(transition), reasons=(why,))
+
+
+def first_idles(transitions: Iterable[Transition]) -> Iterator[Notice]:
+    """Yield for each cluster and tool that what is to be idled for the first time is written by that tool too."""
+    new: dict[str, list[Workload]] = {}
+    for transition in transitions:
+        written = transition.scalable.scale.written
+        known = LAST_IDLED in written.annotations or AWAKE_SINCE in written.annotations
+        if transition.action in (IdleAction.IDLE, IdleAction.OBSERVE) and not known:
+            new.setdefault(transition.ref.cluster, []).append(written)
+    for cluster, workloads in sorted(new.items()):
+        for by, refs in tools_of(workloads).items():
+            which = str(refs[0]) if len(refs) == 1 else f"{len(refs)} workloads that are idled for the first time"
+            text = f"{cluster}: {by} writes the scale of {which} too, and may undo that; {remedy(by, refs)}"
+            yield Notice("otherWriter", cluster, text)
 
 
 def _unreadable_signal(transition: Transition, _run: Run) -> Iterator[Notice]:

@@ -12,6 +12,10 @@ from reconciler.decide.annotations import (
     AWAKE_SINCE,
     CAUSE,
     FIELD_MANAGER,
+    FLUX_DISABLED,
+    FLUX_NAME_LABEL,
+    FLUX_PAUSED,
+    FLUX_RECONCILE,
     IDLED,
     IDLED_AT,
     IDLED_TO,
@@ -163,7 +167,22 @@ def cleared_annotations(annotations: Mapping[str, str], foreign: bool = False) -
     # The owner that placement wrote must stay: without it the local ReplicaSet would count as somebody else's.
     owner = [OWNER] if idling_owner({OWNER: annotations.get(OWNER, "")}) else []
     scale = () if annotations.get(SCALE_REASON, IDLED) not in ("", IDLED) else (SCALE_REASON, SCALE_TIME)
-    return dict.fromkeys([*_OF_RECORD, *scale, *owner, *(_OPENSHIFT if foreign else ())])
+    flux = _flux_resumed(annotations)
+    return dict.fromkeys([*_OF_RECORD, *scale, *owner, *flux, *(_OPENSHIFT if foreign else ())])
+
+
+def flux_paused(workload: Workload, now: datetime) -> dict[str, str | None]:
+    """Return the annotations that keep Flux from reconciling `workload`, where it does and nobody paused it yet."""
+    if FLUX_NAME_LABEL not in workload.labels or FLUX_RECONCILE in workload.annotations:
+        return {}
+    return {FLUX_RECONCILE: FLUX_DISABLED, FLUX_PAUSED: format_time(now)}
+
+
+def _flux_resumed(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the annotations that pause Flux, where we wrote them and nobody changed them since."""
+    if FLUX_PAUSED not in annotations:
+        return ()
+    return (FLUX_PAUSED, FLUX_RECONCILE) if annotations.get(FLUX_RECONCILE) == FLUX_DISABLED else (FLUX_PAUSED,)
 
 
 def reason_of_others(workload: Workload, record: Record) -> str | None:

@@ -35,6 +35,7 @@ class Flag(StrEnum):
     BOUNDS = "bounds"  # another Fleet than the one that idled it holds its autoscaler at a floor
     BLOCKED = "held"  # something keeps it from being idled
     OBSERVED = "observed"  # a policy that only observes has a say
+    INSISTS = "insists"  # its policy idles again what another tool scales up
     READ_ONLY = "readOnly"  # nothing may be written on its cluster
 
 
@@ -137,7 +138,10 @@ ROWS: tuple[TransitionRule, ...] = (
     TransitionRule(_FOREIGN, IdleAction.WAKE, Flag.REQUESTED),
     TransitionRule(_FOREIGN, IdleAction.OVERDUE, Flag.DUE, counterfactual=A_WAKE_REQUEST),
     TransitionRule(_FOREIGN, IdleAction.LEAVE, reason=reason(ReasonCode.FOREIGN), counterfactual=A_WAKE_REQUEST),
-    # what was scaled by hand is respected
+    # what was scaled by hand is respected, unless it was a tool, and its policy insists
+    TransitionRule(
+        _MANUALLY_SCALED, IdleAction.IDLE, Flag.INSISTS, _SAYS_IDLE, without=frozenset((*KEEP_UP, Flag.OBSERVED))
+    ),
     TransitionRule(_MANUALLY_SCALED, IdleAction.RELEASE, reason=reason(ReasonCode.MANUALLY_SCALED)),
     # what somebody else scaled for a reason of their own, or for none, is theirs, unless a wake is requested
     TransitionRule(_TAKEN_OVER, IdleAction.WAKE, Flag.REQUESTED),

@@ -25,7 +25,7 @@ from reconciler.decide.idling.blockers import (
     restricted,
     what_lifts,
 )
-from reconciler.decide.idling.contested import contest_of
+from reconciler.decide.idling.contested import contest_of, is_by_tool, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import LONG_AGO, Record
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, WakeRequest
@@ -188,12 +188,12 @@ def _flags(
     if request is not None:
         is_idle = classification.state in IDLE_STATES
         yield Flag.REQUESTED, Blocker((request.reason,), None if is_idle else after(request.at))
-    opted_out = _excluded(scalable, classification)
-    if opted_out is not None:
-        yield Flag.EXCLUDED, opted_out
-    blocked = blocker_of(scalable, now)
-    if blocked is not None:
-        yield Flag.BLOCKED, blocked
+    found = {
+        Flag.EXCLUDED: _excluded(scalable, classification),
+        Flag.BLOCKED: blocker_of(scalable, now),
+        Flag.INSISTS: _insists(scalable, classification, now),
+    }
+    yield from ((flag, why) for flag, why in found.items() if why is not None)
     yield from _verdict_flags(scalable.verdict)
     if scalable.verdict.observing:
         yield Flag.OBSERVED, _observed(scalable)
@@ -229,6 +229,18 @@ def _verdict_flags(verdict: CombinedVerdict) -> Iterator[tuple[Flag, Blocker]]:
         yield Flag.BUSY, Blocker(verdict.busy.evaluation.reasons, verdict.busy.evaluation.counterfactual)
     if verdict.wake_when is not None:
         yield Flag.WAKE_WHEN, Blocker(verdict.wake_when.wake_when.reasons, verdict.wake_when.wake_when.counterfactual)
+
+
+def _insists(scalable: ScalableState, classification: Classification, now: datetime) -> Blocker | None:
+    """Return that what a tool scaled up is idled again, None where a person did, or a policy yields."""
+    record, policies = classification.record, scalable.verdict.policies
+    if classification.state is not IdleState.MANUALLY_SCALED or record is None or not policies:
+        return None
+    undo = undo_of(scalable, record, now)
+    if not is_by_tool(undo) or any(policy.on_revert == "Yield" for policy in policies):
+        return None
+    yields = field_is("onRevert", f"Yield in {policies[0].name}")
+    return blocker(ReasonCode.INSISTED, yields, by=undo.by, replicas=scalable.scale.replicas)
 
 
 def _observed(scalable: ScalableState) -> Blocker:

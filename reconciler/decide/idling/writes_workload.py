@@ -35,7 +35,13 @@ from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import Undo, contest_text, is_contest, undo_of
 from reconciler.decide.idling.criteria import CriterionResult, schedules_of
 from reconciler.decide.idling.last_idled import Schedule
-from reconciler.decide.idling.records import Record, cleared_annotations, reason_of_others, record_annotations
+from reconciler.decide.idling.records import (
+    Record,
+    cleared_annotations,
+    flux_paused,
+    reason_of_others,
+    record_annotations,
+)
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import IdleAction
@@ -199,6 +205,8 @@ def _idle(transition: Transition, record: Record, context: WriteContext) -> Deci
         LAST_IDLED: None if schedule is None else schedule.text(now),
         CAUSE: cause_text(repair.cause, context.run),
         CONTESTED: None,
+        **_insisted(transition, context),
+        **(flux_paused(scale.written, now) if _pauses_flux(transition) else {}),
     }
     # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to. The
     # tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
@@ -219,6 +227,18 @@ def _idle(transition: Transition, record: Record, context: WriteContext) -> Deci
         idles=True,
         known=schedule is not None and schedule.knows(annotations, now),
     )
+
+
+def _insisted(transition: Transition, context: WriteContext) -> dict[str, str | None]:
+    """Return the annotation that counts how often another tool undid the idle that is done again."""
+    record = transition.record
+    if transition.state is not IdleState.MANUALLY_SCALED or record is None:
+        return {}
+    return {UNDONE: undo_of(transition.scalable, record, context.run.now).text}
+
+
+def _pauses_flux(transition: Transition) -> bool:
+    return any(policy.pauses_flux for policy in transition.scalable.verdict.policies)
 
 
 def _wake(transition: Transition, record: Record, context: WriteContext) -> Decision:

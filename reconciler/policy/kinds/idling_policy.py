@@ -187,6 +187,19 @@ class AutoscalersFields(Fields, frozen=True, kw_only=True):
     ] = "Pause"
 
 
+class GitOpsFields(Fields, frozen=True, kw_only=True):
+    """GitOps tools that manage workloads that are idled."""
+
+    flux: Annotated[
+        Literal["Leave", "Pause"],
+        Meta(
+            description="flux is Pause: while a workload that a Kustomization of Flux manages is idle, it carries "
+            "kustomize.toolkit.fluxcd.io/reconcile: disabled, so that Flux changes nothing of it; a wake removes that, "
+            "if it was not there before. Leave: Flux is not paused."
+        ),
+    ] = "Leave"
+
+
 class IdlingPolicyFields(Fields, frozen=True, kw_only=True):
     """The selection and the criteria of an IdlingPolicy."""
 
@@ -243,6 +256,17 @@ class IdlingPolicyFields(Fields, frozen=True, kw_only=True):
             "there."
         ),
     ] = False
+    on_revert: Annotated[
+        Literal["Yield", "Insist"],
+        Meta(
+            description="onRevert states what happens if another tool scales up an idle workload, resumes a CronJob or "
+            "unpauses a ScaledObject. Yield: the workload stays awake, and is left alone from the second time in a row "
+            "on. Insist: it is idled again, once in each run, and always reported. What a person scales up stays awake."
+        ),
+    ] = "Yield"
+    git_ops: Annotated[
+        GitOpsFields, Meta(description="gitOps states what happens to GitOps tools while a workload is idle.")
+    ] = GitOpsFields()
     limits: Annotated[
         LimitsFields,
         Meta(
@@ -294,6 +318,8 @@ def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument, cal
         hpa=spec.autoscalers.hpa,
         keda=spec.autoscalers.keda,
         mark_endpoints=spec.mark_endpoints,
+        on_revert=spec.on_revert,
+        pauses_flux=spec.git_ops.flux == "Pause",
         limits=limits_of(spec.limits),
     )
     _check(document, policy, broken=criteria.broken)

@@ -1,0 +1,209 @@
+"""Another tool that scales up what is idle: a policy that insists, and Flux paused while something is idle."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.annotations import FLUX_NAME_LABEL, FLUX_PAUSED, FLUX_RECONCILE, UNDONE
+from reconciler.decide.idling.contested import fingerprint, remedy
+from reconciler.model import FieldWriter
+from reconciler.policy.types import IdlingPolicy
+from tests.builders import a_ref, a_service, a_workload
+from tests.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    a_policy,
+    a_schedule,
+    notices_of,
+    run_in,
+    verbs,
+    why_of,
+    workloads_selector,
+)
+from tests.idling.world import World, a_world
+
+WEB = a_ref("web")
+GIT = "argocd-controller"
+MINUTE = timedelta(minutes=1)
+INSISTS = a_policy("nights", a_schedule(), on_revert="Insist")
+
+
+def reverted(world: World, by: str, replicas: int = 5) -> None:
+    """`by` scales what is idle up, and its pods come."""
+    world.now += MINUTE
+    world.scale(WEB, replicas)
+    world.objects[WEB] = replace(world.objects[WEB], replicas_writer=FieldWriter(by, world.now))
+    world.now += MINUTE
+
+
+def an_idle_world(policy: IdlingPolicy, **fields: Any) -> World:
+    world = a_world(a_service(), a_workload(**fields), now=NIGHT)
+    run_in(world, policy)
+    assert world.replicas(WEB) == 0
+    return world
+
+
+class TestInsist:
+    def test_what_a_tool_scales_up_is_idled_again_once_a_run_and_told_for_ever(self):
+        world = an_idle_world(INSISTS)
+        for count in (1, 2, 3, 4):
+            reverted(world, GIT)
+            outcome = run_in(world, INSISTS)
+            assert ("idle", "Deployment/web") in verbs(outcome)
+            assert world.replicas(WEB) == 0
+            assert json.loads(world.objects[WEB].annotations[UNDONE])["count"] == count
+            assert "reconciler/contested" not in world.objects[WEB].annotations
+            (told,) = notices_of(outcome, "contested")
+            assert GIT in told
+            assert "ignoreDifferences" in told
+            (later,) = notices_of(run_in(world, INSISTS), "contested") or [""]
+            assert ("idled again" in later) is (count > 1)
+        world.now = MONDAY
+        run_in(world, INSISTS)
+        assert world.replicas(WEB) == 5
+        assert UNDONE not in world.objects[WEB].annotations
+
+    @pytest.mark.parametrize("by", ["kubectl-scale", "Mozilla", "k9s"])
+    def test_what_a_person_scales_up_stays_awake(self, by: str):
+        world = an_idle_world(INSISTS)
+        reverted(world, by)
+        assert ("release", "Deployment/web") in verbs(run_in(world, INSISTS))
+        assert world.replicas(WEB) == 5
+
+    def test_one_policy_that_yields_is_enough(self):
+        yields = a_policy("also", a_schedule())
+        world = an_idle_world(INSISTS)
+        reverted(world, GIT)
+        assert ("release", "Deployment/web") in verbs(run_in(world, INSISTS, yields))
+
+    def test_what_is_excluded_meanwhile_is_released(self):
+        world = an_idle_world(INSISTS)
+        reverted(world, GIT)
+        annotations = {**world.objects[WEB].annotations, "reconciler/exclude": "true"}
+        world.objects[WEB] = replace(world.objects[WEB], annotations=annotations)
+        assert ("release", "Deployment/web") in verbs(run_in(world, INSISTS))
+
+    def test_the_reason_names_who_and_what(self):
+        world = an_idle_world(INSISTS)
+        reverted(world, GIT)
+        outcome = run_in(world, INSISTS)
+        assert "scaled to 5 by argocd-controller, idled again (onRevert: Insist)" in why_of(outcome)
+
+    def test_a_tool_that_undoes_two_nights_is_contested_where_the_policy_yields(self):
+        yields = a_policy("nights", a_schedule())
+        world = an_idle_world(yields)
+        for night in range(4):
+            world.now = NIGHT + timedelta(days=7 * night)
+            run_in(world, yields)
+            if world.replicas(WEB) == 0:
+                reverted(world, GIT)
+                run_in(world, yields)
+            assert ("reconciler/contested" in world.objects[WEB].annotations) is (night >= 1)
+            assert world.replicas(WEB) == 5
+
+
+FLUX = {FLUX_NAME_LABEL: "apps"}
+PAUSES = a_policy("nights", a_schedule(), pauses_flux=True)
+
+
+class TestFlux:
+    def test_while_idle_flux_leaves_it_alone_and_no_longer_after_the_wake(self):
+        world = an_idle_world(PAUSES, labels=FLUX)
+        marks = world.objects[WEB].annotations
+        assert marks[FLUX_RECONCILE] == "disabled"
+        assert FLUX_PAUSED in marks
+        world.now = MONDAY
+        run_in(world, PAUSES)
+        assert world.replicas(WEB) == 3
+        assert not {FLUX_RECONCILE, FLUX_PAUSED} & world.objects[WEB].annotations.keys()
+
+    def test_it_is_one_write_with_the_replicas(self):
+        world = a_world(a_service(), a_workload(labels=FLUX), now=NIGHT)
+        decisions = run_in(world, PAUSES, writes=0).desired.decisions
+        (idle,) = [one for one in decisions if one.verb == "idle"]
+        paths = {change.path[-1] for change in idle.changes}
+        assert {"replicas", FLUX_RECONCILE, FLUX_PAUSED} <= paths
+
+    @pytest.mark.parametrize(
+        ("labels", "annotations", "policy"),
+        [
+            pytest.param({}, {}, PAUSES, id="not of Flux"),
+            pytest.param(FLUX, {FLUX_RECONCILE: "disabled"}, PAUSES, id="paused by somebody else"),
+            pytest.param(FLUX, {FLUX_RECONCILE: "enabled"}, PAUSES, id="somebody else says so"),
+            pytest.param(FLUX, {}, a_policy("nights", a_schedule()), id="not asked for"),
+        ],
+    )
+    def test_what_is_not_ours_is_left_as_it_is(self, labels, annotations, policy):
+        world = an_idle_world(policy, labels=labels, annotations=annotations)
+        assert world.objects[WEB].annotations.get(FLUX_RECONCILE) == annotations.get(FLUX_RECONCILE)
+        assert FLUX_PAUSED not in world.objects[WEB].annotations
+        world.now = MONDAY
+        run_in(world, policy)
+        assert world.objects[WEB].annotations.get(FLUX_RECONCILE) == annotations.get(FLUX_RECONCILE)
+
+    def test_a_pause_that_somebody_changed_is_theirs(self):
+        world = an_idle_world(PAUSES, labels=FLUX)
+        annotations = {**world.objects[WEB].annotations, FLUX_RECONCILE: "enabled"}
+        world.objects[WEB] = replace(world.objects[WEB], annotations=annotations)
+        world.now = MONDAY
+        run_in(world, PAUSES)
+        assert world.objects[WEB].annotations.get(FLUX_RECONCILE) == "enabled"
+        assert FLUX_PAUSED not in world.objects[WEB].annotations
+
+    def test_a_hand_that_scales_it_up_ends_the_pause_too(self):
+        world = an_idle_world(PAUSES, labels=FLUX)
+        reverted(world, "kubectl-scale")
+        run_in(world, PAUSES)
+        assert not {FLUX_RECONCILE, FLUX_PAUSED} & world.objects[WEB].annotations.keys()
+
+
+def test_a_field_at_its_default_is_not_in_the_fingerprint_of_a_policy():
+    plain = a_policy("nights", a_schedule())
+    assert fingerprint(plain) == fingerprint(replace(plain, on_revert="Yield"))
+    assert fingerprint(plain) != fingerprint(INSISTS)
+
+
+class TestFirstPlan:
+    def test_it_names_who_writes_the_scale_and_what_to_tell_them_for_each_kind(self):
+        by = FieldWriter(GIT, NIGHT - timedelta(days=3))
+        web, db = a_workload(replicas_writer=by), a_workload("db", kind="StatefulSet", replicas_writer=by)
+        person = a_workload("hand", replicas_writer=FieldWriter("kubectl", NIGHT - timedelta(days=3)))
+        policy = a_policy("nights", a_schedule(), selector=workloads_selector("Deployment", "StatefulSet"))
+        outcome = run_in(a_world(web, db, person, now=NIGHT), policy, writes=0)
+        assert notices_of(outcome, "otherWriter") == [
+            "east: argocd-controller writes the scale of 2 workloads that are idled for the first time too, and may "
+            "undo that; in the Application: spec.ignoreDifferences: [{group: apps, kind: Deployment, jsonPointers: "
+            "[/spec/replicas]}, {group: apps, kind: StatefulSet, jsonPointers: [/spec/replicas]}] and syncOptions: "
+            "[RespectIgnoreDifferences=true]"
+        ]
+
+    def test_what_slept_before_is_not_told_again(self):
+        by = FieldWriter("helm", NIGHT - timedelta(days=3))
+        world = a_world(
+            a_workload(replicas_writer=by, annotations={"reconciler/awake-since": "2026-11-18T06:00:00Z"}), now=NIGHT
+        )
+        policy = a_policy("nights", a_schedule(), selector=workloads_selector("Deployment"))
+        assert notices_of(run_in(world, policy, writes=0), "otherWriter") == []
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ("kustomize-controller", "spec.ignore: [{paths: [/spec/replicas], target: {kind: Deployment}}]"),
+        ("helm", "let the values of the chart leave spec.replicas out"),
+        ("helm-controller", "in the HelmRelease: spec.driftDetection"),
+    ],
+)
+def test_each_tool_has_its_remedy(by: str, words: str):
+    assert words in remedy(by, [WEB])
+
+
+def test_a_cron_job_and_a_scaled_object_have_their_own_fields():
+    refs = [a_ref("job", kind="CronJob"), a_ref("so", kind="ScaledObject")]
+    text = remedy(GIT, refs)
+    assert "kind: CronJob, jsonPointers: [/spec/suspend]}, {group: keda.sh, kind: ScaledObject" in text
