@@ -265,6 +265,8 @@ def _problem(selector: ObjectSelector, name: str, labels: Mapping[str, str]) -> 
 
 def _name_problem(selector: ObjectSelector, name: str) -> str:
     included = ObjectSelector(include=selector.include).names(name)
+    if included and not ObjectSelector(within=selector.within).names(name):
+        return f"{name} is not of the tenant, which has {', '.join(selector.within)}"
     if included:
         return f"{name} is excluded by {', '.join(selector.exclude)}"
     return f"{name} is not included in {', '.join(selector.include)}"

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.messages import listed, nearest, shown
 from reconciler.policy.check import Built, cross_problems, cross_warnings
+from reconciler.policy.cut_fleet import cut_fleets
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.downscale_policy import DownscalePolicyDocument, downscale_policy_of
@@ -283,10 +284,11 @@ def _read_fleet(path: str | Path) -> tuple[Built | None, tuple[Problem, ...]]:
     ]
     if (main := main_fleet([document for _, document in fleets], loaded.root)) is not None:
         fleets = [("Fleet", main)]
-    _make(fleets, found, complete=True)
-    problems += _fleets(fleets, str(path), complete=True)
     if not fleets:
         problems += loaded.problems
+        fleets = [("Fleet", document) for document in cut_fleets(loaded.problems, loaded.root)]
+    _make(fleets, found, complete=True)
+    problems += _fleets(fleets, str(path), complete=True)
     return (found.built[0] if len(fleets) == 1 else None), tuple(sorted(problems))
 
 

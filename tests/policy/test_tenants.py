@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.errors import PolicyError
 from reconciler.policy.compiled import compile_policies
 from reconciler.policy.load import check_policies, read_fleet_for_wakes, read_policies
 from reconciler.policy.types import PolicySet
@@ -188,6 +189,8 @@ def test_files_of_a_mounted_volume_are_whose_path_they_have(tmp_path):
         pytest.param(FLEET.replace("tenants:", "tenant:"), id="a field"),
         pytest.param(FLEET.replace("team-b-*", "team-a-*"), id="tenants that overlap"),
         pytest.param(FLEET.replace('paths: ["teams/b/**"]', 'paths: ["**"]'), id="itself under a tenant's path"),
+        pytest.param(FLEET.replace('["team-b-*", shared-b]', '["team-b-*", shared-b'), id="no YAML from there on"),
+        pytest.param(f"{FLEET}  bad: [\n", id="no YAML at the end"),
     ],
 )
 def test_a_fleet_whose_tenants_are_broken_is_good_enough_for_wakes(tmp_path, broken):
@@ -221,3 +224,30 @@ def test_where_the_platform_and_a_tenant_drive_one_workload_the_tenant_is_wrong(
     assert found is not None
     assert [one.file for one in problems] == ["policies/teams/a/web.yaml"]
     assert [(one.key, one.tenant) for one in found.federated] == [("team-a-web/web", "")]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(f"{FLEET}  bad: [\n  namespace: own\n", id="above its own namespace"),
+        pytest.param(f"{FLEET}  bad: [\n  formerNames: [old]\n", id="above former names"),
+        pytest.param(FLEET.replace("kind: Fleet", "kind: [Fleet"), id="in its first lines"),
+    ],
+)
+def test_a_fleet_that_may_say_below_the_break_where_its_records_are_is_not_used(tmp_path, broken):
+    two_teams(Folder(tmp_path), snapshot=False, **{"fleet.yaml": broken})
+    with inside(tmp_path), pytest.raises(PolicyError, match="is no YAML"):
+        read_fleet_for_wakes("policies")
+
+
+def test_of_the_clusters_those_above_the_break_are_woken(tmp_path):
+    broken = FLEET.replace("    - name: prod", "    - name: [")
+    two_teams(Folder(tmp_path), snapshot=False, **{"fleet.yaml": broken})
+    with inside(tmp_path):
+        assert [one.name for one in read_fleet_for_wakes("policies")[0].clusters] == ["dev"]
+
+
+def test_where_protected_namespaces_may_be_below_the_break_all_count_as_such(tmp_path):
+    two_teams(Folder(tmp_path), snapshot=False, **{"fleet.yaml": f"{FLEET}  bad: [\n"})
+    with inside(tmp_path):
+        assert read_fleet_for_wakes("policies")[0].protects_unread

@@ -5,14 +5,17 @@ Each way to overreach is refused, at its line and with the rule of the Fleet, or
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.decide import decide
-from reconciler.model import ObservedState
+from reconciler.model import ObjectRef, ObservedState
 from reconciler.observe.clusters import observe
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.policy.load import check_policies, read_policies
@@ -313,3 +316,47 @@ def test_what_is_not_refused_has_no_effect_outside(tmp_path, ever, files):
     with inside(tmp_path):
         assert check_policies("policies")[1] == ()
     assert acts(folder.path, ever.state)["others"] == ever.others
+
+
+def moved(state: ObservedState, namespaces: Mapping[str, str]) -> ObservedState:
+    """Return `state` with what is in some namespaces in others, which did not exist when the policies were checked."""
+
+    def renamed(ref: ObjectRef) -> ObjectRef:
+        if ref.kind == "Namespace":
+            return replace(ref, name=namespaces.get(ref.name, ref.name))
+        return replace(ref, namespace=namespaces.get(ref.namespace, ref.namespace))
+
+    def of(found: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(replace(one, ref=renamed(one.ref)) for one in found)
+
+    clusters = {
+        name: replace(one, workloads=of(one.workloads), services=of(one.services), namespaces=of(one.namespaces))
+        for name, one in state.clusters.items()
+    }
+    return replace(state, clusters=clusters)
+
+
+@pytest.mark.parametrize(
+    ("later", "own"),
+    [
+        pytest.param("team-ab", False, id="begins like a's, without the dash"),
+        pytest.param("team-b-a-team-a-web", False, id="has a's inside"),
+        pytest.param("xteam-a-web", False, id="ends like a's"),
+        pytest.param("team-a", False, id="a's without the dash"),
+        pytest.param("team-a-new", True, id="one of a's"),
+    ],
+)
+def test_a_namespace_created_later_is_a_s_by_its_name_alone(tmp_path, ever, later, own):
+    """`*`, every label and every kind: what team a may write at most."""
+    everything = sleep('namespaces: {include: ["*"]}, services: {}, workloads: {}', "  priority: 10\n")
+    folder = two_teams(Folder(tmp_path), snapshot=False, **everything)
+    state = moved(ever.state, {"tools": later})
+    found = acts(folder.path, state)
+    assert any(f"/{later}/" in key for key, *_ in found.get("a", [])) is own
+    assert not [one for one in found.get("others", []) if one[1].startswith("a/")]
+
+
+def test_explain_says_that_a_namespace_is_not_of_the_tenant(tmp_path):
+    folder = two_teams(Folder(tmp_path), **{"platform.yaml": "", "teams/b/sleep.yaml": ""})
+    said = folder.call("explain", "dev/tools/Deployment/web", "--snapshot", "snapshot", "--now", NIGHT)
+    assert "namespaces: tools is not of the tenant, which has team-a-*" in said.out

@@ -222,7 +222,8 @@ class _Observer:
         before = [service for service in services if around[service.ref][1]]
         excluded = self._excluded(scale, before)
         through = [service.selected.without(excluded) if excluded else service.selected for service in before]
-        itself = [direct[ref].without(excluded) for ref in own if ref in direct]
+        itself = [direct[ref] for ref in own if ref in direct]
+        itself = [one.without(excluded) for one in itself] if excluded else itself
         verdicts = [verdict for one in through for verdict in one.won]
         known = {verdict.policy.name for verdict in verdicts}
         verdicts += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
@@ -248,9 +249,9 @@ class _Observer:
 
     def _excluded(self, scale: Scale, before: Iterable[ServiceState]) -> Exclusions:
         """Return the policies that exclude `scale`, itself or with a Service before it."""
-        found = dict(self._verdicts.exclusions(scale.written, scale.runs))
+        found = self._verdicts.exclusions(scale.written, scale.runs)
         for service in before:
-            found = {**service.excluded, **found}
+            found = {**service.excluded, **found} if service.excluded else found
         return found
 
     def _told(

@@ -21,7 +21,7 @@ from reconciler.decide.idling.criteria import (
 )
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, Reasons, joined, reason
 from reconciler.decide.selectors import exclusions_by, namespace_labels, of_highest_priority, selects_workload
-from reconciler.model import ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
+from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 
 UNDONE_HOLDS = timedelta(hours=2)  # minAwake by default, where no policy is known
@@ -242,6 +242,8 @@ class ClusterVerdicts:
 
     def exclusions(self, *found: Workload | Service) -> Exclusions:
         """Return which policies exclude one of `found`, all in one namespace, whether they select it or not."""
+        if not self._excluding:
+            return NOTHING
         result: dict[str, Reason] = {}
         for policy in self._excluding:
             labels = self._labels.get(found[0].ref.namespace, {})
