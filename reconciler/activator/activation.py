@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.activator.connection import (
     ConnectionHandlers,
@@ -39,6 +39,9 @@ _LINGERS = 60.0
 _REFUSES_AFTER = 2.0
 """Seconds after our slices have gone in which held connections are reset that may not be spliced."""
 
+_SCALED_AT_LATEST = 600.0
+"""Seconds after the mark in which our slices go, where pods answer all the time: no run scales them any more."""
+
 _SIGNALS_AGAIN = 10.0
 
 NO_BACKENDS = Backends({}, {})
@@ -47,7 +50,7 @@ NO_BACKENDS = Backends({}, {})
 class ActivationSettings(Struct, frozen=True):
     """What all activations share. `signal` wakes a Service; `changed` is called when its slices are to be looked at.
 
-    `held` are all connections that wait for a pod, the oldest first.
+    `held` are all connections that wait for a pod, the oldest first, `spliced` all that are joined with one.
     """
 
     pod: ActivatorPod
@@ -56,6 +59,7 @@ class ActivationSettings(Struct, frozen=True):
     signal: Callable[[Activation], None]
     changed: Callable[[Activation], None]
     held: dict[HeldConnection, None]
+    spliced: dict[HeldConnection, None] = field(default_factory=dict)
 
 
 class ObservedService(Struct, frozen=True):
@@ -83,6 +87,7 @@ class Activation:
         self._spliced: dict[HeldConnection, None] = {}
         self._probing: asyncio.Task[None] | None = None
         self._idled_at: datetime | None = None
+        self._marked_at = 0.0
         self._unmarked_at: float | None = None
         self._was_at_zero = False
         self._answers = False
@@ -126,7 +131,8 @@ class Activation:
             return False
         takes_over = self._ready_at is not None and self._answers
         if self._idled_at is not None:
-            return not (takes_over and self._was_at_zero)
+            is_scaled = self._was_at_zero or self._loop.time() - self._marked_at > _SCALED_AT_LATEST
+            return not (takes_over and is_scaled)
         if self._unmarked_at is None or takes_over:
             return False
         return self._loop.time() - self._unmarked_at < _WAKES_AT_LATEST
@@ -148,6 +154,7 @@ class Activation:
         record = None if service is None or service.problem else service.record
         if record is not None and record.idled_at != self._idled_at:
             self._was_at_zero, self._signals_at, self._unmarked_at = False, 0.0, None
+            self._marked_at = self._loop.time()
         if record is None and self._idled_at is not None:
             self._unmarked_at = self._loop.time()
         self._idled_at = None if record is None else record.idled_at
@@ -240,7 +247,7 @@ class Activation:
         ):
             if len(held) >= limit:
                 next(iter(held)).refuse("limit")
-        handlers = ConnectionHandlers(self._traffic, self._joined, self._over, self._backends)
+        handlers = ConnectionHandlers(self._spoke, self._joined, self._over, self._backends)
         made = HeldConnection(client, port, handlers, settings)
         self._held[made] = self._settings.held[made] = None
         if self._ready_at is None:
@@ -250,14 +257,19 @@ class Activation:
         elif self._withdrawn_at is not None:
             self._loop.call_later(_REFUSES_AFTER, made.refuse, "network-policy")
 
-    def _joined(self, connection: HeldConnection) -> None:
-        self._forget(connection)
-        self._spliced[connection] = None
+    def _joined(self, connection: HeldConnection) -> bool:
+        """Note that a pod answers; return whether a connection may be joined with one."""
         self._answer()
+        if len(self._settings.spliced) >= self._settings.connections.limits.spliced:
+            return False
+        self._forget(connection)
+        self._spliced[connection] = self._settings.spliced[connection] = None
+        return True
 
     def _over(self, connection: HeldConnection) -> None:
         self._forget(connection)
         self._spliced.pop(connection, None)
+        self._settings.spliced.pop(connection, None)
 
     def _forget(self, connection: HeldConnection) -> None:
         self._held.pop(connection, None)
@@ -266,6 +278,12 @@ class Activation:
     def _datagrams(self, count: int, port: ServicePort) -> None:
         self._settings.connections.metrics.counters["datagrams"] += count
         self._traffic(port)
+
+    def _spoke(self, connection: HeldConnection) -> None:
+        """Take a connection as traffic; where pods answer it, and it may not be handed over, its client tries again."""
+        self._traffic(connection.port)
+        if self._ready_at is not None and self._observed.restricted and self._withdrawn_at is None:
+            connection.refuse("network-policy")
 
     def _traffic(self, port: ServicePort) -> None:
         service = self._observed.service

@@ -27,13 +27,14 @@ class ConnectionPhase(Enum):
 
 
 class ConnectionHandlers(Struct, frozen=True):
-    """`traffic` is called once it counts as traffic, `spliced` when it is joined with a pod, `over` when it is closed.
+    """`traffic` is called once it counts as traffic, `over` when it is closed. `spliced` is called before it is joined
+    with a pod, and returns whether it may be.
 
     `backends` gives the addresses that may be tried now, in order.
     """
 
-    traffic: Callable[[ServicePort], None]
-    spliced: Callable[[HeldConnection], None]
+    traffic: Callable[[HeldConnection], None]
+    spliced: Callable[[HeldConnection], bool]
     over: Callable[[HeldConnection], None]
     backends: Callable[[ServicePort], Iterable[tuple[str, int]]]
 
@@ -102,7 +103,7 @@ class HeldConnection:
     def _signal(self) -> None:
         self._silent.cancel()
         if self.phase is ConnectionPhase.HELD:
-            self._handlers.traffic(self.port)
+            self._handlers.traffic(self)
 
     def _stop_waiting(self) -> None:
         self._loop.remove_reader(self._client)
@@ -129,10 +130,13 @@ class HeldConnection:
             pod.close()
             self.refuse("timeout")
             return
+        if not self._handlers.spliced(self):
+            pod.close()
+            self.refuse("limit")
+            return
         self._stop_waiting()
         self.phase = ConnectionPhase.SPLICED
         self._splice = Splice(self._client, pod, self._end, self._answered)
-        self._handlers.spliced(self)
         self._splice.start(first)
 
     async def _connected(self) -> socket.socket | None:

@@ -39,6 +39,7 @@ _DESCRIPTORS_BESIDE = 512
 @option("--port-range", metavar="FIRST-LAST", default="20000-29999", help="The ports to listen on for idle Services.")
 @option("--held", type=click.IntRange(1, _MOST), default=10_000, help="Most connections that wait for a pod.")
 @option("--held-per-service", type=click.IntRange(1, _MOST), default=100, help="Most of them of one Service.")
+@option("--spliced", type=click.IntRange(1, _MOST), default=10_000, help="Most connections that are joined with pods.")
 @option(
     "--hold-timeout", type=seconds, metavar="SECONDS", default=60.0, help="After so long a waiting connection is reset."
 )
@@ -60,7 +61,7 @@ def command(context: str | None, **flags: Any) -> int:
     Runs in the cluster until SIGTERM, with the rights of its Pod; with --context as the kubeconfig says. It reads no
     policies: what is idle, and how it is woken, is written on the Services and workloads.
     """
-    _raise_descriptors(flags["held"])
+    _raise_descriptors(flags["held"], flags["spliced"])
     options = RunOptions.of("", {**flags, "context": context})
     stop, clock = options.stop, RealClock()
     reached = ClusterConnection(CLUSTER, in_cluster=context is None, context=context, sources=options.sources)
@@ -71,6 +72,7 @@ def command(context: str | None, **flags: Any) -> int:
         limits=ActivatorLimits(
             held=flags["held"],
             held_per_service=flags["held_per_service"],
+            spliced=flags["spliced"],
             hold_timeout=flags["hold_timeout"],
             ports=_ports(flags["port_range"], flags["http_port"]),
         ),
@@ -141,12 +143,15 @@ def _ports(text: str, http_port: int) -> range:
     return range(first, last + 1)
 
 
-def _raise_descriptors(held: int) -> None:
-    """Let this process have all descriptors it may: joined connections take two each, and have no limit."""
+def _raise_descriptors(held: int, spliced: int) -> None:
+    """Let this process have all descriptors it may: a connection that waits takes one, a joined one two."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * held + _DESCRIPTORS_BESIDE
+    wanted = held + 2 * spliced + _DESCRIPTORS_BESIDE
     most = wanted if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if most < wanted:
-        say(f"warning: this process may have {most} open files, and needs up to {wanted} for --held {held}")
+        say(
+            f"warning: this process may have {most} open files, and needs up to {wanted} "
+            f"for --held {held} --spliced {spliced}"
+        )

@@ -268,6 +268,53 @@ def test_where_a_network_policy_may_select_the_pods_nothing_is_spliced() -> None
     play(story)
 
 
+def test_where_pods_answer_what_may_not_be_spliced_is_reset_once_it_spoke() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe(backends=await stage.pod(), restricted=True)  # marked, and not scaled yet
+        client = await stage.connect(b"hello\n")
+        with pytest.raises(ConnectionResetError):
+            await received(client)
+        assert (stage.signals, stage.metrics.refused["network-policy"]) == (1, 1)
+        assert stage.activation.wants_slices
+
+    play(story)
+
+
+def test_beyond_the_limit_of_joined_connections_one_is_reset_when_it_is_its_turn() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        both = [await stage.connect(b"hello"), await stage.connect(b"hello")]  # no end of line: no answer yet
+        stage.observe(backends=await stage.pod())
+        await until(lambda: stage.metrics.refused["limit"] == 1)
+        await until(lambda: stage.activation.spliced == 1)
+        assert stage.activation.held == 0
+        ends = []
+        for client in both:
+            with suppress(OSError):
+                await asyncio.get_running_loop().sock_sendall(client, b"\n")
+                client.shutdown(socket.SHUT_WR)
+                ends.append(await received(client))
+        assert ends == [b"HELLO\n"]
+        await until(lambda: stage.activation.spliced == 0)
+
+    play(story, spliced=1)
+
+
+@pytest.mark.parametrize("seconds", [0.0, NEVER])
+def test_a_mark_that_stays_although_pods_answer_has_slices_only_as_long_as_a_run_may_scale(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.activator.activation._SCALED_AT_LATEST", seconds)
+
+    async def story(stage: Stage) -> None:
+        stage.observe(backends=await stage.pod())
+        await until(lambda: stage.activation._answers)
+        await until(lambda: asyncio.get_running_loop().time() > stage.activation._marked_at)
+        assert stage.activation.wants_slices is bool(seconds)
+
+    play(story)
+
+
 def test_slices_stay_from_the_mark_until_pods_answer_again() -> None:
     async def story(stage: Stage) -> None:
         backends = await stage.pod()

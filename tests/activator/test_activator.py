@@ -210,5 +210,5 @@ def test_it_takes_the_descriptors_it_may(hard: int, expected: int, monkeypatch: 
     taken: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: taken.append(limits))
-    _raise_descriptors(10_000)
+    _raise_descriptors(10_000, 5_000)
     assert taken == [(expected, hard)]

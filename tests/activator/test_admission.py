@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tests.activator.in_cluster import OWN, install
-from tests.real.api import Api, ApiError
+from tests.live import deployed
+from tests.real.api import JSON_PATCH, Api, ApiError
 from tests.real.control_plane import ControlPlane
-from tests.real.objects import an_object
-from tests.real.worlds import create, wait_until
+from tests.real.objects import a_deployment, a_service, an_object
+from tests.real.worlds import create, deployment_path, wait_until
 
 OURS = {"endpointslice.kubernetes.io/managed-by": "activator.reconciler", "kubernetes.io/service-name": "web"}
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OWN}/leases"
@@ -133,3 +134,29 @@ def test_it_reads_only_what_it_needs(activator: Api, path: str, status: int) -> 
     with pytest.raises(ApiError) as refused:
         activator.get(path)
     assert refused.value.status == status
+
+
+def put(path: str, value: Any) -> list[dict[str, Any]]:
+    return [{"op": "add", "path": path, "value": value}]
+
+
+_IMAGE = "/spec/template/spec/containers/0/image"
+_SINCE = {"reconciler/awake-since": "2026-11-20T15:41:23Z"}
+
+
+def test_with_the_component_for_it_the_account_only_wakes(
+    activator: Api, api_server: ControlPlane, api_namespace: str
+) -> None:
+    deployed.admit(api_server.api, deployed.admission("admission", "admission-activator"))
+    create(api_server.api, [a_deployment("web", 2), a_service("web")], api_namespace)
+    web, service = deployment_path(api_namespace, "web"), f"/api/v1/namespaces/{api_namespace}/services/web"
+
+    def refusal(path: str, *changes: dict[str, Any]) -> str:
+        return deployed.refusal(activator, "PATCH", f"{path}?dryRun=All", list(changes), JSON_PATCH)
+
+    wait_until(lambda: "only wakes" in refusal(web, *put("/spec/replicas", 1)), "the policy in force")
+    assert refusal(web, *put("/spec/replicas", 3), *put("/metadata/annotations", _SINCE)) == ""
+    assert "may not change spec.template" in refusal(web, *put(_IMAGE, "registry.example/evil:1"))
+    assert refusal(service, *put("/metadata/annotations", {"reconciler/wake-requested-at": "x"})) == ""
+    assert "may not change spec.selector" in refusal(service, *put("/spec/selector", {"app": "other"}))
+    assert "may not change metadata.labels.x" in refusal(service, *put("/metadata/labels", {"x": "y"}))

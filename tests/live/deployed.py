@@ -99,7 +99,7 @@ def admission(*components: str) -> list[Object]:
     for component in components or ADMISSION:
         folder = DEPLOY / "components" / component
         kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-        found += manifests(*(folder / file for file in kustomization["resources"]))
+        found += manifests(*(folder / file for file in kustomization.get("resources", ())))
         for patch in kustomization.get("patches", ()):
             found = [_patched(one, patch) for one in found]
     return found

@@ -214,6 +214,7 @@ def test_a_kustomization_is_its_files(folder: str, files: list[Path]) -> None:
         (["admission"], ["admission"]),
         (["admission-placement"], ["admission", "admission-placement"]),
         (["admission-placement", "admission-clone-sets"], deployed.ADMISSION),
+        (["admission", "admission-activator"], ["admission", "admission-activator"]),
     ],
 )
 def test_a_kustomization_patches_the_policies(tmp_path: Path, components: list[str], names: list[str]) -> None:
