@@ -48,6 +48,7 @@ async def main(address: str, port: str, name: str, delay: str = "0") -> None:
     server = await asyncio.start_server(lambda r, w: answer(r, w, encoded), address, int(port), backlog=4096)
     await loop.create_datagram_endpoint(lambda: Datagrams(encoded), local_addr=(address, int(port)))
     await ended.wait()
+    await asyncio.sleep(1)  # it drains: proxies still lead to it for a moment
     server.close()
     await asyncio.sleep(2)
     os._exit(0)

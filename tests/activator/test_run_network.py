@@ -1,0 +1,259 @@
+"""A run beside an activator on a real kube-proxy: no connection is refused, whenever it comes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from tests.activator.in_cluster import ActivatorProcess, our_slices
+from tests.activator.test_service_network import PATIENCE, Town, accepts, activators, ask, town
+from tests.real.objects import a_deployment, an_object
+from tests.real.service_network import POD_PORT
+from tests.real.worlds import create, deployment_path, wait_until
+
+__all__ = ["activators", "town"]
+
+pytestmark = pytest.mark.soak
+
+IDLED_AT = "idling.kubernetes.io/idled-at"
+
+
+def service_of(town: Town, name: str = "web") -> dict[str, str]:
+    """The annotations of a Service."""
+    found = town.api.get(f"/api/v1/namespaces/{town.namespace}/services/{name}")
+    annotations: dict[str, str] = found["metadata"].get("annotations", {})
+    return annotations
+
+
+def run(town: Town, *more: str) -> Any:
+    folder = str(town.folder.path)
+    return town.folder.call("apply", "policies", "--auto-approve", "--quiet", "--credentials-dir", folder, *more)
+
+
+def is_consistent(town: Town, name: str = "web") -> bool:
+    """Whether it does not stand at zero without a mark."""
+    return town.replicas(name) > 0 or IDLED_AT in service_of(town, name)
+
+
+class Load:
+    """Clients that connect one after the other, `at_once` of them, until the `with` block ends."""
+
+    def __init__(self, address: str, at_once: int = 4) -> None:
+        self.errors: list[str] = []
+        self.answers = 0
+        self._address = address
+        self._done = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(at_once)]
+
+    def _ask(self) -> None:
+        while not self._done.wait(0.02):
+            try:
+                said = ask(self._address)
+            except OSError as error:
+                self.errors.append(f"{time.monotonic() - self.began:.2f} s: {error!r}")
+                continue
+            self.answers += said.endswith(" hello\n")
+            if not said.endswith(" hello\n"):
+                self.errors.append(f"answered {said!r}")
+
+    def __enter__(self) -> Load:
+        wait_until(lambda: accepts(self._address), "the proxy to know the Service")
+        self.began = time.monotonic()
+        for one in self._threads:
+            one.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        for one in self._threads:
+            one.join(PATIENCE)
+
+
+def test_under_load_no_connection_is_refused_and_nothing_sleeps_with_a_signal(town: Town, activators) -> None:
+    activators()
+    address = town.open("web")
+    with Load(address) as load:
+        time.sleep(1)
+        said = run(town)
+        ended = time.monotonic() - load.began
+        assert said.code in (0, 6), said.out + said.err
+        time.sleep(5)
+    print(f"the run from 1 to {ended:.1f} s: {said.out}{said.err}")
+    print(f"{load.answers} answered, errors {load.errors}, the run: {said.code}")
+    assert (load.errors, load.answers > 50) == ([], True)
+    assert is_consistent(town)
+    assert ask(address).startswith("web-")
+
+
+def test_connections_that_do_not_signal_are_all_answered_once_it_wakes(town: Town, activators) -> None:
+    """From one second before a run to five after: what pods accept they answer, the rest waits for the wake."""
+    activators("--held-per-service", "2000", "--hold-timeout", "120")
+    address = town.open("web")
+    annotate = {"metadata": {"annotations": {"reconciler/wake-ports": "none"}}}
+    town.api.patch(f"/api/v1/namespaces/{town.namespace}/services/web", annotate)
+    done = threading.Event()
+    wait_until(lambda: accepts(address), "the proxy to know the Service")
+    with ThreadPoolExecutor(1500) as clients:
+        asked = []
+
+        def load() -> None:
+            while not done.wait(0.05):
+                asked.append(clients.submit(ask, address, b"%d" % len(asked)))
+
+        loading = threading.Thread(target=load, daemon=True)
+        loading.start()
+        time.sleep(1)
+        said = run(town)
+        time.sleep(5)
+        done.set()
+        loading.join(PATIENCE)
+        assert said.code == 0, said.out + said.err
+        assert town.replicas("web") == 0
+        held = sum(not one.done() for one in asked)
+        object_name = f"member/{town.namespace}/Service/web"
+        folder = str(town.folder.path)
+        woken = town.folder.call(
+            "wake", object_name, "--policies", "policies", "--auto-approve", "--credentials-dir", folder
+        )
+        assert woken.code == 0, woken.out + woken.err
+        answers = [one.result() for one in asked]
+    print(f"{len(asked)} connections, {held} of them held when the run was over")
+    assert [one.split()[1] for one in answers] == [str(number) for number in range(len(answers))]
+    assert held > 0
+
+
+class Killed(BaseException):
+    """The run ended at once, as by SIGKILL."""
+
+
+@pytest.fixture
+def kill_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """`kill_after(n)`: a run ends before its write number n + 1."""
+    original = KubernetesCluster.write
+
+    def set_limit(count: int) -> None:
+        left = [count]
+
+        def write(self: KubernetesCluster, wanted: Any) -> None:
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            original(self, wanted)
+
+        monkeypatch.setattr(KubernetesCluster, "write", write)
+
+    yield set_limit
+    monkeypatch.setattr(KubernetesCluster, "write", original)
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_a_run_killed_between_its_writes_leaves_a_service_that_answers(
+    town: Town, activators, kill_after, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    activators()
+    address = town.open("web")
+    kill_after(writes)
+    with pytest.raises(Killed):
+        run(town)
+    monkeypatch.undo()
+    assert is_consistent(town)
+    with Load(address, 2) as load:
+        time.sleep(5)
+    assert (load.errors, load.answers > 10) == ([], True)
+    assert town.replicas("web") == 1
+    wait_until(lambda: IDLED_AT not in service_of(town), "the mark to be cleared by the signal")
+
+
+def test_a_hundred_idle_services_at_once_are_each_woken_once(town: Town, activators) -> None:
+    activators()
+    names = [f"web-{number:03}" for number in range(100)]
+    for name in names:
+        spec = {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": POD_PORT}]}
+        create(town.api, [an_object("v1", "Service", name, spec=spec), a_deployment(name, 1)], town.namespace)
+    ready = f"/apis/apps/v1/namespaces/{town.namespace}/deployments"
+    wait_until(lambda: sum(one["status"].get("readyReplicas", 0) for one in town.api.items(ready)) == 100, "100 pods")
+    began = time.monotonic()
+    town.idle(*names)
+    print(f"idled in {time.monotonic() - began:.1f} s")
+    addresses = [town.network.cluster_ip(town.namespace, name) for name in names]
+    with ThreadPoolExecutor(100) as clients:
+        answers = list(clients.map(ask, addresses))
+    assert [one.rsplit("-", 2)[0] for one in answers] == names
+    assert (sorted(town.need_pods()), sorted(town.woken())) == (names, names)
+
+
+def first_answer(address: str) -> float:
+    """Seconds until the Service answers, asked again as soon as it refuses."""
+    began = time.monotonic()
+    while True:
+        try:
+            ask(address)
+            return time.monotonic() - began
+        except OSError:
+            time.sleep(0.002)
+
+
+def test_the_first_byte_comes_at_most_200_ms_after_that_of_a_bare_scale_up(town: Town, activators) -> None:
+    woken, bare = [], []
+    for _ in range(5):
+        activator = activators()
+        address = town.open("web")
+        town.idle("web")
+        woken.append(first_answer(address))
+        activator.terminate()
+        path = deployment_path(town.namespace, "web")
+        town.api.patch(path, {"spec": {"replicas": 0}})
+        wait_until(lambda: not town.api.items(f"/api/v1/namespaces/{town.namespace}/pods"), "no pods")
+        wait_until(lambda address=address: not accepts(address), "nothing to accept")
+        began = time.monotonic()
+        town.api.patch(path, {"spec": {"replicas": 1}})
+        bare.append(time.monotonic() - began + first_answer(address))
+        town.api.delete(path)
+        town.api.delete(f"/api/v1/namespaces/{town.namespace}/services/web")
+        wait_until(lambda: not town.api.items(f"/api/v1/namespaces/{town.namespace}/pods"), "no pods")
+    print(f"woken {[round(one, 3) for one in woken]} s, bare {[round(one, 3) for one in bare]} s")
+    assert statistics.median(woken) - statistics.median(bare) <= 0.2
+
+
+def memory(activator: ActivatorProcess) -> int:
+    """Its resident memory in MiB."""
+    with open(f"/proc/{activator.process.id}/status") as status:
+        [line] = [line for line in status if line.startswith("VmRSS:")]
+    return int(line.split()[1]) // 1024
+
+
+def test_random_bytes_half_open_and_slow_clients_take_bounded_memory_and_others_are_served(
+    town: Town, activators
+) -> None:
+    activator = activators("--held-per-service", "500", "--hold-timeout", "30")
+    address = town.open("web")
+    other = town.open("other")
+    town.idle("web", "other")
+    stop = {"metadata": {"annotations": {"reconciler/wake-ports": "none"}}}
+    town.api.patch(f"/api/v1/namespaces/{town.namespace}/services/web", stop)
+    before = memory(activator)
+    clients = []
+    for number in range(1500):
+        client = socket.create_connection((address, 80), timeout=PATIENCE)
+        client.setblocking(False)
+        with_bytes = (b"", b"G", os.urandom(4096))[number % 3]
+        if with_bytes:
+            client.send(with_bytes)
+        clients.append(client)
+    wait_until(lambda: activator.metric("held") <= 500, "the limit")
+    print(f"1,500 odd connections: {before} -> {memory(activator)} MiB, {activator.metric('held'):.0f} held")
+    assert ask(other).startswith("other-")
+    assert memory(activator) - before < 64
+    for client in clients:
+        client.close()
+    wait_until(lambda: activator.metric("held") == 0, "their end")
+    assert our_slices(town.api, town.namespace)
