@@ -1,0 +1,297 @@
+"""A run and an activator, in any order of their writes: what was signalled is woken, and no workload is forgotten."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from reconciler.activator.wake import CLUSTER, NEED_PODS, Waker
+from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES
+from reconciler.decide.annotations import IDLED_AT, UNIDLE_TARGETS, WAKE_REQUESTED_AT, format_time
+from reconciler.decide.decisions import annotation_changes
+from reconciler.errors import ClusterError
+from reconciler.model import ObjectRef, Write
+from reconciler.pipeline import RunRequest, plan
+from reconciler.plan.model import Action
+from reconciler.plan.patch import patch_of, write_of
+from reconciler.policy.load import read_policies
+from reconciler.world import open_world
+
+START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+NAMES = ("api", "web")
+SERVICE = ObjectRef(CLUSTER, "shop", "Service", "web")
+
+POLICIES = f"""
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {{name: test}}
+spec:
+  home: {CLUSTER}
+  clusters: [{{name: {CLUSTER}}}]
+  limits: {{idledWorkloads: {{share: 100%, atLeast: 10}}, removedReplicas: {{share: 100%}}, ceiling: {{share: 100%}}}}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {{name: sleep}}
+spec:
+  minAge: 0s
+  minAwake: 1h
+  selector: {{namespaces: {{include: [shop]}}, services: {{}}}}
+  idleWhen: [{{schedule: {{timeZone: UTC, downtime: ["Mon-Sun 00:00-24:00"]}}}}]
+"""
+
+
+def a_deployment(name: str) -> dict[str, Any]:
+    labels = {"app": name, "behind": "web"}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": labels}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}"},
+        "spec": spec,
+    }
+
+
+def objects() -> Iterator[dict[str, Any]]:
+    """A Service with two Deployments behind it, and an activator that lives."""
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "uid-cluster"}}
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    spec = {"selector": {"behind": "web"}, "clusterIP": "10.0.0.1", "ports": [{"port": 80}]}
+    metadata = {"name": "web", "namespace": "shop", "uid": "uid-service"}
+    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+    yield from map(a_deployment, NAMES)
+    labels = {"app.kubernetes.io/managed-by": "reconciler", "app.kubernetes.io/component": "activator"}
+    yield {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": "reconciler-activator-a",
+            "namespace": "reconciler",
+            "labels": {**labels, "reconciler/activator-pod": "uid-a"},
+        },
+        "spec": {"renewTime": "2030-01-01T00:00:00.000000Z"},
+    }
+
+
+class View:
+    """The cluster as an activator has it; before each of its writes `before` is called."""
+
+    name = CLUSTER
+
+    def __init__(self, cluster: Any, before: Callable[[], None]) -> None:
+        self._cluster = cluster
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def identity(self) -> str:
+        return ""
+
+    def list(self, resource: Any, **more: str) -> Any:
+        return () if resource in (ENDPOINTS, EVENTS, CONFIG_MAPS, PODS) else self._cluster.list(resource, **more)
+
+    def write(self, write: Write) -> None:
+        self._before()
+        self._cluster.write(write)
+
+
+class Town:
+    """One cluster in a folder, a run that is under way, and the signals that came."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "policies").mkdir()
+        (folder / "snapshot" / CLUSTER).mkdir(parents=True)
+        (folder / "policies" / "all.yaml").write_text(POLICIES)
+        (folder / "snapshot" / CLUSTER / "all.yaml").write_text("---\n".join(map(yaml.safe_dump, objects())))
+        self.folder = folder
+        self.now = START
+        self.policies = read_policies(str(folder / "policies"))
+        self.pending: list[Action] = []
+        self.applied: set[int] = set()
+        self.signal: datetime | None = None
+
+    def cluster(self) -> Any:
+        return open_world(self.policies.fleet, str(self.folder / "snapshot"), self.now).accesses[CLUSTER].cluster
+
+    def wait(self, time: timedelta) -> None:
+        self.now += time
+
+    def begin(self) -> None:
+        """A run makes its plan."""
+        world = open_world(self.policies.fleet, str(self.folder / "snapshot"), self.now)
+        self.pending = list(plan(self.policies, world, RunRequest(self.now)).actions)
+        self.applied = set()
+
+    def step(self) -> None:
+        """The run carries out its next action, if there is one."""
+        if not self.pending:
+            return
+        action = self.pending.pop(0)
+        if self.applied.issuperset(action.needs):
+            try:
+                self.cluster().write(write_of(action.decision))
+            except ClusterError:
+                return
+            self.applied.add(action.id)
+
+    def end(self) -> None:
+        while self.pending:
+            self.step()
+
+    def service(self) -> Any:
+        return self.cluster().get(SERVICES, "shop", "web")
+
+    def traffic(self, steps: tuple[int, ...] = ()) -> None:
+        """The activator of a Service that is marked wakes it; before each of its writes the run makes so many steps."""
+        if IDLED_AT not in self.service().annotations:
+            return  # its pods have it
+        left = list(steps)
+
+        def before() -> None:
+            for _ in range(left.pop(0) if left else 0):
+                self.step()
+
+        self.signal = self.now
+        Waker(cast(Any, View(self.cluster(), before)), "reconciler", lambda: self.now).wake("shop", {"web"})
+
+    def annotation(self) -> None:
+        service = self.service()
+        self.signal = self.now
+        changes = annotation_changes(service.annotations, {WAKE_REQUESTED_AT: format_time(self.now)})
+        missing = () if service.has_annotations else (("metadata", "annotations"),)
+        self.cluster().write(Write("patch", SERVICE, "v1", uid=service.uid, patch=tuple(patch_of(changes, missing))))
+
+    def event(self) -> None:
+        self.signal = self.now
+        ref = ObjectRef(CLUSTER, "shop", "Event", f"web.{int(self.now.timestamp())}")
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": ref.name, "namespace": "shop"},
+            "involvedObject": {"kind": "Service", "namespace": "shop", "name": "web"},
+            "reason": NEED_PODS,
+            "lastTimestamp": format_time(self.now),
+        }
+        self.cluster().write(Write("event", ref, "v1", manifest=manifest))
+
+    def check(self) -> None:
+        """Let the run end, a fresh one begin and end, and look at what stands at zero."""
+        self.end()
+        self.wait(MINUTE)
+        self.begin()
+        self.end()
+        annotations = self.service().annotations
+        listed = {one["name"]: one["replicas"] for one in json.loads(annotations.get(UNIDLE_TARGETS, "[]"))}
+        replicas = self.replicas()
+        assert {name for name in NAMES if replicas[name] == 0} <= listed.keys(), "at zero, and no mark lists it"
+        assert all(count == 2 for count in listed.values())
+        idled_at = annotations.get(IDLED_AT)
+        if idled_at is not None and self.signal is not None:
+            assert format_time(self.signal) <= idled_at, "idle, with a signal younger than its idling"
+
+    def replicas(self) -> dict[str, int]:
+        file = self.folder / "snapshot" / CLUSTER / "all.yaml"
+        found = [one for one in yaml.safe_load_all(file.read_text()) if one["kind"] == "Deployment"]
+        return {one["metadata"]["name"]: one["spec"]["replicas"] for one in found}
+
+
+SIGNALS: dict[str, Callable[[Town], None]] = {
+    "traffic": lambda town: town.traffic(),
+    "traffic while the run goes on": lambda town: town.traffic((0, 1, 1, 1)),
+    "annotation": lambda town: town.annotation(),
+    "event": lambda town: town.event(),
+}
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["goes on", "killed"])
+@pytest.mark.parametrize("writes", range(4))
+@pytest.mark.parametrize("kind", SIGNALS)
+def test_a_signal_between_any_two_writes_of_a_run(tmp_path: Path, kind: str, writes: int, killed: bool) -> None:
+    town = Town(tmp_path)
+    town.begin()
+    for _ in range(writes):
+        town.step()
+    town.wait(MINUTE)
+    SIGNALS[kind](town)
+    if killed:
+        town.pending = []
+    town.wait(MINUTE)
+    town.check()
+    if town.signal is not None and (kind.startswith("traffic") or writes):
+        assert town.replicas() == {"api": 2, "web": 2}
+
+
+def test_the_run_idles_where_no_signal_comes(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.begin()
+    assert [one.decision.phase.name for one in town.pending] == ["ANNOTATE", "DECREASE", "DECREASE"]
+    town.check()
+    assert town.replicas() == {"api": 0, "web": 0}
+
+
+class Interleaving(RuleBasedStateMachine):
+    """Any order of a run's plan and writes, its end, and signals of all kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = tempfile.TemporaryDirectory()
+        self.town = Town(Path(self._folder.name))
+
+    def teardown(self) -> None:
+        try:
+            self.town.check()
+        finally:
+            self._folder.cleanup()
+
+    @rule(minutes=st.sampled_from([1, 5, 90]))
+    def time_passes(self, minutes: int) -> None:
+        self.town.wait(minutes * MINUTE)
+
+    @precondition(lambda self: not self.town.pending)
+    @rule()
+    def a_run_begins(self) -> None:
+        self.town.wait(MINUTE)
+        self.town.begin()
+
+    @precondition(lambda self: self.town.pending)
+    @rule()
+    def the_run_writes(self) -> None:
+        self.town.step()
+
+    @precondition(lambda self: self.town.pending)
+    @rule()
+    def the_run_is_killed(self) -> None:
+        self.town.pending = []
+
+    @rule(steps=st.lists(st.integers(0, 2), max_size=4).map(tuple))
+    def traffic_comes(self, steps: tuple[int, ...]) -> None:
+        self.town.wait(MINUTE)
+        self.town.traffic(steps)
+
+    @rule()
+    def somebody_annotates(self) -> None:
+        self.town.wait(MINUTE)
+        self.town.annotation()
+
+    @rule()
+    def somebody_writes_an_event(self) -> None:
+        self.town.wait(MINUTE)
+        self.town.event()
+
+
+@pytest.mark.soak
+def test_in_any_order() -> None:
+    """Steps 1 to 6 of the unidling controller. Source: seed idling-and-unidling.md, "Unidling"."""
+    run_state_machine_as_test(Interleaving, settings=settings(max_examples=60, stateful_step_count=15, deadline=None))
