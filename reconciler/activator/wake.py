@@ -193,6 +193,10 @@ class Waker:
         }
         groups = {name: {one.group for one in decisions if one.ref in refs} for name, refs in behind.items()}
         every = set().union(*groups.values())
+        decided = {one.ref for one in decisions if one.group in every}
+        # Before any mark goes: what a run idles meanwhile would stand at zero, and nothing would tell of it.
+        late = {name: self._keep_awake(cluster, *both, decided, run) for name, both in marked.items()}
+        every -= set().union(*(groups[name] for name, why in late.items() if why))
         failed: dict[str, str] = {}
         done: set[int] = set()
         for action in number(in_order([one for one in decisions if one.group in every])):
@@ -205,12 +209,10 @@ class Waker:
                 failed[action.decision.group] = str(error)
                 continue
             self._tell(event_of(action, run))
-        problems = {name: "; ".join(failed[one] for one in own if one in failed) for name, own in groups.items()}
-        decided = {one.ref for one in decisions if one.group in every}
-        for name, (service, record) in marked.items():
-            late = self._keep_awake(cluster, service, record, decided, run)
-            problems[name] = "; ".join(part for part in (problems[name], late) if part)
-        return problems
+        return {
+            name: "; ".join([*filter(None, [late[name]]), *(failed[one] for one in own if one in failed)])
+            for name, own in groups.items()
+        }
 
     def _tell(self, event: Write) -> None:
         try:

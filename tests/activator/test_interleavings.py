@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from reconciler.activator.wake import CLUSTER, NEED_PODS, Waker
 from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES
@@ -189,17 +189,26 @@ class Town:
     def check(self) -> None:
         """Let the run end, a fresh one begin and end, and look at what stands at zero."""
         self.end()
+        self.check_marks()
         self.wait(MINUTE)
         self.begin()
         self.end()
+        self.check_marks()
         annotations = self.service().annotations
-        listed = {one["name"]: one["replicas"] for one in json.loads(annotations.get(UNIDLE_TARGETS, "[]"))}
-        replicas = self.replicas()
-        assert {name for name in NAMES if replicas[name] == 0} <= listed.keys(), "at zero, and no mark lists it"
-        assert all(count == 2 for count in listed.values())
         idled_at = annotations.get(IDLED_AT)
         if idled_at is not None and self.signal is not None:
             assert format_time(self.signal) <= idled_at, "idle, with a signal younger than its idling"
+
+    def check_marks(self) -> None:
+        """Between any two writes a mark lists what stands at zero: an activator accepts its connections."""
+        listed = {one["name"]: one["replicas"] for one in self.listed()}
+        replicas = self.replicas()
+        assert {name for name in NAMES if replicas[name] == 0} <= listed.keys(), "at zero, and no mark lists it"
+        assert all(count == 2 for count in listed.values())
+
+    def listed(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.service().annotations.get(UNIDLE_TARGETS, "[]"))
+        return found
 
     def replicas(self) -> dict[str, int]:
         file = self.folder / "snapshot" / CLUSTER / "all.yaml"
@@ -215,9 +224,11 @@ SIGNALS: dict[str, Callable[[Town], None]] = {
 }
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["goes on", "killed"])
-@pytest.mark.parametrize("writes", range(4))
-@pytest.mark.parametrize("kind", SIGNALS)
+CASES = [(kind, writes, False) for kind in SIGNALS for writes in range(4)]
+CASES += [("traffic while the run goes on", writes, True) for writes in (1, 2)]
+
+
+@pytest.mark.parametrize(("kind", "writes", "killed"), CASES)
 def test_a_signal_between_any_two_writes_of_a_run(tmp_path: Path, kind: str, writes: int, killed: bool) -> None:
     town = Town(tmp_path)
     town.begin()
@@ -254,6 +265,10 @@ class Interleaving(RuleBasedStateMachine):
             self.town.check()
         finally:
             self._folder.cleanup()
+
+    @invariant()
+    def a_mark_lists_what_stands_at_zero(self) -> None:
+        self.town.check_marks()
 
     @rule(minutes=st.sampled_from([1, 5, 90]))
     def time_passes(self, minutes: int) -> None:
