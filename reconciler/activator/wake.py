@@ -23,7 +23,7 @@ from reconciler.decide.annotations import (
     optional_instant,
 )
 from reconciler.decide.decisions import FieldChange, annotation_changes, annotation_tests
-from reconciler.decide.idling.records import ServiceRecord, read_service_record
+from reconciler.decide.idling.records import ServiceRecord, read_service_record, service_record_annotations
 from reconciler.decide.idling.restore import of_every_fleet
 from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.errors import ClusterError, reason_of
@@ -197,6 +197,8 @@ class Waker:
         # Before any mark goes: what a run idles meanwhile would stand at zero, and nothing would tell of it.
         late = {name: self._keep_awake(cluster, *both, decided, run) for name, both in marked.items()}
         every -= set().union(*(groups[name] for name, why in late.items() if why))
+        for name in [name for name, own in groups.items() if not own and not late[name]]:
+            late[name] = self._clear(cluster, *marked[name])
         failed: dict[str, str] = {}
         done: set[int] = set()
         for action in number(in_order([one for one in decisions if one.group in every])):
@@ -219,6 +221,25 @@ class Waker:
             self._view.write(event)
         except ClusterError:
             return  # what it tells of was done
+
+    def _clear(self, cluster: ObservedCluster, service: Service, record: ServiceRecord) -> str:
+        """Clear the mark of a Service behind which everything runs. Return what is wrong, "" if not.
+
+        Source: seed idling-and-unidling.md, "Unidling", steps 3.2 and 4 to 6.
+        """
+        runs = {
+            one.ref
+            for one in cluster.workloads
+            if one.spec_replicas > record.idled_to and IDLED_AT not in one.annotations
+        }
+        if IDLED_AT not in service.annotations or any(one.ref(service.ref) not in runs for one in record.targets):
+            return ""  # somebody else's, or not all of it is known to run: a run looks at it
+        try:
+            changes = annotation_changes(service.annotations, service_record_annotations(None))
+            self._patch(service, "v1", changes)
+        except ClusterError as error:
+            return reason_of(error)
+        return ""
 
     def _keep_awake(
         self, cluster: ObservedCluster, service: Service, record: ServiceRecord, decided: set[ObjectRef], run: Run

@@ -238,6 +238,8 @@ def test_a_signal_between_any_two_writes_of_a_run(tmp_path: Path, kind: str, wri
     SIGNALS[kind](town)
     if killed:
         town.pending = []
+    if kind == "traffic" and writes:
+        assert IDLED_AT not in town.service().annotations
     town.wait(MINUTE)
     town.check()
     if town.signal is not None and (kind.startswith("traffic") or writes):

@@ -1,0 +1,46 @@
+"""An activation on loopback in a process of its own: `python -m tests.activator.splice_server TARGET_PORT [HELD]`.
+
+It prints its port, then serves; what comes is held until SIGUSR1, and joined with the target from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+from reconciler.activator.activation import NO_BACKENDS, Activation, ActivationSettings, ObservedService
+from reconciler.activator.connection import ConnectionSettings
+from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.listener import PortRange
+from reconciler.activator.metrics import ActivatorMetrics
+from reconciler.activator.objects import Backends
+from reconciler.activator.publication import ActivatorPod
+from reconciler.cli.activator import _raise_descriptors
+from tests.activator.services import IDLE, a_watched_service
+
+
+async def serve(target: int, most: int) -> None:
+    limits = ActivatorLimits(most, most, most, 3600.0, 3600.0, range(21_000, 32_000))
+    connections = ConnectionSettings(limits, ActivatorMetrics())
+    pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
+    settings = ActivationSettings(pod, PortRange(limits.ports), connections, lambda _: None, lambda _: None, {})
+    activation = Activation(("shop", "web"), settings)
+
+    def observe(backends: Backends) -> None:
+        activation.observe(ObservedService(a_watched_service(annotations=IDLE), backends))
+
+    observe(NO_BACKENDS)
+    there = Backends({("", "TCP"): (("127.0.0.1", target),)}, {})
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, observe, there)
+    [made] = activation.manifests().values()
+    print(made["ports"][0]["port"], flush=True)
+    while True:
+        await asyncio.sleep(1)
+        print(activation.held, activation.spliced, flush=True)
+
+
+if __name__ == "__main__":
+    number, connections = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1000
+    _raise_descriptors(connections, connections)
+    asyncio.run(serve(number, connections))

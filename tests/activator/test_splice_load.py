@@ -1,0 +1,283 @@
+"""Much through a splice, and many connections: all bytes arrive, memory is bounded, and it is as fast as socat."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.soak
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 300
+_PIECE = 1 << 20
+
+
+class Server:
+    """A TCP server on loopback that gives each connection to `handle`, in a thread."""
+
+    def __init__(self, handle: Callable[[socket.socket], None]) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self.port: int = self._listening.getsockname()[1]
+        self._handle = handle
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._handle, args=(connection,), daemon=True).start()
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+def echo(connection: socket.socket) -> None:
+    with connection:
+        while piece := connection.recv(_PIECE):
+            connection.sendall(piece)
+
+
+def digest(connection: socket.socket) -> None:
+    """Read to the end, then say what it was."""
+    with connection:
+        found, count, buffer = hashlib.sha256(), 0, bytearray(_PIECE)
+        while size := connection.recv_into(buffer):
+            found.update(memoryview(buffer)[:size])
+            count += size
+        connection.sendall(f"{count} {found.hexdigest()}".encode())
+
+
+def discard(connection: socket.socket) -> None:
+    with connection:
+        buffer = bytearray(_PIECE)
+        while connection.recv_into(buffer):
+            pass
+        connection.sendall(b"done")
+
+
+def ignore(connection: socket.socket) -> None:
+    """Read nothing."""
+    with contextlib.suppress(OSError):
+        time.sleep(PATIENCE)
+
+
+@contextlib.contextmanager
+def splicing(
+    target: int, connections: int = 1000, *, joined: bool = True
+) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """The port of an activation that leads to `target`, and its process."""
+    command = [sys.executable, "-m", "tests.activator.splice_server", str(target), str(connections)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        if joined:
+            process.send_signal(signal.SIGUSR1)
+        yield port, process
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+def memory(process: subprocess.Popen[str]) -> int:
+    """Resident MiB."""
+    text = Path(f"/proc/{process.pid}/status").read_text()
+    return next(int(line.split()[1]) // 1024 for line in text.splitlines() if line.startswith("VmRSS:"))
+
+
+def connected(port: int, source: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE, source_address=(source, 0))
+
+
+def test_a_gigabyte_in_both_directions_is_equal_and_ends_on_either_side() -> None:
+    pieces = 1024
+    server = Server(echo)
+    with splicing(server.port) as (port, process), connected(port) as client:
+        before = memory(process)
+        sent, got = hashlib.sha256(), hashlib.sha256()
+
+        def send() -> None:
+            for number in range(pieces):
+                piece = number.to_bytes(4) * (_PIECE // 4)
+                sent.update(piece)
+                client.sendall(piece)
+            client.shutdown(socket.SHUT_WR)  # its end comes through, the answer goes on
+
+        sending = threading.Thread(target=send, daemon=True)
+        sending.start()
+        count, buffer = 0, bytearray(_PIECE)
+        while size := client.recv_into(buffer):
+            got.update(memoryview(buffer)[:size])
+            count += size
+        sending.join(PATIENCE)
+        print(f"{count} bytes back, {before} -> {memory(process)} MiB")
+        assert (count, got.digest()) == (pieces * _PIECE, sent.digest())
+        assert memory(process) - before < 32
+    server.close()
+
+
+def test_a_slow_reader_stops_the_sender_in_bounded_memory() -> None:
+    server = Server(ignore)
+    with splicing(server.port) as (port, process):
+        before = memory(process)
+        clients = [connected(port) for _ in range(20)]
+        sent = 0
+        until = time.monotonic() + 10
+        for client in clients:
+            client.setblocking(False)
+        while time.monotonic() < until:
+            for client in clients:
+                with contextlib.suppress(BlockingIOError):
+                    sent += client.send(bytes(_PIECE))
+            time.sleep(0.01)
+        print(f"{sent >> 20} MiB accepted of 20 senders, {before} -> {memory(process)} MiB")
+        assert memory(process) - before < 32
+        for client in clients:
+            client.close()
+    server.close()
+
+
+def test_twenty_thousand_connections_are_held_and_then_all_answered() -> None:
+    count = 20_000
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 3 * count + 1024
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(hard, wanted)))
+    except (OSError, ValueError) as error:
+        pytest.skip(f"this process may have {hard} descriptors, expected {wanted}: {error}")
+    command = [sys.executable, "-c", _COUNTING]
+    target = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    clients: list[socket.socket] = []
+    try:
+        assert target.stdout is not None
+        with splicing(int(target.stdout.readline()), count, joined=False) as (port, process):
+            before, began = memory(process), time.monotonic()
+            clients += [connected(port, f"127.0.0.{2 + number // 5000}") for number in range(count)]
+            for client in clients:
+                client.sendall(b"hello\n")
+            wait_for(process, lambda held, _: held == count)
+            held = memory(process)
+            print(f"{count} held in {time.monotonic() - began:.1f} s: {before} -> {held} MiB")
+            assert (held - before) * 1024 / count < 16  # KiB each
+            process.send_signal(signal.SIGUSR1)
+            for client in clients:
+                client.shutdown(socket.SHUT_WR)
+                assert client.recv(100) == b"HELLO\n"
+            print(f"all answered after {time.monotonic() - began:.1f} s, {memory(process)} MiB")
+    finally:
+        for client in clients:
+            client.close()
+        target.kill()
+        target.wait(30)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, max(hard, wanted)))
+
+
+_COUNTING = """
+import asyncio, resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+async def answer(reader, writer):
+    writer.write((await reader.readline()).upper())
+    await writer.drain()
+    writer.close()
+async def main():
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+
+def wait_for(process: subprocess.Popen[str], true: Callable[[int, int], bool]) -> None:
+    """Read what it says each second until that is so."""
+    assert process.stdout is not None
+    until = time.monotonic() + PATIENCE
+    for line in process.stdout:
+        if true(*map(int, line.split())):
+            return
+        assert time.monotonic() < until, line
+
+
+def seconds_for(port: int, size: int) -> float:
+    began = time.monotonic()
+    with connected(port) as client:
+        piece = bytes(_PIECE)
+        for _ in range(size):
+            client.sendall(piece)
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(100) == b"done"
+    return time.monotonic() - began
+
+
+HAPROXY = """
+defaults
+  mode tcp
+  timeout connect 60s
+  timeout client 600s
+  timeout server 600s
+listen one
+  bind 127.0.0.1:{port}
+  server target 127.0.0.1:{target}
+"""
+
+
+@contextlib.contextmanager
+def running(command: list[str], port: int) -> Iterator[None]:
+    process = subprocess.Popen(command)
+    try:
+        until = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                break
+            assert time.monotonic() < until, command
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.mark.bench
+def test_as_fast_as_others(tmp_path: Path) -> None:
+    """Bytes per second through it, `socat` and HAProxy by turns; the best of each counts on a busy machine."""
+    missing = [name for name in ("socat", "haproxy") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    server, size = Server(discard), 1024
+    with contextlib.ExitStack() as stack:
+        ours, _ = stack.enter_context(splicing(server.port))
+        ports = {"activator": ours, "socat": free_port(), "haproxy": free_port()}
+        config = tmp_path / "haproxy.cfg"
+        config.write_text(HAPROXY.format(port=ports["haproxy"], target=server.port))
+        listen = f"TCP-LISTEN:{ports['socat']},bind=127.0.0.1,fork,reuseaddr"
+        stack.enter_context(running(["socat", listen, f"TCP:127.0.0.1:{server.port}"], ports["socat"]))
+        stack.enter_context(running(["haproxy", "-db", "-f", str(config)], ports["haproxy"]))
+        found: dict[str, list[float]] = {name: [] for name in ports}
+        for _ in range(5):
+            for name, port in ports.items():
+                found[name].append(size / seconds_for(port, size))
+    best = {name: max(each) for name, each in found.items()}
+    print({name: [round(one) for one in each] for name, each in found.items()}, "MiB/s")
+    server.close()
+    assert best["activator"] >= 0.8 * best["socat"]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
