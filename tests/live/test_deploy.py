@@ -118,7 +118,9 @@ def test_admission_policies_that_say_the_same_say_it_in_the_same_words() -> None
         for name in ("scaled", "clone-sets")
     )
     assert [one for one in clone_sets if one not in scaled] == clone_sets[-2:]
-    assert [one["message"] for one in clone_sets[-2:]] == [one["message"] for one in scaled[3:5]]
+    said_of = [one.get("message", "") for one in scaled]
+    same = [words for words in said_of if "protected" in words and "no pod" not in words]
+    assert [one["message"] for one in clone_sets[-2:]] == same
 
 
 def rules_of(rules: Iterable[Any]) -> set[tuple[str, str, str]]:
