@@ -183,3 +183,18 @@ def test_without_policies_none_comes_close():
     found = closest_selector(unknown, policies, a_cluster("gone"))
     assert found is not None
     assert found.selected == 3
+
+
+@pytest.mark.parametrize(
+    ("exclude", "problems"),
+    [
+        pytest.param((Selector(workloads=WorkloadSelector()),), {"exclude[0]": "excludes web"}, id="it"),
+        pytest.param((Selector(workloads=WorkloadSelector(("Job",))), Selector()), {"exclude[1]": "excludes web"},
+                     id="its namespace, by the second"),
+        pytest.param((Selector(clusters=ObjectSelector(("west",))),), {}, id="another cluster"),
+        pytest.param((Selector(services=ALL),), {}, id="Services"),
+    ],
+)  # fmt: skip
+def test_what_the_policy_excludes_is_a_part_that_fails(exclude, problems):
+    policy = an_idling_policy("nights", selector=Selector(workloads=WorkloadSelector()), exclude=exclude)
+    assert closest({"idling": (policy,)}) == ("nights", problems)

@@ -187,3 +187,11 @@ def test_a_custom_kind_need_not_be_named_to_be_excluded():
 
 def test_an_exclusion_makes_nothing_new_that_was_idled_last_night():
     assert schedule_of(a_policy()) == schedule_of(a_policy(exclude=(named("db"),)))
+
+
+def test_what_is_idle_wakes_where_its_service_is_excluded_and_says_so():
+    there = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(there, a_policy())
+    outcome = run_in(there, a_policy(exclude=(Selector(services=ObjectSelector(include=("web",))),)))
+    assert ("wake", "Deployment/web") in verbs(outcome)
+    assert "idle-dev excludes it with Service/web (exclude[0])" in why_of(outcome)

@@ -33,7 +33,7 @@ OURS = {"reconciler/owner": "production/IdlingPolicy/idle-dev"}
 RECORD = {**OURS, IDLED_AT: AT, "idling.kubernetes.io/previous-scale": "3"}
 REQUESTED = "reconciler/wake-requested-at"
 OTHER = a_ref("other")
-ITSELF = workloads_selector()
+ITSELF, EVERY = workloads_selector(), services_selector()
 
 
 def found(*policies: IdlingPolicy, fleet: Fleet | None = None, said: Any = None, **cluster: Any) -> IdlingCluster:
@@ -183,6 +183,14 @@ def names(verdicts: Any) -> list[tuple[str, str]]:
         pytest.param(
             (a_policy("both", selector=services_selector(workloads=ITSELF.workloads)),),
             [("both", "Service")], [], ("both",), id="the same on both",
+        ),
+        pytest.param(
+            (a_policy("high", priority=9, exclude=(EVERY,)), a_policy("mid", priority=5), a_policy("low")),
+            [("mid", "Service")], [("low", "Service")], (), id="the next, where the highest excludes it",
+        ),
+        pytest.param(
+            (a_policy("high", priority=9), a_policy("mid", priority=5, exclude=(EVERY,)), a_policy("low")),
+            [("high", "Service")], [("low", "Service")], (), id="the highest, where the next excludes it",
         ),
     ],
 )  # fmt: skip
