@@ -41,7 +41,14 @@ scope_options = together(
 
 
 @verb("freeze")
-@option("--for", "length", metavar="DURATION", required=True, help="How long it lasts, like 4h; it ends by itself.")
+@option(
+    "--for",
+    "length",
+    metavar="DURATION",
+    required=True,
+    help="How long it lasts, like 4h; it ends by itself.",
+    elsewhere=("apply", "plan").__contains__,
+)
 @option("--reason", metavar="TEXT", required=True, help="Why; every plan says it.")
 @option("--by", metavar="NAME", default_words="the user of this machine", help="Who freezes; every plan says it.")
 @scope_options

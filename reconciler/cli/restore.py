@@ -45,7 +45,7 @@ _LISTED = 10
 @option("--run", "runs", multiple=True, metavar="ID", help="Restore what these runs idled; may be repeated.")
 @option("--hold", metavar="DURATION", help="Exclude it from idling for this long, like 12h.")
 @option("--adopt", is_flag=True, help="Restore also what `oc idle` or another Fleet idled.")
-@option("--auto-approve", is_flag=True, help="Do not ask for approval; required without a terminal.")
+@option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
 @world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown")

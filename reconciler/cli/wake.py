@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -44,6 +45,9 @@ from reconciler.world import World
 
 _ANNOTATIONS = ("metadata", "annotations")
 
+MANY = 20
+"""So many objects are woken without a question where somebody could be asked."""
+
 T = TypeVar("T", Service, Workload)
 
 
@@ -56,7 +60,7 @@ T = TypeVar("T", Service, Workload)
     help="Keep it awake for this long, like 4h.",
     elsewhere=("apply", "plan").__contains__,
 )
-@option("--auto-approve", is_flag=True, help="Do not ask before waking a whole CLUSTER.")
+@option("--auto-approve", "--yes", is_flag=True, help="Do not ask before waking a whole CLUSTER, or much at once.")
 @fleet_options
 @world_options
 @now_option
@@ -68,7 +72,8 @@ T = TypeVar("T", Service, Workload)
 def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> int:
     """Wake what is idle below OBJECT: CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME.
 
-    Of the policies only the Fleet is read; problems of other policies do not matter. A whole CLUSTER needs approval.
+    Of the policies only the Fleet is read; problems of other policies do not matter. A whole CLUSTER needs approval;
+    on a terminal more than 20 objects do too.
     """
     name = object_name(subject)
     asks = not name.namespace and not flags["auto_approve"]
@@ -83,6 +88,7 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     any_fleet = bool(source.contexts)
     asleep = idle_workloads(of_every_fleet(found, state) if any_fleet else found, state, Run(options.now), name.matches)
     check_looked(asleep, state, name, subject)
+    asks = asks or (len(asleep) > MANY and sys.stdin.isatty() and not flags["auto_approve"])
     waking = _RequestedWake(name, asleep, requests(options.now, until), any_fleet)
     approval = Approval(output, options, ask=asks)
     world = world.without(state.unreachable)

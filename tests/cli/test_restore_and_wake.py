@@ -371,6 +371,25 @@ class TestWakeOfACluster:
         assert set(replicas(folder).values()) == {3}
 
 
+@pytest.mark.parametrize(
+    ("objects", "answer", "arguments", "code", "asked"),
+    [
+        pytest.param(20, "no\n", (), 0, False, id="20 are not much"),
+        pytest.param(21, "no\n", (), 1, True, id="21 are, declined"),
+        pytest.param(21, "yes\n", (), 0, True, id="21 are, approved"),
+        pytest.param(21, "no\n", ("--yes",), 0, False, id="--yes"),
+    ],
+)
+def test_much_is_woken_after_a_question_where_somebody_can_be_asked(
+    tmp_path, monkeypatch, objects, answer, arguments, code, asked
+):
+    folder = a_folder(tmp_path, east=[idle(f"app-{number}", "one/nights") for number in range(objects)])
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    said = folder.call("wake", "east/shop", *arguments, *LOOK)
+    assert (said.code, "Only yes is accepted" in said.err) == (code, asked)
+    assert set(replicas(folder).values()) == {0 if code else 3}
+
+
 def test_a_wake_in_vain_is_told(tmp_path):
     """What another Fleet idled is not woken in a protected namespace."""
     folder = a_folder(tmp_path, east=[idle("dns", "two/nights", namespace="kube-system")])

@@ -121,6 +121,82 @@ def test_defect_14_bounds_that_git_puts_back_after_each_run_end_contested(night:
     assert git.written() == before
 
 
+TOOLS = {"argo": "argocd-controller", "flux": "kustomize-controller", "chart": "helm"}
+
+
+class Tool:
+    """Applies its Deployment from the server's side and by force; `replicas` None: the field is left out."""
+
+    def __init__(self, night: Night, name: str) -> None:
+        self._night, self.name, self.manager = night, name, TOOLS[name]
+
+    def sync(self, replicas: int | None) -> None:
+        declared = a_deployment(self.name, 0 if replicas is None else replicas)
+        if replicas is None:
+            del declared["spec"]["replicas"]
+        path, kind = self._night.path(self.name), "application/apply-patch+yaml"
+        self._night.api.patch(path, declared, kind, fieldManager=self.manager, force="true")
+
+    def sync_as_documented(self) -> None:
+        """Argo CD with RespectIgnoreDifferences applies what is there; Flux and Helm leave the field out."""
+        self.sync(self._night.replicas(self.name)[0] if self.name == "argo" else None)
+
+    def marks(self) -> dict[str, str]:
+        return self._night.annotations(self._night.path(self.name))
+
+
+def tools(night: Night, replicas: int | None) -> list[Tool]:
+    """Return the three tools, each with a Deployment of its own with three pods, and a Service in front."""
+    found = [Tool(night, name) for name in TOOLS]
+    create(night.api, [a_service(name) for name in TOOLS], night.namespace)
+    for one in found:
+        one.sync(replicas)
+        night.api.patch(night.path(one.name), {"spec": {"replicas": 3}}, fieldManager="kubectl-scale")
+    for one in found:
+        wait_for_ready(night.api, night.namespace, one.name, 3)
+    return found
+
+
+def test_a_tool_that_undoes_each_night_is_left_alone_after_the_second(night: Night) -> None:
+    found = tools(night, 3)
+    for day in range(4):
+        said = night.run(day, "23:00")
+        assert night.replicas(*TOOLS) == [0 if day < 2 else 3] * 3
+        for one in found:
+            one.sync(3)
+            if day < 2:
+                wait_for_ready(night.api, night.namespace, one.name, 3)
+        said += night.run(day, "23:40")
+        assert night.replicas(*TOOLS) == [3] * 3
+        for one in found:
+            assert ("reconciler/contested" in one.marks()) is (day >= 1), (day, one.name)
+            assert (f"contested by {one.manager}" in said) is (day >= 1), said
+    events = night.api.items(f"/api/v1/namespaces/{night.namespace}/events")
+    told = [event["message"] for event in events if event["reason"] == "IdlingContested"]
+    assert sorted(one.manager for one in found if any(one.manager in message for message in told)) == sorted(
+        TOOLS.values()
+    )
+    metrics = night.folder.path / "metrics.txt"
+    night.call("apply", "policies", "--auto-approve", "--now", "2035-11-23T23:00:00Z", "--metrics-file", str(metrics))
+    assert 'reconciler_contested{cluster="member"} 3' in metrics.read_text()
+
+
+def test_with_the_documented_settings_no_tool_undoes_anything(night: Night) -> None:
+    found = tools(night, None)
+    for day in range(2):
+        for time, count in (("23:00", 0), ("23:40", 0)):
+            night.run(day, time)
+            for one in found:
+                one.sync_as_documented()
+            assert night.replicas(*TOOLS) == [count] * 3
+        night.run(day + 1, "07:30")
+        for one in found:
+            one.sync_as_documented()
+            wait_for_ready(night.api, night.namespace, one.name, 3)
+        assert night.replicas(*TOOLS) == [3] * 3
+    assert not any({"reconciler/undone", "reconciler/contested"} & one.marks().keys() for one in found)
+
+
 @pytest.mark.parametrize("reason", ["Maintenance", None], ids=["a foreign reason", "a reason that was removed"])
 def test_defect_16_who_gives_another_reason_takes_it_over(night: Night, reason: str | None) -> None:
     with_web(night)
