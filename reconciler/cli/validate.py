@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from reconciler.cli.options import now_option, option, output_option, path_argument, tenant_named, verb
+from reconciler.cli.options import moment, now_option, option, output_option, path_argument, tenant_named, verb
 from reconciler.cli.output import say, show, show_command, show_lines
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem
@@ -30,6 +30,7 @@ def command(path: str, output: str, tenant: str | None, **flags: Any) -> int:
 
     With a snapshot it also shows the first night: how many workloads would go idle, and what limits would hold back.
     """
+    moment(flags["now"])
     policies, problems = checked(path, tenant)
     if output in ("github", "gitlab", "sarif"):
         _show_for_code_hosts(problems, () if policies is None else policies.warnings, output)
