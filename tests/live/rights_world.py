@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from reconciler.backends.protocols import ACTIVATOR_LABELS
+from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL
 from tests.live.deployed import OPEN, OWN
 from tests.real.api import Api, ApiError, Object
 from tests.real.objects import (
@@ -127,6 +129,7 @@ _LISTS = {
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2/{}horizontalpodautoscalers",
     "Service": "/api/v1/{}services",
     "Endpoints": "/api/v1/{}endpoints",
+    "EndpointSlice": "/apis/discovery.k8s.io/v1/{}endpointslices",
     "Pod": "/api/v1/{}pods",
     "ConfigMap": "/api/v1/{}configmaps",
 }
@@ -164,6 +167,9 @@ def objects() -> Iterator[Object]:
     yield _in("targets", a_deployment("alone", 3, kind="ReplicaSet"))
     yield _in("targets", _controller("old", 3))
     yield _in("targets", a_clone_set("runner", 3))
+    # deleted: what an activator that died left
+    yield _lease_of_dead_activator()
+    yield _in("targets", _slice_of_dead_activator())
     # shrunk, and who goes is ours to choose
     yield _in("batch", a_deployment("worker", 4))
 
@@ -290,6 +296,19 @@ def _status_of_gone() -> Object:
     annotations = {"reconciler/owner": "rights/FederatedReplicaSet/shop/gone", "reconciler/status": "{}"}
     metadata = {"namespace": OWN, "annotations": annotations}
     return an_object("v1", "ConfigMap", "reconciler-status-shop.gone", metadata=metadata)
+
+
+def _lease_of_dead_activator() -> Object:
+    labels = dict(pair.split("=") for pair in ACTIVATOR_LABELS.split(","))
+    metadata = {"namespace": OWN, "labels": {**labels, ACTIVATOR_POD_LABEL: "gone"}}
+    spec = {"leaseDurationSeconds": 15, "renewTime": "2020-01-01T00:00:00.000000Z"}
+    return an_object("coordination.k8s.io/v1", "Lease", "reconciler-activator-gone", metadata=metadata, spec=spec)
+
+
+def _slice_of_dead_activator() -> Object:
+    labels = {MANAGED_BY_LABEL: ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL: "gone"}
+    made = an_object("discovery.k8s.io/v1", "EndpointSlice", "web-activator-gone-ipv4", metadata={"labels": labels})
+    return {**made, "addressType": "IPv4", "endpoints": [{"addresses": ["198.18.1.9"]}], "ports": []}
 
 
 def _owned(owner: Object, one: Object, name: str) -> Object:

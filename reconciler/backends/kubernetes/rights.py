@@ -80,7 +80,7 @@ RIGHTS: tuple[Right, ...] = (
     *_rights("coordination.k8s.io", "leases", "get create patch", own=True, apply=True),
     *_rights("", "secrets", "get", apply=True, use="podPicker"),
     *_rights("coordination.k8s.io", "leases", "list", own=True, use="activator"),
-    *_rights("discovery.k8s.io", "endpointslices", "get delete", apply=True, use="activator"),
+    *_rights("discovery.k8s.io", "endpointslices", "delete", apply=True, use="activator"),
 )
 """All rights; those on custom kinds with a scale are not here, see `custom_rights`."""
 
