@@ -557,3 +557,17 @@ def test_the_order_of_the_input_does_not_matter() -> None:
     assert [str(one.ref) for one in desired(clusters).decisions] == sorted(
         str(one.ref) for one in desired(clusters).decisions
     )
+
+
+@pytest.mark.parametrize(
+    ("exclude", "is_scaled"),
+    [
+        pytest.param((), True, id="nothing"),
+        pytest.param(("web",), False, id="it"),
+        pytest.param(("api", "web"), False, id="it, by the second entry"),
+        pytest.param(("api",), True, id="another workload"),
+    ],
+)
+def test_what_the_policy_excludes_is_not_scaled(exclude: tuple[str, ...], is_scaled: bool) -> None:
+    entries = tuple(Selector(workloads=WorkloadSelector(objects=ObjectSelector((name,)))) for name in exclude)
+    assert numbers(decided(a_downscale_policy(to=4, exclude=entries))) == [(6, 4)] * is_scaled

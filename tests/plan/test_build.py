@@ -8,7 +8,7 @@ from reconciler.decide.decisions import DesiredState, PolicyExplanation
 from reconciler.model import OwnerReference, QueryAnswer, QueryKey
 from reconciler.plan.build import Inputs, make_plan, scalable_workloads
 from reconciler.plan.filters import Filters
-from reconciler.policy.types import Limit, Limits, Place
+from reconciler.policy.types import Limit, Limits, Place, Tenant
 from tests.builders import (
     a_cluster,
     a_downscale_policy,
@@ -31,15 +31,34 @@ def planned(policies=None, state=None, decisions=(), filters=None):
     return make_plan(policies or a_policy_set(), state or a_state(a_cluster()), desired, a_run(), inputs)
 
 
+@pytest.mark.parametrize(
+    ("annotations", "owned", "is_named"),
+    [
+        pytest.param({"reconciler/awake-since": "2026-11-20T15:00:00Z"}, False, True, id="woken today"),
+        pytest.param({"reconciler/awake-since": "2026-11-18T15:41:24Z"}, False, True, id="woken within two days"),
+        pytest.param({"reconciler/awake-since": "2026-11-18T15:41:23Z"}, False, False, id="woken two days ago"),
+        pytest.param({"reconciler/awake-since": "today"}, False, False, id="who knows when"),
+        pytest.param({}, False, False, id="never"),
+        pytest.param({"reconciler/awake-since": "2026-11-20T15:00:00Z"}, True, False, id="a copy on what it owns"),
+    ],
+)
+def test_what_woke_in_the_last_two_days_is_named(annotations, owned, is_named):
+    owner = OwnerReference("apps/v1", "Deployment", "web", "uid") if owned else None
+    state = a_state(a_cluster(workloads=(a_workload(annotations=annotations, owner=owner),)))
+    assert [(one.ref, one.replicas) for one in planned(state=state).awake] == [(a_ref(), 3)] * is_named
+
+
 def test_where_each_policy_stands():
+    tenant = Tenant(name="a", place=Place("policies/fleet.yaml", 9), paths=("teams/a/",), namespaces=("a-*",))
     policies = a_policy_set(
-        a_fleet(),
+        a_fleet(tenants=(tenant,)),
         idling=(an_idling_policy("nights"),),
         federated=(a_federated_replica_set("web"), a_federated_replica_set("api", place=Place(""))),
         downscale=(a_downscale_policy("shrink"),),
     )
     assert planned(policies).places == {
         "Fleet production": "policies/fleet.yaml:1",
+        "Tenant a": "policies/fleet.yaml:9",
         "IdlingPolicy nights": "policies/nights.yaml:4",
         "FederatedReplicaSet shop/web": "policies/web.yaml:4",
         "DownscalePolicy shrink": "policies/shrink.yaml:4",

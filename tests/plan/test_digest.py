@@ -24,7 +24,7 @@ from reconciler.model import (
     Sample,
     ScaleKind,
 )
-from reconciler.plan.digest import run_id, state_digest
+from reconciler.plan.digest import digest_with_activators, run_id, state_digest
 from tests.builders import NOW, a_cluster, a_namespace, a_pod, a_ref, a_run, a_service, a_state, a_workload
 
 REF = ObjectRef("east", "shop", "x", "x")
@@ -138,3 +138,10 @@ def test_the_id_of_a_run():
     assert {len(one) for one in found} == {12}
     assert all(set(one) <= set("0123456789abcdef") for one in found)
     assert run_id("a", "b", a_run(NOW)) == found[0]
+
+
+def test_what_is_known_of_activators_alters_the_digest_of_a_plan_only_where_it_is_known():
+    unknown, none, one = (a_state(a_cluster(activators=found)) for found in (None, (), (Activator("uid-a", True),)))
+    digests = [digest_with_activators("of-the-rest", state) for state in (unknown, none, one)]
+    assert digests[0] == "of-the-rest"
+    assert len({*digests}) == 3
