@@ -51,18 +51,8 @@ def echo(connection: socket.socket) -> None:
             connection.sendall(piece)
 
 
-def digest(connection: socket.socket) -> None:
-    """Read to the end, then say what it was."""
-    with connection:
-        found, count, buffer = hashlib.sha256(), 0, bytearray(_PIECE)
-        while size := connection.recv_into(buffer):
-            found.update(memoryview(buffer)[:size])
-            count += size
-        connection.sendall(f"{count} {found.hexdigest()}".encode())
-
-
 def discard(connection: socket.socket) -> None:
-    with connection:
+    with connection, contextlib.suppress(ConnectionResetError):
         buffer = bytearray(_PIECE)
         while connection.recv_into(buffer):
             pass
@@ -151,14 +141,11 @@ def test_a_slow_reader_stops_the_sender_in_bounded_memory() -> None:
     server.close()
 
 
-def test_twenty_thousand_connections_are_held_and_then_all_answered() -> None:
-    count = 20_000
+def test_thousands_of_connections_are_held_and_then_all_answered() -> None:
+    """As many as descriptors allow: the process needs two for each once they are joined."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 3 * count + 1024
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(hard, wanted)))
-    except (OSError, ValueError) as error:
-        pytest.skip(f"this process may have {hard} descriptors, expected {wanted}: {error}")
+    count = min(20_000, (hard - 1024) // 2)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     command = [sys.executable, "-c", _COUNTING]
     target = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     clients: list[socket.socket] = []
@@ -183,7 +170,7 @@ def test_twenty_thousand_connections_are_held_and_then_all_answered() -> None:
             client.close()
         target.kill()
         target.wait(30)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, max(hard, wanted)))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 _COUNTING = """
