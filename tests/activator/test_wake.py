@@ -147,9 +147,10 @@ def marked_only(sleepers: Sleepers) -> None:
 
 def test_a_signal_between_mark_and_scale_makes_the_scale_of_the_run_stale(sleepers: Sleepers) -> None:
     marked_only(sleepers)
+    marked_at = sleepers.service("web")[IDLED_AT]
     assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {"web": ""}
     assert sleepers.replicas() == [3, 0]
-    assert sleepers.deployment("web")[AWAKE_SINCE] >= sleepers.service("web")[IDLED_AT]
+    assert sleepers.deployment("web")[AWAKE_SINCE] >= marked_at
     # What the run would write now tests that nobody woke it meanwhile.
     idle = [
         {"op": "test", "path": "/metadata/annotations/reconciler~1awake-since", "value": None},

@@ -172,7 +172,7 @@ def without(api: Api, grant: Grant, account: str = APPLY) -> Iterator[None]:
     """Take one right away, and give it back."""
     role = next(
         one
-        for one in manifests(*MEMBER, CLONE_SETS)
+        for one in manifests(*MEMBER, CLONE_SETS, ACTIVATOR_RUN)
         if (one["kind"], one["metadata"]["name"]) == (grant.kind, grant.role)
     )
     path = Paths(api).of(role)

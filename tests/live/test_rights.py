@@ -39,6 +39,9 @@ _STRIDE = 5
 _TOLD_ONLY = {("create", "events"), ("patch", "configmaps")}
 """Without these all actions are done, and what is missing is told: an Event, a journal that the next run closes."""
 
+_NOT_TOLD = {("list", "leases")}
+"""Without it no activator is known of, as where there is none; `doctor` tells which right is missing."""
+
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
@@ -126,10 +129,9 @@ def test_one_right_less_is_told_and_nothing_is_left_half_done(scene: Scene, undi
 
     told = f"east: {right.verb} {right.full_name}"
     lines = [line for line in (said.out + said.err).splitlines() if told in line]
-    assert lines, f"expected a line with {told!r} in {said}"
-    assert any("forbidden" in line for line in lines)
+    assert any("forbidden" in line for line in lines) or (right.verb, right.resource) in _NOT_TOLD, said
     assert "Traceback" not in said.out + said.err
-    assert (said.code == 0) == ((right.verb, right.resource) in _TOLD_ONLY)
+    assert (said.code == 0) == ((right.verb, right.resource) in _TOLD_ONLY | _NOT_TOLD)
     assert without_reasons(scene.come_to_rest()) == without_reasons(undisturbed)
 
 
