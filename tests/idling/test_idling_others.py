@@ -86,6 +86,12 @@ class TestForeign:
             assert not [key for key in world.objects[ref].annotations if "idling" in key or key == "reconciler/owner"]
         assert run_in(world).desired.decisions == ()
 
+    def test_a_signal_that_came_is_not_told_as_a_time_to_wait_for(self):
+        world = a_foreign_world(SEED | STAGING, RECORD | STAGING)
+        world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T21:30:00Z")
+        (told,) = run_in(world).desired.explanations
+        assert (told.outcome, told.counterfactual) == ("wakes", None)
+
     def test_so_does_need_pods(self):
         world = a_foreign_world(OC_IDLE, OC_RECORD)
         world.need_pods(SERVICE)

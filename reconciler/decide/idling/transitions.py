@@ -186,8 +186,8 @@ def _flags(
 ) -> Iterator[tuple[Flag, Blocker]]:
     request = _counting_request(scalable, classification, now)
     if request is not None:
-        is_idle = classification.state in IDLE_STATES
-        yield Flag.REQUESTED, Blocker((request.reason,), None if is_idle else after(request.at))
+        acts = classification.state in IDLE_STATES or request.at <= now
+        yield Flag.REQUESTED, Blocker((request.reason,), None if acts else after(request.at))
     found = {
         Flag.EXCLUDED: _excluded(scalable, classification),
         Flag.BLOCKED: blocker_of(scalable, now),
