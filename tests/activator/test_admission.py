@@ -57,7 +57,16 @@ def activator(api_server: ControlPlane, api_namespace: str) -> Api:
         client.delete(f"{LEASES}/probe")
         return False
 
+    def admitted() -> bool:
+        try:
+            for family, address in (("IPv4", "198.18.2.1"), ("IPv6", "fd00:198:18::1")):
+                client.request("POST", slices(api_namespace), a_slice("probe", OURS, address, family), dryRun="All")
+        except ApiError:
+            return False
+        return True
+
     wait_until(refused, "the admission policy in force")
+    wait_until(admitted, "the addresses that it leaves an activator")
     wait_until(leases_refused, "the admission policy for Leases in force")
     return client
 
