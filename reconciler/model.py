@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -172,6 +172,12 @@ class Endpoints(Struct, frozen=True):
     pods: tuple[tuple[str, str], ...] = ()
 
 
+OUR_LABELS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "reconciler"}
+"""On the Leases and ConfigMaps that we make."""
+
+ACTIVATOR_LABELS: Mapping[str, str] = {"app.kubernetes.io/component": "activator", **OUR_LABELS}
+"""On the Leases of activators."""
+
 MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
 ACTIVATOR_MANAGER = "activator.reconciler"
 """The value of that label on the EndpointSlices of activators."""
@@ -192,12 +198,23 @@ class EndpointSlice(Struct, frozen=True):
     activator: str = ""
 
 
+ACTIVATOR_LEASE_SECONDS = 15
+SERVER_TIME_STEP = timedelta(seconds=2)
+"""A server tells its time in whole seconds, so two of its times may differ by so much from what passed between them."""
+
+ACTIVATOR_FRESH_FOR = timedelta(seconds=ACTIVATOR_LEASE_SECONDS) + SERVER_TIME_STEP
+
+
 class Lease(Struct, frozen=True):
     """The Lease of a process. `activator` is the uid of the activator's Pod that it stands for, "" for any other."""
 
     ref: ObjectRef
     activator: str = ""
     renewed_at: datetime | None = None
+
+    def is_fresh(self, now: datetime) -> bool:
+        """Return whether the activator that it stands for lives, `now` being the time of the API server."""
+        return self.renewed_at is not None and now - self.renewed_at <= ACTIVATOR_FRESH_FOR
 
 
 class Activator(Struct, frozen=True, order=True):

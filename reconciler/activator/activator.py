@@ -27,13 +27,14 @@ from reconciler.activator.objects import (
     backends_of,
     is_restricted,
 )
-from reconciler.activator.publication import LEASE_SECONDS, RENEW_SECONDS, ActivatorPod, Publication
+from reconciler.activator.publication import RENEW_SECONDS, ActivatorPod, Publication
 from reconciler.activator.wake import CLUSTER, Waker
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchedResource, WatchHandlers
 from reconciler.backends.protocols import Clock
 from reconciler.backends.stop import Stop
 from reconciler.errors import ReconcilerError, reason_of
+from reconciler.model import ACTIVATOR_FRESH_FOR, ACTIVATOR_LEASE_SECONDS
 
 _SWEEP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
@@ -45,7 +46,7 @@ _WRITERS = 16
 _NEEDED = ("services", "endpointslices", "networkpolicies")
 _LOOPS = ("renew", "sweep", "look")
 
-_JUDGES_AFTER = LEASE_SECONDS + 2.0
+_JUDGES_AFTER = ACTIVATOR_FRESH_FOR.total_seconds()
 """For how many seconds our own Lease is fresh before we judge those of others: an outage makes all of them old."""
 
 Name = tuple[str, str]
@@ -96,7 +97,7 @@ class Activator:
         self._renewals = ThreadPoolExecutor(1, thread_name_prefix="renewal")
         self._watches: list[threading.Thread] = []
         self._unheld: set[Name] = set()
-        self._renewed_at = -float(LEASE_SECONDS)
+        self._renewed_at = -float(ACTIVATOR_LEASE_SECONDS)
         self._fresh_since = inf
         self._is_ending = False
 
@@ -123,7 +124,7 @@ class Activator:
     def readiness(self) -> tuple[int, str]:
         """Return whether everything is watched, and the others know that this one lives."""
         missing = [f"{name} not listed yet" for name in sorted(self._unsynced)]
-        if self._loop.time() - self._renewed_at > LEASE_SECONDS:
+        if self._loop.time() - self._renewed_at > ACTIVATOR_LEASE_SECONDS:
             missing.append("the Lease is not fresh")
         missing += [why for what, why in self._problems.items() if what in _NEEDED]
         return (503, "; ".join(missing) + "\n") if missing else (200, "ok\n")
@@ -216,14 +217,14 @@ class Activator:
     def _renew(self) -> None:
         began = self._loop.time()
         self._parts.publication.renew()
-        if began - self._renewed_at > LEASE_SECONDS:
+        if began - self._renewed_at > ACTIVATOR_LEASE_SECONDS:
             self._fresh_since = began
         self._renewed_at = began
 
     def _sweep(self) -> None:
         """Delete what activators left that died, once our own Lease has been fresh for so long that theirs could be."""
         now = self._loop.time()
-        if now - self._renewed_at > LEASE_SECONDS or now - self._fresh_since < _JUDGES_AFTER:
+        if now - self._renewed_at > ACTIVATOR_LEASE_SECONDS or now - self._fresh_since < _JUDGES_AFTER:
             return
         uids = {one.pod_uid for inside in tuple(self._slices.values()) for one in tuple(inside.values())}
         for uid in self._parts.publication.withdraw_dead({uid for uid in uids if uid}):

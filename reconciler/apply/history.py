@@ -22,7 +22,7 @@ from reconciler.decide.annotations import IDLED_TO, UNDONE, parse_time, read_jso
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import AlreadyExistsError, MalformedAnswerError, NotFoundError, StaleError, reason_of
-from reconciler.model import ConfigMap, ObjectRef, PatchOperation, Run, Write
+from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, PatchOperation, Run, Write
 from reconciler.plan.model import Action, Awake, Effect, Plan, effect_of
 from reconciler.policy.types import Fleet, Writes
 
@@ -275,7 +275,7 @@ class History:
         return ObjectRef(self._cluster.name, self._namespace, "ConfigMap", f"{PREFIX}{day.isoformat()}")
 
 
-_LABELS = {"app.kubernetes.io/managed-by": "reconciler", HISTORY_LABEL: "changes"}
+_LABELS = {**OUR_LABELS, HISTORY_LABEL: "changes"}
 
 
 def _day(found: ConfigMap) -> Day:

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 
 from reconciler.backends.protocols import CONFIG_MAPS, Cluster
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
-from reconciler.model import NOTHING, ConfigMap, ObjectRef, PatchOperation, Write
+from reconciler.model import NOTHING, OUR_LABELS, ConfigMap, ObjectRef, PatchOperation, Write
 
 _ATTEMPTS = 5
 _MOST_BYTES = 1_000_000
 """Less than the 1 MiB that a ConfigMap holds. Source: kubernetes pkg/apis/core types.go, MaxSecretSize."""
 _ESCAPED = re.compile(r"[^A-Za-z0-9.-]")
-_LABELS = {"app.kubernetes.io/managed-by": "reconciler"}
 
 
 class ConfigMapStore:
@@ -57,7 +56,7 @@ class ConfigMapStore:
             manifest = {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
-                "metadata": {"name": self._ref.name, "namespace": self._ref.namespace, "labels": _LABELS},
+                "metadata": {"name": self._ref.name, "namespace": self._ref.namespace, "labels": OUR_LABELS},
                 "data": {entry: value},
             }
             self._cluster.write(Write("create", self._ref, "v1", manifest=manifest))

@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from reconciler.model import (
+    ACTIVATOR_LABELS,
     ConfigMap,
     Endpoints,
     EndpointSlice,
@@ -46,6 +47,11 @@ class Resource(Struct, Generic[T], frozen=True):
     noun: type[T]
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """Return (group, version, plural)."""
+        return (self.group, self.version, self.plural)
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
@@ -58,8 +64,8 @@ NODES = Resource("", "v1", "Node", "nodes", Node)
 PODS = Resource("", "v1", "Pod", "pods", Pod)
 EVENTS = Resource("", "v1", "Event", "events", Event)
 LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", Lease)
-ACTIVATOR_LABELS = "app.kubernetes.io/component=activator,app.kubernetes.io/managed-by=reconciler"
-"""The labels of activators' Leases."""
+ACTIVATOR_SELECTOR = ",".join(f"{key}={value}" for key, value in ACTIVATOR_LABELS.items())
+"""Selects the Leases of activators."""
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
 OUR_CONFIG_MAPS = ("freeze", "reconciler-journal", "reconciler-memory", "reconciler-replaced-", "reconciler-status-")
 """How the names of the ConfigMaps begin that runs write; what else lies in our own namespace is not ours to read."""

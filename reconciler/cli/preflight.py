@@ -16,7 +16,7 @@ from reconciler.backends.kubernetes.auth import WEAKNESSES
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of
-from reconciler.backends.protocols import ACTIVATOR_LABELS, LEASES, NAMESPACES, Cluster, MetricsSource
+from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource
 from reconciler.decide.decide import decide
 from reconciler.decide.freeze import freeze_reason, frozen
 from reconciler.decide.idling.contested import remedy, tools_of
@@ -24,7 +24,6 @@ from reconciler.decide.placement.status import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
 from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind
 from reconciler.observe.clusters import Scope
-from reconciler.observe.pods import ACTIVATOR_LEASE
 from reconciler.pipeline import isolated
 from reconciler.policy.queries import query_keys
 from reconciler.policy.types import Fleet, PolicySet, Writes
@@ -356,7 +355,7 @@ def _activators(case: ClusterCheck) -> Iterator[Finding]:
     """Tell which activators live, and what dead ones left; that there is none where policies wait for signals."""
     namespace = case.policies.fleet.namespace
     try:
-        leases = case.cluster.list(LEASES, namespace=namespace, labels=ACTIVATOR_LABELS)
+        leases = case.cluster.list(LEASES, namespace=namespace, labels=ACTIVATOR_SELECTOR)
     except ClusterError as error:
         yield Finding("activator", "WARN", _words(case, error), f"a run counts it as none in {namespace}")
         return
@@ -367,8 +366,11 @@ def activator_finding(
     leases: Sequence[Lease], now: datetime, slices: Mapping[str, int], policies: PolicySet
 ) -> Finding:
     """Return what is found of the activators with these `leases`; `slices` are EndpointSlices by activator."""
-    ages = {one.activator: now - one.renewed_at for one in leases if one.activator and one.renewed_at is not None}
-    alive = {pod: age for pod, age in ages.items() if age <= ACTIVATOR_LEASE}
+    alive = {
+        one.activator: now - one.renewed_at
+        for one in leases
+        if one.activator and one.renewed_at is not None and one.is_fresh(now)
+    }
     waits = [policy.name for policy in policies.idling if policy.wake == "OnSignal"]
     words = "none lives"
     if alive:

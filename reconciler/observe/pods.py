@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.backends.protocols import ACTIVATOR_LABELS, LEASES, PODS, Cluster, PodPickerClient
+from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, PODS, Cluster, PodPickerClient
 from reconciler.decide.decide import without_deferred
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.downscale.victim_forecast import picker_requests, with_victims
@@ -73,10 +72,6 @@ def answer(
     return replace(state, clusters={**state.clusters, **clusters})
 
 
-ACTIVATOR_LEASE = timedelta(seconds=17)
-"""How long a Lease counts as fresh: 15 s, and 2 s because a server tells its time in whole seconds."""
-
-
 def with_activators_read(
     state: ObservedState, names: Sequence[str], namespace: str, sources: Mapping[str, Source], readers: Readers
 ) -> ObservedState:
@@ -107,17 +102,8 @@ def activators_of(cluster: Cluster, namespace: str) -> tuple[Activator, ...]:
     Raises:
         ClusterError: they cannot be read.
     """
-    leases = [one for one in cluster.list(LEASES, namespace=namespace, labels=ACTIVATOR_LABELS) if one.activator]
-    fresh_at = cluster.now() - ACTIVATOR_LEASE if leases else None
-    return tuple(
-        sorted(
-            Activator(one.activator, fresh_at is not None and (one.renewed_at or _LONG_AGO) >= fresh_at)
-            for one in leases
-        )
-    )
-
-
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+    leases = [one for one in cluster.list(LEASES, namespace=namespace, labels=ACTIVATOR_SELECTOR) if one.activator]
+    return tuple(sorted(Activator(one.activator, one.is_fresh(cluster.now())) for one in leases))
 
 
 def _ended(found: Future[ObservedCluster], before: ObservedCluster, asked: Sequence[ObjectRef]) -> ObservedCluster:

@@ -15,10 +15,11 @@ from reconciler.activator.activator import Activator, ActivatorParts, ActivatorS
 from reconciler.activator.connection import ConnectionSettings, connected
 from reconciler.activator.limits import ActivatorLimits
 from reconciler.activator.listener import PortRange
-from reconciler.activator.publication import LEASE_SECONDS, ActivatorPod
+from reconciler.activator.publication import ActivatorPod
 from reconciler.backends.stop import Stop
 from reconciler.cli.activator import _raise_descriptors
 from reconciler.errors import ForbiddenError
+from reconciler.model import ACTIVATOR_LEASE_SECONDS
 from reconciler.world import RealClock
 from tests.activator.services import IDLE, a_slice, a_watched_service
 
@@ -137,9 +138,9 @@ def test_a_slice_that_went_while_the_watch_was_cut_is_published_again() -> None:
 @pytest.mark.parametrize(
     ("fresh", "renewed", "judges"),
     [
-        pytest.param(LEASE_SECONDS + 3, 1, True, id="fresh for its whole length"),
-        pytest.param(LEASE_SECONDS - 1, 1, False, id="fresh again for a moment"),
-        pytest.param(100, LEASE_SECONDS + 1, False, id="not fresh any more"),
+        pytest.param(ACTIVATOR_LEASE_SECONDS + 3, 1, True, id="fresh for its whole length"),
+        pytest.param(ACTIVATOR_LEASE_SECONDS - 1, 1, False, id="fresh again for a moment"),
+        pytest.param(100, ACTIVATOR_LEASE_SECONDS + 1, False, id="not fresh any more"),
     ],
 )
 def test_others_are_judged_only_by_one_whose_own_lease_is_fresh(fresh: float, renewed: float, judges: bool) -> None:
@@ -159,7 +160,7 @@ def test_a_gap_between_renewals_begins_anew() -> None:
         began = stage.one._fresh_since
         stage.one._renew()
         assert stage.one._fresh_since == began
-        stage.one._renewed_at -= 2 * LEASE_SECONDS
+        stage.one._renewed_at -= 2 * ACTIVATOR_LEASE_SECONDS
         stage.one._renew()
         assert stage.one._fresh_since == stage.one._renewed_at
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from reconciler.activator.publication import ActivatorPod, Publication
@@ -18,9 +18,15 @@ class Server:
 
     def __init__(self) -> None:
         self.asked: list[ApiRequest] = []
+        self.ahead = timedelta()
+        self.ahead_after_an_answer = timedelta()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
 
     def send(self, request: ApiRequest) -> HttpResponse:
         self.asked.append(request)
+        self.ahead = self.ahead_after_an_answer
         dead = {"metadata": {"name": "dead", "labels": {"reconciler/activator-pod": "uid-1"}}, "spec": OLD}
         unnamed = {"metadata": {"name": "unnamed", "labels": {}}, "spec": OLD}
         items = [dead, unnamed] if request.path.endswith("/leases") else []
@@ -39,6 +45,14 @@ def test_a_renewal_has_five_seconds_and_no_place_among_other_requests() -> None:
     assert (renewal.method, renewal.seconds) == ("PATCH", 5.0)
     lease = json.loads(cast(bytes, renewal.body))
     assert datetime.fromisoformat(lease["spec"]["renewTime"]).tzinfo == UTC
+
+
+def test_a_renewal_by_a_clock_that_proves_wrong_is_written_again_by_the_servers() -> None:
+    server = Server()
+    server.ahead_after_an_answer = timedelta(hours=1)
+    a_publication(server).renew()
+    first, second = (json.loads(cast(bytes, one.body))["spec"]["renewTime"] for one in server.asked)
+    assert datetime.fromisoformat(second) - datetime.fromisoformat(first) >= timedelta(hours=1)
 
 
 def test_a_lease_without_the_label_of_a_pod_is_left_alone() -> None:

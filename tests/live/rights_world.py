@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from reconciler.backends.protocols import ACTIVATOR_LABELS
-from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL
+from reconciler.model import ACTIVATOR_LABELS, ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL
 from tests.live.deployed import OPEN, OWN
 from tests.real.api import Api, ApiError, Object
 from tests.real.objects import (
@@ -299,7 +298,7 @@ def _status_of_gone() -> Object:
 
 
 def _lease_of_dead_activator() -> Object:
-    labels = dict(pair.split("=") for pair in ACTIVATOR_LABELS.split(","))
+    labels = dict(ACTIVATOR_LABELS)
     metadata = {"namespace": OWN, "labels": {**labels, ACTIVATOR_POD_LABEL: "gone"}}
     spec = {"leaseDurationSeconds": 15, "renewTime": "2020-01-01T00:00:00.000000Z"}
     return an_object("coordination.k8s.io/v1", "Lease", "reconciler-activator-gone", metadata=metadata, spec=spec)

@@ -310,7 +310,11 @@ class ConfigMapManifest(Object):
 
 
 class LeaseSpec(Wire):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
     renew_time: Instant | None = None
+    lease_transitions: int | None = None
 
 
 class LeaseManifest(Object):

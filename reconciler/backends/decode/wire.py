@@ -58,6 +58,11 @@ def instant(text: str) -> Instant:
     return Instant(seconds * 10**9 + int(((fraction or "") + "000000000")[:9]))
 
 
+def micro_time(at: datetime) -> str:
+    """Return a time as Kubernetes writes it to the microsecond."""
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def datetime_of(found: Instant | None) -> datetime | None:
     """Return `found` as a datetime in UTC, None for None."""
     return None if found is None else found.as_datetime()

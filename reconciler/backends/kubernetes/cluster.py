@@ -74,7 +74,7 @@ class KubernetesCluster:
         unreadable = discovery.unreadable.get((resource.group, resource.plural))
         if unreadable is not None:
             raise unreadable
-        key = (resource.group, resource.version, resource.plural)
+        key = resource.key
         if not discovery.serves(*key) or (namespace and not discovery.is_namespaced(*key)):
             return ()
         found = self._listed(resource, self._list_request(resource, namespace, labels))
@@ -83,7 +83,7 @@ class KubernetesCluster:
     def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Return one object as it is now; see `Cluster.get` for what it raises."""
         operation = self._question("get", resource, namespace, name)
-        path = one(resource.group, resource.version, resource.plural, namespace, name)
+        path = one(*resource.key, namespace, name)
         read: Any = decoded(self._requests.send(ApiRequest("GET", path, operation)), shape_of(resource), operation)
         if self._recorder is not None:
             self._recorder(resource, [read])
@@ -130,7 +130,7 @@ class KubernetesCluster:
             query["fieldSelector"] = f"reason={NEED_PODS}"
         return ApiRequest(
             "GET",
-            collection(resource.group, resource.version, resource.plural, inside),
+            collection(*resource.key, inside),
             self._question("list", resource, inside),
             query=query,
             accept=METADATA_ONLY if shape_of(resource) is Object else "application/json",

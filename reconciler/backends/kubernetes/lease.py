@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 
-from reconciler.backends.decode.wire import Instant, Wire
+from reconciler.backends.decode.shapes import LeaseSpec
+from reconciler.backends.decode.wire import Wire, micro_time
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, one
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
-from reconciler.backends.protocols import Clock
+from reconciler.backends.protocols import LEASES, Clock
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -23,6 +24,7 @@ from reconciler.errors import (
     LockHeldError,
     NotFoundError,
 )
+from reconciler.model import OUR_LABELS
 
 NAME = "reconciler"
 SECONDS = 15
@@ -44,34 +46,24 @@ _POLL_SECONDS = 0.5
 _ANSWER_SECONDS = 3.0
 """How long a request about the lease may take: while it hangs the lease runs out."""
 
-_GROUP, _VERSION, _PLURAL = "coordination.k8s.io", "v1", "leases"
 _METHODS = {"get": "GET", "create": "POST", "patch": "PATCH"}
 _FASTER = "somebody who was faster"
-_LABELS = {"app.kubernetes.io/managed-by": "reconciler"}
 
 
-class LeaseSpec(Wire):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: Instant | None = None
-    lease_transitions: int | None = None
+class LockMetadata(Wire):
+    resource_version: str
+
+
+class LockManifest(Wire):
+    """The Lease that is the lock. Source: kubernetes/api coordination/v1 types.go."""
+
+    metadata: LockMetadata
+    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
     @property
     def seconds(self) -> int:
         """Return how long it holds without being renewed."""
-        return min(max(self.lease_duration_seconds or SECONDS, SECONDS), _LONGEST_SECONDS)
-
-
-class LeaseMetadata(Wire):
-    resource_version: str
-
-
-class Lease(Wire):
-    """Source: kubernetes/api coordination/v1 types.go."""
-
-    metadata: LeaseMetadata
-    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
+        return min(max(self.spec.lease_duration_seconds or SECONDS, SECONDS), _LONGEST_SECONDS)
 
 
 class LeaseLock:
@@ -162,7 +154,7 @@ class LeaseLock:
         """Look who has it after a renewal that did not fit; one whose answer was lost may have been done."""
         began = self._clock.monotonic()
         try:
-            lease = decoded(self._ask("get"), Lease, self._question("get"))
+            lease = decoded(self._ask("get"), LockManifest, self._question("get"))
         except ClusterError:
             return False
         if lease.spec.holder_identity != self._holder:
@@ -183,7 +175,7 @@ class LeaseLock:
         except NotFoundError:
             self._create()
             answer = self._ask("get")
-        lease = decoded(answer, Lease, self._question("get"))
+        lease = decoded(answer, LockManifest, self._question("get"))
         self._set_time(answer)
         is_ours = lease.spec.holder_identity == self._holder and lease.spec.acquire_time == self._acquired_at
         if not is_ours and not self._is_free(lease, began):
@@ -194,7 +186,7 @@ class LeaseLock:
             return _FASTER
         return ""
 
-    def _is_free(self, lease: Lease, began: float) -> bool:
+    def _is_free(self, lease: LockManifest, began: float) -> bool:
         """Return whether nobody holds it: given back, or not renewed for longer than it holds; it was read after
         `began`.
         """
@@ -204,10 +196,10 @@ class LeaseLock:
         if self._seen != lease.metadata.resource_version:
             self._seen, self._seen_at = lease.metadata.resource_version, self._clock.monotonic()
         age = self._server_now().timestamp() - spec.renew_time / 1e9
-        return began - self._seen_at > spec.seconds or age > spec.seconds + _FOREIGN_SECONDS
+        return began - self._seen_at > lease.seconds or age > lease.seconds + _FOREIGN_SECONDS
 
     def _taking(self, free: LeaseSpec) -> dict[str, Any]:
-        self._acquired_at = _stamp(self._server_now())
+        self._acquired_at = micro_time(self._server_now())
         return {
             "holderIdentity": self._holder,
             "leaseDurationSeconds": SECONDS,
@@ -218,9 +210,9 @@ class LeaseLock:
     def _create(self) -> None:
         """Make a lease that nobody holds, to be taken like any other: only an answer tells the server's time."""
         manifest = {
-            "apiVersion": f"{_GROUP}/{_VERSION}",
-            "kind": "Lease",
-            "metadata": {"name": NAME, "namespace": self._namespace, "labels": _LABELS},
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": NAME, "namespace": self._namespace, "labels": OUR_LABELS},
             "spec": {"leaseTransitions": 0},
         }
         try:
@@ -236,8 +228,8 @@ class LeaseLock:
     def _hold(self, version: str, changes: dict[str, Any]) -> None:
         """Write a new renewTime, and `changes`; how long it is ours counts from before the request."""
         began = self._clock.monotonic()
-        answer = self._change(version, {**changes, "renewTime": _stamp(self._server_now())})
-        lease = decoded(answer, Lease, self._question("patch"))
+        answer = self._change(version, {**changes, "renewTime": micro_time(self._server_now())})
+        lease = decoded(answer, LockManifest, self._question("patch"))
         self._set_time(answer)
         with self._guard:
             self._version = lease.metadata.resource_version
@@ -252,15 +244,15 @@ class LeaseLock:
         return self._ask("patch", patch, content_type="application/json-patch+json", last=last)
 
     def _ask(self, verb: str, body: Any = None, **how: Any) -> HttpResponse:
-        path = one(_GROUP, _VERSION, _PLURAL, self._namespace, NAME)
+        path = one(*LEASES.key, self._namespace, NAME)
         if verb == "create":
-            path = collection(_GROUP, _VERSION, _PLURAL, self._namespace)
+            path = collection(*LEASES.key, self._namespace)
         encoded = None if body is None else msgspec.json.encode(body)
         request = ApiRequest(_METHODS[verb], path, self._question(verb), body=encoded, seconds=_ANSWER_SECONDS, **how)
         return self._requests.send(request)
 
     def _question(self, verb: str) -> Operation:
-        return Operation(self._cluster, verb, f"{_PLURAL}.{_GROUP}", self._namespace, NAME)
+        return Operation(self._cluster, verb, f"{LEASES.plural}.{LEASES.group}", self._namespace, NAME)
 
     def _set_time(self, answer: HttpResponse) -> None:
         """Learn the server's time from an answer; one that does not tell it, or is a day off, has ours."""
@@ -270,8 +262,3 @@ class LeaseLock:
 
     def _server_now(self) -> datetime:
         return datetime.fromtimestamp(self._offset + self._clock.monotonic(), UTC)
-
-
-def _stamp(at: datetime) -> str:
-    """Return a time as Kubernetes writes a MicroTime."""
-    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

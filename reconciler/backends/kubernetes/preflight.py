@@ -11,9 +11,10 @@ from msgspec import Struct
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, one
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.lease import NAME, Lease
+from reconciler.backends.kubernetes.lease import NAME, LockManifest
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.kubernetes.rights import Right, is_allowed
+from reconciler.backends.protocols import LEASES
 from reconciler.errors import NotFoundError
 from reconciler.worker_pool import WorkerPool
 
@@ -93,9 +94,9 @@ class Preflight:
             ClusterError: it cannot be read.
         """
         operation = Operation(self._cluster, "get", "leases.coordination.k8s.io", namespace, NAME)
-        path = one("coordination.k8s.io", "v1", "leases", namespace, NAME)
+        path = one(*LEASES.key, namespace, NAME)
         try:
-            spec = decoded(self._requests.send(ApiRequest("GET", path, operation)), Lease, operation).spec
+            spec = decoded(self._requests.send(ApiRequest("GET", path, operation)), LockManifest, operation).spec
         except NotFoundError:
             return None
         if not spec.holder_identity:
