@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import inf
@@ -42,6 +42,7 @@ _PROXIES_LEARN_SECONDS = 2.0
 """How long the proxies of the nodes may take to see that a slice has gone."""
 
 _LONGEST_PAUSE = 15.0
+_SOON_SECONDS = 1.0
 _WRITERS = 16
 _NEEDED = ("services", "endpointslices", "networkpolicies")
 _LOOPS = ("renew", "sweep", "look")
@@ -109,7 +110,7 @@ class Activator:
         self._shared = ActivationSettings(
             self._settings.pod, ports, connections, self._signal, self._changed, self._held
         )
-        self._keep("begin", self._begin())
+        self._keep("begin", self._begin)
         await until.wait()
         await self._end()
 
@@ -142,9 +143,9 @@ class Activator:
     async def _begin(self) -> None:
         """Delete what a former process of this Pod left, tell that this one lives, then watch."""
         await self._until_done("begin", lambda: self._parts.publication.withdraw_all(self._settings.pod.uid))
-        self._keep("renew", self._again("Lease", RENEW_SECONDS, self._renew, self._renewals))
-        self._keep("sweep", self._again("slices of others", _SWEEP_SECONDS, self._sweep, self._threads))
-        self._keep("look", self._look())
+        self._keep("renew", partial(self._again, "Lease", RENEW_SECONDS, self._renew, self._renewals))
+        self._keep("sweep", partial(self._again, "slices of others", _SWEEP_SECONDS, self._sweep, self._threads))
+        self._keep("look", self._look)
         self._watch(SERVICES, self._service_replaced, self._service_changed)
         self._watch(SLICES, self._slices_replaced, self._slice_changed)
         self._watch(NETWORK_POLICIES, self._policies_replaced, self._policy_changed)
@@ -174,12 +175,12 @@ class Activator:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._renewals.shutdown(wait=False, cancel_futures=True)
 
-    def _keep(self, key: object, work: Any) -> None:
+    def _keep(self, key: object, work: Callable[[], Awaitable[object]]) -> None:
         """Run `work` as a task that is not forgotten; what it fails with is told."""
 
         async def guarded() -> None:
             try:
-                await work
+                await work()
             except Exception as error:  # noqa: BLE001 - a bug in one task: it is told, the others go on
                 self._tell(f"error: {reason_of(error)}")
             finally:
@@ -206,13 +207,16 @@ class Activator:
                 return
 
     async def _again(self, what: str, seconds: float, work: Callable[[], None], threads: ThreadPoolExecutor) -> None:
+        """Do `work` in a thread every so many seconds, sooner after a failure: others wait for what it tells."""
         while True:
+            pause = seconds
             try:
                 await self._loop.run_in_executor(threads, work)
                 self._failed(what, "")
             except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
                 self._failed(what, reason_of(error))
-            await asyncio.sleep(seconds)
+                pause = min(_SOON_SECONDS, seconds)
+            await asyncio.sleep(pause)
 
     def _renew(self) -> None:
         began = self._loop.time()
@@ -261,7 +265,7 @@ class Activator:
                     activation.published.setdefault(name, {})
                 elif ("stray", namespace, name) not in self._tasks:
                     withdraw = partial(self._parts.publication.withdraw, namespace, name)
-                    self._keep(("stray", namespace, name), self._in_thread(withdraw))
+                    self._keep(("stray", namespace, name), partial(self._in_thread, withdraw))
 
     def _failed(self, what: str, why: str) -> None:
         """Note what does not work, or that it does again; each trouble is told once."""
@@ -394,7 +398,7 @@ class Activator:
         words = f"{'/'.join(service.name)}: its connections cannot be held while it is idle: {service.problem}"
         if self._tell_once(f"warning: {words}"):
             tell = partial(self._parts.waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
-            self._keep(("event", service.name), self._in_thread(tell))
+            self._keep(("event", service.name), partial(self._in_thread, tell))
 
     def _tell_once(self, line: str) -> bool:
         """Say a line that was not said before; return whether it was said."""
@@ -409,7 +413,7 @@ class Activator:
     def _changed(self, activation: Activation) -> None:
         key = ("slices", activation.name)
         if key not in self._tasks and not self._is_ending and activation.manifests() != activation.published:
-            self._keep(key, self._publish(activation))
+            self._keep(key, partial(self._publish, activation))
 
     async def _publish(self, activation: Activation) -> None:
         """Write and delete slices until they are as they should be."""
@@ -441,7 +445,7 @@ class Activator:
         namespace = activation.name[0]
         self._waking.setdefault(namespace, set()).add(activation.name)
         if ("wake", namespace) not in self._tasks:
-            self._keep(("wake", namespace), self._wake(namespace))
+            self._keep(("wake", namespace), partial(self._wake, namespace))
 
     async def _wake(self, namespace: str) -> None:
         pause = 0.5

@@ -29,6 +29,7 @@ def command(path: str, output: str, tenant: str | None, **flags: Any) -> int:
     """Check the policy files below PATH, and print all problems. No cluster is read.
 
     With a snapshot it also shows the first night: how many workloads would go idle, and what limits would hold back.
+    It warns of Services that a policy with wake: OnSignal selects, and whose connections an activator cannot hold.
     """
     moment(flags["now"])
     policies, problems = checked(path, tenant)
@@ -42,7 +43,7 @@ def command(path: str, output: str, tenant: str | None, **flags: Any) -> int:
         value = {"schemaVersion": "reconciler/v1alpha1", "kind": "Validation", **_counts(policies), **_night(night)}
         show(json.dumps(value, indent=2) + "\n", output)
         return ExitCode.DONE
-    for warning in policies.warnings:
+    for warning in (*policies.warnings, *(() if night is None else night.unheld)):
         say(f"warning: {warning}")
     counts = ", ".join(f"{count} {name}" for name, count in _counts(policies)["policies"].items() if count)
     show_lines([f"{path}: valid, {counts}", *_told(night)])
@@ -75,7 +76,8 @@ def _night(night: FirstNight | None) -> dict[str, Any]:
         return {}
     held = [{"what": one.what, "where": one.where, "allow": one.allow} for one in night.held_back]
     start = None if night.start is None else format_time(night.start)
-    return {"firstNight": {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "heldBack": held}}
+    told = {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "heldBack": held}
+    return {"firstNight": {**told, "unheld": list(night.unheld)}}
 
 
 def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:

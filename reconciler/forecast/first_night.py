@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from reconciler.decide.idling.activators import UNHELD
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING
 from reconciler.plan.build import scalable_workloads
@@ -24,7 +26,7 @@ class FirstNight(Struct, frozen=True):
     """`start` is the first run that idles something, or would, None where nothing goes idle in the coming days.
 
     `idle` are workloads by policy, of `workloads` in all, `places` the file:line of the policies. `held_back` has each
-    limit that holds something back once.
+    limit that holds something back once. `unheld` tells which Services wait for signals that no activator can give.
     """
 
     start: datetime | None = None
@@ -32,17 +34,20 @@ class FirstNight(Struct, frozen=True):
     idle: Mapping[str, int] = NOTHING
     places: Mapping[str, str] = NOTHING
     held_back: tuple[Held, ...] = ()
+    unheld: tuple[str, ...] = ()
 
 
 def first_night(simulation: Simulation, now: datetime) -> FirstNight:
     """Return the first night from `now` on; `simulation` is played."""
     steps: list[Step] = []
+    unheld: dict[str, None] = {}
     for step in simulation.play(now, now + SEARCHED):
         if steps and step.at >= steps[0].at + NIGHT:
             break
+        unheld |= dict.fromkeys(one.text for one in step.plan.notices if one.kind == UNHELD)
         if steps or _idles(step.plan) or step.plan.held_back:
             steps.append(step)
-    return _of(steps) if steps else FirstNight()
+    return replace(_of(steps) if steps else FirstNight(), unheld=tuple(unheld))
 
 
 def _of(steps: Sequence[Step]) -> FirstNight:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import socket
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -171,15 +174,41 @@ def test_a_loop_goes_on_after_a_bug_and_health_says_where_one_ended() -> None:
     async def story(stage: Stage) -> None:
         one = stage.one
         stage.written.breaks = 2
-        one._keep("renew", one._again("Lease", 0.001, one._renew, one._renewals))
+        one._keep("renew", partial(one._again, "Lease", 0.001, one._renew, one._renewals))
         assert one.health() == (503, "sweep has ended; look has ended\n")
         await until(lambda: one._fresh_since < float("inf"))
         assert ["a bug" in line for line in stage.told] == [True]
-        one._keep("sweep", asyncio.sleep(_LIMIT))
-        one._keep("look", asyncio.sleep(_LIMIT))
+        one._keep("sweep", partial(asyncio.sleep, _LIMIT))
+        one._keep("look", partial(asyncio.sleep, _LIMIT))
         assert one.health() == (200, "ok\n")
 
     play(story)
+
+
+def test_what_failed_is_tried_again_sooner_than_what_went_well() -> None:
+    """After an outage of the API server the Lease is to be fresh at once: a run may judge it."""
+
+    async def story(stage: Stage) -> None:
+        stage.written.breaks = 1
+        hourly = partial(stage.one._again, "Lease", 3600.0, stage.one._renew, stage.one._renewals)
+        stage.one._keep("renew", hourly)
+        await until(lambda: stage.one._fresh_since < float("inf"))
+
+    play(story)
+
+
+def test_work_that_is_cancelled_before_it_begins_leaves_no_coroutine_behind() -> None:
+    async def story(stage: Stage) -> None:
+        stage.idle()
+        [task] = stage.one._tasks.values()
+        task.cancel()
+        await asyncio.wait([task])
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        play(story)
+        gc.collect()
+    assert [str(one.message) for one in found] == []
 
 
 def test_without_descriptors_a_service_is_held_once_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,6 +147,21 @@ def test_what_limits_will_hold_back_is_told_with_both_places(folder):
     )
 
 
+def test_validate_warns_of_services_that_wait_for_signals_no_activator_can_give(folder):
+    waits = SLEEP.replace("workloads: {}", "services: {}").replace("spec:\n", "spec:\n  wake: OnSignal\n")
+    folder.write("policies/teams/b/sleep.yaml", waits)
+    at = ("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
+    assert "nothing signals" not in folder.call(*at).err
+    file = folder.path / "snapshot" / "dev" / "all.yaml"
+    file.write_text(
+        file.read_text().replace("spec: {selector: {app: web}}", "spec: {selector: {app: web}, clusterIP: None}")
+    )
+    why = "an activator cannot hold its connections: it is headless, so clients look its pods up themselves"
+    warning = f"dev: nothing signals shared-b/web, team-b-web/web (wake: OnSignal): {why}"
+    assert f"warning: {warning}" in folder.call(*at).err
+    assert json.loads(folder.call(*at, "-o", "json").out)["firstNight"]["unheld"] == [warning]
+
+
 def test_without_a_schedule_that_begins_nothing_goes_idle(folder):
     for name in ("platform", "teams/a/sleep", "teams/b/sleep"):
         folder.write(f"policies/{name}.yaml", SLEEP.replace("Mon-Fri 20:00-07:00", "2030-01-01T00:00/2030-01-02T00:00"))

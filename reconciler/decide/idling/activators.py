@@ -14,6 +14,9 @@ from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Service
 from reconciler.policy.types import Fleet, PolicySet, Writes
 
+UNHELD = "notHeld"
+"""The kind of the notices about Services that no activator could hold, wherever one lives."""
+
 _NAMED = 3
 _IDLED_TO = ("metadata", "annotations", IDLED_TO)
 
@@ -94,17 +97,17 @@ def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedStat
     if not on_signal:
         return
     asleep = {mark.ref for mark, _ in records_at_zero(desired.decisions, state)}
-    behind: dict[tuple[str, str, str], set[ObjectRef]] = {}
+    behind: dict[tuple[str, str, str, str], set[ObjectRef]] = {}
     services = {one.ref: one for cluster in state.clusters.values() for one in cluster.services}
     for policy, ref in sorted(_selected(desired, on_signal)):
-        why = _why_unsignalled(services[ref], state.clusters[ref.cluster], ref in asleep)
-        if why:
-            behind.setdefault((ref.cluster, policy, why), set()).add(ref)
-    for (cluster, policy, why), refs in sorted(behind.items()):
+        found = _why_unsignalled(services[ref], state.clusters[ref.cluster], ref in asleep)
+        if found is not None:
+            behind.setdefault((ref.cluster, policy, *found), set()).add(ref)
+    for (cluster, policy, kind, why), refs in sorted(behind.items()):
         named = [f"{ref.namespace}/{ref.name}" for ref in sorted(refs)]
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         text = f"{cluster}: nothing signals {', '.join(named[:_NAMED])}{more} (wake: OnSignal): {why}"
-        yield Notice("noSignal", f"{cluster}/{policy}", text, policy)
+        yield Notice(kind, f"{cluster}/{policy}", text, policy)
 
 
 def _selected(desired: DesiredState, names: set[str]) -> set[tuple[str, ObjectRef]]:
@@ -116,12 +119,12 @@ def _selected(desired: DesiredState, names: set[str]) -> set[tuple[str, ObjectRe
     }
 
 
-def _why_unsignalled(service: Service, cluster: ObservedCluster, goes_idle: bool) -> str:
-    """Return why nobody signals a Service, "" where somebody does, or where that is not known."""
+def _why_unsignalled(service: Service, cluster: ObservedCluster, goes_idle: bool) -> tuple[str, str] | None:
+    """Return the kind of the notice, and why nobody signals a Service; None where somebody does, or it is not known."""
     if service.unheld:
-        return f"an activator cannot hold its connections: {service.unheld}"
+        return UNHELD, f"an activator cannot hold its connections: {service.unheld}"
     known = goes_idle or cluster.activators is not None
-    return "no activator is known there" if known and not _lives(cluster) else ""
+    return ("noSignal", "no activator is known there") if known and not _lives(cluster) else None
 
 
 def announced(decisions: Sequence[Decision], state: ObservedState) -> tuple[Decision, ...]:
