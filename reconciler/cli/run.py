@@ -35,6 +35,7 @@ from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Applied, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.plan.json import plan_to_json
+from reconciler.plan.limits import policy_names
 from reconciler.plan.model import Plan
 from reconciler.policy.load import read_policies
 from reconciler.policy.tenants import part_of
@@ -261,32 +262,32 @@ def settings_of(flags: Mapping[str, Any], stop: Stop) -> RequestSettings:
 
 
 def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, ...]) -> None:
-    """Refuse filters and --allow-exceed names that match no known policy or cluster.
+    """Refuse filters and --allow-exceed names that match no known policy or cluster, or several.
 
     Raises:
         UsageError: with the nearest name.
     """
     from fnmatch import fnmatchcase
 
-    names = sorted(
-        {policy.name for kind in (policies.idling, policies.federated, policies.downscale) for policy in kind}
-    )
+    policy_keys = policy_names(policies)
+    names = sorted(policy_keys | {one.name for one in policies.federated})
     clusters = [cluster.name for cluster in policies.fleet.clusters]
-    keys = [policy.key for policy in policies.federated]
-    for flag, patterns, known, others in (
-        ("--policy", filters.policies, names, keys),
-        ("--cluster", filters.clusters, clusters, []),
+    for flag, patterns, known, count in (
+        ("--policy", filters.policies, names, len(policy_keys)),
+        ("--cluster", filters.clusters, clusters, len(clusters)),
     ):
         for pattern in patterns:
-            if not any(fnmatchcase(name, pattern) for name in (*known, *others)):
-                near = nearest(pattern, [*known, *others])
-                raise UsageError(f'{flag}: "{pattern}" matches none of {len(known)} known{near}')
+            if not any(fnmatchcase(name, pattern) for name in known):
+                raise UsageError(f'{flag}: "{pattern}" matches none of {count} known{nearest(pattern, known)}')
     for name in allow_exceed:
         if name not in (*names, "fleet"):
             raise UsageError(
                 f'--allow-exceed: "{name}" is not a policy, expected a policy\'s name or "fleet"'
                 f"{nearest(name, [*names, 'fleet'])}"
             )
+        found = sorted(one.key for one in policies.federated if one.name == name)
+        if len(found) > 1:
+            raise UsageError(f'--allow-exceed: "{name}" is {len(found)} policies, expected one of {", ".join(found)}')
 
 
 def save(made: Plan, file: str | None) -> ExitCode:

@@ -14,11 +14,15 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.model import NOTHING, ObjectRef, Workload
+from reconciler.plan.filters import spellings_of
 from reconciler.plan.model import HeldBackActions, LimitUse
 from reconciler.policy.types import Fleet, Limit, Limits, PolicySet, Tenant
 
 PolicyKey = tuple[str, str]
-"""(job, policy) that decides a decrease; two kinds of policies may have the same name."""
+"""(job, policy) that decides a decrease; two kinds of policies may have the same name.
+
+A FederatedReplicaSet is "namespace/name", as people see it.
+"""
 
 FLEET = "fleet"
 CEILING, CLUSTER_CEILING = "ceiling", "clusterCeiling"  # that of the Fleet, and of one of its clusters
@@ -106,8 +110,7 @@ def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, 
     The Fleet's limits hold for each policy that has no such limit of its own: on each cluster, and on all of them.
     `lifted` are names given to --allow-exceed.
     """
-    names = {one.name for kind in (policies.idling, policies.federated, policies.downscale) for one in kind}
-    checks = _Checks(bases, lifted, frozenset(names))
+    checks = _Checks(bases, lifted, policy_names(policies))
     own = own_limits(policies)
     result = Limited(tuple(decisions), (), ())
     for owner, limits in own.items():
@@ -135,9 +138,16 @@ def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, 
 _EMPTY = Base(0, 0)
 
 
+def policy_names(policies: PolicySet) -> frozenset[str]:
+    """Return the names of all policies that take something away: "namespace/name" of a FederatedReplicaSet."""
+    names = {one.name for kind in (policies.idling, policies.downscale) for one in kind}
+    return frozenset(names | {one.key for one in policies.federated})
+
+
 def _policies_of(tenant: Tenant, policies: PolicySet) -> Iterator[PolicyKey]:
-    jobs = (("idling", policies.idling), ("placement", policies.federated), ("downscale", policies.downscale))
-    return ((job, one.name) for job, kind in jobs for one in kind if one.tenant == tenant.name)
+    for job, kind in (("idling", policies.idling), ("downscale", policies.downscale)):
+        yield from ((job, one.name) for one in kind if one.tenant == tenant.name)
+    yield from (("placement", one.key) for one in policies.federated if one.tenant == tenant.name)
 
 
 class _Rule(Struct, frozen=True):
@@ -164,6 +174,12 @@ class _Rule(Struct, frozen=True):
     def policy(self) -> str:
         return self.owner[1] if self.owner is not None else ""
 
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """How --allow-exceed may name its policy."""
+        placed = self.owner is not None and self.owner[0] == "placement"
+        return spellings_of(self.policy) if placed else (self.policy,)
+
     def use(self, used: int) -> LimitUse:
         return LimitUse(self.name, self.unit, used, self.allowed, self.base, self.cluster, self.policy)
 
@@ -181,7 +197,7 @@ class _Rule(Struct, frozen=True):
 
 def owner_of(decision: Decision) -> PolicyKey:
     """Return whose decision it is."""
-    return (decision.job, decision.cause.policy)
+    return (decision.job, decision.policy)
 
 
 def _of_the_fleet(fleet: Fleet, clusters: Mapping[str, Base]) -> Iterator[_Rule]:
@@ -235,7 +251,7 @@ class _Checks(Struct, frozen=True):
         weights = [1 if rule.unit == "workloads" else self.bases.removed_by(decision) for decision in taking]
         used = sum(weights) + rule.beside
         use = rule.use(used)
-        lifts = {rule.policy, FLEET if rule.name in CEILINGS or rule.tenant is not None else rule.name}
+        lifts = {*rule.spellings, FLEET if rule.name in CEILINGS or rule.tenant is not None else rule.name}
         if used <= rule.allowed or lifts & self.lifted:
             return Limited(decisions, (), (use,))
         out = _with_their_groups(decisions, taking)

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.cli.run import check_names
+from reconciler.errors import UsageError
+from reconciler.plan.filters import Filters
+from tests.builders import a_federated_replica_set, a_policy_set
 from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
@@ -317,3 +321,10 @@ def test_r5_a_token_behind_a_link_is_never_shown(quickstart):
     assert said.code == 3
     assert "snapshot/eu-west/token.yaml:1:1: is a link that leads out of" in said.err
     assert "s3cr3t" not in said.err
+
+
+def test_a_name_of_two_federated_replica_sets_lifts_no_limit():
+    both = a_policy_set(federated=tuple(a_federated_replica_set(namespace=one) for one in ("news", "shop")))
+    check_names(both, Filters(policies=("web", "shop/web")), ("shop/web",))
+    with pytest.raises(UsageError, match='"web" is 2 policies, expected one of news/web, shop/web'):
+        check_names(both, Filters(), ("web",))

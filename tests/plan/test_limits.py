@@ -15,6 +15,7 @@ from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Selector
 from tests.builders import (
     a_cluster,
     a_downscale_policy,
+    a_federated_replica_set,
     a_fleet,
     a_policy_set,
     a_ref,
@@ -227,6 +228,15 @@ def test_the_base_of_a_policys_own_limits_is_what_it_selects_and_not_what_still_
     assert {use.base for use in plan.limits if use.name == "nights" and use.unit == "workloads"} == {1}
 
 
+def moved(namespace: str, count: int):
+    """Return what a FederatedReplicaSet called web in `namespace` takes away: one idled workload each."""
+    names = [f"{namespace}-{number}" for number in range(count)]
+    return [
+        a_decision(name, ref=a_ref(name, namespace=namespace), policy="web", job="placement", group=group)
+        for name, group in zip(names, [f"placement/{namespace}/web"] * count, strict=True)
+    ]
+
+
 def west(name, **fields):
     return a_decision(name, ref=a_ref(name, cluster="west"), **fields)
 
@@ -250,6 +260,23 @@ class TestEachClusterAndPolicy:
     def test_a_policy_of_another_kind_and_the_same_name_is_another_one(self):
         decisions = [a_decision("a"), a_decision("b"), a_decision("c", job="downscale", idles=True)]
         assert held(decisions).held_back == ()
+
+    def test_federated_replica_sets_of_one_name_in_two_namespaces_do_not_share_it(self):
+        assert held([*moved("shop", 2), *moved("news", 2)]).held_back == ()
+
+    def test_a_federated_replica_set_is_held_back_and_lifted_by_its_namespace_and_name(self):
+        policies = a_policy_set(
+            a_fleet(limits=TIGHT), federated=tuple(a_federated_replica_set(namespace=one) for one in ("news", "shop"))
+        )
+        decisions, bases = [*moved("shop", 3), *moved("news", 3)], Bases({"east": Base(100, 300)})
+        both = hold_back(decisions, policies, bases, frozenset())
+        assert [(one.allow, one.limit.policy) for one in both.held_back if one.limit] == [
+            ("news/web", "news/web"),
+            ("shop/web", "shop/web"),
+        ]
+        one = hold_back(decisions, policies, bases, frozenset({"shop/web"}))
+        assert [held_back.allow for held_back in one.held_back] == ["news/web"]
+        assert hold_back(decisions, policies, bases, frozenset({"web"})).held_back == ()
 
     def test_the_name_that_lifts_it_is_that_of_the_policy_where_it_is_known(self):
         result = held([a_decision(name) for name in "abc"], policies=[a_policy("idle-dev")])
