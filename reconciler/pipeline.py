@@ -11,7 +11,8 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.apply.history import changes_of, record
+from reconciler.apply.history import called_by, changes_of, record
+from reconciler.apply.history_files import write_changes
 from reconciler.apply.locks import LeftOut, Locks
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.refusals import remember_refusals
@@ -94,6 +95,8 @@ class Control(Struct, frozen=True):
     wakes_early: bool = True  # False: a person is asked before anything is written
     compare: Compare = Compared
     commit: str = ""  # at which the policies are checked out, for the history where no revision is given
+    caller: str = ""  # the user of this machine, where a person wakes or restores by hand
+    report_dir: str | None = None  # where the history is written to as well
 
 
 class Applied(Struct, frozen=True):
@@ -370,9 +373,10 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     outcomes = apply_actions(chosen, applying)
     lost = remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)
     told = replace(applying.run, revision=made.revision or control.commit)
-    changes = changes_of(chosen, outcomes, told)
-    unrecorded = record(changes, made, world.accesses, fleet, told)
-    lost = (*lost, unrecorded) if unrecorded else lost
+    changes = called_by(changes_of(chosen, outcomes, told), control.caller, world.accesses)
+    recorded = record(changes, made, world.accesses, fleet, told)
+    unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded.changes, told)
+    lost = (*lost, *(problem for problem in (recorded.problem, unwritten) if problem))
     return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)
 
 

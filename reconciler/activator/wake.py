@@ -93,6 +93,9 @@ class WakeView:
     def now(self) -> datetime:
         return self._cluster.now()
 
+    def user(self) -> str:
+        return self._cluster.user()
+
     def secret(self, namespace: str, name: str, key: str) -> str:
         return self._cluster.secret(namespace, name, key)
 

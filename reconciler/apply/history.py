@@ -11,10 +11,11 @@ import binascii
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
@@ -35,26 +36,28 @@ _KEY = "changes"
 _ATTEMPTS = 5
 _LOOKS_BACK = timedelta(days=7)
 _CHANGES = frozenset({Effect.IDLE, Effect.WAKE, Effect.UP, Effect.DOWN, Effect.CREATE, Effect.DELETE, Effect.OVERWRITE})
-ACTIVATOR = "activator"
+RECONCILER, ACTIVATOR = "reconciler", "activator"
 
 
 class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):
-    """One scale of one object. `before` and `after` are None where nobody knows; of a CronJob 0 is suspended, 1 not.
+    """One scale of one object."""
 
-    `by` is "reconciler", a field manager, or "activator"; `at` is RFC 3339 in UTC.
-    """
-
-    at: str
-    object: str
-    verb: str
-    by: str
-    before: int | None = None
-    after: int | None = None
-    policy: str = ""
-    place: str = ""
-    commit: str = ""
-    run: str = ""
-    why: str = ""
+    at: Annotated[str, Meta(description="When it was: RFC 3339 in UTC.")]
+    object: Annotated[str, Meta(description="CLUSTER/NAMESPACE/KIND/NAME.")]
+    verb: Annotated[str, Meta(description='What was done: "idle", "wake", "scale", ...')]
+    by: Annotated[str, Meta(description='Who wrote it: "reconciler", "activator", or the field manager of a hand.')]
+    before: Annotated[int | None, Meta(description="The replicas before; of a CronJob 1 is running, 0 suspended.")] = (
+        None
+    )
+    after: Annotated[int | None, Meta(description="The replicas after; absent where nobody knows.")] = None
+    policy: Annotated[str, Meta(description="The policy that decided it.")] = ""
+    place: Annotated[str, Meta(description="Where that policy stands, as file:line.")] = ""
+    commit: Annotated[str, Meta(description="The commit at which the policies were.")] = ""
+    run: Annotated[str, Meta(description="The id of the run.")] = ""
+    why: Annotated[str, Meta(description="The reason, for people.")] = ""
+    user: Annotated[
+        str, Meta(description="Who called wake or restore, as the API server calls them, else this machine.")
+    ] = ""
 
     @property
     def time(self) -> datetime:
@@ -109,6 +112,28 @@ def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run)
     return tuple(change for decision in decisions for change in _of(decision, run))
 
 
+def called_by(changes: Sequence[Change], caller: str, accesses: Mapping[str, Access]) -> tuple[Change, ...]:
+    """Return `changes` of a verb that somebody called by hand, with that user as each cluster knows them.
+
+    `caller` is the user of this machine, who stands in where a cluster does not tell; "" for a run by itself.
+    """
+    if not caller:
+        return tuple(changes)
+    clusters = dict.fromkeys(change.object.partition("/")[0] for change in changes if change.by == RECONCILER)
+    users = {name: _user_on(accesses[name], caller) for name in clusters}
+    return tuple(
+        replace(change, user=users[change.object.partition("/")[0]]) if change.by == RECONCILER else change
+        for change in changes
+    )
+
+
+def _user_on(access: Access, caller: str) -> str:
+    try:
+        return access.cluster.user() or caller
+    except Exception:  # noqa: BLE001 - whatever it is, who sits at this machine is known all the same
+        return caller
+
+
 def _of(decision: Decision, run: Run) -> Iterator[Change]:
     if decision.verb is Verb.RELEASE:
         yield from _by_hand(decision, run)
@@ -119,7 +144,7 @@ def _of(decision: Decision, run: Run) -> Iterator[Change]:
         at=_text(run.now),
         object=str(decision.ref),
         verb=str(decision.verb),
-        by="reconciler",
+        by=RECONCILER,
         before=before,
         after=after,
         policy=decision.policy,
@@ -165,25 +190,34 @@ def _text(at: datetime) -> str:
 # Where it is kept.
 
 
-def record(changes: Sequence[Change], made: Plan, accesses: Mapping[str, Access], fleet: Fleet, run: Run) -> str:
-    """Add `changes`, and the wakes of others that `made` saw, to the history; return what went wrong, "" for nothing.
+class Recorded(Struct, frozen=True):
+    """What was recorded, with the wakes of others; `problem` says why it is not in the history of a cluster."""
+
+    changes: tuple[Change, ...] = ()
+    problem: str = ""
+
+
+def record(changes: Sequence[Change], made: Plan, accesses: Mapping[str, Access], fleet: Fleet, run: Run) -> Recorded:
+    """Add `changes`, and the wakes of others that `made` saw, to the history; return what there is to record.
 
     A run without changes writes nothing. Where home does not answer or may not be written to, the first cluster that
     may keeps it.
     """
     if not changes:
-        return ""
+        return Recorded()
     written = (one.name for one in fleet.clusters if one.writes is not Writes.NOTHING and one.name in made.clusters)
     names = sorted(written, key=lambda name: name != fleet.home)
     home = next((accesses[name] for name in names if name in accesses), None)
     if home is None:
-        return "history: not written, no cluster may be written to"
+        return Recorded(tuple(changes), "history: not written, no cluster may be written to")
+    found = tuple(changes)
     try:
         history = History(home.cluster, fleet.namespace)
-        history.add([*history.wakes_of_others(made.awake, changes, run), *changes], run.now.astimezone(UTC).date())
+        found = (*history.wakes_of_others(made.awake, changes, run), *changes)
+        history.add(found, run.now.astimezone(UTC).date())
     except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is told elsewhere too
-        return f"history: not written: {reason_of(error)}"
-    return ""
+        return Recorded(found, f"history: not written: {reason_of(error)}")
+    return Recorded(found)
 
 
 class History:
@@ -294,5 +328,5 @@ def _last_by_object(changes: Iterable[Change], known: Mapping[str, Change] | Non
 
 def _woken(one: Awake, idled: Change) -> Change:
     values: dict[str, Any] = {"policy": idled.policy, "place": idled.place, "why": "woken between two runs"}
-    by = one.by if one.by not in ("", "reconciler") else ACTIVATOR
+    by = one.by if one.by not in ("", RECONCILER) else ACTIVATOR
     return Change(_text(one.since), str(one.ref), "wake", by, idled.after, one.replicas, **values)

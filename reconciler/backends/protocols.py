@@ -131,6 +131,9 @@ class Cluster(Protocol):
     def now(self) -> datetime:
         """Return what time it is there: by the clock of the API server, as it said with its last answer."""
 
+    def user(self) -> str:
+        """Return whom the cluster takes us for, "" where it does not tell."""
+
     def secret(self, namespace: str, name: str, key: str) -> str:
         """Return one value of a Secret, decoded, one trailing newline stripped. Never logged.
 

@@ -21,6 +21,7 @@ from reconciler.cli.options import (
     path_argument,
     policies_option,
     quiet_option,
+    report_dir_option,
     run_options,
     seconds,
     summary_option,
@@ -61,6 +62,7 @@ from reconciler.policy.types import PolicySet
 @option("--live", is_flag=True, help="With a PLAN made from a snapshot: apply it to live clusters.")
 @filter_options
 @run_options
+@report_dir_option
 @color_option
 @verbose_option
 @summary_option
@@ -89,6 +91,7 @@ def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
                 lock_timeout=flags["lock_timeout"],
                 wakes_early=not approval.ask,
                 commit=commit_of((flags["policies"] or DEFAULT_PATH) if saved else path),
+                report_dir=flags["report_dir"],
             )
             code = (
                 _saved(run, control, approval, {**flags, "ask": not auto_approve})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +19,8 @@ from msgspec.structs import replace
 from reconciler.cli.options import DEFAULT_PATH, option, policies_option, together
 from reconciler.cli.output import say
 from reconciler.errors import PolicyError, UsageError
+from reconciler.pipeline import Control
+from reconciler.policy.commit import commit_of
 from reconciler.policy.load import Loaded, check_loaded, load, read_fleet_for_wakes
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.yaml.reader import read_documents
@@ -94,6 +98,20 @@ class FleetSource(Struct, frozen=True):
         for problem in problems:
             say(f"warning: {problem}")
         return fleet
+
+
+def user_of_this_machine() -> str:
+    """Return the name of the user who calls, or the number where it has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
+
+
+def by_hand(control: Control, source: FleetSource, flags: dict[str, Any]) -> Control:
+    """Return `control` of a verb that a person calls: the history tells who, and at which commit the Fleet was."""
+    commit = "" if source.contexts else commit_of(source.path)
+    return replace(control, caller=user_of_this_machine(), commit=commit, report_dir=flags["report_dir"])
 
 
 def _is_flag(name: str) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -14,7 +12,7 @@ from msgspec import Struct
 
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES, Cluster
-from reconciler.cli.fleet_source import FleetSource, fleet_options
+from reconciler.cli.fleet_source import FleetSource, fleet_options, user_of_this_machine
 from reconciler.cli.options import duration_of, now_option, option, output_option, together, verb, world_options
 from reconciler.cli.output import say, show
 from reconciler.cli.run import RunOptions
@@ -62,7 +60,9 @@ def command(subject: str | None, length: str, reason: str, by: str | None, outpu
         raise UsageError(f"--reason: expected 1 to {_LONGEST_REASON} characters that say why")
     brakes = Brakes.of(subject, flags)
     until = brakes.now + duration_of("--for", length)
-    freeze = Freeze(brakes.scope.cluster, brakes.scope.namespace, until, " ".join(reason.split()), by or _user())
+    freeze = Freeze(
+        brakes.scope.cluster, brakes.scope.namespace, until, " ".join(reason.split()), by or user_of_this_machine()
+    )
 
     def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
         return (*(one for one in freezes if not brakes.scope.is_of(one)), freeze)
@@ -71,13 +71,6 @@ def command(subject: str | None, length: str, reason: str, by: str | None, outpu
     named = scope_of(freeze, brakes.fleet)
     _told(output, freeze, f"{named}: {freeze_reason(freeze)}", written)
     return ended(written, failures)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}"
 
 
 class Scope(Struct, frozen=True):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date
+from datetime import UTC, date, datetime
 from typing import Any
 
 import click
 import msgspec
 
 from reconciler.apply.history import Change, Day, History
+from reconciler.apply.history_files import read_changes
 from reconciler.cli.fleet_source import FleetSource, fleet_options
 from reconciler.cli.object_names import ObjectName, known_cluster, object_name
-from reconciler.cli.options import duration_of, now_option, option, output_option, verb, world_options
+from reconciler.cli.options import duration_of, moment, now_option, option, output_option, verb, world_options
 from reconciler.cli.output import say, show, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, ReconcilerError, reason_of
@@ -26,29 +27,25 @@ _SHORT = 12
 
 @verb("history")
 @click.argument("subject", metavar="[OBJECT]", required=False)
+@option("--from", "folder", metavar="DIR", help="Read the files of --report-dir in DIR, in place of clusters.")
 @option("--since", "length", metavar="DURATION", default="7d", help="How far back, like 36h or 7d; 35 days are kept.")
 @fleet_options
 @world_options
 @now_option
 @output_option("text", "json")
-def command(subject: str | None, length: str, output: str, **flags: Any) -> int:
+def command(subject: str | None, length: str, folder: str | None, output: str, **flags: Any) -> int:
     """List who scaled what, when, from how many to how many, by which policy at which commit, and by which run.
 
-    OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read.
+    OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read; with
+    --from nothing of them is.
     """
-    source = FleetSource.of(flags)
-    fleet = source.read()
-    options = RunOptions.of(source.path, {**flags, "context": None})
     name = None if subject is None else object_name(subject)
-    if name is not None:
-        known_cluster(fleet, name, str(subject))
-    since = options.now - duration_of("--since", length)
-    world = options.world(fleet)
-    days, failures = read_history(fleet, world, since.astimezone(UTC).date())
-    changes = chosen(days, name)
-    found = [one for one in changes if since <= one.time <= options.now]
+    now = moment(flags["now"])
+    since = now - duration_of("--since", length)
+    days, failures = _kept(subject, since, flags) if folder is None else _in_files(folder, since)
+    found = [one for one in chosen(days, name) if since <= one.time <= now]
     for failure in failures:
-        say(f"error: {failure}")
+        say(f"error: {one_line(failure)}")
     dropped = sum(day.dropped for day in days)
     if dropped:
         say(f"warning: {dropped} older changes of these days are not kept")
@@ -58,6 +55,21 @@ def command(subject: str | None, length: str, output: str, **flags: Any) -> int:
     else:
         show_lines(lines_of(found) if found else ["No changes recorded."])
     return ExitCode.PARTIAL if failures else ExitCode.DONE
+
+
+def _kept(subject: str | None, since: datetime, flags: dict[str, Any]) -> tuple[list[Day], list[str]]:
+    """Return what the clusters keep from the day of `since` on, and what could not be read."""
+    source = FleetSource.of(flags)
+    fleet = source.read()
+    if subject is not None:
+        known_cluster(fleet, object_name(subject), subject)
+    world = RunOptions.of(source.path, {**flags, "context": None}).world(fleet)
+    return read_history(fleet, world, since.astimezone(UTC).date())
+
+
+def _in_files(folder: str, since: datetime) -> tuple[list[Day], list[str]]:
+    found = read_changes(folder, since)
+    return [Day(found.changes)], list(found.failures)
 
 
 def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], list[str]]:
@@ -92,7 +104,7 @@ def lines_of(changes: Sequence[Change]) -> Iterator[str]:
             one_line(one.object),
             one.verb,
             f"{_known(one.before)} -> {_known(one.after)}",
-            one_line(one.by),
+            one_line(one.user or one.by),
             one_line(f"{one.policy} ({one.place})" if one.place else one.policy or "-"),
             one.commit[:_SHORT] or "-",
             one.run or "-",

@@ -289,6 +289,13 @@ filter_options = together(
     option("-l", "--selector", metavar="LABELS", help="Filter by labels, as kubectl does.", group="Filters"),
 )
 
+report_dir_option = option(
+    "--report-dir",
+    type=click.Path(),
+    metavar="DIR",
+    help="Also write the history of this run to a new file of JSON lines in DIR.",
+    group="Run",
+)
 run_options = together(
     option(
         "--allow-exceed",

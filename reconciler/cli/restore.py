@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval
-from reconciler.cli.fleet_source import FleetSource, fleet_options
+from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.object_names import check_cluster, check_there, object_name
 from reconciler.cli.options import (
     color_option,
@@ -19,6 +19,7 @@ from reconciler.cli.options import (
     option,
     output_option,
     quiet_option,
+    report_dir_option,
     terminal_or,
     verb,
     verbose_option,
@@ -46,6 +47,7 @@ _LISTED = 10
 @option("--hold", metavar="DURATION", help="Exclude it from idling for this long, like 12h.")
 @option("--adopt", is_flag=True, help="Restore also what `oc idle` or another Fleet idled.")
 @option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
+@report_dir_option
 @world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown")
@@ -84,6 +86,7 @@ def command(subject: str | None, everything: bool, output: str, **flags: Any) ->
     with run_progress(options, flags) as (tracked_run, shown), stop_on_signals(flags["timeout"], options.stop) as stop:
         choose = shown.counted(approval.choose)
         control = Control(choose, shown.writing, approval.approve, stop, wakes_early=not approval.ask)
+        control = by_hand(control, source, flags)
         applied = apply(PolicySet(found), options.world(found, writes=True), tracked_run.request(), control, decide)
     approval.report(applied)
     return stop.ended(exit_of_apply(applied))

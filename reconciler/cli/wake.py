@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval
-from reconciler.cli.fleet_source import FleetSource, fleet_options
+from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.object_names import ObjectName, check_cluster, check_there, object_name
 from reconciler.cli.options import (
     color_option,
@@ -21,6 +21,7 @@ from reconciler.cli.options import (
     option,
     output_option,
     quiet_option,
+    report_dir_option,
     terminal_or,
     verb,
     verbose_option,
@@ -62,6 +63,7 @@ T = TypeVar("T", Service, Workload)
 )
 @option("--auto-approve", "--yes", is_flag=True, help="Do not ask before waking a whole CLUSTER, or much at once.")
 @fleet_options
+@report_dir_option
 @world_options
 @now_option
 @output_option("text", "json", "yaml", "markdown")
@@ -96,7 +98,7 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
         approve(waking, found, world, options, approval)
     failed = requested(waking, world)
     with run_progress(options, flags) as (tracked_run, shown), stop_on_signals(flags["timeout"], options.stop) as stop:
-        control = Control(shown.counted(approval.choose_all), shown.writing, stop=stop)
+        control = by_hand(Control(shown.counted(approval.choose_all), shown.writing, stop=stop), source, flags)
         applied = apply(PolicySet(found), world, tracked_run.request(), control, waking.decide)
     approval.report(applied)
     return stop.ended(first_exit_code([exit_of_apply(applied), *failed]))

@@ -22,6 +22,7 @@ KINDS = (
     "PolicyTest",
     "Plan",
     "Report",
+    "Change",
 )
 _WORDS = frozenset(("$schema", "$id", "$defs", "title", "description", "default"))
 _RELATIONS = frozenset(("oneOf", "anyOf", "dependentRequired"))

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, cast
 import msgspec
 from msgspec import Meta
 
+from reconciler.apply.history import Change
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
 from reconciler.plan.documents import VERSION, JsonObject, Number, PlanDocument
@@ -128,6 +129,11 @@ def plan_schema() -> dict[str, Any]:
 def report_schema() -> dict[str, Any]:
     """Return the schema of the report of an apply (draft 2020-12), closed, every field described."""
     return _titled("Report", ReportDocument)
+
+
+def change_schema() -> dict[str, Any]:
+    """Return the schema of a line of the history (draft 2020-12), every field described."""
+    return _titled("Change", Change)
 
 
 def schema_text(schema: dict[str, Any]) -> str:

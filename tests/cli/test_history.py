@@ -12,7 +12,18 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from reconciler.apply.history import MOST_BYTES, PREFIX, Change, Day, History, changes_of, packed, record, unpacked
+from reconciler.apply.history import (
+    MOST_BYTES,
+    PREFIX,
+    Change,
+    Day,
+    History,
+    Recorded,
+    changes_of,
+    packed,
+    record,
+    unpacked,
+)
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.cluster import SnapshotCluster
@@ -73,7 +84,7 @@ def test_a_week_of_10_000_changes_is_told_whole_and_within_its_bound(tmp_path: P
         names = [f"app-{number:04}" for number in range(715)]
         actions, outcomes = night(run, names, idles=half_day % 2 == 0, policy=half_day % 3)
         changes = changes_of(actions, outcomes, run)
-        assert record(changes, a_plan(run), {"east": access_of(folder)}, a_fleet(), run) == ""
+        assert record(changes, a_plan(run), {"east": access_of(folder)}, a_fleet(), run).problem == ""
         expected += changes
     assert len(expected) == 10_010
     Folder(tmp_path).write(
@@ -138,9 +149,9 @@ def test_a_history_that_cannot_be_written_is_said_and_fails_nothing(tmp_path: Pa
     actions, outcomes = night(run, ["web"], idles=True, policy=1)
     changes = changes_of(actions, outcomes, run)
     gone = access_of(tmp_path / "gone")
-    assert "history: not written: " in record(changes, a_plan(run), {"east": gone}, a_fleet(), run)
-    assert "no cluster may be written to" in record(changes, a_plan(run), {}, a_fleet(), run)
-    assert record((), a_plan(run), {}, a_fleet(), run) == ""
+    assert "history: not written: " in record(changes, a_plan(run), {"east": gone}, a_fleet(), run).problem
+    assert "no cluster may be written to" in record(changes, a_plan(run), {}, a_fleet(), run).problem
+    assert record((), a_plan(run), {}, a_fleet(), run) == Recorded()
 
 
 def test_what_an_activator_woke_is_recorded_by_the_next_run_once(tmp_path: Path) -> None:

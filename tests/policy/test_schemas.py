@@ -316,7 +316,7 @@ def test_an_unknown_kind_is_refused_with_the_nearest():
 
 def test_there_is_a_file_for_every_kind_and_no_other():
     names = {path.name for path in schema_folder().iterdir()}
-    kinds = (*KINDS, "Plan", "Policy", "PolicyTest", "Report")
+    kinds = (*KINDS, "Change", "Plan", "Policy", "PolicyTest", "Report")
     assert names == {f"{kind.lower()}.schema.json" for kind in kinds}
 
 

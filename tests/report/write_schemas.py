@@ -6,11 +6,12 @@ from typing import Any
 
 from reconciler.policy.kinds.policy_test import policy_test_schema
 from reconciler.policy.kinds.scheme import DOCUMENTS, any_policy_schema, policy_schema
-from reconciler.report.json import plan_schema, report_schema, schema_text
+from reconciler.report.json import change_schema, plan_schema, report_schema, schema_text
 from tests.report.validators import SCHEMAS
 
 if __name__ == "__main__":
     made: dict[str, Any] = {"PolicyTest": policy_test_schema(), "Policy": any_policy_schema()}
     made |= {kind: policy_schema(kind) for kind in DOCUMENTS} | {"Plan": plan_schema(), "Report": report_schema()}
+    made["Change"] = change_schema()
     for kind, schema in made.items():
         (SCHEMAS / f"{kind.lower()}.schema.json").write_text(schema_text(schema), encoding="utf-8")

@@ -14,6 +14,7 @@ from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collect
 from reconciler.backends.kubernetes.discovery import ServedKinds, discover
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, decoded, listed
+from reconciler.backends.kubernetes.rights import own_user
 from reconciler.backends.kubernetes.writes import ObjectWriter
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
@@ -92,6 +93,14 @@ class KubernetesCluster:
     def now(self) -> datetime:
         """Return what time it is by the clock of the API server."""
         return self._requests.now()
+
+    def user(self) -> str:
+        """Return whom the API server takes us for, "" where it cannot tell (before Kubernetes 1.28).
+
+        Raises:
+            ClusterError: it does not answer.
+        """
+        return own_user(self._requests, self._name)
 
     def secret(self, namespace: str, name: str, key: str) -> str:
         """Return one value of a Secret; see `secret_value`."""

@@ -1,8 +1,8 @@
 """What a plan and an apply ask of an API server: the one table of rights, and rules of roles made of it,
-and whether we have a right, as the API server itself says.
+and whether we have a right and who we are, as the API server itself says.
 
 What every authenticated user may do anyway is not in it (roles system:discovery and system:basic-user): ask what is
-served, ask what one may do.
+served, ask what one may do and who one is.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, resourc
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.protocols import BUILT_IN_SCALES
+from reconciler.errors import NotFoundError
 from reconciler.model import EVERY_KIND, ScaleKind
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_USERS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 Use = Literal["", "keda", "custom", "ZoneBalanced", "podPicker", "activator"]
 
@@ -144,3 +146,32 @@ def is_allowed(requests: ApiClient, cluster: str, right: Right, namespace: str, 
     }
     answer = requests.send(ApiRequest("POST", _REVIEWS, operation, body=msgspec.json.encode(review)))
     return decoded(answer, _Review, operation).status.allowed
+
+
+class _UserInfo(msgspec.Struct):
+    username: str = ""
+
+
+class _UserStatus(msgspec.Struct, rename="camel"):
+    user_info: _UserInfo = msgspec.field(default_factory=_UserInfo)
+
+
+class _UserReview(msgspec.Struct):
+    """Source: kubernetes/api authentication/v1 types.go, SelfSubjectReview."""
+
+    status: _UserStatus
+
+
+def own_user(requests: ApiClient, cluster: str) -> str:
+    """Return the name of the user that the server takes us for, "" where it serves no such question.
+
+    Raises:
+        ClusterError: the server does not answer.
+    """
+    operation = Operation(cluster, "create", "selfsubjectreviews.authentication.k8s.io")
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = requests.send(ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review)))
+    except NotFoundError:
+        return ""
+    return decoded(answer, _UserReview, operation).status.user_info.username

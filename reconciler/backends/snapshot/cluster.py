@@ -136,6 +136,10 @@ class SnapshotCluster:
         with self._read() as index:
             return index.one(resource, namespace, name)
 
+    def user(self) -> str:
+        """Return "": a folder knows nobody."""
+        return ""
+
     def now(self) -> datetime:
         """Return what time it was when the folder was recorded, where that is known."""
         recorded = None if self._recording is None else self._recording.time

@@ -334,6 +334,9 @@ class RecordedCluster:
     def now(self) -> datetime:
         return self._cluster.now()
 
+    def user(self) -> str:
+        return self._cluster.user()
+
     def secret(self, namespace: str, name: str, key: str) -> str:  # noqa: ARG002
         raise ClusterError(f"{self.name}: Secret {namespace}/{name} is not read for a snapshot, expected no need to")
 
