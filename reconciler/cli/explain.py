@@ -14,6 +14,7 @@ from reconciler.cli.options import (
     option,
     output_option,
     policies_option,
+    tenant_option,
     text_width,
     verb,
     world_options,
@@ -29,7 +30,7 @@ from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.policy.explain import explain_field, fields
 from reconciler.policy.schemas import KINDS
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
 from reconciler.report.text import wrapped
 
@@ -45,6 +46,7 @@ _WIDTH = 100
 @context_option
 @world_options
 @now_option
+@tenant_option
 def command(subject: str, policies: str, output: str, recursive: bool, **flags: Any) -> None:
     """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.
 
@@ -113,6 +115,7 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
     name = object_name(subject)
     if not federated:
         known_cluster(policies.fleet, name, subject)
+        _check_its_own(policies.only, name, subject)
     seen: list[ObservedState] = []
 
     def decided(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
@@ -127,6 +130,17 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
         check_there(state, name, subject)
         raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
     return made, found
+
+
+def _check_its_own(tenant: Tenant | None, name: ObjectName, subject: str) -> None:
+    """Check that an object lies where the tenant of --tenant is looked at.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if tenant is not None and name.namespace and not tenant.has_namespace(name.namespace):
+        words = f"expected one of {', '.join(tenant.namespaces)}"
+        raise UsageError(f"{subject}: {name.namespace} is no namespace of tenant {tenant.name}, {words}")
 
 
 def _federated(policies: PolicySet, subject: str) -> str:

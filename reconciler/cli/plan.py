@@ -79,8 +79,6 @@ def command(path: str, output: str, base: str | None, **flags: Any) -> int:
     options = RunOptions.of(path, flags)
     if base is not None and output not in REVIEW_OUTPUTS:
         raise UsageError(f"--base: compares as {', '.join(REVIEW_OUTPUTS)}, expected -o with one of them")
-    if base is not None and options.tenant is not None:
-        raise UsageError("--tenant: a comparison is of all policies, expected no --base beside it; -n narrows it")
     if base is None and options.fleet_from == "base":
         raise UsageError("--fleet-from: there is no base to take the Fleet from, expected it beside --base")
     if flags["out"] is not None and base is not None and options.snapshot is not None:

@@ -12,7 +12,7 @@ from reconciler.cli.forecast import opened_snapshot, tick_of
 from reconciler.cli.options import duration_of
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
-from reconciler.cli.run import RunOptions, exit_of_plan, save
+from reconciler.cli.run import RunOptions, exit_of_plan, only_of, save
 from reconciler.decide.annotations import format_time, parse_time
 from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
@@ -21,7 +21,7 @@ from reconciler.forecast.review_report import render_failure, render_markdown, r
 from reconciler.forecast.simulation import HeldMetrics, Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.pipeline import plan
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.wording import age
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _rendered(made: Review, output: str) -> str:
 def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Review, ExitCode]:
     options = run.options
     head = options.policies()
-    before, problem = _base(options, base)
+    before, problem = _base(options, base, head.only)
     with_fleet = head if before is None or options.fleet_from == "head" else replace(head, fleet=before.fleet)
     seen = _Seen()
     made = plan(with_fleet, run.metrics.opened(_world(options, with_fleet)), options.request(), seen.decide)
@@ -103,14 +103,15 @@ def _world(options: RunOptions, policies: PolicySet) -> World:
     return replace(world, sources=held)
 
 
-def _base(options: RunOptions, path: str) -> tuple[PolicySet | None, str]:
-    """Return the policies of the base, or None and why they cannot be used.
+def _base(options: RunOptions, path: str, tenant: Tenant | None) -> tuple[PolicySet | None, str]:
+    """Return the policies of the base, the part of `tenant` where one is given, or None and why they cannot be used.
 
     Raises:
         PolicyError: they cannot, and the Fleet was to come from there.
     """
     try:
-        return options.read(path), ""
+        found = options.read(path, partly=tenant is not None)
+        return (found if tenant is None else only_of(found, found.fleet.tenant(tenant.name) or tenant)), ""
     except PolicyError as error:
         if options.fleet_from == "base":
             raise

@@ -39,7 +39,7 @@ from reconciler.plan.limits import policy_names
 from reconciler.plan.model import Plan
 from reconciler.policy.load import read_policies
 from reconciler.policy.tenants import part_of
-from reconciler.policy.types import Fleet, PolicySet
+from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.report.text import Style
 from reconciler.report.wording import counted, is_metadata
 from reconciler.world import RealClock, World, open_world
@@ -172,9 +172,7 @@ class RunOptions(Struct, frozen=True):
         """
         found = self.read(self.path, partly=partly or self.tenant is not None)
         if self.tenant is not None:
-            found = part_of(found, tenant_named(found.fleet, self.tenant))
-            if found.problems and not partly:
-                raise PolicyError.of(one for inside in found.problems.values() for one in inside)
+            found = only_of(found, tenant_named(found.fleet, self.tenant), partly=partly)
         for problem in sorted(one for inside in found.problems.values() for one in inside):
             say(f"error: {problem}")
         check_names(found, self.words.filters(), self.allow_exceed)
@@ -240,6 +238,18 @@ class RunOptions(Struct, frozen=True):
 def _warn(world: World) -> None:
     for warning in world.warnings():
         say(f"warning: {warning}")
+
+
+def only_of(policies: PolicySet, tenant: Tenant, *, partly: bool = False) -> PolicySet:
+    """Return the part of `policies` that concerns `tenant`; with `partly` problems in its files only stop it.
+
+    Raises:
+        PolicyError: with all of these problems.
+    """
+    found = part_of(policies, tenant)
+    if found.problems and not partly:
+        raise PolicyError.of(one for inside in found.problems.values() for one in inside)
+    return found
 
 
 def in_scope(policies: PolicySet, scope: Scope) -> PolicySet:

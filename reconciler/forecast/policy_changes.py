@@ -74,7 +74,8 @@ def _name(rule: Rule) -> str:
     metadata = rule["metadata"]
     if rule["kind"] == "Fleet":
         return "Fleet"
-    return f"{rule['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}"
+    scope = metadata.get("namespace") or rule.get("tenant")
+    return f"{rule['kind']} {'/'.join(filter(None, (scope, metadata['name'])))}"
 
 
 def _content(rule: Rule) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """Validated policies as JSON values: the desired-state rules after all defaults, in the words of the policy language.
 
-Each rule is a policy again, so it can be read, compared and even applied like one. Only its place is added.
+Each rule is a policy again, called as it was written, so it can be read, compared and even applied like one. Only its
+place, and the tenant whose it is, are added.
 """
 
 from __future__ import annotations
@@ -38,23 +39,42 @@ def _rule(kind: str, policy: Any, fields: msgspec.Struct) -> _Json:
     spec: _Json = msgspec.json.decode(msgspec.json.encode(fields, enc_hook=scalar_text, order="deterministic"))
     if kind in _ELSEWHERE:
         _ELSEWHERE[kind](spec, policy)
-    metadata = {"name": policy.name}
+    tenant, name = _tenant_and_name(policy)
+    metadata: _Json = {"name": name}
     if isinstance(policy, FederatedReplicaSet):
         metadata |= {
             "namespace": policy.namespace,
             "labels": dict(sorted(policy.labels.items())),
             "annotations": dict(sorted(policy.annotations.items())),
         }
-    return {"at": str(policy.place), "apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+    owner = {"tenant": tenant} if tenant else {}
+    return {
+        "at": str(policy.place),
+        **owner,
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def _tenant_and_name(policy: Any) -> tuple[str, str]:
+    """Return whose a policy is ("": the platform's), and its name as written: "a/sleep" is no name of an object."""
+    if isinstance(policy, FederatedReplicaSet):
+        return policy.tenant, policy.name
+    tenant, _, name = policy.name.rpartition("/")
+    return tenant, name
 
 
 def _fleet(spec: _Json, fleet: Fleet) -> None:
-    for stated, cluster in zip(spec["clusters"], fleet.clusters, strict=True):
-        stated["connection"]["context"] = cluster.connection.context
+    contexts = {cluster.name: cluster.connection.context for cluster in fleet.clusters}
+    spec["clusters"] = [stated for stated in spec["clusters"] if stated["name"] in contexts]  # those of one tenant
+    for stated in spec["clusters"]:
+        stated["connection"]["context"] = contexts[stated["name"]]
 
 
 def _idling(spec: _Json, policy: IdlingPolicy) -> None:
-    spec["wakeOrder"]["group"] = policy.wake_order.group
+    spec["wakeOrder"]["group"] = policy.wake_order.group.rpartition("/")[2]
 
 
 def _federated(spec: _Json, policy: FederatedReplicaSet) -> None:

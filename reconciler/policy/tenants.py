@@ -109,6 +109,7 @@ def part_of(policies: PolicySet, tenant: Tenant) -> PolicySet:
         policies,
         fleet=replace(fleet, clusters=clusters, home=home),
         idling=tuple(one for one in policies.idling if one.tenant in ("", tenant.name)),
+        calendars=tuple(one for one in policies.calendars if one.name.rpartition("/")[0] in ("", tenant.name)),
         federated=tuple(one for one in policies.federated if tenant.has_namespace(one.namespace)),
         downscale=tuple(one for one in policies.downscale if one.tenant in ("", tenant.name)),
         stopped=tuple(one for one in policies.stopped if one.name == tenant.name),

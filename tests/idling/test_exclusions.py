@@ -195,3 +195,10 @@ def test_what_is_idle_wakes_where_its_service_is_excluded_and_says_so():
     outcome = run_in(there, a_policy(exclude=(Selector(services=ObjectSelector(include=("web",))),)))
     assert ("wake", "Deployment/web") in verbs(outcome)
     assert "idle-dev excludes it with Service/web (exclude[0])" in why_of(outcome)
+
+
+def test_a_policy_that_excludes_a_service_it_would_not_select_has_no_say_in_what_is_behind_it():
+    alone = a_policy("nights", selector=named("alone"), exclude=(Selector(services=ObjectSelector(include=("db",))),))
+    outcome = decided(world(API, ALONE, DB_SERVICE), alone, a_policy("others", selector=services_selector()))
+    told = {(one.ref.name, one.policy) for one in outcome.desired.explanations if one.ref.kind == "Deployment"}
+    assert told == {("api", "others"), ("alone", "nights")}

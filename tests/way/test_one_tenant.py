@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -54,15 +55,51 @@ def test_a_platform_problem_is_everybodys(folder):
     assert folder.call("validate", "policies", "--tenant", "b").code == 3
 
 
-@pytest.mark.parametrize("verb", ["plan", "diff", "validate", "forecast"])
+@pytest.mark.parametrize("verb", ["plan", "diff", "validate", "forecast", "explain"])
 def test_a_name_that_is_none_is_refused(folder, verb):
+    subject = ("dev/team-a-web", "--policies", "policies") if verb == "explain" else ("policies",)
     more = () if verb == "validate" else ("--snapshot", "snapshot", "--now", NIGHT)
-    said = folder.call(verb, "policies", "--tenant", "c", *more)
+    said = folder.call(verb, *subject, "--tenant", "c", *more)
     assert (said.code, '--tenant: "c" is none of 2 tenants of the Fleet' in said.err) == (64, True)
 
 
-def test_a_comparison_has_no_tenant(folder):
-    assert folder.plan(NIGHT, "--tenant", "a", "--base", "policies").code == 64
+def test_a_comparison_of_a_tenant_is_of_its_own_part(folder):
+    shutil.copytree(folder.path / "policies", folder.path / "base")
+    for team in ("a", "b"):
+        folder.write(f"policies/teams/{team}/sleep.yaml", SLEEP.replace("20:00", "21:00"))
+    said = folder.plan(NIGHT, "--tenant", "a", "--base", "base", "--days", "1", "-o", "json")
+    assert said.code == 0, said.err
+    assert ("team-a-web" in said.out, "team-b" in said.out, "shared-b" in said.out) == (True, False, False)
+    whole = folder.plan(NIGHT, "--base", "base", "--days", "1", "-o", "json").out
+    assert all(f"IdlingPolicy {team}/sleep" in whole for team in ("a", "b"))
+
+
+def test_a_comparison_of_a_tenant_does_not_mind_what_is_broken_of_another_one_or_was_not_there(folder):
+    shutil.copytree(folder.path / "policies", folder.path / "base")
+    folder.write("base/teams/b/sleep.yaml", BROKEN)
+    compare = ("--base", "base", "--days", "1", "-o", "json")
+    assert folder.plan(NIGHT, "--tenant", "a", *compare).code == 0
+    assert folder.plan(NIGHT, "--tenant", "b", *compare).code == 6
+    folder.write("base/fleet.yaml", FLEET.partition("  tenants:")[0])
+    shutil.rmtree(folder.path / "base" / "teams")
+    said = folder.plan(NIGHT, "--tenant", "a", *compare)
+    assert (said.code, "a/sleep" in said.out) == (0, True)
+
+
+def test_compile_prints_the_names_that_were_written_with_the_tenant_beside_them(folder):
+    rules = json.loads(folder.call("compile", "policies", "-o", "json").out)["rules"]
+    found = {(one.get("tenant", ""), one["metadata"]["name"]) for one in rules if one["kind"] == "IdlingPolicy"}
+    assert found == {("a", "sleep"), ("b", "sleep"), ("", "tools")}
+    assert {one["spec"]["wakeOrder"]["group"] for one in rules if one["kind"] == "IdlingPolicy"} == {"sleep", "tools"}
+
+
+def test_explain_of_a_tenant_reads_nothing_else(folder):
+    folder.write("policies/teams/b/sleep.yaml", BROKEN)
+    at = ("--policies", "policies", "--snapshot", "snapshot", "--now", NIGHT, "--tenant", "a")
+    said = folder.call("explain", "dev/team-a-web", *at)
+    assert (said.code, "a/sleep" in said.out, "teams/b" in said.err) == (0, True, False)
+    other = folder.call("explain", "dev/team-b-web", *at)
+    assert (other.code, "team-b-web is no namespace of tenant a, expected one of team-a-*" in other.err) == (64, True)
 
 
 def test_diff_and_forecast_of_a_tenant(folder):

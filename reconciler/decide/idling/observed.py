@@ -266,7 +266,9 @@ class _Observer:
             return ()
         selecting = [*(direct[ref] for ref in own if ref in direct), *(service.selected for service in before)]
         names = {verdict.policy.name for one in selecting for verdict in (*one.won, *one.overridden)}
-        names |= {name for service in before for name in service.excluded}
+        for service in before:
+            found = self._verdicts.on_service(service.service) if service.excluded else PolicyVerdicts()
+            names |= {verdict.policy.name for verdict in (*found.won, *found.overridden)}
         return tuple(excluded[name] for name in sorted(names & excluded.keys()))
 
     def _protected(self, namespace: str) -> Reason | None:
