@@ -161,8 +161,8 @@ def _selected(
         found = labels.get(namespace, {})
         if selector.namespaces.matches(namespace, found):
             for workload in inside[namespace]:
-                excluded = policy.exclude and any(exclusions_by(policy, fleet_cluster, found, workload))
-                if selects_workload(selector.workloads, workload) and not excluded:
+                selected = selects_workload(selector.workloads, workload)
+                if selected and not any(exclusions_by(policy, fleet_cluster, found, workload)):
                     yield workload
 
 
