@@ -65,7 +65,7 @@ def nearest_of(word: Any, known: Iterable[str], *, likeness: float = 0.6) -> str
     return lower[found[0]] if found else None
 
 
-def listed(options: Iterable[Any]) -> str:
+def alternatives(options: Iterable[Any]) -> str:
     """Return `"a", "b" or "c"`."""
     texts = [f'"{option}"' for option in options]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"

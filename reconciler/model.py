@@ -217,7 +217,7 @@ class Lease(Struct, frozen=True):
         return self.renewed_at is not None and now - self.renewed_at <= ACTIVATOR_FRESH_FOR
 
 
-class Activator(Struct, frozen=True, order=True):
+class ActivatorReplica(Struct, frozen=True, order=True):
     """One replica of an activator, by the uid of its Pod. `is_alive`: its Lease is fresh."""
 
     pod: str
@@ -389,7 +389,7 @@ class ObservedCluster(Struct, frozen=True):
     scale_kinds: tuple[ScaleKind, ...] = ()
     pods: Mapping[ObjectRef, tuple[Pod, ...]] = NOTHING
     marked_pods: tuple[Pod, ...] = ()  # those with label reconciler/victim, normally none
-    activators: tuple[Activator, ...] | None = None
+    activators: tuple[ActivatorReplica, ...] | None = None
     unreadable: Mapping[str, str] = NOTHING
 
     def unread(self, group: str, kind: str) -> str:

@@ -21,7 +21,7 @@ from reconciler.activator.listener import Listener, ListenerHandlers, PortRange,
 from reconciler.activator.objects import (
     Backends,
     ListenerPort,
-    ServicePort,
+    WatchedPort,
     WatchedService,
     slice_manifests,
 )
@@ -223,7 +223,7 @@ class Activation:
         for one in tuple(self._held):
             one.refuse(reason)
 
-    def _listen(self, ports: Collection[ServicePort]) -> None:
+    def _listen(self, ports: Collection[WatchedPort]) -> None:
         """Have one listener for each port of the Service, as long as it is, or was, idle."""
         if self._idled_at is None and not self._listeners:
             return
@@ -238,7 +238,7 @@ class Activation:
             open_listener(port, settings.pod.addresses, settings.ports, handlers) for port in ports if port not in known
         )
 
-    def _connected(self, client: socket.socket, port: ServicePort) -> None:
+    def _connected(self, client: socket.socket, port: WatchedPort) -> None:
         settings = self._settings.connections
         settings.metrics.counters["connections"] += 1
         for held, limit in (
@@ -275,7 +275,7 @@ class Activation:
         self._held.pop(connection, None)
         self._settings.held.pop(connection, None)
 
-    def _datagrams(self, count: int, port: ServicePort) -> None:
+    def _datagrams(self, count: int, port: WatchedPort) -> None:
         self._settings.connections.metrics.counters["datagrams"] += count
         self._traffic(port)
 
@@ -285,7 +285,7 @@ class Activation:
         if self._ready_at is not None and self._observed.restricted and self._withdrawn_at is None:
             connection.refuse("network-policy")
 
-    def _traffic(self, port: ServicePort) -> None:
+    def _traffic(self, port: WatchedPort) -> None:
         service = self._observed.service
         if self._idled_at is None or service is None or not service.wakes(port):
             return
@@ -294,7 +294,7 @@ class Activation:
             self._signals_at = now + _SIGNALS_AGAIN
             self._settings.signal(self)
 
-    def _backends(self, port: ServicePort) -> Iterable[tuple[str, int]]:
+    def _backends(self, port: WatchedPort) -> Iterable[tuple[str, int]]:
         """Yield the pods in turn, none where a connection may not be spliced, or no pod is ready."""
         if self._ready_at is None or self._observed.restricted:
             return ()

@@ -18,9 +18,9 @@ from reconciler.activator.limits import ActivatorLimits
 from reconciler.activator.listener import PortRange
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import (
-    NETWORK_POLICIES,
-    SERVICES,
-    SLICES,
+    WATCHED_NETWORK_POLICIES,
+    WATCHED_SERVICES,
+    WATCHED_SLICES,
     WatchedNetworkPolicy,
     WatchedService,
     WatchedSlice,
@@ -50,7 +50,7 @@ _LOOPS = ("renew", "sweep", "look")
 _JUDGES_AFTER = ACTIVATOR_FRESH_FOR.total_seconds()
 """For how many seconds our own Lease is fresh before we judge those of others: an outage makes all of them old."""
 
-Name = tuple[str, str]
+NamespacedName = tuple[str, str]
 T = TypeVar("T")
 W = TypeVar("W")
 
@@ -83,21 +83,21 @@ class Activator:
         self.metrics = ActivatorMetrics()
         self._settings = settings
         self._parts = parts
-        self._services: dict[Name, WatchedService] = {}
-        self._slices: dict[Name, dict[Name, WatchedSlice]] = {}
-        self._service_of: dict[Name, Name] = {}
-        self._policies: dict[Name, WatchedNetworkPolicy] = {}
-        self._activations: dict[Name, Activation] = {}
+        self._services: dict[NamespacedName, WatchedService] = {}
+        self._slices: dict[NamespacedName, dict[NamespacedName, WatchedSlice]] = {}
+        self._service_of: dict[NamespacedName, NamespacedName] = {}
+        self._policies: dict[NamespacedName, WatchedNetworkPolicy] = {}
+        self._activations: dict[NamespacedName, Activation] = {}
         self._held: dict[HeldConnection, None] = {}
         self._unsynced = set(_NEEDED)
         self._problems: dict[str, str] = {}
         self._told: set[str] = set()
-        self._waking: dict[str, set[Name]] = {}
+        self._waking: dict[str, set[NamespacedName]] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._threads = ThreadPoolExecutor(_WRITERS, thread_name_prefix="activator")
         self._renewals = ThreadPoolExecutor(1, thread_name_prefix="renewal")
         self._watches: list[threading.Thread] = []
-        self._unheld: set[Name] = set()
+        self._unheld: set[NamespacedName] = set()
         self._renewed_at = -float(ACTIVATOR_LEASE_SECONDS)
         self._fresh_since = inf
         self._is_ending = False
@@ -146,9 +146,9 @@ class Activator:
         self._keep("renew", partial(self._again, "Lease", RENEW_SECONDS, self._renew, self._renewals))
         self._keep("sweep", partial(self._again, "slices of others", _SWEEP_SECONDS, self._sweep, self._threads))
         self._keep("look", self._look)
-        self._watch(SERVICES, self._service_replaced, self._service_changed)
-        self._watch(SLICES, self._slices_replaced, self._slice_changed)
-        self._watch(NETWORK_POLICIES, self._policies_replaced, self._policy_changed)
+        self._watch(WATCHED_SERVICES, self._service_replaced, self._service_changed)
+        self._watch(WATCHED_SLICES, self._slices_replaced, self._slice_changed)
+        self._watch(WATCHED_NETWORK_POLICIES, self._policies_replaced, self._policy_changed)
 
     async def _end(self) -> None:
         """Slices first, then no new connections, then as long as there may be spliced ones."""
@@ -284,8 +284,8 @@ class Activator:
     def _watch(
         self,
         resource: WatchedResource[Any],
-        replaced: Callable[[list[Any]], Iterable[Name]],
-        changed: Callable[[Name, Any], Iterable[Name]],
+        replaced: Callable[[list[Any]], Iterable[NamespacedName]],
+        changed: Callable[[NamespacedName, Any], Iterable[NamespacedName]],
     ) -> None:
         def synced(found: list[Any]) -> None:
             names = set(replaced(found))
@@ -294,7 +294,7 @@ class Activator:
             if not self._unsynced:
                 self._refresh(self._services.keys() | self._activations.keys() if was_unsynced else names)
 
-        def seen(name: Name, found: Any) -> None:
+        def seen(name: NamespacedName, found: Any) -> None:
             names = set(changed(name, found))
             if not self._unsynced:
                 self._refresh(names)
@@ -311,12 +311,12 @@ class Activator:
         self._watches.append(thread)
         thread.start()
 
-    def _service_replaced(self, found: list[WatchedService]) -> Iterable[Name]:
+    def _service_replaced(self, found: list[WatchedService]) -> Iterable[NamespacedName]:
         before = self._services
         self._services = {one.name: one for one in found if self._is_of_interest(one)}
         return before.keys() | self._services.keys() | self._activations.keys()
 
-    def _service_changed(self, name: Name, found: WatchedService | None) -> Iterable[Name]:
+    def _service_changed(self, name: NamespacedName, found: WatchedService | None) -> Iterable[NamespacedName]:
         if found is not None and self._is_of_interest(found):
             self._services[name] = found
             return (name,)
@@ -327,7 +327,7 @@ class Activator:
         """Return whether it is idle, or was a moment ago: of the others nothing is kept."""
         return service.record is not None or service.name in self._activations
 
-    def _slices_replaced(self, found: list[WatchedSlice]) -> Iterable[Name]:
+    def _slices_replaced(self, found: list[WatchedSlice]) -> Iterable[NamespacedName]:
         before = self._slices
         self._slices, self._service_of = {}, {}
         for one in found:
@@ -337,7 +337,7 @@ class Activator:
             activation.published = {key: one for key, one in activation.published.items() if key in there}
         return before.keys() | self._slices.keys() | self._activations.keys()
 
-    def _slice_changed(self, name: Name, found: WatchedSlice | None) -> Iterable[Name]:
+    def _slice_changed(self, name: NamespacedName, found: WatchedSlice | None) -> Iterable[NamespacedName]:
         former = self._service_of.pop(name, None)
         if former is not None:
             self._slices.get(former, {}).pop(name, None)
@@ -355,18 +355,18 @@ class Activator:
             self._slices.setdefault(one.service, {})[key] = one
             self._service_of[key] = one.service
 
-    def _policies_replaced(self, found: list[WatchedNetworkPolicy]) -> Iterable[Name]:
+    def _policies_replaced(self, found: list[WatchedNetworkPolicy]) -> Iterable[NamespacedName]:
         self._policies = {(one.metadata.namespace or "", one.metadata.name): one for one in found}
         return tuple(self._activations)
 
-    def _policy_changed(self, name: Name, found: WatchedNetworkPolicy | None) -> Iterable[Name]:
+    def _policy_changed(self, name: NamespacedName, found: WatchedNetworkPolicy | None) -> Iterable[NamespacedName]:
         if found is None:
             self._policies.pop(name, None)
         else:
             self._policies[name] = found
         return [one for one in self._activations if one[0] == name[0]]
 
-    def _refresh(self, names: Iterable[Name]) -> None:
+    def _refresh(self, names: Iterable[NamespacedName]) -> None:
         """Let the activations of `names` see how their Services are now; new ones begin for those that became idle."""
         for name in names:
             service = self._services.get(name)
@@ -466,7 +466,7 @@ class Activator:
                 await asyncio.sleep(pause)
                 pause = min(_LONGEST_PAUSE, 2 * pause)
 
-    def _has_traffic(self, name: Name) -> bool:
+    def _has_traffic(self, name: NamespacedName) -> bool:
         activation = self._activations.get(name)
         return activation is not None and activation.has_traffic
 

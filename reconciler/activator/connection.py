@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from reconciler.activator.limits import ActivatorLimits
 from reconciler.activator.metrics import ActivatorMetrics
-from reconciler.activator.objects import ServicePort
+from reconciler.activator.objects import WatchedPort
 from reconciler.activator.splice import Splice, proxy_header, reset
 
 _HELD_RECEIVE_BUFFER = 16 * 1024
@@ -36,7 +36,7 @@ class ConnectionHandlers(Struct, frozen=True):
     traffic: Callable[[HeldConnection], None]
     spliced: Callable[[HeldConnection], bool]
     over: Callable[[HeldConnection], None]
-    backends: Callable[[ServicePort], Iterable[tuple[str, int]]]
+    backends: Callable[[WatchedPort], Iterable[tuple[str, int]]]
 
 
 class ConnectionSettings(Struct, frozen=True):
@@ -49,7 +49,7 @@ class HeldConnection:
     """A connection from when it is accepted until it is over. What the client sends stays in the kernel meanwhile."""
 
     def __init__(
-        self, client: socket.socket, port: ServicePort, handlers: ConnectionHandlers, settings: ConnectionSettings
+        self, client: socket.socket, port: WatchedPort, handlers: ConnectionHandlers, settings: ConnectionSettings
     ) -> None:
         self.phase = ConnectionPhase.HELD
         self.port = port

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from msgspec import Struct
 
-from reconciler.activator.objects import ServicePort
+from reconciler.activator.objects import WatchedPort
 from reconciler.errors import ReconcilerError
 
 _BACKLOG = 4096
@@ -43,15 +43,15 @@ class PortsTakenError(ReconcilerError):
 class ListenerHandlers(Struct, frozen=True):
     """What is called with a new connection, and for a batch of datagrams (their number)."""
 
-    connected: Callable[[socket.socket, ServicePort], None]
-    datagrams: Callable[[int, ServicePort], None]
+    connected: Callable[[socket.socket, WatchedPort], None]
+    datagrams: Callable[[int, WatchedPort], None]
 
 
 class Listener:
     """Listens for one port of a Service until it is closed."""
 
     def __init__(
-        self, port: ServicePort, number: int, sockets: Collection[socket.socket], handlers: ListenerHandlers
+        self, port: WatchedPort, number: int, sockets: Collection[socket.socket], handlers: ListenerHandlers
     ) -> None:
         self.port = port
         self.number = number
@@ -102,7 +102,7 @@ class Listener:
 
 
 def open_listener(
-    port: ServicePort, addresses: Collection[str], ports: PortRange, handlers: ListenerHandlers
+    port: WatchedPort, addresses: Collection[str], ports: PortRange, handlers: ListenerHandlers
 ) -> Listener:
     """Return a listener for `port` on the first port of the range that is free on all `addresses`.
 
@@ -117,7 +117,7 @@ def open_listener(
     raise PortsTakenError(f"port {port.port}: no port of --port-range is free, expected one; widen the range")
 
 
-def _bound(port: ServicePort, addresses: Collection[str], number: int) -> list[socket.socket] | None:
+def _bound(port: WatchedPort, addresses: Collection[str], number: int) -> list[socket.socket] | None:
     """Return sockets that listen on `number` of all `addresses`, None where one is taken."""
     sockets: list[socket.socket] = []
     kind = socket.SOCK_DGRAM if port.transport == "UDP" else socket.SOCK_STREAM

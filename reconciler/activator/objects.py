@@ -21,7 +21,7 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 _QUIET_PORTS = "*metrics*"
 
 
-class ServicePort(Wire):
+class WatchedPort(Wire):
     """Source: kubernetes/api core/v1 types.go, ServicePort."""
 
     port: int
@@ -41,7 +41,7 @@ class ServicePort(Wire):
 
 class _ServiceSpec(ServiceSpec):
     ip_families: list[str] | None = None
-    ports: list[ServicePort] | None = None  # type: ignore[assignment]  # with more of each port
+    ports: list[WatchedPort] | None = None  # type: ignore[assignment]  # with more of each port
 
 
 class WatchedService(Wire):
@@ -54,7 +54,7 @@ class WatchedService(Wire):
         return (self.metadata.namespace or "", self.metadata.name)
 
     @property
-    def ports(self) -> list[ServicePort]:
+    def ports(self) -> list[WatchedPort]:
         return self.spec.ports or []
 
     @property
@@ -75,7 +75,7 @@ class WatchedService(Wire):
         """Return why connections to it cannot be held, "" where they can."""
         return self.spec.unheld
 
-    def wakes(self, port: ServicePort) -> bool:
+    def wakes(self, port: WatchedPort) -> bool:
         """Return whether traffic on `port` wakes the Service."""
         named = self.annotations.get(WAKE_PORTS)
         if named is None:
@@ -136,7 +136,7 @@ class Backends(Struct, frozen=True):
     def are_ready(self) -> bool:
         return any(self.ready.values())
 
-    def of(self, port: ServicePort) -> tuple[tuple[str, int], ...]:
+    def of(self, port: WatchedPort) -> tuple[tuple[str, int], ...]:
         """Return what to connect to for a connection to `port`, in order of preference."""
         key = (port.label, port.transport)
         return (*self.ready.get(key, ()), *self.serving.get(key, ()))
@@ -189,15 +189,15 @@ def is_restricted(service: WatchedService, policies: Iterable[WatchedNetworkPoli
     return any(one.may_select(service.spec.selector or {}) for one in policies)
 
 
-SERVICES = WatchedResource("", "v1", "services", WatchedService)
-SLICES = WatchedResource("discovery.k8s.io", "v1", "endpointslices", WatchedSlice, labels=SERVICE_LABEL)
-NETWORK_POLICIES = WatchedResource("networking.k8s.io", "v1", "networkpolicies", WatchedNetworkPolicy)
+WATCHED_SERVICES = WatchedResource("", "v1", "services", WatchedService)
+WATCHED_SLICES = WatchedResource("discovery.k8s.io", "v1", "endpointslices", WatchedSlice, labels=SERVICE_LABEL)
+WATCHED_NETWORK_POLICIES = WatchedResource("networking.k8s.io", "v1", "networkpolicies", WatchedNetworkPolicy)
 
 
 class ListenerPort(Struct, frozen=True):
     """A port of a Service, and the port of ours where its traffic arrives."""
 
-    port: ServicePort
+    port: WatchedPort
     number: int
 
 

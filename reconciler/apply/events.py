@@ -46,7 +46,7 @@ def _manifest(action: Action, run: Run, ref: ObjectRef, failure: str) -> dict[st
             **({"uid": action.decision.uid} if action.decision.uid else {}),
         },
         "reason": _FAILED if failure else action.decision.event,
-        "message": f"{action.decision.verb} was refused: {failure}"[:_LONGEST] if failure else message_of(action),
+        "message": f"{action.decision.verb} was refused: {failure}"[:_LONGEST] if failure else event_message(action),
         "type": "Warning" if failure else "Normal",
         "count": 1,
         "firstTimestamp": at,
@@ -57,7 +57,7 @@ def _manifest(action: Action, run: Run, ref: ObjectRef, failure: str) -> dict[st
     }
 
 
-def message_of(action: Action) -> str:
+def event_message(action: Action) -> str:
     """Return the Event's one sentence: what changed, why, which policy, where it stands, how to undo it."""
     decision = action.decision
     numbers = ""

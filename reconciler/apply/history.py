@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
-from reconciler.decide.annotations import IDLED_TO, UNDONE, parse_time, read_json
+from reconciler.decide.annotations import IDLED_TO, UNDONE, json_object, parse_time
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import AlreadyExistsError, MalformedAnswerError, NotFoundError, StaleError, reason_of
@@ -27,7 +27,7 @@ from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, PatchOperation, R
 from reconciler.plan.model import Action, Awake, Effect, Plan, effect_of
 from reconciler.policy.types import Fleet, Writes
 
-PREFIX = "reconciler-history-"
+HISTORY_PREFIX = "reconciler-history-"
 KEPT = timedelta(days=35)
 MOST_BYTES = 700_000
 """Of one day, compressed; more than 25,000 changes. The oldest are left out then."""
@@ -36,7 +36,7 @@ _KEY = "changes"
 _ATTEMPTS = 5
 _LOOKS_BACK = timedelta(days=7)
 _CHANGES = frozenset({Effect.IDLE, Effect.WAKE, Effect.UP, Effect.DOWN, Effect.CREATE, Effect.DELETE, Effect.OVERWRITE})
-RECONCILER, ACTIVATOR = "reconciler", "activator"
+BY_RECONCILER, BY_ACTIVATOR = "reconciler", "activator"
 
 
 class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):
@@ -119,10 +119,10 @@ def called_by(changes: Sequence[Change], caller: str, accesses: Mapping[str, Acc
     """
     if not caller:
         return tuple(changes)
-    clusters = dict.fromkeys(change.object.partition("/")[0] for change in changes if change.by == RECONCILER)
+    clusters = dict.fromkeys(change.object.partition("/")[0] for change in changes if change.by == BY_RECONCILER)
     users = {name: _user_on(accesses[name], caller) for name in clusters}
     return tuple(
-        replace(change, user=users[change.object.partition("/")[0]]) if change.by == RECONCILER else change
+        replace(change, user=users[change.object.partition("/")[0]]) if change.by == BY_RECONCILER else change
         for change in changes
     )
 
@@ -144,7 +144,7 @@ def _of(decision: Decision, run: Run) -> Iterator[Change]:
         at=_text(run.now),
         object=str(decision.ref),
         verb=str(decision.verb),
-        by=RECONCILER,
+        by=BY_RECONCILER,
         before=before,
         after=after,
         policy=decision.policy,
@@ -169,7 +169,7 @@ def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
         return
     texts = {one.path[-1]: one for one in decision.changes}
     idled_to = texts[IDLED_TO].before if IDLED_TO in texts else None
-    undone = read_json(texts[UNDONE].after) if UNDONE in texts else {}
+    undone = json_object(texts[UNDONE].after) if UNDONE in texts else {}
     yield Change(
         at=str(undone.get("at") or _text(run.now)),
         object=str(decision.ref),
@@ -244,7 +244,9 @@ class History:
             ClusterError: they cannot be read.
         """
         found = self._cluster.list(CONFIG_MAPS, namespace=self._namespace, labels=HISTORY_LABEL)
-        days = {one.ref.name.removeprefix(PREFIX): one for one in found if one.ref.name.startswith(PREFIX)}
+        days = {
+            one.ref.name.removeprefix(HISTORY_PREFIX): one for one in found if one.ref.name.startswith(HISTORY_PREFIX)
+        }
         return {date.fromisoformat(name): _day(one) for name, one in sorted(days.items())}
 
     def add(self, changes: Sequence[Change], day: date) -> None:
@@ -306,7 +308,7 @@ class History:
             return None
 
     def _ref(self, day: date) -> ObjectRef:
-        return ObjectRef(self._cluster.name, self._namespace, "ConfigMap", f"{PREFIX}{day.isoformat()}")
+        return ObjectRef(self._cluster.name, self._namespace, "ConfigMap", f"{HISTORY_PREFIX}{day.isoformat()}")
 
 
 _LABELS = {**OUR_LABELS, HISTORY_LABEL: "changes"}
@@ -328,5 +330,5 @@ def _last_by_object(changes: Iterable[Change], known: Mapping[str, Change] | Non
 
 def _woken(one: Awake, idled: Change) -> Change:
     values: dict[str, Any] = {"policy": idled.policy, "place": idled.place, "why": "woken between two runs"}
-    by = one.by if one.by not in ("", RECONCILER) else ACTIVATOR
+    by = one.by if one.by not in ("", BY_RECONCILER) else BY_ACTIVATOR
     return Change(_text(one.since), str(one.ref), "wake", by, idled.after, one.replicas, **values)

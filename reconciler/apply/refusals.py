@@ -9,12 +9,12 @@ from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.decide.decisions import Verb
 from reconciler.decide.placement.status import (
     MEMORY,
+    STATUS_PREFIX,
     UNREACHABLE,
     rejection_after_failure,
     rejection_key,
     unreachable_text,
 )
-from reconciler.decide.placement.status import PREFIX as STATUS_PREFIX
 from reconciler.errors import reason_of
 from reconciler.model import Run
 from reconciler.plan.model import Action

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli.object_names import ObjectName, check_there, known_cluster, object_name
+from reconciler.cli.object_names import ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.options import (
     context_option,
     now_option,
@@ -132,7 +132,7 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
     return made, found
 
 
-def _check_its_own(tenant: Tenant | None, name: ObjectName, subject: str) -> None:
+def _check_its_own(tenant: Tenant | None, name: ObjectArgument, subject: str) -> None:
     """Check that an object lies where the tenant of --tenant is looked at.
 
     Raises:
@@ -158,7 +158,7 @@ def _placed(made: Plan, state: ObservedState, key: str) -> Iterator[ObjectExplan
             yield ObjectExplanation(one.ref, workloads.get(one.ref))
 
 
-def _named(made: Plan, state: ObservedState, policies: PolicySet, name: ObjectName) -> Iterator[ObjectExplanation]:
+def _named(made: Plan, state: ObservedState, policies: PolicySet, name: ObjectArgument) -> Iterator[ObjectExplanation]:
     """Yield what `name` names: what some policy considers, Services first; else the workloads that none selects."""
     cluster = state.clusters.get(name.cluster)
     workloads = {} if cluster is None else {one.ref: one for one in cluster.workloads}
@@ -177,7 +177,7 @@ def _named(made: Plan, state: ObservedState, policies: PolicySet, name: ObjectNa
                 yield ObjectExplanation(ref, workload, closest_selector(workload, policies, cluster))
 
 
-def check_known(made: Plan, name: ObjectName, subject: str) -> None:
+def check_known(made: Plan, name: ObjectArgument, subject: str) -> None:
     """Check that what `name` names could be looked at.
 
     Raises:

@@ -68,13 +68,13 @@ def command(path: str, output: str, days: int, **flags: Any) -> int:
         raise UsageError("--snapshot: a forecast plays on a snapshot, expected DIR; `reconciler snapshot` writes one")
     stated, policies = prices_of(flags["price"]), options.policies()
     style = ForecastStyle(flags["by"], stated.over(policies.fleet.prices), options.color, options.verbose)
-    made = played(policies, options, timedelta(days=days), tick_of(flags["tick"]))
+    made = played_forecast(policies, options, timedelta(days=days), tick_of(flags["tick"]))
     check_grouping(made, style.by)
     show(_rendered(made, output, style), output)
     return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
 
 
-def played(policies: PolicySet, options: RunOptions, length: timedelta, tick: timedelta) -> Forecast:
+def played_forecast(policies: PolicySet, options: RunOptions, length: timedelta, tick: timedelta) -> Forecast:
     """Return what the runs from the time of `options` on come to, played on its snapshot.
 
     Raises:

@@ -26,7 +26,7 @@ from reconciler.world import World
 
 _LONGEST_REASON = 500
 
-Change = Callable[[tuple[Freeze, ...]], tuple[Freeze, ...]]
+FreezesChange = Callable[[tuple[Freeze, ...]], tuple[Freeze, ...]]
 """What becomes of the freezes that one ConfigMap holds."""
 
 scope_options = together(
@@ -73,7 +73,7 @@ def command(subject: str | None, length: str, reason: str, by: str | None, outpu
     return ended(written, failures)
 
 
-class Scope(Struct, frozen=True):
+class FreezeScope(Struct, frozen=True):
     """What is frozen: a cluster ("": all), and there a namespace ("": all)."""
 
     cluster: str = ""
@@ -89,7 +89,7 @@ class Brakes(Struct, frozen=True):
 
     fleet: Fleet
     world: World
-    scope: Scope
+    scope: FreezeScope
     now: datetime
 
     @classmethod
@@ -105,7 +105,7 @@ class Brakes(Struct, frozen=True):
         world = options.world(fleet, writes=True)
         return cls(fleet, world, _scope(scope, fleet, world), options.now)
 
-    def written(self, change: Change) -> tuple[list[str], list[str]]:
+    def written(self, change: FreezesChange) -> tuple[list[str], list[str]]:
         """Return the clusters whose ConfigMap was changed, or says that already, and what went wrong on others."""
         done: list[str] = []
         failures: list[str] = []
@@ -123,7 +123,7 @@ class Brakes(Struct, frozen=True):
         return done, failures
 
 
-def _write(cluster: Cluster, namespace: str, change: Change, now: datetime) -> None:
+def _write(cluster: Cluster, namespace: str, change: FreezesChange, now: datetime) -> None:
     """Write what becomes of the freezes on one cluster; those that are over go."""
     store = ConfigMapStore(cluster, namespace, CONFIG_MAP)
     found = store.read(KEY)
@@ -133,19 +133,19 @@ def _write(cluster: Cluster, namespace: str, change: Change, now: datetime) -> N
         store.write(KEY, freezes_text(after), found)
 
 
-def _scope(text: str | None, fleet: Fleet, world: World) -> Scope:
+def _scope(text: str | None, fleet: Fleet, world: World) -> FreezeScope:
     if text is None:
-        return Scope()
+        return FreezeScope()
     cluster, slash, namespace = text.partition("/")
     clusters = [one.name for one in fleet.clusters]
     if cluster in clusters and (namespace or not slash):
-        return _checked(Scope(cluster, namespace), text, [cluster], world)
+        return _checked(FreezeScope(cluster, namespace), text, [cluster], world)
     if not slash:
-        return _checked(Scope("", text), text, clusters, world)
+        return _checked(FreezeScope("", text), text, clusters, world)
     raise UsageError(f'{text}: "{cluster}" is not a cluster of the Fleet{nearest(cluster, clusters)}')
 
 
-def _checked(scope: Scope, text: str, clusters: Sequence[str], world: World) -> Scope:
+def _checked(scope: FreezeScope, text: str, clusters: Sequence[str], world: World) -> FreezeScope:
     """Refuse a namespace that is on none of `clusters`; where one of them does not tell, any name may be one."""
     if not scope.namespace:
         return scope

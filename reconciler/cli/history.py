@@ -12,7 +12,7 @@ import msgspec
 from reconciler.apply.history import Change, Day, History
 from reconciler.apply.history_files import read_changes
 from reconciler.cli.fleet_source import FleetSource, fleet_options
-from reconciler.cli.object_names import ObjectName, known_cluster, object_name
+from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
 from reconciler.cli.options import duration_of, moment, now_option, option, output_option, verb, world_options
 from reconciler.cli.output import say, show, show_lines
 from reconciler.cli.run import RunOptions
@@ -53,7 +53,7 @@ def command(subject: str | None, length: str, folder: str | None, output: str, *
         kinds = {"schemaVersion": "reconciler/v1alpha1", "kind": "History"}
         show(msgspec.json.format(msgspec.json.encode({**kinds, "changes": found}), indent=2).decode() + "\n", output)
     else:
-        show_lines(lines_of(found) if found else ["No changes recorded."])
+        show_lines(change_lines(found) if found else ["No changes recorded."])
     return ExitCode.PARTIAL if failures else ExitCode.DONE
 
 
@@ -89,14 +89,14 @@ def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], li
     return days, failures
 
 
-def chosen(days: Sequence[Day], name: ObjectName | None) -> list[Change]:
+def chosen(days: Sequence[Day], name: ObjectArgument | None) -> list[Change]:
     """Return the changes of `days` in the order of their times, those of `name` only where it is given."""
     every = (change for day in days for change in day.changes)
     found = (one for one in every if name is None or name.matches(ObjectRef(*one.object.split("/", 3))))
     return sorted(found, key=lambda one: one.at)
 
 
-def lines_of(changes: Sequence[Change]) -> Iterator[str]:
+def change_lines(changes: Sequence[Change]) -> Iterator[str]:
     """Yield `changes` in columns, why at the end."""
     rows = [
         (

@@ -30,7 +30,7 @@ _SHORT = {
 }
 
 
-class ObjectName(Struct, frozen=True):
+class ObjectArgument(Struct, frozen=True):
     """`namespace`, `kind` and `name` are "" where the name is a prefix."""
 
     cluster: str
@@ -48,7 +48,7 @@ class ObjectName(Struct, frozen=True):
         )
 
 
-def object_name(text: str) -> ObjectName:
+def object_name(text: str) -> ObjectArgument:
     """Return what `text` names; the case of KIND does not matter, kubectl's short names and plurals work.
 
     Raises:
@@ -58,10 +58,10 @@ def object_name(text: str) -> ObjectName:
     if not parts[0] or len(parts) > 4 or not all(parts):
         raise UsageError(f'"{text}" does not name an object, expected {EXPECTED}')
     cluster, namespace, kind, name = (*parts, "", "", "")[:4]
-    return ObjectName(cluster, namespace, _kind(kind), name)
+    return ObjectArgument(cluster, namespace, _kind(kind), name)
 
 
-def check_cluster(fleet: Fleet, name: ObjectName, text: str) -> None:
+def check_cluster(fleet: Fleet, name: ObjectArgument, text: str) -> None:
     """Refuse a name on a cluster that is not there, or that nothing is written to.
 
     Raises:
@@ -71,7 +71,7 @@ def check_cluster(fleet: Fleet, name: ObjectName, text: str) -> None:
         raise UsageError(f"{text}: {name.cluster} is ReadOnly, nothing is written there; change its state in the Fleet")
 
 
-def known_cluster(fleet: Fleet, name: ObjectName, text: str) -> FleetCluster:
+def known_cluster(fleet: Fleet, name: ObjectArgument, text: str) -> FleetCluster:
     """Return the cluster that `name` lies on.
 
     Raises:
@@ -85,7 +85,7 @@ def known_cluster(fleet: Fleet, name: ObjectName, text: str) -> FleetCluster:
     return cluster
 
 
-def check_there(state: ObservedState, name: ObjectName, subject: str) -> None:
+def check_there(state: ObservedState, name: ObjectArgument, subject: str) -> None:
     """Check that `name` names anything that is there, as far as that can be seen.
 
     Raises:
@@ -102,7 +102,7 @@ def check_there(state: ObservedState, name: ObjectName, subject: str) -> None:
     if name.namespace and name.namespace not in namespaces:
         hint = nearest(name.namespace, namespaces - {""})
         raise UsageError(f'{subject}: nothing was found in namespace "{name.namespace}" of {name.cluster}{hint}')
-    like = {ref.name for ref in refs if ObjectName(name.cluster, name.namespace, name.kind).matches(ref)}
+    like = {ref.name for ref in refs if ObjectArgument(name.cluster, name.namespace, name.kind).matches(ref)}
     raise UsageError(f"{subject}: no such Service or workload was found{nearest(name.name, sorted(like))}")
 
 

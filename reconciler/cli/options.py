@@ -410,11 +410,11 @@ class FilterOptions(Struct, frozen=True):
         Raises:
             UsageError: the label selector cannot be read.
         """
-        labels = LabelSelector() if self.selector is None else label_selector(self.selector)
+        labels = LabelSelector() if self.selector is None else label_selector_option(self.selector)
         return Filters(self.policy, self.cluster, self.namespace, labels)
 
 
-def label_selector(text: str) -> LabelSelector:
+def label_selector_option(text: str) -> LabelSelector:
     """Return a kubectl label selector (`a=b,c!=d,e in (f,g),!h`) as a value.
 
     Raises:

@@ -20,7 +20,7 @@ from reconciler.untrusted_text import parse_json, short
 from reconciler.world import World
 
 
-def read_json(file: str) -> Any:
+def json_in_file(file: str) -> Any:
     """Return the JSON value in `file`.
 
     Raises:
@@ -40,7 +40,7 @@ def read_saved(file: str, options: RunOptions, max_age: str) -> Plan:
     Raises:
         PlanFileError: it is unreadable, too old, of another schema version, or changes what no plan changes.
     """
-    document = read_json(file)
+    document = json_in_file(file)
     if isinstance(document, dict) and document.get("kind") == "Report":
         raise PlanFileError(f"{file}: is the report of an apply, expected a saved plan; `reconciler show` shows it")
     made = plan_from_dict(document, where=file)

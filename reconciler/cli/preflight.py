@@ -15,7 +15,7 @@ from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.auth import WEAKNESSES
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
-from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, rules_of
+from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, role_rules
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource
 from reconciler.decide.decide import decide
 from reconciler.decide.freeze import freeze_reason, frozen
@@ -313,7 +313,7 @@ def _rules(missing: Iterable[tuple[Right, str]]) -> tuple[Rules, ...]:
     by_namespace: dict[str, list[Right]] = {}
     for right, namespace in missing:
         by_namespace.setdefault(namespace, []).append(right)
-    return tuple(Rules(namespace, tuple(rules_of(by_namespace[namespace]))) for namespace in sorted(by_namespace))
+    return tuple(Rules(namespace, tuple(role_rules(by_namespace[namespace]))) for namespace in sorted(by_namespace))
 
 
 def _own_namespace(case: ClusterCheck) -> Iterator[Finding]:

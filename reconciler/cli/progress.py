@@ -23,7 +23,7 @@ from reconciler.errors import ExitCode
 from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import ProgressCallbacks, Stage
 from reconciler.plan.model import Action, Plan
-from reconciler.report.summary import status_of
+from reconciler.report.summary import outcome_word
 from reconciler.report.wording import counted, is_metadata, name_of, verb_of
 from reconciler.untrusted_text import one_line
 
@@ -246,7 +246,7 @@ class ProgressBar(Progress):
         if self._drawing is None:
             self._draw()
         done = "metadata update of" if is_metadata(action.decision) else verb_of(action.decision)
-        self._update(f"{done} {name_of(action.ref)}: {status_of(outcome)}")
+        self._update(f"{done} {name_of(action.ref)}: {outcome_word(outcome)}")
 
     def close(self) -> None:
         with self._lock:

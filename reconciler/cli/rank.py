@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli.object_names import ObjectName, object_name
+from reconciler.cli.object_names import ObjectArgument, object_name
 from reconciler.cli.options import (
     context_option,
     now_option,
@@ -57,7 +57,7 @@ def command(subject: str, to: int | None, policies: str, output: str, **flags: A
         show_lines(_lines(ranking))
 
 
-def workload_named(state: ObservedState, name: ObjectName, text: str) -> Workload:
+def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Workload:
     """Return the one workload that `name` names.
 
     Raises:

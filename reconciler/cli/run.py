@@ -146,7 +146,7 @@ class RunOptions(Struct, frozen=True):
             summary=flags.get("summary", False),
             quiet=flags.get("quiet", False),
             call_pickers=flags.get("call_pickers", False),
-            settings=settings_of(flags, stop),
+            settings=request_settings(flags, stop),
             stop=stop,
             context=flags.get("context"),
             fleet_from=flags.get("fleet_from", "head"),
@@ -260,7 +260,7 @@ def in_scope(policies: PolicySet, scope: Scope) -> PolicySet:
     return replace(policies, federated=inside)
 
 
-def settings_of(flags: Mapping[str, Any], stop: Stop) -> RequestSettings:
+def request_settings(flags: Mapping[str, Any], stop: Stop) -> RequestSettings:
     """Return how live clusters are asked; --timeout counts from here."""
     timeout = flags.get("timeout")
     return RequestSettings(

@@ -14,7 +14,7 @@ from reconciler.cli.options import (
     verbose_option,
 )
 from reconciler.cli.output import rendered, show
-from reconciler.cli.plan_file import read_json
+from reconciler.cli.plan_file import json_in_file
 from reconciler.plan.allowed_changes import check_allowed
 from reconciler.report.json import plan_and_outcomes
 from reconciler.report.text import Style
@@ -28,7 +28,7 @@ from reconciler.report.text import Style
 @summary_option
 def command(file: str, output: str, color: str, verbose: bool, summary: bool) -> None:
     """Show the plan or report saved in FILE."""
-    made, outcomes = plan_and_outcomes(read_json(file), where=file)
+    made, outcomes = plan_and_outcomes(json_in_file(file), where=file)
     check_allowed(made, file)
     style = Style(colored(color), verbose, summary, text_width())
     show(rendered(made, outcomes, output, style), output, color=style.color)

@@ -13,7 +13,7 @@ from reconciler.policy.load import TESTS, read_policies
 from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import CaseFile, read_case_files
 from reconciler.policy_tests.expectations import coverage
-from reconciler.policy_tests.play import CaseResult, played
+from reconciler.policy_tests.play import CaseResult, case_results
 from reconciler.policy_tests.render import Results, as_dict, as_junit, as_lines
 from reconciler.yaml.files import spelt
 
@@ -36,7 +36,7 @@ def command(path: str, output: str, **flags: Any) -> int:
     _check_path(path)
     folder = flags["policies"] or (path if os.path.isdir(path) else os.path.dirname(path) or ".")
     files, policies = _read(path, folder)
-    cases: list[CaseResult] = [result for file in files for result in played(file, policies)]
+    cases: list[CaseResult] = [result for file in files for result in case_results(file, policies)]
     touched = {row for result in cases for row in result.touched}
     results = Results(cases, coverage(policies, touched) if flags["coverage"] else None)
     if output == "junit":

@@ -100,10 +100,10 @@ def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tup
 
 def annotate(problems: Iterable[Problem], warnings: Iterable[Problem]) -> None:
     """Have GitHub put problems and warnings beside their lines of a pull request."""
-    from reconciler.report.validation import leveled, message_of
+    from reconciler.report.validation import leveled, problem_words
 
     for level, one in leveled(problems, warnings):
-        show_command(level, {"file": one.file, "line": one.line, "col": one.column}, message_of(one))
+        show_command(level, {"file": one.file, "line": one.line, "col": one.column}, problem_words(one))
 
 
 def _show_for_code_hosts(problems: Iterable[Problem], warnings: Iterable[Problem], output: str) -> None:

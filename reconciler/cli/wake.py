@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval
 from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
-from reconciler.cli.object_names import ObjectName, check_cluster, check_there, object_name
+from reconciler.cli.object_names import ObjectArgument, check_cluster, check_there, object_name
 from reconciler.cli.options import (
     color_option,
     duration_of,
@@ -118,7 +118,7 @@ class _RequestedWake(Struct, frozen=True):
     `any_fleet`: every Fleet's marks count as its own.
     """
 
-    name: ObjectName
+    name: ObjectArgument
     found: Sequence[IdleWorkload]
     wanted: Mapping[str, str]
     any_fleet: bool = False
@@ -158,7 +158,7 @@ def approve(waking: _RequestedWake, fleet: Fleet, world: World, options: RunOpti
         raise ReconcilerError("declined at the prompt; nothing was done")
 
 
-def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: ObjectName, subject: str) -> None:
+def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: ObjectArgument, subject: str) -> None:
     """Check that something idle was found, or at least looked for.
 
     Raises:
@@ -211,7 +211,7 @@ def request_of(one: Service | Workload, wanted: Mapping[str, str]) -> Write:
     return Write("patch", one.ref, version, uid=one.uid, patch=tuple(patch_of(changes, missing)))
 
 
-def only(desired: DesiredState, name: ObjectName, asked: Collection[ObjectRef]) -> DesiredState:
+def only(desired: DesiredState, name: ObjectArgument, asked: Collection[ObjectRef]) -> DesiredState:
     """Return what of `desired` stands in a group with something that `name` names, or that was asked for its sake."""
     groups = {one.group for one in desired.decisions if one.ref in asked or name.matches(one.ref)}
     return replace(
@@ -222,7 +222,7 @@ def only(desired: DesiredState, name: ObjectName, asked: Collection[ObjectRef]) 
     )
 
 
-def is_about(subject: str, name: ObjectName) -> bool:
+def is_about(subject: str, name: ObjectArgument) -> bool:
     """Return whether `subject`, an object as reports name it, is what `name` names."""
     parts = subject.split("/")
     return len(parts) == 4 and name.matches(ObjectRef(*parts))

@@ -172,7 +172,7 @@ def whole_number(text: str | None, key: str, least: int = 0) -> int:
     raise AnnotationError(f"{key} is {quoted(text)}, expected a whole number of at least {least}")
 
 
-def instant(text: str | None, key: str) -> datetime:
+def annotated_time(text: str | None, key: str) -> datetime:
     """Return the time in the annotation `key`.
 
     Raises:
@@ -279,7 +279,7 @@ class ObservedCapacity(Struct, frozen=True):
 
 def read_capacity(annotations: Mapping[str, str]) -> ObservedCapacity | None:
     """Return the observed capacity recorded on a workload, None where there is none or it cannot be read."""
-    parts = read_json(annotations.get(OBSERVED_CAPACITY))
+    parts = json_object(annotations.get(OBSERVED_CAPACITY))
     replicas, at = parts.get("replicas"), read_time(parts.get("at"))
     if type(replicas) is not int or not 0 <= replicas <= MOST_REPLICAS or at is None:
         return None
@@ -289,11 +289,11 @@ def read_capacity(annotations: Mapping[str, str]) -> ObservedCapacity | None:
 
 def capacity_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
     """Return (Fleet, "namespace/name") of the federated ReplicaSet that remembers a capacity there, None for none."""
-    owner = read_json(annotations.get(OBSERVED_CAPACITY)).get("owner")
+    owner = json_object(annotations.get(OBSERVED_CAPACITY)).get("owner")
     return placement_owner({OWNER: owner}) if isinstance(owner, str) else None
 
 
-def read_json(text: str | None) -> dict[str, Any]:
+def json_object(text: str | None) -> dict[str, Any]:
     """Return the JSON object in a text of ours; what cannot be read counts as empty."""
     if not text:
         return {}

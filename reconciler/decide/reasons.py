@@ -346,10 +346,10 @@ def reason(code: ReasonCode, **values: Any) -> Reason:
 
 def text_of(reasons: Iterable[Reason]) -> str:
     """Return `reasons` as one phrase."""
-    return ", ".join(" ".join(map(str, part)) for part in parts_of(reasons))
+    return ", ".join(" ".join(map(str, part)) for part in phrase_parts(reasons))
 
 
-def parts_of(reasons: Iterable[Reason]) -> tuple[Reasons, ...]:
+def phrase_parts(reasons: Iterable[Reason]) -> tuple[Reasons, ...]:
     """Return the parts of a phrase: each one reason, or some that end with a colon and the next."""
     found: list[Reasons] = []
     goes_on = False
@@ -386,7 +386,7 @@ def change_if(code: CounterfactualCode, **values: Any) -> Counterfactual:
     return Counterfactual(code, _values(values))
 
 
-def joined(code: CounterfactualCode, changes: Iterable[Counterfactual | None]) -> Counterfactual | None:
+def joint_counterfactual(code: CounterfactualCode, changes: Iterable[Counterfactual | None]) -> Counterfactual | None:
     """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none."""
     parts = tuple(dict.fromkeys(one for one in changes if one is not None))
     return parts[0] if len(parts) == 1 else Counterfactual(code, parts=parts) if parts else None

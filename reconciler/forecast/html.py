@@ -43,7 +43,7 @@ class Shape(Struct, frozen=True):
     path: str
 
 
-class Day(Struct, frozen=True):
+class AxisDay(Struct, frozen=True):
     """A day at `x`, where it begins."""
 
     x: float
@@ -126,8 +126,8 @@ def _x(at: datetime, made: Forecast) -> float:
     return round(WIDTH * ((at - made.start) / (made.end - made.start)), 1)
 
 
-def _days(made: Forecast) -> tuple[Day, ...]:
-    return tuple(Day(_x(at, made), words) for at, words in _midnights(made))
+def _days(made: Forecast) -> tuple[AxisDay, ...]:
+    return tuple(AxisDay(_x(at, made), words) for at, words in _midnights(made))
 
 
 def _midnights(made: Forecast) -> Iterable[tuple[datetime, str]]:

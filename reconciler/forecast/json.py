@@ -11,13 +11,13 @@ from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, Worklo
 from reconciler.model import QueryKey
 from reconciler.policy.types import Prices
 
-SCHEMA_VERSION = "reconciler/forecast/v1alpha1"
+FORECAST_VERSION = "reconciler/forecast/v1alpha1"
 
 
 def forecast_to_dict(made: Forecast, by: str, prices: Prices) -> dict[str, Any]:
     """Return the forecast as JSON values; times are in UTC, hours and requests are numbers."""
     return {
-        "schemaVersion": SCHEMA_VERSION,
+        "schemaVersion": FORECAST_VERSION,
         "kind": "Forecast",
         "fleet": made.fleet,
         "start": format_time(made.start),

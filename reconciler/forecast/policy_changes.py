@@ -11,7 +11,7 @@ from msgspec import Struct
 from reconciler.policy.compiled import compile_policies
 from reconciler.policy.types import PolicySet
 
-Rule = Mapping[str, Any]
+_Rule = Mapping[str, Any]
 _ABSENT = object()
 
 
@@ -65,12 +65,12 @@ def policy_changes(base: PolicySet, head: PolicySet) -> PolicyChanges:
     )
 
 
-def _rules(policies: PolicySet) -> dict[str, Rule]:
+def _rules(policies: PolicySet) -> dict[str, _Rule]:
     """Return every rule by kind and name; there is one Fleet, whatever it is called."""
     return {_name(rule): rule for rule in compile_policies(policies)["rules"]}
 
 
-def _name(rule: Rule) -> str:
+def _name(rule: _Rule) -> str:
     metadata = rule["metadata"]
     if rule["kind"] == "Fleet":
         return "Fleet"
@@ -78,11 +78,11 @@ def _name(rule: Rule) -> str:
     return f"{rule['kind']} {'/'.join(filter(None, (scope, metadata['name'])))}"
 
 
-def _content(rule: Rule) -> Mapping[str, Any]:
+def _content(rule: _Rule) -> Mapping[str, Any]:
     return {"metadata": rule["metadata"], "spec": rule["spec"]}
 
 
-def _renamed(gone: Mapping[str, Rule], fresh: Mapping[str, Rule]) -> list[Renamed]:
+def _renamed(gone: Mapping[str, _Rule], fresh: Mapping[str, _Rule]) -> list[Renamed]:
     """Return those of `gone` that are in `fresh` with the same content, each once."""
     found: list[Renamed] = []
     left = dict(fresh)
@@ -94,7 +94,7 @@ def _renamed(gone: Mapping[str, Rule], fresh: Mapping[str, Rule]) -> list[Rename
     return found
 
 
-def _nameless(rule: Rule) -> Any:
+def _nameless(rule: _Rule) -> Any:
     """Return what a rule says apart from its name; a wake group that is called like it counts as its name."""
     spec, name = dict(rule["spec"]), rule["metadata"]["name"]
     order = spec.get("wakeOrder")

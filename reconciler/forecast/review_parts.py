@@ -16,7 +16,7 @@ from reconciler.model import ObjectRef
 from reconciler.plan.model import Action, Plan
 from reconciler.report.groups import Group, Line, grouped
 from reconciler.report.summary import blocks_of, held_of
-from reconciler.report.text import Style, entries_of, lines_of
+from reconciler.report.text import Style, block_entries, lines_of
 from reconciler.report.wording import age, counted, edge, name_of, what_of
 from reconciler.untrusted_text import escaped, one_line
 
@@ -40,7 +40,7 @@ class Part(Struct, frozen=True):
     listings: tuple[LineList, ...] = ()
 
 
-def parts_of(review: Review) -> tuple[Part, ...]:
+def review_parts(review: Review) -> tuple[Part, ...]:
     """Return the parts of `review` in their order."""
     return (
         Part("", tuple(_headline(review)), tuple(_drift(review))),
@@ -363,7 +363,7 @@ def _said(made: Plan) -> Iterator[LineList]:
     for held in held_of(made):
         yield LineList(f"Held back: {held.what}", (held.where, held.allow) if held.where else (held.allow,))
     for block in blocks_of(made):
-        yield LineList(block.title, (*entries_of(block), *_lines(block.groups)), folded=True)
+        yield LineList(block.title, (*block_entries(block), *_lines(block.groups)), folded=True)
 
 
 def _beside(group: Group, instead: dict[ObjectRef, str]) -> Group:

@@ -10,20 +10,20 @@ from reconciler.decide.annotations import format_time
 from reconciler.errors import ReconcilerError
 from reconciler.forecast.json import held_to_dict, query_to_dict, timeline_to_dict
 from reconciler.forecast.review import Difference, Review
-from reconciler.forecast.review_parts import LineList, Part, parts_of
+from reconciler.forecast.review_parts import LineList, Part, review_parts
 from reconciler.model import ObjectRef
 from reconciler.plan.json import plan_to_dict
 from reconciler.report.markdown import details, fence, joined, origin_of, prose
 from reconciler.report.wording import counted
 from reconciler.untrusted_text import escaped, one_line
 
-SCHEMA_VERSION = "reconciler/review/v1alpha1"
+REVIEW_VERSION = "reconciler/review/v1alpha1"
 TITLE = "What this change of policies does"
 
 
 def render_text(review: Review) -> str:
     """Return the review as text."""
-    first, *rest = parts_of(review)
+    first, *rest = review_parts(review)
     found = [*_block(replace(first, listings=())), *(block for part in rest for block in _block(part))]
     found += [_lines(listing) for listing in first.listings]
     blocks = [[TITLE], *([escaped(line) for line in block] for block in found)]
@@ -41,7 +41,7 @@ def _lines(listing: LineList) -> list[str]:
 
 def render_markdown(review: Review) -> str:
     """Return the review as Markdown of at most 60,000 characters: what matters most stays, whatever is cut."""
-    first, *rest = parts_of(review)
+    first, *rest = review_parts(review)
     headline = [f"**{prose(first.words[0])}**", *(f"<br>{prose(line)}" for line in first.words[1:])]
     return joined(
         [
@@ -80,9 +80,9 @@ def review_to_dict(review: Review) -> dict[str, Any]:
     """Return the review as JSON values."""
     changes = review.changes
     return {
-        "schemaVersion": SCHEMA_VERSION,
+        "schemaVersion": REVIEW_VERSION,
         "kind": "Review",
-        "summary": list(parts_of(review)[0].words),
+        "summary": list(review_parts(review)[0].words),
         "effect": bool(review.differences),
         "replicaHours": round(sum(one.certain_hours for one in review.differences), 4),
         "replicaHoursIfMetricsStay": round(sum(one.hours for one in review.differences), 4),

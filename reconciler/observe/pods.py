@@ -17,7 +17,7 @@ from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import ClusterError, PickerError, reason_of
 from reconciler.labels import selector_text
 from reconciler.model import (
-    Activator,
+    ActivatorReplica,
     ObjectRef,
     ObservedCluster,
     ObservedState,
@@ -96,14 +96,14 @@ def _cancel(asked: Future[Any]) -> None:
     asked.cancel()
 
 
-def activators_of(cluster: Cluster, namespace: str) -> tuple[Activator, ...]:
+def activators_of(cluster: Cluster, namespace: str) -> tuple[ActivatorReplica, ...]:
     """Return the activators of a cluster by their Leases in `namespace`, and which of them are fresh.
 
     Raises:
         ClusterError: they cannot be read.
     """
     leases = [one for one in cluster.list(LEASES, namespace=namespace, labels=ACTIVATOR_SELECTOR) if one.activator]
-    return tuple(sorted(Activator(one.activator, one.is_fresh(cluster.now())) for one in leases))
+    return tuple(sorted(ActivatorReplica(one.activator, one.is_fresh(cluster.now())) for one in leases))
 
 
 def _ended(found: Future[ObservedCluster], before: ObservedCluster, asked: Sequence[ObjectRef]) -> ObservedCluster:
@@ -169,7 +169,7 @@ def _pod_lists(observed: ObservedCluster, asked: Sequence[ObjectRef]) -> dict[Li
     }
 
 
-def owners_of(workloads: Iterable[Workload], asked: Sequence[ObjectRef]) -> dict[ObjectRef, frozenset[str]]:
+def owner_uids(workloads: Iterable[Workload], asked: Sequence[ObjectRef]) -> dict[ObjectRef, frozenset[str]]:
     """Return for each workload of `asked` the uids that own its pods: its own, and those of its ReplicaSets."""
     by_ref: dict[ObjectRef, set[str]] = {ref: set() for ref in asked}
     by_owner: dict[OwnerKey, set[str]] = {}
@@ -189,7 +189,7 @@ class _Answers:
     """What belongs to each of `asked`, looked up once for all of them."""
 
     def __init__(self, observed: ObservedCluster, asked: Sequence[ObjectRef]) -> None:
-        self._owners = owners_of(observed.workloads, asked)
+        self._owners = owner_uids(observed.workloads, asked)
         self._named: dict[tuple[str, str], set[str]] = {}
         for ref, targets in _endpoints(observed):
             self._named.setdefault(ref, set()).update(text for target in targets for text in target if text)

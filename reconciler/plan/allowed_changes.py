@@ -22,8 +22,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.downscale.journal import JOURNAL
-from reconciler.decide.placement.status import MEMORY, REPLACED
-from reconciler.decide.placement.status import PREFIX as STATUS
+from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
 from reconciler.errors import PlanFileError
 from reconciler.plan.model import Plan, pointer
 from reconciler.untrusted_text import MOST_REPLICAS, short
@@ -38,7 +37,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _VERSION = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _RUN = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?", re.ASCII)
 _CONFIG_MAPS = (JOURNAL, MEMORY)
-_CONFIG_MAP_PREFIXES = (REPLACED, STATUS)
+_CONFIG_MAP_PREFIXES = (REPLACED, STATUS_PREFIX)
 
 
 def _is_count(value: Any) -> bool:

@@ -11,10 +11,10 @@ from reconciler.decide.decisions import Job, Verb
 from reconciler.decide.reasons import ReasonCode
 
 PLAN_VERSION: Final = "reconciler/plan/v1alpha2"
-VERSION = Meta(
+PLAN_SCHEMA = Meta(
     description="schemaVersion is the version of the schema of this document. Documents of other versions are refused."
 )
-Number = Annotated[int, Meta(ge=0)]
+PlanNumber = Annotated[int, Meta(ge=0)]
 PhaseName = Literal["wake", "repair", "increase", "move", "annotate", "decrease", "record"]
 
 
@@ -75,14 +75,14 @@ class CauseDocument(JsonObject, frozen=True):
 class ReplicasDocument(JsonObject, frozen=True):
     """The replicas of an object before and after a change."""
 
-    before: Annotated[Number | None, Meta(description="spec.replicas now; null: the object does not exist.")]
-    after: Annotated[Number | None, Meta(description="spec.replicas after the change; null: unchanged.")]
+    before: Annotated[PlanNumber | None, Meta(description="spec.replicas now; null: the object does not exist.")]
+    after: Annotated[PlanNumber | None, Meta(description="spec.replicas after the change; null: unchanged.")]
 
 
 class VictimsDocument(JsonObject, frozen=True):
     """The pods that are deleted when a workload is scaled down."""
 
-    count: Annotated[Number, Meta(description="The number of pods that are deleted.")]
+    count: Annotated[PlanNumber, Meta(description="The number of pods that are deleted.")]
     pods: Annotated[
         list[str],
         Meta(description="Their names, in the order in which they are deleted; empty if they are chosen during apply."),
@@ -91,8 +91,8 @@ class VictimsDocument(JsonObject, frozen=True):
     certain: Annotated[bool, Meta(description="The controller deletes exactly these pods.")]
     strategy: Annotated[str, Meta(description="The strategy by which the pods are chosen.")]
     chosen_at_apply: Annotated[bool, Meta(description="A pod picker is asked during apply.")]
-    requested: Annotated[Number, Meta(description="The number of pods that the pod picker is asked for.")]
-    candidates: Annotated[Number, Meta(description="The number of pods that it can choose from.")]
+    requested: Annotated[PlanNumber, Meta(description="The number of pods that the pod picker is asked for.")]
+    candidates: Annotated[PlanNumber, Meta(description="The number of pods that it can choose from.")]
     age_ratios: Annotated[
         list[float | None],
         Meta(
@@ -123,7 +123,7 @@ class PodPickerDocument(JsonObject, frozen=True):
     """The request to a pod picker."""
 
     host: Annotated[str, Meta(description="The picker's host.")]
-    port: Annotated[Number, Meta(description="The picker's port.")]
+    port: Annotated[PlanNumber, Meta(description="The picker's port.")]
     scheme: Annotated[Literal["http", "https"], Meta(description="The protocol of the request.")]
     path: Annotated[str, Meta(description="The path of the request.")]
     headers: Annotated[list[HeaderDocument], Meta(description="The request's headers.")]
@@ -131,7 +131,7 @@ class PodPickerDocument(JsonObject, frozen=True):
     allow_insecure_auth: Annotated[
         bool, Meta(description="Whether a header from a Secret may be sent over plain http.")
     ]
-    max_retries: Annotated[Number, Meta(description="How often a failed request is repeated.")]
+    max_retries: Annotated[PlanNumber, Meta(description="How often a failed request is repeated.")]
     timeout_seconds: Annotated[float, Meta(description="The time limit of one attempt, in seconds.")]
     on_error: Annotated[
         Literal["fallback", "skip"],
@@ -220,9 +220,9 @@ class LimitDocument(JsonObject, frozen=True):
 
     name: Annotated[str, Meta(description='"fleet", "ceiling", "clusterCeiling", or the policy that states the limit.')]
     unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas".')]
-    used: Annotated[Number, Meta(description="The number that the run would idle or remove.")]
-    allowed: Annotated[Number, Meta(description="The number that one run may idle or remove.")]
-    base: Annotated[Number, Meta(description="The base of the share: workloads, or running replicas.")]
+    used: Annotated[PlanNumber, Meta(description="The number that the run would idle or remove.")]
+    allowed: Annotated[PlanNumber, Meta(description="The number that one run may idle or remove.")]
+    base: Annotated[PlanNumber, Meta(description="The base of the share: workloads, or running replicas.")]
     cluster: Annotated[str, Meta(description='The cluster that a limit of the Fleet applies to; "": all clusters.')]
     policy: Annotated[str, Meta(description='The policy that uses most of the limit there; "": none.')]
 
@@ -280,16 +280,16 @@ class PlacementRowDocument(JsonObject, frozen=True):
     """The part of a cluster in a FederatedReplicaSet."""
 
     cluster: Annotated[str, Meta(description="The cluster.")]
-    desired: Annotated[Number | None, Meta(description="The desired replicas; null: unknown.")]
+    desired: Annotated[PlanNumber | None, Meta(description="The desired replicas; null: unknown.")]
     spec_replicas: Annotated[
-        Number | None, Meta(description="spec.replicas after this run, waiting replicas included; null: unknown.")
+        PlanNumber | None, Meta(description="spec.replicas after this run, waiting replicas included; null: unknown.")
     ]
-    current: Annotated[Number | None, Meta(description="spec.replicas now; null: unknown.")]
-    running: Annotated[Number | None, Meta(description="The replicas available now; null: unknown.")]
+    current: Annotated[PlanNumber | None, Meta(description="spec.replicas now; null: unknown.")]
+    running: Annotated[PlanNumber | None, Meta(description="The replicas available now; null: unknown.")]
     capacity: Annotated[
-        Number | None, Meta(description="The replicas that the cluster has capacity for; null: no limit is known.")
+        PlanNumber | None, Meta(description="The replicas that the cluster has capacity for; null: no limit is known.")
     ]
-    overflow: Annotated[Number, Meta(description="The replicas that exceed the capacity.")]
+    overflow: Annotated[PlanNumber, Meta(description="The replicas that exceed the capacity.")]
     why: Annotated[str, Meta(description="The step and the limit that decided.")] = field(name="reason")
     reason_code: ReasonCodeField = ""
     reasons: ReasonsField = field(default_factory=list)
@@ -299,38 +299,38 @@ class PlacementDocument(JsonObject, frozen=True):
     """A FederatedReplicaSet and its clusters."""
 
     key: Annotated[str, Meta(description="Namespace and name.")]
-    total: Annotated[Number, Meta(description="The desired replicas in all clusters together.")]
+    total: Annotated[PlanNumber, Meta(description="The desired replicas in all clusters together.")]
     rows: Annotated[list[PlacementRowDocument], Meta(description="A row for each cluster.")]
 
 
 class CountsDocument(JsonObject, frozen=True):
     """The plan in numbers. apply does not read them."""
 
-    to_idle: Annotated[Number, Meta(description="Workloads to be idled.")]
-    to_wake: Annotated[Number, Meta(description="Workloads to be woken.")]
-    to_scale_up: Annotated[Number, Meta(description="Workloads that get more replicas.")]
+    to_idle: Annotated[PlanNumber, Meta(description="Workloads to be idled.")]
+    to_wake: Annotated[PlanNumber, Meta(description="Workloads to be woken.")]
+    to_scale_up: Annotated[PlanNumber, Meta(description="Workloads that get more replicas.")]
     to_scale_down: Annotated[
-        Number, Meta(description="Workloads that get fewer replicas, except those that are idled.")
+        PlanNumber, Meta(description="Workloads that get fewer replicas, except those that are idled.")
     ]
-    to_create: Annotated[Number, Meta(description="Objects to be created.")]
-    to_overwrite: Annotated[Number, Meta(description="Objects whose pod template is replaced.")]
-    to_delete: Annotated[Number, Meta(description="Objects to be deleted.")]
+    to_create: Annotated[PlanNumber, Meta(description="Objects to be created.")]
+    to_overwrite: Annotated[PlanNumber, Meta(description="Objects whose pod template is replaced.")]
+    to_delete: Annotated[PlanNumber, Meta(description="Objects to be deleted.")]
     to_update: Annotated[
-        Number, Meta(description="Objects that change otherwise: bounds of autoscalers, adoption, release.")
+        PlanNumber, Meta(description="Objects that change otherwise: bounds of autoscalers, adoption, release.")
     ]
     metadata_updates: Annotated[
-        Number, Meta(description="Changes of annotations, labels and ConfigMaps of the reconciler only.")
+        PlanNumber, Meta(description="Changes of annotations, labels and ConfigMaps of the reconciler only.")
     ]
-    held_back: Annotated[Number, Meta(description="Changes that limits and guards hold back.")]
-    observed: Annotated[Number, Meta(description="Changes of policies in mode Observe.")]
-    undecided: Annotated[Number, Meta(description="Objects that nothing is decided for.")]
+    held_back: Annotated[PlanNumber, Meta(description="Changes that limits and guards hold back.")]
+    observed: Annotated[PlanNumber, Meta(description="Changes of policies in mode Observe.")]
+    undecided: Annotated[PlanNumber, Meta(description="Objects that nothing is decided for.")]
     overridden: Annotated[
-        Number, Meta(description="Policies that another policy takes precedence over, for one workload.")
+        PlanNumber, Meta(description="Policies that another policy takes precedence over, for one workload.")
     ]
-    unknown: Annotated[Number, Meta(description="Clusters, or parts of them, that could not be read.")]
-    dropped: Annotated[Number, Meta(description="Changes left out by filters.")]
-    replicas_fewer: Annotated[Number, Meta(description="Replicas removed.")]
-    replicas_more: Annotated[Number, Meta(description="Replicas added.")]
+    unknown: Annotated[PlanNumber, Meta(description="Clusters, or parts of them, that could not be read.")]
+    dropped: Annotated[PlanNumber, Meta(description="Changes left out by filters.")]
+    replicas_fewer: Annotated[PlanNumber, Meta(description="Replicas removed.")]
+    replicas_more: Annotated[PlanNumber, Meta(description="Replicas added.")]
 
 
 class DigestsDocument(JsonObject, frozen=True):
@@ -343,7 +343,7 @@ class DigestsDocument(JsonObject, frozen=True):
 class PlanDocument(JsonObject, frozen=True):
     """What a run would change, and why. It is all that apply needs."""
 
-    schema_version: Annotated[Literal["reconciler/plan/v1alpha2"], VERSION]
+    schema_version: Annotated[Literal["reconciler/plan/v1alpha2"], PLAN_SCHEMA]
     kind: Annotated[Literal["Plan"], Meta(description="The kind of this document.")]
     made_at: Annotated[datetime, Meta(tz=True, description="The time that the plan was made for.")]
     run: Annotated[str, Meta(description="The id of the run.")]
@@ -374,4 +374,4 @@ class PlanDocument(JsonObject, frozen=True):
     ]
     notices: Annotated[list[NoticeDocument], Meta(description="Messages for people.")]
     placements: Annotated[list[PlacementDocument], Meta(description="The FederatedReplicaSets and their clusters.")]
-    dropped: Annotated[Number, Meta(description="The number of changes that filters leave out.")]
+    dropped: Annotated[PlanNumber, Meta(description="The number of changes that filters leave out.")]

@@ -13,7 +13,7 @@ from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.kinds.replica_set import ANNOTATION
-from reconciler.policy.tenants import Owners
+from reconciler.policy.tenants import FileOwners
 from reconciler.policy.types import FederatedReplicaSet, Fleet, Selector, Tenant
 from reconciler.yaml.documents import Document
 
@@ -35,7 +35,7 @@ class Built(Struct, frozen=True):
     tenant: str = ""  # whose file it is in
 
 
-def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]], owners: Owners) -> list[Problem]:
+def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]], owners: FileOwners) -> list[Problem]:
     """Return what is wrong between policies. Without exactly one good Fleet, names of clusters are not judged.
 
     What two owners state is never the platform's problem, nor another tenant's.
@@ -86,7 +86,7 @@ def _namespaces(one: Built) -> Iterator[tuple[Path, str]]:
         )
 
 
-def _repeated(shaped: Sequence[tuple[str, Document]], owners: Owners) -> Iterator[Problem]:
+def _repeated(shaped: Sequence[tuple[str, Document]], owners: FileOwners) -> Iterator[Problem]:
     """Yield a problem for each name that an owner uses twice; both forms of a federated ReplicaSet are one kind."""
     seen: dict[tuple[str, str, str, Tenant | None], Document] = {}
     for kind, document in shaped:

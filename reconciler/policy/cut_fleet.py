@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.errors import Problem
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import decoded, read_bytes
+from reconciler.yaml.files import decoded_text, read_bytes
 from reconciler.yaml.reader import read_documents
 
 _NEEDED = re.compile(r"^\s*(namespace|formerNames)\s*:", re.M)
@@ -21,7 +21,7 @@ def cut_fleets(problems: Iterable[Problem], root: str) -> Iterator[Document]:
     """
     for file, line in {problem.file: problem.line for problem in problems}.items():
         content = read_bytes(file, root)
-        text = content if isinstance(content, Problem) else decoded(file, content)
+        text = content if isinstance(content, Problem) else decoded_text(file, content)
         if not isinstance(text, Problem):
             yield from _above(file, text[0].splitlines(keepends=True), line)
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem, UsageError
-from reconciler.messages import listed, nearest, shown
+from reconciler.messages import alternatives, nearest, shown
 from reconciler.policy.check import Built, cross_problems, cross_warnings
 from reconciler.policy.cut_fleet import cut_fleets
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
@@ -27,10 +27,10 @@ from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocumen
 from reconciler.policy.kinds.replica_set import ReplicaSetDocument, replica_set_of
 from reconciler.policy.kinds.scheme import DOCUMENTS
 from reconciler.policy.problems import UNKNOWN
-from reconciler.policy.tenants import Owners, bounded, kind_problem, main_fleet
+from reconciler.policy.tenants import FileOwners, bounded, kind_problem, main_fleet
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import FoundFiles, decoded, find_files, read_bytes, spelt
+from reconciler.yaml.files import FoundFiles, decoded_text, find_files, read_bytes, spelt
 from reconciler.yaml.reader import Documents, read_documents
 
 KINDS = tuple(kind for kind in DOCUMENTS if kind != "ReplicaSet")
@@ -114,7 +114,7 @@ def _found(root: str) -> FoundFiles:
 
 
 def _read(file: str, content: bytes | Problem) -> Documents:
-    text = content if isinstance(content, Problem) else decoded(spelt(file), content)
+    text = content if isinstance(content, Problem) else decoded_text(spelt(file), content)
     if isinstance(text, Problem):
         return Documents(problems=[text], complete=False)
     return read_documents(spelt(file), text[0])
@@ -127,7 +127,7 @@ class _Found:
     problems: list[Problem] = field(default_factory=list)
     built: list[Built] = field(default_factory=list)
     fleet: Fleet | None = None
-    owners: Owners = Owners()
+    owners: FileOwners = FileOwners()
     unread: tuple[str, ...] = ()  # files that may hold one more policy
 
 
@@ -182,13 +182,13 @@ def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loade
         return shaped
     document = PolicyDocument(main)
     fleet, spec = _made(document, document.read("Fleet", FleetDocument), Calendars({}))
-    owners = Owners(fleet.tenants, loaded.root)
+    owners = FileOwners(fleet.tenants, loaded.root)
     if not document.is_judged(("spec", "tenants")):
-        owners = Owners(known=False)
+        owners = FileOwners(known=False)
     if (owner := owners.of(main.file)) is not None:
         words = f'is "Fleet" in a file of tenant {owner.name}, expected it under no path of a tenant'
         document.problems.append(main.problem(("kind",), words))
-        owners = Owners(known=False)
+        owners = FileOwners(known=False)
     found.fleet, found.owners = fleet, owners
     found.problems += [*document.problems, *owners.problems(_files(loaded))]
     found.built.append(Built("Fleet", fleet, spec, document))
@@ -302,9 +302,9 @@ def _kind_of(document: Document, problems: list[Problem]) -> str | None:
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in (*KINDS, "ReplicaSet"):
         words = (
-            f"is {shown(kind)}, expected {listed(KINDS)}"
+            f"is {shown(kind)}, expected {alternatives(KINDS)}"
             if "kind" in value
-            else f"is missing, expected {listed(KINDS)}"
+            else f"is missing, expected {alternatives(KINDS)}"
         )
         problems.append(document.problem(("kind",), f"{words}{nearest(kind, KINDS) if kind else ''}"))
         return None
@@ -338,7 +338,7 @@ def _make(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bo
 class _KnownCalendars:
     """The calendars by name, apart for the platform and each tenant; a tenant sees its own and the platform's."""
 
-    def __init__(self, owners: Owners, unread: Sequence[str], complete: bool) -> None:
+    def __init__(self, owners: FileOwners, unread: Sequence[str], complete: bool) -> None:
         self._owners = owners
         self._named: dict[str, dict[str, Calendar | None]] = {"": {}}
         self._seen: dict[str, Calendars] = {}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.errors import Problem
-from reconciler.messages import Path, listed, nearest, nearest_of, shown
+from reconciler.messages import Path, alternatives, nearest, nearest_of, shown
 from reconciler.policy.schemas import validator_of
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 from reconciler.yaml.documents import Document
@@ -227,7 +227,7 @@ def expectation(schema: Mapping[str, Any]) -> str:
     if "const" in schema:
         return f'"{schema["const"]}"'
     if "enum" in schema:
-        return listed(schema["enum"])
+        return alternatives(schema["enum"])
     if "x-expected" in schema:
         return str(schema["x-expected"])
     return _of_type(schema) + _bounds(schema)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from reconciler.errors import PolicyError
-from reconciler.messages import listed, nearest, shown
+from reconciler.messages import alternatives, nearest, shown
 from reconciler.model import QueryKey
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 
@@ -28,7 +28,7 @@ def query_fault(text: str, variables: Collection[str] = VARIABLES) -> str | None
     pieces = _VARIABLE.split(text)
     unknown = sorted(set(pieces[1::2]) - set(variables))
     if unknown:
-        return f'uses "{unknown[0]}", expected only {listed(sorted(variables))}{nearest(unknown[0], variables)}'
+        return f'uses "{unknown[0]}", expected only {alternatives(sorted(variables))}{nearest(unknown[0], variables)}'
     syntax = next((found for piece in pieces[::2] if (found := _SYNTAX.search(piece))), None)
     if syntax is None:
         return None

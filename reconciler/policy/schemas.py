@@ -57,11 +57,11 @@ def schema_of(kind: str) -> dict[str, Any]:
 @lru_cache(maxsize=16)
 def validator_of(kind: str, part: str = "") -> Any:
     """Return the one jsonschema validator for the shape of documents of `kind`, or of one of the schema's `$defs`."""
-    return _validator_class()(shape_of(kind, part))
+    return _validator_class()(field_shape(kind, part))
 
 
 @lru_cache(maxsize=16)
-def shape_of(kind: str, part: str = "") -> dict[str, Any]:
+def field_shape(kind: str, part: str = "") -> dict[str, Any]:
     """Return what the schema of `kind`, or one of its `$defs`, says of every field by itself.
 
     How fields go together (`oneOf`, `anyOf`, `dependentRequired`, the number of fields of a closed mapping) is left to

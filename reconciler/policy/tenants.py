@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import Problem
-from reconciler.messages import Path, listed, shown
+from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.globs import TooComplexError, is_within, path_regex
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.replica_set import ANNOTATION
@@ -30,7 +30,7 @@ from reconciler.yaml.documents import Document
 _REPLICA_SET = "FederatedReplicaSet"  # both forms count as that kind
 
 
-class Owners(Struct, frozen=True, dict=True):
+class FileOwners(Struct, frozen=True, dict=True):
     """Whose the policy files below the folder `root` are. A file under no tenant's path is the platform's.
 
     `known` False: the Fleet does not say it, or not in a way that can be read; then nobody is told to own anything.
@@ -49,7 +49,7 @@ class Owners(Struct, frozen=True, dict=True):
         for file in dict.fromkeys(files if self.tenants else ()):
             path, tenant = self._below(file), self.of(file)
             if tenant is not None and not any(path_regex(one).match(path) for one in tenant.paths):
-                words = f"differs only in case from {listed(tenant.paths)}, the paths of {_at(tenant)}"
+                words = f"differs only in case from {alternatives(tenant.paths)}, the paths of {_at(tenant)}"
                 yield Problem(file, 1, 1, "", f"{words}, expected the same case")
             elif self._target(file) is not tenant:
                 whose = "the platform" if tenant is None else f"tenant {tenant.name}"
@@ -122,7 +122,7 @@ def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | Non
     """Return that `tenant` may have no policy of `kind`, None where it may."""
     if (_REPLICA_SET if kind == "ReplicaSet" else kind) in tenant.kinds:
         return None
-    words = f"is {shown(kind)}, expected {listed(tenant.kinds)}, the kinds of {_at(tenant)}"
+    words = f"is {shown(kind)}, expected {alternatives(tenant.kinds)}, the kinds of {_at(tenant)}"
     return document.problem(("kind",), words)
 
 
@@ -176,7 +176,8 @@ class _Bounds(Struct, frozen=True):
                 if pattern != "*" and not _is_within(pattern, allowed):
                     self.document.add(
                         (*path, part, "include", position),
-                        f"is {shown(pattern)}, expected {part} within {listed(allowed)}, those of {_at(self.tenant)}"
+                        f"is {shown(pattern)}, expected {part} within {alternatives(allowed)}, "
+                        f"those of {_at(self.tenant)}"
                         '; "*" means all of them',
                     )
         return self._within(selector)
@@ -192,7 +193,7 @@ class _Bounds(Struct, frozen=True):
         """Return a federated ReplicaSet whose "*" is all clusters of the tenant."""
         tenant = self.tenant
         if not tenant.has_namespace(policy.namespace):
-            words = f"expected one within {listed(tenant.namespaces)}, those of {_at(tenant)}"
+            words = f"expected one within {alternatives(tenant.namespaces)}, those of {_at(tenant)}"
             self.document.add(("metadata", "namespace"), f"is {shown(policy.namespace)}, {words}")
         for name in policy.clusters:
             if name != "*" and not tenant.has_cluster(name):
@@ -204,7 +205,7 @@ class _Bounds(Struct, frozen=True):
         return replace(policy, clusters=clusters or policy.clusters, tenant=tenant.name)
 
     def _check_placed_on(self, name: str) -> None:
-        words = f"expected a cluster within {listed(self.tenant.clusters)}, those of {_at(self.tenant)}"
+        words = f"expected a cluster within {alternatives(self.tenant.clusters)}, those of {_at(self.tenant)}"
         if self.document.get(ANNOTATION) is not None:
             self.document.add(ANNOTATION, f"clusters.{name}: {words}")
         else:

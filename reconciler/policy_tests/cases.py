@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import PolicyError, Problem
-from reconciler.messages import Path, listed, nearest, shown
+from reconciler.messages import Path, alternatives, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import (
@@ -25,7 +25,7 @@ from reconciler.policy.kinds.policy_test import (
 )
 from reconciler.policy.load import TESTS
 from reconciler.policy.types import Place
-from reconciler.yaml.files import decoded, find_files, is_inside, read_bytes, spelt
+from reconciler.yaml.files import decoded_text, find_files, is_inside, read_bytes, spelt
 from reconciler.yaml.reader import read_documents
 
 _INSTANT = timedelta(seconds=1)
@@ -92,7 +92,7 @@ def read_case_files(path: str, clusters: Collection[str] | None) -> tuple[CaseFi
     files: list[CaseFile] = []
     for file in (path,) if found is None else found.files:
         content = read_bytes(file, folder)
-        text = content if isinstance(content, Problem) else decoded(spelt(file), content)
+        text = content if isinstance(content, Problem) else decoded_text(spelt(file), content)
         if isinstance(text, Problem):
             problems.append(text)
             continue
@@ -218,7 +218,7 @@ class _Reader:
     def _check_cluster(self, path: Path, name: str | None, *, key: bool = False) -> None:
         """An answer of a cluster that is not there would be given to nobody."""
         if name and self._clusters is not None and name not in self._clusters:
-            words = f"is {shown(name)}, expected a cluster of the Fleet: {listed(self._clusters)}"
+            words = f"is {shown(name)}, expected a cluster of the Fleet: {alternatives(self._clusters)}"
             self.document.add(path, f"{words}{nearest(name, self._clusters)}", key=key)
 
     def _one_of(self, path: Path, fields: Any, names: tuple[str, ...]) -> None:

@@ -37,7 +37,7 @@ class CaseResult:
     touched: frozenset[Touched]
 
 
-def played(file: CaseFile, policies: PolicySet) -> Iterator[CaseResult]:
+def case_results(file: CaseFile, policies: PolicySet) -> Iterator[CaseResult]:
     """Yield the result of each case; none changes what another one begins with.
 
     Raises:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Action, Plan
-from reconciler.report.wording import name_of, value_of
+from reconciler.report.wording import name_of, value_text
 from reconciler.untrusted_text import one_line
 
 _COLORS = (("---", "1"), ("+++", "1"), ("@@", "36"), ("-", "31"), ("+", "32"))
@@ -102,7 +102,7 @@ def fields_of(decision: Decision) -> Iterator[str]:
             continue  # a precondition that nothing is there
         yield f"{_path(change)}: {_fate(change)}"
     if decision.manifest is not None:
-        yield f"manifest: {value_of(masked(json_value(decision.manifest), None, ''))}"
+        yield f"manifest: {value_text(masked(json_value(decision.manifest), None, ''))}"
 
 
 def masked(value: Any, other: Any, side: str) -> Any:
@@ -155,5 +155,5 @@ def _path(change: FieldChange) -> str:
 
 def _fate(change: FieldChange) -> str:
     before, after = json_value(change.before), json_value(change.after)
-    words = value_of(masked(before, after, "before"))
-    return f"{words} (precondition)" if before == after else f"{words} -> {value_of(masked(after, before, 'after'))}"
+    words = value_text(masked(before, after, "before"))
+    return f"{words} (precondition)" if before == after else f"{words} -> {value_text(masked(after, before, 'after'))}"

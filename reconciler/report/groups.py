@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.decide.decisions import Decision, PlacementView
-from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, parts_of
+from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, phrase_parts
 from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.report.wording import (
     KINDS,
@@ -140,7 +140,7 @@ def _group(
     moves = owner[0] == KINDS["placement"] and Effect.DOWN in effects and bool({Effect.UP, Effect.CREATE} & effects)
     if moves:  # pairs: what comes in stands above what goes out
         shown.sort(key=lambda action: (not urgent(action), action.decision.removed > 0))
-    reasons = {action.id: parts_of(action.decision.cause.reasons) for action in shown}
+    reasons = {action.id: phrase_parts(action.decision.cause.reasons) for action in shown}
     common = _common([action for action in shown if not is_metadata(action.decision)], reasons, owner[0])
     words = [_placement_words(view, moves) if view is not None and shown else "", ", ".join(map(clock.part, common))]
     return Group(

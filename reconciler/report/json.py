@@ -12,7 +12,7 @@ from msgspec import Meta
 from reconciler.apply.history import Change
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
-from reconciler.plan.documents import VERSION, JsonObject, Number, PlanDocument
+from reconciler.plan.documents import PLAN_SCHEMA, JsonObject, PlanDocument, PlanNumber
 from reconciler.plan.json import check_version, json_text, plan_document, plan_from_dict, plan_of, plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.policy.kinds.json_schema import json_schema
@@ -36,9 +36,9 @@ class OutcomeDocument(JsonObject, frozen=True):
     message: Annotated[
         str, Meta(description='Why, for anything but applied; or what else there is to say; "" for none.')
     ]
-    hit: Annotated[Number, Meta(description="The number of pods that were planned to be deleted and were.")]
-    missed: Annotated[Number, Meta(description="The number of pods that were planned to be deleted and were not.")]
-    substituted: Annotated[Number, Meta(description="The number of other pods that were deleted.")]
+    hit: Annotated[PlanNumber, Meta(description="The number of pods that were planned to be deleted and were.")]
+    missed: Annotated[PlanNumber, Meta(description="The number of pods that were planned to be deleted and were not.")]
+    substituted: Annotated[PlanNumber, Meta(description="The number of other pods that were deleted.")]
     locked: Annotated[bool, Meta(description="Whether it was skipped because another run holds the lock of a cluster.")]
     picker_failed: Annotated[
         bool, Meta(description="Whether the request to the pod picker failed; the message has the reason.")
@@ -48,22 +48,22 @@ class OutcomeDocument(JsonObject, frozen=True):
 class OutcomeCountsDocument(JsonObject, frozen=True):
     """The outcomes in numbers."""
 
-    applied: Annotated[Number, Meta(description="Changes that were applied.")]
+    applied: Annotated[PlanNumber, Meta(description="Changes that were applied.")]
     stale: Annotated[
-        Number, Meta(description="Changes that were not applied because the object changed since the plan.")
+        PlanNumber, Meta(description="Changes that were not applied because the object changed since the plan.")
     ]
-    failed: Annotated[Number, Meta(description="Changes that the API server or the pod picker refused.")]
-    skipped: Annotated[Number, Meta(description="Changes that were not attempted.")]
-    deferred: Annotated[Number, Meta(description="Decreases that undid themselves, left to the next run.")]
-    not_chosen: Annotated[Number, Meta(description="Changes of the plan that were not approved.")]
-    replicas_fewer: Annotated[Number, Meta(description="Replicas that the changes removed.")]
-    replicas_more: Annotated[Number, Meta(description="Replicas that the changes added.")]
+    failed: Annotated[PlanNumber, Meta(description="Changes that the API server or the pod picker refused.")]
+    skipped: Annotated[PlanNumber, Meta(description="Changes that were not attempted.")]
+    deferred: Annotated[PlanNumber, Meta(description="Decreases that undid themselves, left to the next run.")]
+    not_chosen: Annotated[PlanNumber, Meta(description="Changes of the plan that were not approved.")]
+    replicas_fewer: Annotated[PlanNumber, Meta(description="Replicas that the changes removed.")]
+    replicas_more: Annotated[PlanNumber, Meta(description="Replicas that the changes added.")]
 
 
 class ReportDocument(JsonObject, frozen=True):
     """The report of an apply: its plan, and the outcome of each change."""
 
-    schema_version: Annotated[Literal["reconciler/report/v1alpha2"], VERSION]
+    schema_version: Annotated[Literal["reconciler/report/v1alpha2"], PLAN_SCHEMA]
     kind: Annotated[Literal["Report"], Meta(description="The kind of this document.")]
     counts: Annotated[OutcomeCountsDocument, Meta(description="The outcomes in numbers.")]
     outcomes: Annotated[

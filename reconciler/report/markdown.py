@@ -20,7 +20,7 @@ from reconciler.report.summary import (
     plan_summary,
     went_well,
 )
-from reconciler.report.text import Style, entries_of, lines_of
+from reconciler.report.text import Style, block_entries, lines_of
 from reconciler.report.wording import counted, edge
 from reconciler.untrusted_text import one_line, short
 
@@ -32,14 +32,14 @@ _MENTION = re.compile(r"@(?=\w)")
 _REFERENCE = re.compile(r"#(?=\d)")
 _BACKTICKS = re.compile(r"`+")
 _WWW = re.compile(r"\bwww\.", re.IGNORECASE)
-ROWS = 100
+MOST_ROWS = 100
 """How many rows of a table or list are shown, where there is room for them."""
 
 LONGEST_TEXT = 60_000
 """Characters; a comment on a pull request holds 65,536."""
 
 _PLAIN = Style()
-_FEWER_ROWS = (ROWS, 50, 25, 10, 5, 2, 1)
+_FEWER_ROWS = (MOST_ROWS, 50, 25, 10, 5, 2, 1)
 
 
 def prose(text: str) -> str:
@@ -158,7 +158,7 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style
         [
             [f"## {style.title or usual} {code(plan.fleet)} {source}"],
             summary_of(plan, groups, outcomes, style.nothing),
-            *groups_of(groups, by_action),
+            *group_lines(groups, by_action),
             *held_back_of(plan),
             *told_in(plan),
             *_placements(plan),
@@ -176,7 +176,7 @@ def summary_of(plan: Plan, groups: Sequence[Group], outcomes: Sequence[Outcome] 
     return [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)]
 
 
-def groups_of(groups: Iterable[Group], outcomes: Mapping[int, Outcome] | None = None) -> list[list[str]]:
+def group_lines(groups: Iterable[Group], outcomes: Mapping[int, Outcome] | None = None) -> list[list[str]]:
     """Return each group under its heading, and folded away below them the metadata updates of all."""
     found = [group for group in groups if group.lines or group.updates]
     blocks = [[_title(group), "", *fence(lines_of(group.lines, outcomes, _PLAIN))] for group in found if group.lines]
@@ -213,14 +213,14 @@ def told_in(plan: Plan) -> list[list[str]]:
     return [
         folded(block.title, block.groups)
         if block.groups
-        else [f"**{prose(block.title)}**", "", *fence(entries_of(block))]
+        else [f"**{prose(block.title)}**", "", *fence(block_entries(block))]
         for block in blocks_of(plan)
     ]
 
 
 def folded(words: str, groups: Iterable[Group]) -> list[str]:
     """Return `groups` folded away under `words`."""
-    return details(words, [line for block in groups_of(groups) for line in (*block, "")][:-1])
+    return details(words, [line for block in group_lines(groups) for line in (*block, "")][:-1])
 
 
 def _placements(plan: Plan) -> list[list[str]]:

@@ -136,7 +136,7 @@ def _cluster_lines(status: FleetStatus) -> Iterator[str]:
         )
         for one in shown
     ]
-    yield from table(("CLUSTER", "STATE", "WORKLOADS", "IDLE", "NEXT WAKE", "PENDING", "HELD BACK"), rows)
+    yield from columns(("CLUSTER", "STATE", "WORKLOADS", "IDLE", "NEXT WAKE", "PENDING", "HELD BACK"), rows)
     rest = ranked[len(shown) :]
     if rest:
         states = ", ".join(f"{count} {state}" for state, count in sorted(Counter(_state(one) for one in rest).items()))
@@ -149,7 +149,7 @@ def _state(one: ClusterSummary) -> str:
     return "Unknown" if one.problem else one.state
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield `rows` in columns below `head`."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for row in (head, *rows):
@@ -233,7 +233,7 @@ def placement_lines(view: PlacementView, plan: Plan) -> Iterator[str]:
         for row in view.rows
     ]
     head = ("CLUSTER", "CURRENT", "DESIRED", "SPEC.REPLICAS", "AVAILABLE", "CAPACITY", "REASON")
-    yield from (f"  {line}" for line in table(head, rows))
+    yield from (f"  {line}" for line in columns(head, rows))
 
 
 def _number(number: int | None) -> str:
@@ -252,7 +252,7 @@ def idle_lines(found: Sequence[IdleObject], now: datetime) -> Iterator[str]:
         )
         for one in found
     ]
-    yield from table(("IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS SCALE"), rows)
+    yield from columns(("IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS SCALE"), rows)
 
 
 def status_values(status: FleetStatus) -> dict[str, Any]:

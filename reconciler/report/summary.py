@@ -29,7 +29,7 @@ def went_well(action: Action, outcomes: Mapping[int, Outcome] | None) -> bool:
     return as_planned and found is not None and found.status is OutcomeStatus.APPLIED
 
 
-def status_of(outcome: Outcome | None) -> str:
+def outcome_word(outcome: Outcome | None) -> str:
     """Return the word for what became of a change; None: it was planned, but not chosen."""
     return NOT_APPROVED if outcome is None else str(outcome.status)
 
@@ -37,7 +37,7 @@ def status_of(outcome: Outcome | None) -> str:
 def words_of(outcome: Outcome | None) -> Iterator[str]:
     """Yield what became of a change and why, and how many of the chosen pods were deleted."""
     message = one_line(outcome.message) if outcome is not None else ""
-    yield f"{status_of(outcome)}: {message}" if message else status_of(outcome)
+    yield f"{outcome_word(outcome)}: {message}" if message else outcome_word(outcome)
     chosen = 0 if outcome is None else outcome.hit + outcome.missed
     if outcome is not None and chosen:
         words = [f"deleted {outcome.hit} of {counted(chosen, 'chosen pod')}"]

@@ -267,11 +267,11 @@ def _indented(groups: Sequence[Group], style: Style) -> Iterator[str]:
 def _block(block: Block, style: Style) -> Iterator[str]:
     yield style.paint("1;33", block.title)
     if not style.summary or block.always:
-        yield from entries_of(block)
+        yield from block_entries(block)
     yield from _indented(block.groups, style)
 
 
-def entries_of(block: Block) -> Iterator[str]:
+def block_entries(block: Block) -> Iterator[str]:
     """Yield the entries of `block` below each other, in columns."""
     width = max((len(about) for about, _ in block.entries), default=0)
     for about, words in block.entries:

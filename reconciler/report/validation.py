@@ -36,7 +36,7 @@ def leveled(problems: Iterable[Problem], warnings: Iterable[Problem]) -> Found:
     return [*(("error", one) for one in problems), *(("warning", one) for one in warnings)]
 
 
-def message_of(problem: Problem) -> str:
+def problem_words(problem: Problem) -> str:
     """Return what is wrong without the place, on one line."""
     return short(f"{problem.field}: {problem.message}" if problem.field else problem.message)
 
@@ -75,7 +75,7 @@ def code_quality(found: Found) -> str:
     return _text(
         [
             {
-                "description": message_of(problem),
+                "description": problem_words(problem),
                 "check_name": _RULES[level][0],
                 "fingerprint": mark,
                 "severity": _SEVERITIES[level],
@@ -94,7 +94,7 @@ def _result(level: str, problem: Problem, fingerprint: str) -> dict[str, Any]:
     return {
         "ruleId": _RULES[level][0],
         "level": level,
-        "message": {"text": message_of(problem)},
+        "message": {"text": problem_words(problem)},
         "locations": [{"physicalLocation": place}],
         "partialFingerprints": {"problem/v1": fingerprint},
     }

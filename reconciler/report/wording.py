@@ -16,8 +16,7 @@ from msgspec import Struct
 from reconciler.decide.annotations import OBSERVED_CAPACITY, UNIDLE_TARGETS, parse_time
 from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForecast
 from reconciler.decide.downscale.journal import JOURNAL
-from reconciler.decide.placement.status import MEMORY, REPLACED
-from reconciler.decide.placement.status import PREFIX as STATUS
+from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
@@ -25,7 +24,7 @@ from reconciler.decide.reasons import (
     ReasonCode,
     Reasons,
     filled,
-    parts_of,
+    phrase_parts,
     stable,
 )
 from reconciler.model import ObjectRef
@@ -98,7 +97,7 @@ class ReasonWords(Struct, frozen=True):
 
     def reason(self, reasons: Iterable[Reason]) -> str:
         """Return `reasons` as one phrase."""
-        return ", ".join(map(self.part, parts_of(reasons)))
+        return ", ".join(map(self.part, phrase_parts(reasons)))
 
     def part(self, part: Reasons) -> str:
         """Return one part of a phrase."""
@@ -196,10 +195,10 @@ def what_of(decision: Decision) -> str:
 def _values_of(change: FieldChange) -> str:
     if isinstance(change.after, Mapping):
         return "replaced"
-    return f"{value_of(change.before)} -> {value_of(change.after)}"
+    return f"{value_text(change.before)} -> {value_text(change.after)}"
 
 
-def value_of(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a field's value on one line: "none" where it is absent, a text as it is, else JSON."""
     if value is None:
         return "none"
@@ -226,7 +225,7 @@ def metadata_words(decision: Decision) -> str:
 
 def _config_map_words(decision: Decision) -> str:
     name, update = decision.ref.name, "remove" if decision.verb is Verb.DELETE else "update"
-    if name.startswith(STATUS):
+    if name.startswith(STATUS_PREFIX):
         return f"{update} status of FederatedReplicaSet {one_line(decision.policy)}"
     if name.startswith(REPLACED):
         return f"{'remove' if decision.verb is Verb.DELETE else 'record'} the ReplicaSet that is replaced"

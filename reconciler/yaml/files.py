@@ -188,7 +188,7 @@ def _write(path: str, text: str, mode: int, flags: int = 0) -> None:
         stream.write(text)
 
 
-def decoded(file: str, data: bytes) -> tuple[str, str, bytes] | Problem:
+def decoded_text(file: str, data: bytes) -> tuple[str, str, bytes] | Problem:
     """Return the text of `data`, the content of `file`, its encoding and its byte order mark, b"" for none."""
     mark, codec = next(((mark, codec) for mark, codec in _BOMS if data.startswith(mark)), (b"", "utf-8"))
     try:

@@ -19,7 +19,7 @@ from reconciler.decide.annotations import IDLED_AT
 from reconciler.decide.decisions import Cause, Decision, DesiredState, FieldChange, Phase, PolicyExplanation, Verb
 from reconciler.decide.idling.activators import announced, announcements, clusters_to_ask, with_activators
 from reconciler.errors import ForbiddenError
-from reconciler.model import Activator, EndpointSlice, Lease, ObjectRef, ObservedState, Service
+from reconciler.model import ActivatorReplica, EndpointSlice, Lease, ObjectRef, ObservedState, Service
 from reconciler.observe.pods import activators_of
 from reconciler.plan.json import plan_from_dict
 from reconciler.policy.types import PolicySet
@@ -30,7 +30,7 @@ from tests.way.calls import Folder
 SCENARIO = Path(__file__).parents[1] / "scenarios" / "an-activator-takes-over"
 AT = "2026-11-20T22:00:00Z"
 SERVICE = a_ref("web", kind="Service")
-LIVES = (Activator("uid-a", True),)
+LIVES = (ActivatorReplica("uid-a", True),)
 
 
 def a_record(name: str = "web", *, idled_to: str = "0") -> Decision:
@@ -98,8 +98,12 @@ def test_activators_are_not_asked_about_where_nothing_idles() -> None:
     ("state", "is_announced"),
     [
         pytest.param(a_world(activators=LIVES), True, id="one lives"),
-        pytest.param(a_world(activators=(Activator("uid-a", False), Activator("uid-b", True))), True, id="one of two"),
-        pytest.param(a_world(activators=(Activator("uid-a", False),)), False, id="it is dead"),
+        pytest.param(
+            a_world(activators=(ActivatorReplica("uid-a", False), ActivatorReplica("uid-b", True))),
+            True,
+            id="one of two",
+        ),
+        pytest.param(a_world(activators=(ActivatorReplica("uid-a", False),)), False, id="it is dead"),
         pytest.param(a_world(activators=()), False, id="there is none"),
         pytest.param(a_world(), False, id="nothing is known"),
         pytest.param(a_world(a_service(unheld="it is headless"), activators=LIVES), False, id="it cannot be held"),
@@ -153,16 +157,18 @@ def test_how_many_services_are_recorded_first_is_told(services: int, words: str)
 @pytest.mark.parametrize(
     ("activators", "state", "deleted"),
     [
-        pytest.param((Activator("uid-a", False),), "Active", True, id="its Lease has expired"),
+        pytest.param((ActivatorReplica("uid-a", False),), "Active", True, id="its Lease has expired"),
         pytest.param(LIVES, "Active", False, id="it lives"),
-        pytest.param((Activator("uid-b", False),), "Active", False, id="it has no Lease: maybe in another namespace"),
+        pytest.param(
+            (ActivatorReplica("uid-b", False),), "Active", False, id="it has no Lease: maybe in another namespace"
+        ),
         pytest.param(None, "Active", False, id="Leases cannot be read"),
-        pytest.param((Activator("uid-a", False),), "ReadOnly", False, id="a read-only cluster"),
-        pytest.param((Activator("uid-a", False),), "Frozen", True, id="a frozen cluster"),
+        pytest.param((ActivatorReplica("uid-a", False),), "ReadOnly", False, id="a read-only cluster"),
+        pytest.param((ActivatorReplica("uid-a", False),), "Frozen", True, id="a frozen cluster"),
     ],
 )
 def test_slices_of_dead_activators_are_deleted(
-    activators: tuple[Activator, ...] | None, state: str, deleted: bool
+    activators: tuple[ActivatorReplica, ...] | None, state: str, deleted: bool
 ) -> None:
     fleet = a_fleet()
     fleet = replace(fleet, clusters=tuple(replace(one, state=state) for one in fleet.clusters))
@@ -286,7 +292,7 @@ def test_a_lease_is_fresh_for_17_seconds_by_the_clock_of_its_server() -> None:
     ]
     asked.lists["Lease"] = lambda: tuple(leases)
     found = activators_of(asked, "reconciler")  # type: ignore[arg-type]
-    assert found == (Activator("fresh", True), Activator("late", False), Activator("never", False))
+    assert found == (ActivatorReplica("fresh", True), ActivatorReplica("late", False), ActivatorReplica("never", False))
 
 
 def a_lease(pod: str, age: float) -> Lease:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.activator.objects import SERVICES
+from reconciler.activator.objects import WATCHED_SERVICES
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
 from reconciler.backends.stop import Stop
 
@@ -58,6 +58,6 @@ class Server:
 def test_pauses_grow(lines: tuple[bytes, ...], lasts: float, bounds: tuple[float, ...]) -> None:
     server = Server(lines, lasts)
     handlers: WatchHandlers[Any] = WatchHandlers(lambda _: None, lambda *_: None, lambda _: None)
-    Watch(SERVICES, cast(Any, server), "member", handlers).follow(server.stop, cast(Any, server))
+    Watch(WATCHED_SERVICES, cast(Any, server), "member", handlers).follow(server.stop, cast(Any, server))
     assert len(server.pauses) == len(bounds)
     assert all(most / 2 <= pause <= most for pause, most in zip(server.pauses, bounds, strict=True))

@@ -13,8 +13,8 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.apply.history import (
+    HISTORY_PREFIX,
     MOST_BYTES,
-    PREFIX,
     Change,
     Day,
     History,
@@ -118,7 +118,7 @@ def test_a_week_of_10_000_changes_is_told_whole_and_within_its_bound(tmp_path: P
     }
     sizes = [
         len(base64.b64decode(yaml.safe_load(file.read_text())["binaryData"]["changes"]))
-        for file in sorted(folder.glob(f"*{PREFIX}*"))
+        for file in sorted(folder.glob(f"*{HISTORY_PREFIX}*"))
     ]
     assert len(sizes) == 8
     assert sum(sizes) < 277_000

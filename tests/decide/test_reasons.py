@@ -17,8 +17,8 @@ from reconciler.decide.reasons import (
     ReasonCode,
     change_if,
     filled,
-    joined,
-    parts_of,
+    joint_counterfactual,
+    phrase_parts,
     reason,
     text_of,
 )
@@ -82,7 +82,7 @@ def test_reasons_are_one_phrase_in_which_a_colon_goes_on():
     excluded = reason(ReasonCode.EXCLUDED, object="Deployment/web")
     leaving = reason(ReasonCode.CLUSTER_LEAVING, cluster="east")
     idle = reason(ReasonCode.AT_IDLE_REPLICAS)
-    assert parts_of((idle, excluded, leaving, idle)) == ((idle,), (excluded, leaving), (idle,))
+    assert phrase_parts((idle, excluded, leaving, idle)) == ((idle,), (excluded, leaving), (idle,))
     assert text_of((idle, excluded, leaving)) == (
         "already at or below idleReplicas, excluded: Deployment/web: the cluster east is leaving"
     )
@@ -102,5 +102,5 @@ def test_counterfactuals_are_joined_each_once(parts, text):
     changes: list[Counterfactual | None] = [
         None if value is None else change_if(CounterfactualCode.FIELD_IS, field="mode", value=value) for value in parts
     ]
-    found = joined(CounterfactualCode.ANY, changes)
+    found = joint_counterfactual(CounterfactualCode.ANY, changes)
     assert (None if found is None else str(found)) == text

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.downscale.decide import decide_downscale
-from reconciler.decide.downscale.targets import value_of
+from reconciler.decide.downscale.targets import value_in_answer
 from reconciler.decide.reasons import Reason
 from reconciler.model import (
     Condition,
@@ -182,7 +182,7 @@ def test_an_unknown_query_decides_nothing(answer: QueryAnswer | None, words: str
     ],
 )
 def test_a_number_of_replicas_is_an_int32(value: float, expected: bool) -> None:
-    found = value_of(a_sample(value), NOW)
+    found = value_in_answer(a_sample(value), NOW)
     assert (found == value) is expected
     assert isinstance(found, Reason) is not expected
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.blockers import after, what_lifts
-from reconciler.decide.reasons import Counterfactual, CounterfactualCode, change_if, joined
+from reconciler.decide.reasons import Counterfactual, CounterfactualCode, change_if, joint_counterfactual
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, WakeOrder
 from tests.builders import a_cluster, a_fleet, a_ref, a_service, a_state, a_workload, flip_of
 from tests.idling.idling_policies import (
@@ -213,7 +213,7 @@ ROLLOUT, READABLE = (change_if(code) for code in (CounterfactualCode.ROLLOUT_END
 
 
 def all_of(*changes: Counterfactual) -> Counterfactual | None:
-    return joined(CounterfactualCode.ALL, changes)
+    return joint_counterfactual(CounterfactualCode.ALL, changes)
 
 
 @pytest.mark.parametrize(

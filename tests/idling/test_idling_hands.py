@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.apply.events import message_of
+from reconciler.apply.events import event_message
 from reconciler.decide.idling.contested import advice, fingerprint
 from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.model import FieldWriter, ObjectRef
@@ -204,7 +204,7 @@ class TestContested:
         outcome = run_in(world)
         release = outcome.desired.decisions[0]
         assert release.event == "IdlingContested"
-        assert message_of(Action(1, release)) == (
+        assert event_message(Action(1, release)) == (
             "scaled to 3 by argocd-controller (idle-dev, policies/idle-dev.yaml:4); "
             f"{advice('argocd', WEB)}; left alone until reconciler/contested is taken off or its policy changes"
         )

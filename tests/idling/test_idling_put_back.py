@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.apply.events import message_of
+from reconciler.apply.events import event_message
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
 from reconciler.plan.model import Action
 from tests.builders import a_ref, a_service, a_workload
@@ -127,7 +127,7 @@ def test_defect_14_the_event_and_the_notice_name_the_writer_and_what_ends_the_fi
     outcome = run_in(world, FLOOR)
     wake = next(one for one in outcome.desired.decisions if one.ref == WEB)
     assert (wake.event, wake.replicas_after) == ("IdlingContested", 5)
-    message = message_of(Action(1, wake))
+    message = event_message(Action(1, wake))
     assert f"{GIT} restored the bounds of HorizontalPodAutoscaler/web" in message
     assert "kind: HorizontalPodAutoscaler" in message
     assert "left alone until reconciler/contested is taken off" in message

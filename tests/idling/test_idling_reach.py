@@ -10,7 +10,7 @@ from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.model import EndpointSlice, FieldWriter, ObjectRef, ObservedState, OwnerReference, PodsQuestion
-from reconciler.observe.pods import owners_of
+from reconciler.observe.pods import owner_uids
 from reconciler.policy.types import ObjectSelector
 from tests.builders import a_cluster, a_fleet, a_pod, a_run, a_service, a_state, a_workload
 from tests.idling import idling_policies
@@ -79,7 +79,7 @@ def test_c2_pods_of_a_set_that_claims_a_workload_elsewhere_are_not_its_pods():
         "db-2", kind="ReplicaSet", namespace="prod", owner=OwnerReference("apps/v1", "Deployment", "db", DATABASE.uid)
     )
     asked = [PodsQuestion(DATABASE.ref).workload]
-    assert owners_of((DATABASE, own, a_claiming_set()), asked) == {DATABASE.ref: {DATABASE.uid, own.uid}}
+    assert owner_uids((DATABASE, own, a_claiming_set()), asked) == {DATABASE.ref: {DATABASE.uid, own.uid}}
 
 
 MOST = 2**31 - 1

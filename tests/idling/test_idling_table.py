@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.state import IDLE_STATES, IdleState
-from reconciler.decide.idling.transition_rules import ROWS, Flag, IdleAction, Situation, choose
+from reconciler.decide.idling.transition_rules import TRANSITION_RULES, Flag, IdleAction, Situation, choose
 from reconciler.decide.reasons import text_of
 from tests.builders import said
 
@@ -98,13 +98,13 @@ def test_every_situation_has_the_action_the_rules_give(state):
 
 
 def test_every_row_decides_something():
-    idle = set(range(len(ROWS)))  # the places of the rows that decided nothing so far
+    idle = set(range(len(TRANSITION_RULES)))  # the places of the rows that decided nothing so far
     for state in IdleState:
         for situation in situations(state):
-            if not any(state in ROWS[place].states for place in idle):
+            if not any(state in TRANSITION_RULES[place].states for place in idle):
                 break
-            idle.discard(next(place for place, row in enumerate(ROWS) if row.holds(situation)))
-    assert [ROWS[place] for place in sorted(idle)] == []
+            idle.discard(next(place for place, row in enumerate(TRANSITION_RULES) if row.holds(situation)))
+    assert [TRANSITION_RULES[place] for place in sorted(idle)] == []
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from reconciler.backends.http.errors import HttpError
 from reconciler.backends.kubernetes import kubeconfig
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import RequestSettings
-from reconciler.backends.kubernetes.kubeconfig import load
+from reconciler.backends.kubernetes.kubeconfig import kubeconfig_context
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
 from reconciler.model import ClusterConnection
 from tests.backends.clocks import CountingClock
@@ -110,7 +110,7 @@ def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str,
 def test_verification_is_switched_off_by_true_alone(tmp_path: Path, value: object) -> None:
     path = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"insecure-skip-tls-verify": value})
     with pytest.raises(kubeconfig.KubeconfigError, match=r"insecure-skip-tls-verify of .* is neither true nor false"):
-        load(path, "east", soon())
+        kubeconfig_context(path, "east", soon())
 
 
 def test_clusters_of_one_authority_are_connected_to_side_by_side(tmp_path: Path) -> None:
@@ -675,7 +675,7 @@ def test_over_plain_http_no_credentials_are_sent_and_none_are_asked_for(tmp_path
 def test_a_token_of_a_plugin_is_replaced_before_it_expires(tmp_path: Path) -> None:
     body = a_credential(token="short", expirationTimestamp="2020-01-01T00:00:00Z")
     path = a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, body))
-    access = load(path, "east", soon())
+    access = kubeconfig_context(path, "east", soon())
     assert [access.authorization(soon()) for _ in range(2)] == ["Bearer short"] * 2
     assert (tmp_path / "calls").read_text() == "xxx"
 

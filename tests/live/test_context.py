@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.kubernetes.rights import RIGHTS, rules_of
+from reconciler.backends.kubernetes.rights import RIGHTS, role_rules
 from tests.live.one_cluster import Desk, allow
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
@@ -49,7 +49,7 @@ def world(api_server: ControlPlane, api_namespace: str) -> str:
 def desk(api_server: ControlPlane, world: str, tmp_path: Path) -> Desk:
     """Who may list what is in the namespace `world`, and nothing else."""
     token = api_server.service_account(world, "reader")
-    rules = rules_of(right for right in RIGHTS if not (right.apply or right.own or right.name or right.use))
+    rules = role_rules(right for right in RIGHTS if not (right.apply or right.own or right.name or right.use))
     inside = [rule for rule in rules if rule["resources"] != ["namespaces"]]
     own = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"], "resourceNames": [world]}
     allow(api_server.api, "reader", world, [*inside, own], inside=world)

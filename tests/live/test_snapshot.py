@@ -13,7 +13,7 @@ import yaml
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from reconciler.backends.kubernetes.rights import RIGHTS, custom_rights, rules_of
+from reconciler.backends.kubernetes.rights import RIGHTS, custom_rights, role_rules
 from reconciler.model import ScaleKind
 from tests.live import everything
 from tests.live.one_cluster import Desk, allow
@@ -216,7 +216,7 @@ def desk(plane: ControlPlane, tmp_path: Path, httpserver: HTTPServer) -> Desk:
     token = plane.service_account("reconciler", "reader")
     if plane.api.find("/apis/rbac.authorization.k8s.io/v1/clusterroles/bound") is None:
         may = [right for right in (*RIGHTS, *custom_rights([CLONES])) if right.resource != "endpoints"]
-        allow(plane.api, "reader", "reconciler", rules_of(right for right in may if not right.apply))
+        allow(plane.api, "reader", "reconciler", role_rules(right for right in may if not right.apply))
         plane.api.create(
             "/apis/rbac.authorization.k8s.io/v1/clusterroles",
             an_object("rbac.authorization.k8s.io/v1", "ClusterRole", "bound", rules=[]),

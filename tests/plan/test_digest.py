@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.model import (
-    Activator,
+    ActivatorReplica,
     ConfigMap,
     Endpoints,
     EndpointSlice,
@@ -45,7 +45,7 @@ FIELDS: dict[str, Any] = {
     "pods": {a_ref(): (a_pod(),)},
     "marked_pods": (a_pod(),),
     "unreadable": {"pods": "forbidden"},
-    "activators": (Activator("uid-a", True),),
+    "activators": (ActivatorReplica("uid-a", True),),
 }
 
 
@@ -63,7 +63,7 @@ def test_all_that_was_observed_counts():
         with_fields(workloads=(a_workload(replicas=4),)),
         with_fields(pods={a_ref("api"): (a_pod(),)}),
         with_fields(unreadable={"pods": "refused"}),
-        with_fields(activators=(Activator("uid-a", False),)),
+        with_fields(activators=(ActivatorReplica("uid-a", False),)),
         a_state(a_cluster(), unreachable={"west": "refused"}),
         a_state(a_cluster(), unreachable={"west": "no answer"}),
         a_state(a_cluster(), answers={ASKED: SAID}),
@@ -141,7 +141,9 @@ def test_the_id_of_a_run():
 
 
 def test_what_is_known_of_activators_alters_the_digest_of_a_plan_only_where_it_is_known():
-    unknown, none, one = (a_state(a_cluster(activators=found)) for found in (None, (), (Activator("uid-a", True),)))
+    unknown, none, one = (
+        a_state(a_cluster(activators=found)) for found in (None, (), (ActivatorReplica("uid-a", True),))
+    )
     digests = [digest_with_activators("of-the-rest", state) for state in (unknown, none, one)]
     assert digests[0] == "of-the-rest"
     assert len({*digests}) == 3

@@ -15,7 +15,7 @@ from reconciler.backends.protocols import CONFIG_MAPS, OUR_CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.recorder import Recorder
 from reconciler.decide.freeze import CONFIG_MAP as FREEZE
-from reconciler.decide.placement.status import MEMORY, PREFIX, REPLACED, status_name
+from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX, status_name
 from reconciler.model import ObservedState
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
@@ -62,7 +62,7 @@ def recorded(name: str) -> str:
 
 
 def test_every_name_is_told_by_its_beginning() -> None:
-    assert sorted(OUR_CONFIG_MAPS) == sorted([FREEZE, JOURNAL, MEMORY, REPLACED, PREFIX])
+    assert sorted(OUR_CONFIG_MAPS) == sorted([FREEZE, JOURNAL, MEMORY, REPLACED, STATUS_PREFIX])
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Cause, Notice, PlacementRow, PlacementView, Undecided
 from reconciler.plan.model import HeldBackActions
-from reconciler.report.markdown import LONGEST_TEXT, ROWS, code, fence, prose, render_markdown, table
+from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, prose, render_markdown, table
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
 from tests.builders import said
 from tests.report.plans import a_mark, a_plan, a_scale, an_idle
@@ -206,7 +206,7 @@ def test_a_block_of_code_holds_any_text(text):
 
 
 def test_a_long_table_says_what_is_left_out():
-    plan = a_plan(*(an_idle(f"api-{n}") for n in range(ROWS + 7)))
+    plan = a_plan(*(an_idle(f"api-{n}") for n in range(MOST_ROWS + 7)))
     assert "\nand 7 more; the JSON form has them all.\n" in render_markdown(plan)
     assert len(render_markdown(plan)) < 65_536
 

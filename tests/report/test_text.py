@@ -24,10 +24,10 @@ from reconciler.decide.decisions import (
     VictimForecast,
     replicas_change,
 )
-from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, joined, reason
+from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, joint_counterfactual, reason
 from reconciler.decide.reasons import text_of as stored_text
 from reconciler.plan.model import HeldBackActions, LimitUse
-from reconciler.report.summary import status_of
+from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
 from reconciler.report.wording import ReasonWords, is_metadata, name_of, what_of
 from tests.builders import NOW, a_ref, said
@@ -488,7 +488,7 @@ def test_reasons_are_stored_in_utc_and_rendered_for_people(reasons, stored, show
     ("change", "shown"),
     [
         (
-            joined(
+            joint_counterfactual(
                 CounterfactualCode.ANY,
                 [
                     change_if(CounterfactualCode.METRIC_ABOVE, bound=0.0),
@@ -805,7 +805,9 @@ def test_our_own_characters_are_ascii():
 def test_every_outcome_but_a_plain_success_is_said_below_its_change(data, plan):
     outcomes = data.draw(outcomes_of(plan))
     lines = text_of(plan, outcomes).splitlines()
-    by_id = {outcome.action: status_of(outcome) for outcome in outcomes if outcome.status is not OutcomeStatus.APPLIED}
+    by_id = {
+        outcome.action: outcome_word(outcome) for outcome in outcomes if outcome.status is not OutcomeStatus.APPLIED
+    }
     for action in plan.actions:
         if action.id in by_id:
             at = [n for n, line in enumerate(lines) if " ".join(name_of(action.ref).split()) in " ".join(line.split())]

@@ -13,7 +13,7 @@ import reconciler.yaml.reader as limits
 from reconciler.errors import Problem
 from reconciler.policy.load import load
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import decoded
+from reconciler.yaml.files import decoded_text
 from reconciler.yaml.reader import MAX_ALIASED_NODES, MAX_DEPTH, MAX_PROBLEMS, Documents, read_documents
 from tests.backends.folders import a_folder, a_snapshot_cluster
 
@@ -53,7 +53,7 @@ def paths_of(value: Any) -> list[tuple[Any, ...]]:
 
 
 def check(content: bytes) -> None:
-    text = decoded("a.yaml", content)
+    text = decoded_text("a.yaml", content)
     if isinstance(text, Problem):
         check_problems([text], content.decode("latin-1"))
         return

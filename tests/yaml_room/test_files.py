@@ -17,7 +17,7 @@ from reconciler.backends.snapshot.folder import METRICS_FILES, RECORDING_FILE
 from reconciler.errors import ClusterError, PolicyError, Problem, SnapshotError
 from reconciler.model import ObjectRef, Write
 from reconciler.policy.load import load
-from reconciler.yaml.files import MAX_BYTES, MAX_FOLDERS, decoded, find_files, read_bytes, write_private
+from reconciler.yaml.files import MAX_BYTES, MAX_FOLDERS, decoded_text, find_files, read_bytes, write_private
 from tests.backends.folders import a_folder, a_snapshot_cluster, last_names_first, patch
 
 SERVICE = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}}"
@@ -171,7 +171,7 @@ def test_names_are_in_order_and_hidden_ones_are_told_apart(tmp_path: Path, monke
 
 @pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16"])
 def test_a_byte_order_mark_tells_the_encoding(codec: str) -> None:
-    text = decoded("a.yaml", "a: é\n".encode(codec))
+    text = decoded_text("a.yaml", "a: é\n".encode(codec))
     assert not isinstance(text, Problem)
     assert text[0] == "a: é\n"
     assert text[2] + text[0].encode(text[1]) == "a: é\n".encode(codec)

@@ -41,7 +41,7 @@ from reconciler.decide.downscale.victim_choice import (
     nanoseconds_at,
     picked,
     picker_request,
-    rules_of,
+    ranking_rules,
     victim_selection,
     without_domains,
 )
@@ -114,7 +114,7 @@ def shrink(action: int, decision: Decision, access: Access, run: Run, namespace:
 
 def _shrunk(task: Task) -> Outcome:
     live = _looked(task)
-    cut = victim_selection(live.group, task.after, now_ns=nanoseconds_at(task.run), rules=rules_of(task.settings))
+    cut = victim_selection(live.group, task.after, now_ns=nanoseconds_at(task.run), rules=ranking_rules(task.settings))
     if not cut.open:
         return _left_to_the_controller(task, "")
     choice = _chosen(task, cut)

@@ -95,7 +95,7 @@ def _apps(decoded: shapes.AppsWorkload, _: ScaleKind | None) -> dict[str, Any]:
     labels = _template_labels(spec.template)
     return _status(decoded.status) | {
         "replicas": spec.replicas,
-        "selector": selector_of(spec.selector) or _default_selector(labels),
+        "selector": decoded_selector(spec.selector) or _default_selector(labels),
         "template_labels": labels,
     }
 
@@ -105,7 +105,7 @@ def _replica_set(decoded: shapes.ReplicaSet, _: ScaleKind | None) -> dict[str, A
     labels = _template_labels(spec.template.read if spec.template is not None else None)
     return _status(decoded.status) | {
         "replicas": spec.replicas,
-        "selector": selector_of(spec.selector) or _default_selector(labels),
+        "selector": decoded_selector(spec.selector) or _default_selector(labels),
         "template_labels": labels,
         "min_ready_seconds": spec.min_ready_seconds,
         "template": spec.template.raw if spec.template is not None else None,
@@ -151,7 +151,7 @@ def _custom(decoded: shapes.Custom, scale: ScaleKind | None) -> dict[str, Any]:
         "updated_replicas": count_at(status, ("updatedReplicas",)),
         "observed_generation": number_at(status, ("observedGeneration",)),
         "conditions": _conditions(conditions.conditions if conditions is not None else None),
-        "selector": selector_of(_custom_selector(spec.get("selector"))),
+        "selector": decoded_selector(_custom_selector(spec.get("selector"))),
         "template_labels": _template_labels(_if_shaped(shapes.CustomTemplate, spec.get("template"))),
     }
 
@@ -216,7 +216,7 @@ def _owner(metadata: Metadata) -> OwnerReference | None:
     return OwnerReference(owner.api_version or "", owner.kind or "", owner.name or "", owner.uid or "")
 
 
-def selector_of(selector: shapes.LabelSelectorShape | None) -> LabelSelector | None:
+def decoded_selector(selector: shapes.LabelSelectorShape | None) -> LabelSelector | None:
     """Return the label selector in the order of its keys, None where there is none."""
     if selector is None:
         return None

@@ -188,7 +188,7 @@ def _access(settings: ClusterConnection, deadline: Deadline) -> ServerAccess:
         if not Path(given).expanduser().is_file():
             raise UnreachableError(f"{settings.name}: no file {settings.kubeconfig}, expected a kubeconfig")
     name, check = settings.context or settings.name, partial(check_plugins, settings)
-    return kubeconfig.load(given, name, deadline, check)
+    return kubeconfig.kubeconfig_context(given, name, deadline, check)
 
 
 def _tls(access: ServerAccess) -> ssl.SSLContext:

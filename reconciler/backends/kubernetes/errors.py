@@ -63,7 +63,7 @@ class Operation(Struct, frozen=True):
         return f"{role} with {{{rule}}}"
 
 
-def status_of(answer: HttpResponse) -> ApiStatus:
+def refusal_status(answer: HttpResponse) -> ApiStatus:
     """Return the Status object that a refusal carries; what is none has no reason, and its text is the message."""
     try:
         return decoded_json(ApiStatus, answer.body)
@@ -79,7 +79,7 @@ def no_answer(operation: Operation, error: HttpError) -> ClusterError:
 
 def error_of(operation: Operation, answer: HttpResponse) -> ClusterError:
     """Return the error that an answer other than 2xx is, in the server's own words."""
-    status = status_of(answer)
+    status = refusal_status(answer)
     words = _words(status.message) or f"status {answer.status}"
     if answer.status == 403:
         return ForbiddenError(f"{operation}: forbidden ({words}), expected the right to; bind {operation.rule}", words)

@@ -89,7 +89,9 @@ def own_access() -> ServerAccess:
     return ServerAccess(server, lambda _: f"Bearer {token.read_text()}", authority=str(authority))
 
 
-def load(given: str | None, context: str, deadline: Deadline, check: CheckUsers = lambda _: None) -> ServerAccess:
+def kubeconfig_context(
+    given: str | None, context: str, deadline: Deadline, check: CheckUsers = lambda _: None
+) -> ServerAccess:
     """Return what the kubeconfig says of `context`; `given` None: as KUBECONFIG says.
 
     `check` sees the context's user before anything of it is used.

@@ -93,7 +93,7 @@ def custom_rights(kinds: Iterable[ScaleKind]) -> tuple[Right, ...]:
     return tuple(right for kind in named for right in _of_scale(kind, "custom"))
 
 
-def rules_of(rights: Iterable[Right]) -> list[dict[str, Any]]:
+def role_rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
     """Return `rights` as the rules of a Role or ClusterRole: as few as say exactly that, in a stable order."""
     verbs: dict[tuple[str, str, str], set[str]] = {}
     for right in rights:

@@ -13,7 +13,7 @@ from typing import Any
 from reconciler.backends.decode.wire import Instant
 from reconciler.backends.decode.workloads import count_at
 from reconciler.backends.protocols import PODS, VictimOrder
-from reconciler.backends.snapshot.index import Index, owners_of
+from reconciler.backends.snapshot.index import Index, owner_references
 from reconciler.backends.snapshot.manifest_files import ManifestEntry
 from reconciler.backends.snapshot.manifests import put_at, with_generation
 from reconciler.backends.snapshot.object_store import REMOVED, Changes
@@ -114,7 +114,7 @@ class Controllers:
         count = len(rest) - wanted
         if count <= 0:
             return first
-        return first + [by_name[pod.name] for pod in self._victim_order(rest, count, bool(owners_of(entry)))]
+        return first + [by_name[pod.name] for pod in self._victim_order(rest, count, bool(owner_references(entry)))]
 
     def _remove(self, victims: Sequence[ManifestEntry]) -> None:
         for victim in victims:

@@ -19,7 +19,7 @@ from typing import Any
 
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import decoded, find_files, is_inside, leads_out, read_bytes
+from reconciler.yaml.files import decoded_text, find_files, is_inside, leads_out, read_bytes
 from reconciler.yaml.reader import read_documents
 
 PENDING = ".reconciler-pending.json"
@@ -91,7 +91,7 @@ def read_beside(directory: Path, name: str, root: str | Path) -> Document | list
     if not os.path.lexists(path):
         return None
     data = read_bytes(path, str(root))
-    text = data if isinstance(data, Problem) else decoded(path, data)
+    text = data if isinstance(data, Problem) else decoded_text(path, data)
     if isinstance(text, Problem):
         return [text]
     read = read_documents(path, text[0])

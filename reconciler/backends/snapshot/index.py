@@ -14,7 +14,7 @@ from reconciler.backends.decode.shapes import SHAPES, Custom, decoded_value
 from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource
-from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, group_of, problem_at
+from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group, problem_at
 from reconciler.backends.snapshot.manifests import fill_status, value_below
 from reconciler.errors import NotFoundError, Problem
 from reconciler.model import ObjectRef, ScaleKind
@@ -95,7 +95,7 @@ class Index:
         """Let go of an object that was deleted."""
         del self.entries[entry.key]
         del self._kinds[entry.group, entry.kind][entry.key]
-        for owner in owners_of(entry):
+        for owner in owner_references(entry):
             self._owned.get((entry.key.namespace, owner.uid or ""), {}).pop(entry.key, None)
         for name, _ in pods_named_in(entry.decoded, entry.key.namespace):
             self._naming.get((entry.key.namespace, name), {}).pop(entry.key, None)
@@ -104,7 +104,7 @@ class Index:
 
     def find(self, ref: ObjectRef) -> ManifestEntry | None:
         """Return the object called `ref`, None where there is none."""
-        return self.entries.get(Key(group_of(f"{ref.group}/", ref.kind), ref.kind, ref.namespace, ref.name))
+        return self.entries.get(Key(api_group(f"{ref.group}/", ref.kind), ref.kind, ref.namespace, ref.name))
 
     def owned_by(self, owner: ManifestEntry, kind: GroupKind | None = None) -> list[ManifestEntry]:
         """Return the objects of `kind` that `owner` controls, sorted; without a kind all that it owns.
@@ -215,9 +215,9 @@ class Index:
 
         An owner named without uid is the one of that name in its namespace.
         """
-        for owner in owners_of(entry):
+        for owner in owner_references(entry):
             if not owner.uid:
-                group = group_of(owner.api_version or "", owner.kind or "")
+                group = api_group(owner.api_version or "", owner.kind or "")
                 key = Key(group, owner.kind or "", entry.key.namespace, owner.name or "")
                 known = self.entries.get(key)
                 owner.uid = self.uid_of(known) if known is not None else derived_uid(self.cluster, key)
@@ -252,7 +252,7 @@ class Index:
         return noun_of(NAMESPACES, Object(Metadata(name, uid=uid)), self.cluster)
 
 
-def owners_of(entry: ManifestEntry) -> list[OwnerFields]:
+def owner_references(entry: ManifestEntry) -> list[OwnerFields]:
     """Return the owner references of an object, [] for kinds that are not read."""
     found: list[OwnerFields] = getattr(entry.decoded.metadata, "owner_references", None) or []
     return found

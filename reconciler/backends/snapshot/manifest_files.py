@@ -22,7 +22,7 @@ from reconciler.backends.decode.wire import NonEmptyText, OwnerFields, Wire
 from reconciler.backends.json_patch import equal
 from reconciler.errors import Problem, RefusedError
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import decoded
+from reconciler.yaml.files import decoded_text
 from reconciler.yaml.reader import MAX_DEPTH, Documents, marked, read_documents
 from reconciler.yaml.writer import block_text
 
@@ -95,7 +95,7 @@ class ManifestEntry:
 
     def __init__(self, found: FoundManifest, decoded: Any) -> None:
         self.api_version = found.api_version
-        self.group = group_of(found.api_version, found.kind)
+        self.group = api_group(found.api_version, found.kind)
         self.kind = found.kind
         self.name: str = decoded.metadata.name
         self.namespace: str = decoded.metadata.namespace or ""
@@ -113,7 +113,7 @@ class ManifestEntry:
         return f"{self.document.file}:{self.document.place(self.path)[0]}"
 
 
-def group_of(api_version: str, kind: str) -> str:
+def api_group(api_version: str, kind: str) -> str:
     """Return the API group, the present one for kinds that moved."""
     group = api_version.rpartition("/")[0]
     return _GROUPS.get((group, kind), group)
@@ -156,7 +156,7 @@ def entry_of(found: FoundManifest) -> ManifestEntry | list[tuple[FieldPath, str]
     version, kind = str(header["apiVersion"]), str(header["kind"])
     if version.rpartition("/")[0] in _NOT_FOR_CLUSTERS:
         return None
-    shape = SHAPES.get((group_of(version, kind), kind), Named)
+    shape = SHAPES.get((api_group(version, kind), kind), Named)
     try:
         decoded = decoded_value(shape, found.value)
     except msgspec.ValidationError as error:
@@ -266,7 +266,7 @@ class ManifestFile:
 
 def read_file(path: str, data: bytes) -> ManifestFile:
     """Return the manifests in `data`, the content of `path`, with everything that is wrong with them."""
-    text = decoded(path, data)
+    text = decoded_text(path, data)
     if isinstance(text, Problem):
         return ManifestFile(path, data, problems=[text])
     read = _documents(path, text[0])

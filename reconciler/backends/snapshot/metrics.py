@@ -72,11 +72,11 @@ class SnapshotMetrics:
 
     def query(self, text: str) -> QueryAnswer:
         """Return the recorded answer to `text`; one that was not recorded is an error."""
-        found = self._answers.get((self._cluster, folded(text)), QueryAnswer(error=NOT_RECORDED))
+        found = self._answers.get((self._cluster, one_spaced(text)), QueryAnswer(error=NOT_RECORDED))
         return replace(found, at=None) if found.at is not None and found.at == self._now else found
 
 
-def folded(query: str) -> str:
+def one_spaced(query: str) -> str:
     """Return `query` with every run of white space as one blank."""
     return " ".join(query.split())
 
@@ -136,7 +136,7 @@ class _Check:
         found: RecordedAnswers = {}
         for recorded in self._recorded(value, cluster):
             self._fields(recorded.value, (*_RESULT, *(() if cluster else ("cluster",))), recorded.path)
-            key = (recorded.cluster, folded(self._text(recorded.value, "query", recorded.path)))
+            key = (recorded.cluster, one_spaced(self._text(recorded.value, "query", recorded.path)))
             if key in found:
                 self._add((*recorded.path, "query"), "is recorded twice, expected once")
             found[key] = self._answer(recorded)

@@ -37,7 +37,7 @@ from reconciler.backends.protocols import (
 from reconciler.backends.snapshot.folder import RECORDING_FILE, read_beside
 from reconciler.backends.snapshot.manifest_files import problem_at
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
-from reconciler.backends.snapshot.metrics import folded, result_value
+from reconciler.backends.snapshot.metrics import one_spaced, result_value
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem
 from reconciler.model import QueryAnswer, ScaleKind, Write
 from reconciler.yaml.documents import Document
@@ -241,7 +241,7 @@ class Recorder:
 
     def answered(self, query: str, answer: QueryAnswer) -> None:
         with self._guard:
-            self._answers.setdefault(folded(query), (query, answer))
+            self._answers.setdefault(one_spaced(query), (query, answer))
 
     @property
     def objects_kept(self) -> int:

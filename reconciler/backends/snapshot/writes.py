@@ -12,7 +12,7 @@ from reconciler.backends.decode.mismatches import json_path
 from reconciler.backends.json_patch import equal, patched
 from reconciler.backends.protocols import AUTOSCALERS, BOUNDS, VictimOrder
 from reconciler.backends.snapshot.controllers import Controllers, replicas_of, settle_endpoints
-from reconciler.backends.snapshot.index import Index, owners_of
+from reconciler.backends.snapshot.index import Index, owner_references
 from reconciler.backends.snapshot.manifest_files import FoundManifest, ManifestEntry, entry_of
 from reconciler.backends.snapshot.manifests import (
     as_served,
@@ -105,7 +105,7 @@ class PlannedWrite:
         self.changes.remove(entry)
         uid = self._index.uid_of(entry)
         for owned in self._index.owned_by(entry):
-            others = [owner for owner in owners_of(owned) if owner.uid != uid]
+            others = [owner for owner in owner_references(owned) if owner.uid != uid]
             if self._write.orphan or others:
                 self._disown(owned, uid)
             else:
@@ -114,7 +114,7 @@ class PlannedWrite:
     def _disown(self, entry: ManifestEntry, uid: str) -> None:
         value = self.changes.value_of(entry)
         references = value["metadata"]["ownerReferences"]
-        gone = {index for index, owner in enumerate(owners_of(entry)) if owner.uid == uid}
+        gone = {index for index, owner in enumerate(owner_references(entry)) if owner.uid == uid}
         left = [reference for index, reference in enumerate(references) if index not in gone]
         metadata = {key: inside for key, inside in value["metadata"].items() if key != "ownerReferences"}
         if left:

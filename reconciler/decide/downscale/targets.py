@@ -49,13 +49,13 @@ def target_replicas(policy: DownscalePolicy, cluster: str, state: ObservedState,
         wanted = target.replicas or 0
         return _within(policy, wanted, reason(ReasonCode.TARGET, replicas=wanted), {"replicas": wanted})
     answer = state.answers.get(QueryKey(cluster, policy.name, target.query, ""))
-    value = value_of(answer, run.now)
+    value = value_in_answer(answer, run.now)
     if isinstance(value, Reason):
         return TargetReplicas(policy, None, (reason(ReasonCode.QUERY_UNKNOWN), value))
     return _within(policy, math.ceil(value), reason(ReasonCode.QUERY, value=value), {"value": value})
 
 
-def value_of(answer: QueryAnswer | None, now: datetime) -> float | Reason:
+def value_in_answer(answer: QueryAnswer | None, now: datetime) -> float | Reason:
     """Return the one number in `answer`, or why there is none."""
     why = why_unusable(answer, now)
     if why is not None:

@@ -86,7 +86,7 @@ class VictimStrategies(Struct, frozen=True):
         if len(best) > 1:
             names = " and ".join(policy.name for policy in best)
             return VictimStrategy(note=f"{names} have the same priority, the controller chooses")
-        return VictimStrategy(settings_of(best[0])) if best else VictimStrategy()
+        return VictimStrategy(downscale_settings(best[0])) if best else VictimStrategy()
 
 
 def victim_strategies(policies: PolicySet, state: ObservedState, cluster: str) -> VictimStrategies:
@@ -101,7 +101,7 @@ def victim_strategies(policies: PolicySet, state: ObservedState, cluster: str) -
     )
 
 
-def settings_of(policy: DownscalePolicy) -> DownscaleSettings:
+def downscale_settings(policy: DownscalePolicy) -> DownscaleSettings:
     """Return the settings that apply needs to choose victims by `policy`."""
     return DownscaleSettings(
         policy=policy.name,
@@ -271,7 +271,7 @@ def victim_selection(group: PodGroup, target: int, *, now_ns: int, rules: Rankin
     )
 
 
-def rules_of(settings: DownscaleSettings) -> RankingRules:
+def ranking_rules(settings: DownscaleSettings) -> RankingRules:
     """Return the rules by which we put pods in order; a picker's ranks stand in for the cost and what is before it."""
     return RankingRules(
         logarithmic=settings.strategy != "NewestFirst",

@@ -34,8 +34,8 @@ from reconciler.decide.downscale.victim_choice import (
     picked,
     picker_request,
     pod_group,
+    ranking_rules,
     relatives_in,
-    rules_of,
     siblings_in,
     victim_selection,
     victim_strategies,
@@ -60,8 +60,6 @@ from reconciler.model import (
     unreadable_pods_key,
 )
 from reconciler.policy.types import PolicySet
-
-Forecast = VictimForecast | PodsQuestion
 
 _AT_ONCE = 500  # more are deleted in several steps, and ranked anew in each: replica_set.go, BurstReplicas
 _WITHOUT_PODS = ("CronJob", "ScaledObject")
@@ -142,7 +140,7 @@ def _attached(decision: Decision, order: VictimStrategy, forecast: VictimForecas
     return replace(decision, victims=forecast, downscale=order.settings if marks else None)
 
 
-def _forecast(scale_down: _ScaleDown) -> Forecast:
+def _forecast(scale_down: _ScaleDown) -> VictimForecast | PodsQuestion:
     kind = scale_down.ref.kind
     if kind == "StatefulSet":
         return scale_down.without_names("the highest ordinals go first", strategy="ordinals", certain=True)
@@ -182,7 +180,7 @@ def picker_requests(
 
 
 def _selection(scale_down: _ScaleDown, group: PodGroup) -> VictimSelection:
-    rules = rules_of(scale_down.order.settings)
+    rules = ranking_rules(scale_down.order.settings)
     return victim_selection(group, scale_down.target, now_ns=nanoseconds_at(scale_down.run), rules=rules)
 
 

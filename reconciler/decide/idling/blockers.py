@@ -18,7 +18,7 @@ from reconciler.decide.reasons import (
     ReasonCode,
     Reasons,
     change_if,
-    joined,
+    joint_counterfactual,
     reason,
 )
 from reconciler.decide.selectors import names_kind
@@ -75,7 +75,7 @@ def what_lifts(changes: Iterable[Counterfactual | None], ends: datetime | None) 
         return None
     known = [one for one in in_time if one is not None]
     latest = max((one for one in known if lifts_by_itself(one)), key=lambda one: str(one.values["at"]), default=None)
-    return joined(CounterfactualCode.ALL, (latest, *(one for one in known if not lifts_by_itself(one))))
+    return joint_counterfactual(CounterfactualCode.ALL, (latest, *(one for one in known if not lifts_by_itself(one))))
 
 
 def _parts_of(change: Counterfactual | None) -> tuple[Counterfactual | None, ...]:

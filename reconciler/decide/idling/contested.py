@@ -17,7 +17,7 @@ from reconciler.decide.annotations import (
     compact,
     digest,
     format_time,
-    read_json,
+    json_object,
     read_time,
     stated,
 )
@@ -102,7 +102,7 @@ def undo_of(scalable: ScalableState, record: Record, now: datetime) -> Undo:
 
 def _undone_by(manager: str, annotations: Mapping[str, str]) -> int:
     """Return how often in a row `manager` undid us already; 0 where it was another one, or nobody knows who."""
-    former = read_json(annotations.get(UNDONE))
+    former = json_object(annotations.get(UNDONE))
     count = former.get("count")
     return count if manager and former.get("by") == manager and isinstance(count, int) else 0
 
@@ -119,7 +119,7 @@ def is_by_tool(undo: Undo) -> bool:
 
 def insisted(workload: Workload) -> Undo | None:
     """Return the last of several undos in a row that we did not yield to, None where there are not several."""
-    found = read_json(workload.annotations.get(UNDONE))
+    found = json_object(workload.annotations.get(UNDONE))
     by, at, count = found.get("by"), read_time(found.get("at")), found.get("count")
     if not isinstance(by, str) or at is None or not isinstance(count, int) or count < EPISODES:
         return None
@@ -137,14 +137,14 @@ def contest_of(workload: Workload, policy: IdlingPolicy | None) -> Contest | Non
     """Return who contests `workload`, None where nobody does, or where `policy` changed since."""
     if CONTESTED not in workload.annotations:
         return None
-    then = read_json(workload.annotations.get(CONTESTED)).get("policy")
+    then = json_object(workload.annotations.get(CONTESTED)).get("policy")
     if then is not None and policy is not None and then != fingerprint(policy):
         return None
     return _contest_in(workload.annotations)
 
 
 def _contest_in(annotations: Mapping[str, str]) -> Contest:
-    value = read_json(annotations.get(CONTESTED))
+    value = json_object(annotations.get(CONTESTED))
     return Contest(str(value.get("by", "unknown")), str(value.get("since", "")), str(value.get("autoscaler", "")))
 
 

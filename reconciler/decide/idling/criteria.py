@@ -19,7 +19,7 @@ from reconciler.decide.reasons import (
     ReasonCode,
     Reasons,
     change_if,
-    joined,
+    joint_counterfactual,
     reason,
 )
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
@@ -237,7 +237,7 @@ def _joined(result: CriterionResult, evaluations: Sequence[Evaluation], changes:
     return Evaluation(
         result,
         tuple(dict.fromkeys(chain.from_iterable(evaluation.reasons for evaluation in evaluations))),
-        joined(changes, (evaluation.counterfactual for evaluation in evaluations)),
+        joint_counterfactual(changes, (evaluation.counterfactual for evaluation in evaluations)),
     )
 
 

@@ -13,8 +13,8 @@ from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.discovery import Inventory
 from reconciler.decide.idling.explain import (
     claims,
-    explanations,
     first_idles,
+    idling_explanations,
     notices,
     overridden,
     query_notices,
@@ -126,7 +126,7 @@ def explained(clusters: Sequence[IdlingCluster], transitions: Mapping[ObjectRef,
         undecided=tuple(undecided(ordered, services)),
         overridden=tuple(overridden(ordered)),
         notices=(*notices(ordered, services, run), *_query_notices(clusters), *first_idles(ordered)),
-        explanations=tuple(explanations(ordered, services)),
+        explanations=tuple(idling_explanations(ordered, services)),
         questions=tuple(sorted(questions(ordered, services))),
     )
 

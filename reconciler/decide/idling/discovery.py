@@ -34,7 +34,7 @@ _PLURALS = {
     ("keda.sh", "ScaledObject"): "scaledobjects",
 }
 
-Kind = tuple[str, str]
+GroupKind = tuple[str, str]
 """(group, kind)."""
 
 
@@ -61,7 +61,7 @@ class Inventory(Struct, frozen=True):
     by_label: Mapping[tuple[str, str, str], tuple[Workload, ...]]  # (namespace, key, value)
     slices: Mapping[tuple[str, str], tuple[EndpointSlice, ...]]  # (namespace, Service)
     endpoints: Mapping[tuple[str, str], Endpoints]  # (namespace, Service)
-    kinds: Mapping[Kind, str]  # with their plurals
+    kinds: Mapping[GroupKind, str]  # with their plurals
     cluster: ObservedCluster
 
     @property
@@ -69,7 +69,7 @@ class Inventory(Struct, frozen=True):
         """The API group of each known kind; a built-in kind wins over a custom one of its name."""
         return {kind: group for group, kind in reversed(list(self.kinds))}
 
-    def is_listed(self, kind: Kind) -> bool:
+    def is_listed(self, kind: GroupKind) -> bool:
         """Return whether all objects of `kind` were read, so that one that is not there is gone."""
         plural = self.kinds.get(kind)
         return plural is not None and unreadable_key(kind[0], plural) not in self.cluster.unreadable

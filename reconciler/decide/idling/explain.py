@@ -42,7 +42,9 @@ _OUTCOMES = {
 }
 
 
-def explanations(transitions: Iterable[Transition], services: Iterable[ServiceState]) -> Iterator[PolicyExplanation]:
+def idling_explanations(
+    transitions: Iterable[Transition], services: Iterable[ServiceState]
+) -> Iterator[PolicyExplanation]:
     """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why.
 
     A selected Service is explained by itself only where no scalable is behind it, or not all are known.

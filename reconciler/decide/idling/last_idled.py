@@ -15,7 +15,7 @@ from reconciler.decide.annotations import (
     compact,
     digest,
     format_time,
-    read_json,
+    json_object,
     read_time,
     stated,
 )
@@ -36,7 +36,7 @@ class Schedule(Struct, frozen=True):
 
     def knows(self, annotations: Mapping[str, str], now: datetime) -> bool:
         """Return whether the same schedule idled the workload with `annotations`, and it slept in the last 35 days."""
-        last = read_json(annotations.get(LAST_IDLED))
+        last = json_object(annotations.get(LAST_IDLED))
         if (last.get("policy"), last.get("digest")) != (self.policy, self.digest):
             return False
         times = [read_time(last.get("at")), read_time(annotations.get(AWAKE_SINCE))]

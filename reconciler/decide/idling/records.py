@@ -32,12 +32,12 @@ from reconciler.decide.annotations import (
     SCALE_TIME,
     UNIDLE_TARGETS,
     WAKE_DUE,
+    annotated_time,
     compact,
     format_time,
     idling_owner,
     idling_owner_key,
     idling_owner_text,
-    instant,
     optional_instant,
     parsed,
     whole_number,
@@ -104,7 +104,7 @@ def _own(workload: Workload, owner: tuple[str, str]) -> Record:
     if idled_to >= replicas:
         raise AnnotationError(f"{IDLED_TO} is {idled_to}, expected less than the {replicas} that is recorded")
     return Record(
-        idled_at=instant(annotations.get(IDLED_AT), IDLED_AT),
+        idled_at=annotated_time(annotations.get(IDLED_AT), IDLED_AT),
         replicas=replicas,
         idled_to=idled_to,
         fleet=owner[0],
@@ -134,7 +134,7 @@ def readable_part(workload: Workload, now: datetime) -> Record | None:
 
 def _openshift(annotations: Mapping[str, str]) -> Record:
     return Record(
-        idled_at=instant(annotations.get(OPENSHIFT_IDLED_AT), OPENSHIFT_IDLED_AT),
+        idled_at=annotated_time(annotations.get(OPENSHIFT_IDLED_AT), OPENSHIFT_IDLED_AT),
         replicas=max(1, whole_number(annotations.get(OPENSHIFT_PREVIOUS_SCALE), OPENSHIFT_PREVIOUS_SCALE)),
     )
 
@@ -314,7 +314,7 @@ def _service_record(
     )
     bare = not targets and at_key not in annotations
     return ServiceRecord(
-        idled_at=LONG_AGO if bare else instant(annotations.get(at_key), at_key),
+        idled_at=LONG_AGO if bare else annotated_time(annotations.get(at_key), at_key),
         targets=targets,
         idled_to=whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO),
         fleet=fleet,

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import idling_owner, read_json
+from reconciler.decide.annotations import idling_owner, json_object
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.decide import decisions_of
@@ -215,5 +215,5 @@ def _origin(transition: Transition) -> Origin:
     record = transition.record
     if record is None:
         return Origin("", "")
-    run = read_json(record.cause).get("run")
+    run = json_object(record.cause).get("run")
     return Origin(record.policy, run if isinstance(run, str) else "")

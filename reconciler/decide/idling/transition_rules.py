@@ -119,7 +119,7 @@ _KEPT_UP = frozenset(KEEP_UP)
 
 # The first row that holds decides, so the order is the rule: requests before exclusions before what criteria say, and
 # what cannot be read or is not ours before everything.
-ROWS: tuple[TransitionRule, ...] = (
+TRANSITION_RULES: tuple[TransitionRule, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit request only
     TransitionRule(
         _UNREADABLE,
@@ -181,7 +181,7 @@ ROWS: tuple[TransitionRule, ...] = (
     TransitionRule(_CONTESTED, IdleAction.LEAVE, reason=reason(ReasonCode.CONTESTED), counterfactual=UNCONTESTED),
 )
 
-_ROWS_OF = {state: tuple(row for row in ROWS if state in row.states) for state in IdleState}
+_ROWS_OF = {state: tuple(row for row in TRANSITION_RULES if state in row.states) for state in IdleState}
 
 _ON_READ_ONLY = {
     IdleAction.WAKE: IdleAction.OVERDUE,

@@ -38,7 +38,7 @@ from reconciler.decide.reasons import (
     ReasonCode,
     Reasons,
     change_if,
-    joined,
+    joint_counterfactual,
     reason,
     text_of,
 )
@@ -176,7 +176,7 @@ def _counterfactual(
     if choice.action is IdleAction.KEEP and scalable.verdict.result is CriterionResult.BUSY:
         return A_WAKE_REQUEST
     excluded = flags.get(Flag.EXCLUDED)
-    return joined(
+    return joint_counterfactual(
         CounterfactualCode.ALL, (scalable.verdict.counterfactual, None if excluded is None else excluded.counterfactual)
     )
 

@@ -19,7 +19,15 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
     window_end,
 )
-from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, Reasons, joined, reason
+from reconciler.decide.reasons import (
+    Counterfactual,
+    CounterfactualCode,
+    Reason,
+    ReasonCode,
+    Reasons,
+    joint_counterfactual,
+    reason,
+)
 from reconciler.decide.selectors import exclusions_by, namespace_labels, of_highest_priority, selects_workload
 from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
@@ -103,7 +111,7 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
 
     @property
     def counterfactual(self) -> Counterfactual | None:
-        return joined(CounterfactualCode.ALL, (evaluation.counterfactual for evaluation in self.deciding))
+        return joint_counterfactual(CounterfactualCode.ALL, (evaluation.counterfactual for evaluation in self.deciding))
 
     @property
     def until(self) -> datetime | None:

@@ -52,7 +52,7 @@ _KEPT = (IdleState.UNREADABLE, IdleState.UNPROVEN)
 
 _UP_NOW = (IdleAction.WAKE, IdleAction.RELEASE)
 
-Annotations = Mapping[str, str | None]
+AnnotationValues = Mapping[str, str | None]
 
 
 class ServiceTargets(Struct, frozen=True):

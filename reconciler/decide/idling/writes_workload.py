@@ -27,8 +27,8 @@ from reconciler.decide.annotations import (
     WAKE_REQUESTED_AT,
     compact,
     format_time,
+    json_object,
     quoted,
-    read_json,
 )
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
@@ -92,7 +92,7 @@ def cause_of(transition: Transition, context: WriteContext, reasons: Reasons = (
 
 def _recorded_place(cause: str) -> str:
     """Return the file:line of a policy that is gone, as the mark's cause tells it."""
-    at = read_json(cause).get("at")
+    at = json_object(cause).get("at")
     return at if isinstance(at, str) else ""
 
 

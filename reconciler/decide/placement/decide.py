@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
 from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
-from reconciler.decide.placement.explain import cluster_statuses, explained, explanations, placement_view
+from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
 from reconciler.decide.placement.observed import (
     LocalFinding,
     LocalWorkload,
@@ -33,7 +33,7 @@ from reconciler.decide.placement.status import (
     status_text,
     unreachable_text,
 )
-from reconciler.decide.placement.writes import group_of, local_writes
+from reconciler.decide.placement.writes import local_writes, placement_group
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
@@ -76,7 +76,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     locals_ = [finding.local for finding in findings]
     if _is_idle(locals_):
         locals_ = [_left_idle(local) for local in locals_]
-    result = explained(placement_result(federated, locals_, status, inputs))
+    result = with_reasons(placement_result(federated, locals_, status, inputs))
     decisions = local_writes(result, inputs)
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
@@ -88,7 +88,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         undecided=tuple(finding.undecided for finding in findings if finding.undecided is not None),
         overridden=_overridden(result, status, inputs),
         notices=(*_notices(result, findings), *_clusters_left(federated, status, inputs)),
-        explanations=explanations(result, counterfactuals=inputs.counterfactuals),
+        explanations=placement_explanations(result, counterfactuals=inputs.counterfactuals),
         placements=(placement_view(result),),
     )
 
@@ -132,7 +132,7 @@ def _paused(
         for local in locals_
     ]
     resumed = change_if(CounterfactualCode.FIELD_IS, field="paused", value="false")
-    result = explained(placement_result(federated, held, status, inputs))
+    result = with_reasons(placement_result(federated, held, status, inputs))
     return DesiredState(
         decisions=_status(result, cluster_statuses(result), (), inputs),
         explanations=tuple(
@@ -228,7 +228,7 @@ def _status(
         inputs.home.ref(name), annotations={OWNER: placement_owner_text(fleet, federated.key), STATUS: text}
     )
     cause = Cause(federated.name, str(federated.place), (reason(ReasonCode.STATUS),))
-    return inputs.home.written(content, inputs.run.now, group_of(federated.key), cause, needs)
+    return inputs.home.written(content, inputs.run.now, placement_group(federated.key), cause, needs)
 
 
 def _refusals_cleared(
@@ -246,7 +246,7 @@ def _refusals_cleared(
         needs = tuple(one.key for one in decisions if one.ref == local.ref)
         why = reason(ReasonCode.NO_LONGER_REFUSED, object=str(local.ref))
         cause = Cause(result.federated.name, str(result.federated.place), (why,))
-        found += config_map_written(content, kept, group_of(result.federated.key), cause, needs)
+        found += config_map_written(content, kept, placement_group(result.federated.key), cause, needs)
     return tuple(found)
 
 

@@ -20,14 +20,14 @@ from reconciler.decide.reasons import (
     ReasonCode,
     Reasons,
     change_if,
-    joined,
+    joint_counterfactual,
     reason,
 )
 from reconciler.policy.types import ClusterPreference
 from reconciler.untrusted_text import LARGEST
 
 
-def explained(result: PlacementResult) -> PlacementResult:
+def with_reasons(result: PlacementResult) -> PlacementResult:
     """Return `result` with its reasons: for each cluster why it should run its replicas, as "weight 1 of 4, max 2"."""
     return replace(result, reasons={local.cluster: _reasons(local, result) for local in result.locals})
 
@@ -172,7 +172,7 @@ class _Counterfactuals(Struct, frozen=True):
     totals: Mapping[str, int]
 
 
-def explanations(result: PlacementResult, *, counterfactuals: bool) -> tuple[PolicyExplanation, ...]:
+def placement_explanations(result: PlacementResult, *, counterfactuals: bool) -> tuple[PolicyExplanation, ...]:
     """Return for each cluster why it has its number; with `counterfactuals` also what would change it."""
     shares = result.shares
     found = _Counterfactuals(bound_by_maximum(shares.allocation), shares.totals_for_more()) if counterfactuals else None
@@ -209,7 +209,9 @@ def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
 def _counterfactual(local: LocalWorkload, result: PlacementResult, found: _Counterfactuals) -> Counterfactual | None:
     """Return the smallest change that would give `local` another number, None where none is known."""
     if result.shares.keeping.get(local.cluster):
-        return joined(CounterfactualCode.ANY, (_field_is("state", "Active in the Fleet"), *_larger_elsewhere(result)))
+        return joint_counterfactual(
+            CounterfactualCode.ANY, (_field_is("state", "Active in the Fleet"), *_larger_elsewhere(result))
+        )
     by_limit = {
         "draining": _field_is("state", "Active in the Fleet"),
         "leaving": _field_is("state", "Active in the Fleet"),

@@ -132,7 +132,7 @@ def _known_since(home: Home) -> dict[str, datetime]:
 
 # One federated ReplicaSet on one cluster.
 
-Limit = Literal["", "learned", "refused", "draining", "leaving", "missing", "no namespace"]
+CapacityLimit = Literal["", "learned", "refused", "draining", "leaving", "missing", "no namespace"]
 
 
 class LocalWorkload(Struct, frozen=True):
@@ -156,7 +156,7 @@ class LocalWorkload(Struct, frozen=True):
     crashing: int = 0
     late: int = 0
     capacity: int | None = None
-    limit: Limit = ""
+    limit: CapacityLimit = ""
     remembered: ObservedCapacity | None = None
     rejection: Rejection | None = None
     idle_by: str = ""
@@ -386,7 +386,7 @@ def _with_room(case: _Case, counts: PodCounts, remembered: ObservedCapacity | No
 
 def _room(
     case: _Case, counts: PodCounts, remembered: ObservedCapacity | None
-) -> tuple[int | None, Limit, Rejection | None]:
+) -> tuple[int | None, CapacityLimit, Rejection | None]:
     """Return the known capacity, where it comes from, and what is remembered about refusals."""
     state = case.placement.cluster.state
     if state in ("Draining", "Leaving"):

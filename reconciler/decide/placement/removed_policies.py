@@ -28,8 +28,8 @@ from reconciler.decide.decisions import (
 from reconciler.decide.fleet_guard import FLEET, fleet_guard
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.observed import PlacementInputs
-from reconciler.decide.placement.status import PREFIX, config_map_deleted
-from reconciler.decide.placement.writes import group_of
+from reconciler.decide.placement.status import STATUS_PREFIX, config_map_deleted
+from reconciler.decide.placement.writes import placement_group
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.model import Workload
@@ -57,7 +57,7 @@ def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: Place
     decisions = [*(_decision(one) for one in left), *_statuses(federated, inputs)]
     if not guard.tripped:
         return DesiredState(decisions=tuple(decisions))
-    guarded = tuple(one for one in decisions if one.group in {group_of(key) for key in guard.gone})
+    guarded = tuple(one for one in decisions if one.group in {placement_group(key) for key in guard.gone})
     free = tuple(one for one in decisions if one not in guarded)
     return DesiredState(decisions=free, held_back=(HeldBack(FLEET, guard.words, guarded),))
 
@@ -99,7 +99,7 @@ def _decision(one: _Owned) -> Decision:
     label = FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels.get(FEDERATED_LABEL), None)
     marks = annotation_changes(workload.annotations, dict.fromkeys(_MARKS))
     return Decision(
-        key=f"{group_of(one.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{verb}",
+        key=f"{placement_group(one.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{verb}",
         job="placement",
         verb=verb,
         phase=Phase.DECREASE if delete else Phase.REPAIR,
@@ -108,7 +108,7 @@ def _decision(one: _Owned) -> Decision:
         uid=workload.uid,
         changes=() if delete else (*marks, *([label] if FEDERATED_LABEL in workload.labels else [])),
         cause=_cause(one.key, "delete" if delete else "orphan"),
-        group=group_of(one.key),
+        group=placement_group(one.key),
         replicas_before=workload.spec_replicas if delete else None,
         replicas_after=0 if delete else None,
         event="" if delete else "Released",
@@ -118,11 +118,11 @@ def _decision(one: _Owned) -> Decision:
 def _statuses(federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInputs) -> Iterator[Decision]:
     for found in (*inputs.home.own.values(), *inputs.home.others):
         cluster = inputs.fleet.cluster(found.ref.cluster)
-        if not found.ref.name.startswith(PREFIX) or cluster is None or cluster.writes is Writes.NOTHING:
+        if not found.ref.name.startswith(STATUS_PREFIX) or cluster is None or cluster.writes is Writes.NOTHING:
             continue
         owner = placement_owner(found.annotations)
         if owner is not None and owner[0] in inputs.ours and owner[1] not in federated:
-            yield config_map_deleted(found, group_of(owner[1]), _cause(owner[1]))
+            yield config_map_deleted(found, placement_group(owner[1]), _cause(owner[1]))
 
 
 def _cause(key: str, on_delete: str = "") -> Cause:

@@ -39,7 +39,7 @@ from reconciler.decide.annotations import (
     compact,
     fleet_names,
     format_time,
-    read_json,
+    json_object,
     read_time,
 )
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes
@@ -82,7 +82,7 @@ def rejection_after_failure(memory_text: str | None, ref: ObjectRef, why: str, n
     parts = {
         "object": str(ref),
         "count": count,
-        "since": read_json(memory_text).get("since") or format_time(now),
+        "since": json_object(memory_text).get("since") or format_time(now),
         "at": format_time(now),
         "why": why,
     }
@@ -94,7 +94,7 @@ def rejection_after_failure(memory_text: str | None, ref: ObjectRef, why: str, n
 
 def read_rejection(memory_text: str | None) -> Rejection | None:
     """Return the refusals recorded for an object, None where there are none or they cannot be read."""
-    parts = read_json(memory_text)
+    parts = json_object(memory_text)
     count, at = parts.get("count"), read_time(parts.get("at"))
     if type(count) is not int or at is None:
         return None
@@ -103,7 +103,7 @@ def read_rejection(memory_text: str | None) -> Rejection | None:
 
 def read_unreachable(data: Mapping[str, str]) -> dict[str, datetime]:
     """Return since when each cluster is known not to answer."""
-    found = {cluster: read_time(text) for cluster, text in read_json(data.get(UNREACHABLE)).items()}
+    found = {cluster: read_time(text) for cluster, text in json_object(data.get(UNREACHABLE)).items()}
     return {cluster: at for cluster, at in found.items() if at is not None}
 
 
@@ -151,7 +151,7 @@ def digest_of_reasons(reasons: Reasons) -> str:
     return digest_of(compact([[one.code, dict(one.values)] for one in reasons]))
 
 
-PREFIX = "reconciler-status-"
+STATUS_PREFIX = "reconciler-status-"
 
 
 class ClusterStatus(Struct, frozen=True):
@@ -186,14 +186,14 @@ class PlacementStatus(Struct, frozen=True):
 
 def status_name(key: str) -> str:
     """Return the name of the ConfigMap for the federated ReplicaSet `key` ("namespace/name")."""
-    return config_map_name(PREFIX, key)
+    return config_map_name(STATUS_PREFIX, key)
 
 
 def read_status(found: ConfigMap | None) -> PlacementStatus | None:
     """Return the status in a ConfigMap, None where there is none."""
     if found is None:
         return None
-    parts = read_json(found.annotations.get(STATUS))
+    parts = json_object(found.annotations.get(STATUS))
     desired, entries = parts.get("desired"), parts.get("clusters")
     kept = (
         {name: entry for name, entry in entries.items() if isinstance(entry, dict)} if isinstance(entries, dict) else {}

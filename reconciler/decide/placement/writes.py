@@ -44,7 +44,7 @@ from reconciler.model import ConfigMap, ObjectRef, Workload
 _ADOPTED = reason(ReasonCode.ADOPTED)
 
 
-def group_of(key: str) -> str:
+def placement_group(key: str) -> str:
     """Return the group of everything decided for the federated ReplicaSet `key` ("namespace/name")."""
     return f"placement/{key}"
 
@@ -60,7 +60,7 @@ class _Context(Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        return group_of(self.result.federated.key)
+        return placement_group(self.result.federated.key)
 
 
 class _LocalWrite(Struct, frozen=True):

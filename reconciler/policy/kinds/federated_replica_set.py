@@ -22,7 +22,7 @@ from reconciler.policy.kinds.fields import (
     Kind,
     Labels,
     Name,
-    Namespace,
+    NamespaceName,
     ObjectName,
     Replicas,
     Text,
@@ -217,7 +217,7 @@ class FederatedMetadataFields(Fields, frozen=True, kw_only=True):
     """The name of a FederatedReplicaSet, and what its local ReplicaSets get."""
 
     name: Annotated[Name, Meta(description="name is the name of the local ReplicaSets too.")]
-    namespace: Annotated[Namespace, NAMESPACE] = "default"
+    namespace: Annotated[NamespaceName, NAMESPACE] = "default"
     labels: Annotated[
         Labels, Meta(description="labels are set on the local ReplicaSets that are created from the template.")
     ] = field(default_factory=dict)

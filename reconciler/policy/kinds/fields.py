@@ -32,7 +32,7 @@ Name = Annotated[
     str, Meta(min_length=1, max_length=253, pattern=_DNS_NAME, extra_json_schema=expected(f"a name {_AS_NAMES}"))
 ]
 ObjectName = Annotated[str, Meta(max_length=253, pattern=_DNS_NAME, extra_json_schema=expected(f"a name {_AS_NAMES}"))]
-Namespace = Annotated[
+NamespaceName = Annotated[
     str,
     Meta(
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z",

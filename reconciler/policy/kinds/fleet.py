@@ -18,7 +18,7 @@ from reconciler.policy.kinds.fields import (
     Labels,
     MetadataField,
     Name,
-    Namespace,
+    NamespaceName,
     NamespacePattern,
     Text,
     expected,
@@ -232,7 +232,7 @@ class FleetFields(Fields, frozen=True, kw_only=True):
         ),
     ]
     namespace: Annotated[
-        Namespace,
+        NamespaceName,
         Meta(
             description="namespace is the namespace in every cluster that holds the lock and the journal. It is "
             "protected."
@@ -257,7 +257,7 @@ class FleetFields(Fields, frozen=True, kw_only=True):
         ),
     ] = FleetLimitsFields()
     protected_namespaces: Annotated[
-        tuple[Namespace, ...],
+        tuple[NamespaceName, ...],
         Meta(
             description="protectedNamespaces lists namespaces that are never changed. kube-system, kube-public, "
             "kube-node-lease and the namespace of the reconciler are always protected."

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from reconciler.addresses import is_forbidden
-from reconciler.messages import Path, listed, shown
+from reconciler.messages import Path, alternatives, shown
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import Fields, ObjectName, expected, given
@@ -208,7 +208,7 @@ def check_host(document: PolicyDocument, path: Path, picker: PodPicker | None, f
     if picker is None or not picker.host:
         return
     if not any(fnmatchcase(picker.host.lower(), pattern.lower()) for pattern in fleet.allowed_picker_hosts):
-        allowed = listed(fleet.allowed_picker_hosts) if fleet.allowed_picker_hosts else "none at all"
+        allowed = alternatives(fleet.allowed_picker_hosts) if fleet.allowed_picker_hosts else "none at all"
         document.add(
             (*path, "http", "host"),
             f"is {shown(picker.host)}, expected a host that the Fleet's podPickers.allowedHosts has: {allowed}",

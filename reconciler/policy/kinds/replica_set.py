@@ -24,7 +24,7 @@ from reconciler.policy.kinds.federated_replica_set import (
     policy_of,
     preferences_of,
 )
-from reconciler.policy.kinds.fields import KIND, Fields, Labels, Name, Namespace, Replicas, expected
+from reconciler.policy.kinds.fields import KIND, Fields, Labels, Name, NamespaceName, Replicas, expected
 from reconciler.policy.kinds.pod_picker import PodPickerFields
 from reconciler.policy.kinds.selector import LabelSelectorFields
 from reconciler.policy.types import FederatedReplicaSet
@@ -45,7 +45,7 @@ class ReplicaSetMetadataFields(Fields, frozen=True, kw_only=True):
     """The name of a ReplicaSet, and its preferences."""
 
     name: Annotated[Name, Meta(description="name is the name of the local ReplicaSets too.")]
-    namespace: Annotated[Namespace, NAMESPACE] = "default"
+    namespace: Annotated[NamespaceName, NAMESPACE] = "default"
     labels: Annotated[Labels, Meta(description="labels are set on the local ReplicaSets.")] = field(
         default_factory=dict
     )

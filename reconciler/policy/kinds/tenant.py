@@ -10,7 +10,7 @@ from msgspec import Meta
 from reconciler.messages import Path, shown
 from reconciler.policy.globs import TooComplexError, overlap
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import ClusterPattern, Fields, Namespace, NamespacePattern, Whole, expected
+from reconciler.policy.kinds.fields import ClusterPattern, Fields, NamespaceName, NamespacePattern, Whole, expected
 from reconciler.policy.kinds.limits import LimitsFields, limits_of
 from reconciler.policy.types import Fleet, Place, Tenant
 
@@ -27,7 +27,7 @@ class TenantFields(Fields, frozen=True, kw_only=True):
     """A team with policies of its own."""
 
     name: Annotated[
-        Namespace,
+        NamespaceName,
         Meta(description="name is unique in the Fleet. The policies of the tenant are called NAME/POLICY."),
     ]
     paths: Annotated[
