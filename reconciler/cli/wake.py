@@ -87,21 +87,36 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     world = options.world(found, writes=True)
     until = None if awake_for is None else options.now + _kept_awake(awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
-    any_fleet = bool(source.contexts)
-    asleep = idle_workloads(of_every_fleet(found, state) if any_fleet else found, state, Run(options.now), name.matches)
-    check_looked(asleep, state, name, subject)
-    asks = asks or (len(asleep) > MANY and sys.stdin.isatty() and not flags["auto_approve"])
-    waking = _RequestedWake(name, asleep, requests(options.now, until), any_fleet)
+    waking = _RequestedWake(name, (), requests(options.now, until), any_fleet=bool(source.contexts))
+    waking = waking.looked_up(found, state, Run(options.now))
+    check_looked(waking.found, state, name, subject)
+    asks = asks or (len(waking.found) > MANY and sys.stdin.isatty() and not flags["auto_approve"])
     approval = Approval(output, options, ask=asks)
     world = world.without(state.unreachable)
     if asks:
         approve(waking, found, world, options, approval)
-    failed = requested(waking, world)
+    failed = requested(waking, world, quiet=flags["quiet"])
     with run_progress(options, flags) as (tracked_run, shown), stop_on_signals(flags["timeout"], options.stop) as stop:
         control = by_hand(Control(shown.counted(approval.choose_all), shown.writing, stop=stop), source, flags)
         applied = apply(PolicySet(found), world, tracked_run.request(), control, waking.decide)
     approval.report(applied)
     return stop.ended(first_exit_code([exit_of_apply(applied), *failed]))
+
+
+def awake(state: ObservedState, name: ObjectName) -> tuple[IdleWorkload, ...]:
+    """Return the one Service or workload that `name` names in full, to be kept awake; none where it names more."""
+    cluster = state.clusters.get(name.cluster)
+    if cluster is None or not name.name:
+        return ()
+    found: list[Service | Workload] = [*cluster.services, *(one for one in cluster.workloads if one.owner is None)]
+    return tuple(IdleWorkload(one) for one in found if name.matches(one.ref))
+
+
+def told(waking: _RequestedWake) -> str:
+    """Return which annotations are written, and on what: they come before the plan, which follows from them."""
+    refs = [str(one.asked.ref) for one in waking.found if not one.problem]
+    where = refs[0] if len(refs) == 1 else f"{len(refs)} objects"
+    return f"annotating {where}: {', '.join(f'{key}={value}' for key, value in waking.wanted.items())}"
 
 
 def _kept_awake(awake_for: str) -> timedelta:
@@ -122,6 +137,15 @@ class _RequestedWake(Struct, frozen=True):
     found: Sequence[IdleWorkload]
     wanted: Mapping[str, str]
     any_fleet: bool = False
+
+    def looked_up(self, fleet: Fleet, state: ObservedState, run: Run) -> _RequestedWake:
+        """Return it with what is found; what is awake is not asked to wake, only kept awake where that is wanted."""
+        fleet = of_every_fleet(fleet, state) if self.any_fleet else fleet
+        asleep = idle_workloads(fleet, state, run, self.name.matches)
+        if asleep or EXCLUDE_UNTIL not in self.wanted:
+            return replace(self, found=asleep)
+        wanted = {EXCLUDE_UNTIL: self.wanted[EXCLUDE_UNTIL]}
+        return replace(self, found=awake(state, self.name), wanted=wanted)
 
     def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         asked = {ref for one in self.found for ref in (one.asked.ref, *one.wakes)}
@@ -174,7 +198,7 @@ def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: Obje
         told = "; ".join(unreadable.values())
         raise ReconcilerError(f"{subject}: nothing idle was found, and not all could be read: {told}")
     check_there(state, name, subject)
-    keep = f"; to keep it awake, annotate it with {EXCLUDE_UNTIL}=TIME"
+    keep = "; --for keeps it awake for longer"
     raise UsageError(f"{subject}: {f'is not idle{keep}' if name.name else 'nothing below it is idle'}")
 
 
@@ -183,8 +207,10 @@ def requests(now: datetime, until: datetime | None) -> dict[str, str]:
     return {WAKE_REQUESTED_AT: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
 
 
-def requested(waking: _RequestedWake, world: World) -> list[ExitCode]:
-    """Write the requests and tell what could not be; return the exit codes that this leads to."""
+def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[ExitCode]:
+    """Tell and write the requests, and tell what could not be; return the exit codes that this leads to."""
+    if not quiet:
+        say(told(waking))
     failures = request_wakes(waking, world)
     for failure in failures:
         say(f"error: {failure}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -142,7 +142,10 @@ def _group(
         shown.sort(key=lambda action: (not urgent(action), action.decision.removed > 0))
     reasons = {action.id: phrase_parts(action.decision.cause.reasons) for action in shown}
     common = _common([action for action in shown if not is_metadata(action.decision)], reasons, owner[0])
-    words = [_placement_words(view, moves) if view is not None and shown else "", ", ".join(map(clock.part, common))]
+    words = [
+        *([_placement_words(view, moves), *_later(view, shown)] if view is not None and shown else []),
+        ", ".join(map(clock.part, common)),
+    ]
     return Group(
         *owner,
         place=next((one_line(action.decision.cause.at) for action in actions if action.decision.cause.at), ""),
@@ -184,6 +187,15 @@ def _placement_words(view: PlacementView, moves: bool) -> str:
         return f"move {moved} of {view.total}, {_clusters(less)} -> {_clusters(more)}"
     shares = [f"{name} {wanted}" for name, _, wanted in rows if wanted]
     return f"desired {view.total}" + (f": {', '.join(shares)}" if 0 < len(shares) <= _SEVERAL else "")
+
+
+def _later(view: PlacementView, shown: Sequence[Action]) -> Iterator[str]:
+    """Yield what runs after this one will move from clusters that have no line, which would tell it."""
+    told = {action.decision.ref.cluster for action in shown}
+    for row in view.rows:
+        for one in row.reasons:
+            if one.code is ReasonCode.MOVES_LATER and row.cluster not in told:
+                yield f"{one.values['replicas']} move from {one_line(row.cluster)} once as many are available elsewhere"
 
 
 def _clusters(names: Sequence[str]) -> str:

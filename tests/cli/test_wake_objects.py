@@ -137,7 +137,7 @@ def test_r2_a_list_on_a_service_alone_wakes_nothing_and_that_is_told(tmp_path, m
 
 def test_what_runs_is_not_idle(tmp_path):
     said = wake(a_folder(tmp_path, a_service()), "east/shop/svc/web")
-    words = "is not idle; to keep it awake, annotate it with reconciler/exclude-until=TIME"
+    words = "is not idle; --for keeps it awake for longer"
     assert (said.code, said.err) == (64, f"error: east/shop/svc/web: {words}\n")
 
 
@@ -179,12 +179,21 @@ def test_an_object_without_one_of_its_parts_is_found_and_named_whole(tmp_path, n
     assert said.err.endswith('the first parts of it; did you mean "east/shop/Deployment/web"?\n')
 
 
-def test_what_is_not_idle_is_kept_awake_by_an_annotation(tmp_path):
+def test_what_is_not_idle_is_kept_awake_for_as_long_as_asked(tmp_path):
     awake = a_deployment()
     awake["spec"]["replicas"] = 3
-    said = wake(a_folder(tmp_path, awake), "east/shop/deploy/web")
-    words = "is not idle; to keep it awake, annotate it with reconciler/exclude-until=TIME"
+    folder = a_folder(tmp_path, awake, a_service())
+    said = wake(folder, "east/shop/deploy/web")
+    words = "is not idle; --for keeps it awake for longer"
     assert (said.code, said.err) == (64, f"error: east/shop/deploy/web: {words}\n")
+    options = ("--for", "4h", "--snapshot", "snapshot", "--now", NOW)
+    said = folder.call("wake", "east/shop/deploy/web", *options)
+    written = "reconciler/exclude-until=2026-11-21T02:20:00Z"
+    assert (said.code, said.err.splitlines()[0]) == (0, f"annotating east/shop/Deployment/web: {written}")
+    annotations = folder.objects()["east", "shop", "Deployment", "web"]["metadata"]["annotations"]
+    assert annotations == {"reconciler/exclude-until": "2026-11-21T02:20:00Z"}
+    said = folder.call("wake", "east/shop", *options)
+    assert (said.code, said.err) == (64, "error: east/shop: nothing below it is idle\n")
 
 
 def test_a_wake_for_less_than_min_awake_says_that_it_stays_awake_for_longer(tmp_path):

@@ -132,6 +132,20 @@ def test_a_placement_that_moves_nothing_says_what_is_desired_where():
     ]
 
 
+def test_what_moves_in_later_runs_is_said_unless_a_line_says_it():
+    later = (reason(ReasonCode.DRAINING), reason(ReasonCode.MOVES_LATER, replicas=3))
+    rows = (a_row("eu-west", 3, 6), a_row("us-east", 3, 0, asked=3, reasons=later))
+    up = a_scale(3, 6, cause=replace(PLACE, reasons=(reason(ReasonCode.WEIGHT, weight=1, weights=1),)))
+    plan = a_plan(up, placements=(PlacementView("shop/web", 6, rows),))
+    assert text_of(plan).splitlines()[2] == (
+        "FederatedReplicaSet shop/web (policies/shop.yaml:9): desired 6: eu-west 6; "
+        "3 move from us-east once as many are available elsewhere"
+    )
+    down = a_scale(4, 3, cluster="us-east", cause=replace(PLACE, reasons=later))
+    said_by_its_line = text_of(replace(plan, actions=(*plan.actions, *a_plan(down).actions))).splitlines()
+    assert sum(line.count("elsewhere") for line in said_by_its_line) == 1
+
+
 PLACE = Cause("web", "policies/shop.yaml:9", said("weight 1 of 4", "max 2"))
 ZERO = "Plan: 0 to create, 0 to change, 0 to delete"
 
