@@ -7,6 +7,7 @@ import hashlib
 import json
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -30,7 +31,7 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.decide.decisions import Cause, Phase, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import MalformedAnswerError
-from reconciler.model import Run
+from reconciler.model import Run, Write
 from reconciler.plan.build import number
 from reconciler.plan.model import Awake, Plan
 from reconciler.policy.commit import commit_of
@@ -262,3 +263,48 @@ def test_the_commit_is_read_without_git(tmp_path: Path, files: dict[str, str], e
         Folder(tmp_path).write(name, text)
     (tmp_path / "policies").mkdir()
     assert commit_of(tmp_path / "policies") == expected
+
+
+class Interrupted:
+    """A cluster in which another run writes its history just before each of our first `times` writes."""
+
+    def __init__(self, cluster: SnapshotCluster, times: int) -> None:
+        self._cluster = cluster
+        self._left = times
+        self.others: list[Change] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def write(self, write: Write) -> None:
+        if self._left:
+            self._left -= 1
+            self.others.append(Change(rfc3339(NOW), f"east/shop/Deployment/other-{self._left}", "idle", "reconciler"))
+            History(self._cluster, "reconciler").add(self.others[-1:], NOW.date())
+        self._cluster.write(write)
+
+
+@pytest.mark.parametrize("before", [(), ("kept",)], ids=["the first of the day", "beside others"])
+@pytest.mark.parametrize("times", [1, 4])
+def test_two_runs_that_write_at_once_lose_nothing_although_neither_has_a_lock(
+    tmp_path: Path, before: tuple[str, ...], times: int
+) -> None:
+    cluster = access_of(tmp_path).cluster
+    kept = [Change(rfc3339(NOW), f"east/shop/Deployment/{name}", "idle", "reconciler") for name in before]
+    if kept:
+        History(cluster, "reconciler").add(kept, NOW.date())
+    ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
+    both = Interrupted(cluster, times)
+    History(both, "reconciler").add(ours, NOW.date())
+    assert History(cluster, "reconciler").kept()[NOW.date()].changes == (*kept, *both.others, *ours)
+
+
+def test_a_history_that_others_write_all_the_time_is_said_to_be_unwritten_and_loses_nothing_of_theirs(
+    tmp_path: Path,
+) -> None:
+    both = Interrupted(access_of(tmp_path).cluster, 99)
+    access = replace(access_of(tmp_path), cluster=both)
+    ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
+    run = Run(NOW, "run-1")
+    assert "history: not written: " in record(ours, a_plan(run), {"east": access}, a_fleet(), run).problem
+    assert History(access_of(tmp_path).cluster, "reconciler").kept()[NOW.date()].changes == tuple(both.others)
