@@ -103,7 +103,7 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     return stop.ended(first_exit_code([exit_of_apply(applied), *failed]))
 
 
-def awake(state: ObservedState, name: ObjectName) -> tuple[IdleWorkload, ...]:
+def awake(state: ObservedState, name: ObjectArgument) -> tuple[IdleWorkload, ...]:
     """Return the one Service or workload that `name` names in full, to be kept awake; none where it names more."""
     cluster = state.clusters.get(name.cluster)
     if cluster is None or not name.name:
