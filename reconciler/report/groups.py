@@ -148,7 +148,7 @@ def _group(
     ]
     return Group(
         *owner,
-        place=next((one_line(action.decision.cause.at) for action in actions if action.decision.cause.at), ""),
+        place=next((one_line(one.decision.cause.at) for one in actions if owner[1] and one.decision.cause.at), ""),
         reason="; ".join(word for word in words if word),
         lines=tuple(
             _line(action, [clock.part(one) for one in reasons[action.id] if one not in common], moves)
