@@ -6,7 +6,7 @@ import re
 import secrets
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +58,15 @@ def install(plane: ControlPlane) -> None:
 
 
 class ActivatorProcess:
-    """`reconciler activator` on `address`, where it listens for metrics and health too."""
+    """`reconciler activator` on `addresses`, where it listens for metrics and health too.
 
-    def __init__(self, plane: ControlPlane, address: str, *flags: str, name: str = "activator-0") -> None:
+    `reach` says how it reaches the API server with a token; a test may set another one before it starts.
+    """
+
+    def __init__(self, plane: ControlPlane, addresses: Sequence[str], *flags: str, name: str = "activator-0") -> None:
         self.plane = plane
-        self.address = address
+        self.reach = plane.access
+        self.addresses = addresses
         self.name = name
         self.uid = f"00000000-0000-4000-8000-{secrets.token_hex(6)}"
         self._flags = flags
@@ -72,9 +76,10 @@ class ActivatorProcess:
         """Start it and wait until it is ready."""
         token = self.plane.service_account(OWN, "reconciler-activator")
         folder = self.plane.folder / "kubeconfigs"
-        kubeconfig = write_kubeconfig(folder / f"{self.name}.yaml", {"member": self.plane.access(token)})
+        kubeconfig = write_kubeconfig(folder / f"{self.name}.yaml", {"member": self.reach(token)})
         arguments = ["-m", "reconciler", "activator", "--context", "member", "--pod-namespace", OWN]
-        arguments += ["--pod-name", self.name, "--pod-uid", self.uid, "--pod-ips", self.address, *self._flags]
+        arguments += ["--pod-name", self.name, "--pod-uid", self.uid, "--pod-ips", ",".join(self.addresses)]
+        arguments += self._flags
         environment = {"KUBECONFIG": str(kubeconfig), "RECONCILER_CREDENTIALS_DIR": str(folder)}
         log = self.plane.logs / f"{self.name}.log"
         self._process = Process(Path(sys.executable), arguments, log, environment)
@@ -90,7 +95,7 @@ class ActivatorProcess:
         """Status and text of an answer; 0 where there is none."""
         with urllib3.PoolManager(timeout=10.0, retries=False) as pool:
             try:
-                answer = pool.request("GET", f"http://{self.address}:{HTTP_PORT}{path}")
+                answer = pool.request("GET", f"http://{self.addresses[0]}:{HTTP_PORT}{path}")
             except urllib3.exceptions.HTTPError as error:
                 return 0, str(error)
             return answer.status, answer.data.decode()

@@ -182,7 +182,6 @@ def test_a_hundred_idle_services_at_once_are_each_woken_once(town: Town, activat
     ready = f"/apis/apps/v1/namespaces/{town.namespace}/deployments"
     wait_until(lambda: sum(one["status"].get("readyReplicas", 0) for one in town.api.items(ready)) == 100, "100 pods")
     began = time.monotonic()
-    wait_until(lambda: run(town).code == 0, "a run that idles them all: on a busy machine one may lose its lock", 600)
     town.idle(*names)
     print(f"idled in {time.monotonic() - began:.1f} s")
     addresses = [town.network.cluster_ip(town.namespace, name) for name in names]
@@ -203,6 +202,7 @@ def first_answer(address: str) -> float:
             time.sleep(0.002)
 
 
+@pytest.mark.bench
 def test_the_first_byte_comes_at_most_200_ms_after_that_of_a_bare_scale_up(town: Town, activators) -> None:
     woken, bare = [], []
     for _ in range(5):

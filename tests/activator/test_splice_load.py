@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import queue
 import resource
 import shutil
 import signal
@@ -13,7 +14,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +25,7 @@ pytestmark = pytest.mark.soak
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 300
 _PIECE = 1 << 20
+_PIECES = 1024
 
 
 class Server:
@@ -93,29 +97,62 @@ def connected(port: int, source: str = "127.0.0.1") -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE, source_address=(source, 0))
 
 
-def test_a_gigabyte_in_both_directions_is_equal_and_ends_on_either_side() -> None:
-    pieces = 1024
+def send_pieces(target: socket.socket) -> str:
+    """Send a gibibyte, then the end; return its digest."""
+    sent = hashlib.sha256()
+    for number in range(_PIECES):
+        piece = number.to_bytes(4) * (_PIECE // 4)
+        sent.update(piece)
+        target.sendall(piece)
+    target.shutdown(socket.SHUT_WR)
+    return sent.hexdigest()
+
+
+def digest_of(source: socket.socket) -> tuple[int, str]:
+    """How many bytes come until the end, and their digest."""
+    got, count, buffer = hashlib.sha256(), 0, bytearray(_PIECE)
+    while size := source.recv_into(buffer):
+        got.update(memoryview(buffer)[:size])
+        count += size
+    return count, got.hexdigest()
+
+
+def test_a_gigabyte_goes_in_both_directions_at_once_and_comes_back_equal() -> None:
     server = Server(echo)
+    with splicing(server.port) as (port, process), connected(port) as client, ThreadPoolExecutor(1) as threads:
+        before = memory(process)
+        sent = threads.submit(send_pieces, client)  # its end comes through, the answer goes on
+        got = digest_of(client)
+        assert got == (_PIECES * _PIECE, sent.result(PATIENCE))
+        print(f"{got[0]} bytes back, {before} -> {memory(process)} MiB")
+        assert memory(process) - before < 32
+    server.close()
+
+
+@pytest.mark.parametrize("first", ["client", "pod"])
+def test_a_side_that_ended_after_a_gigabyte_gets_a_gigabyte_all_the_same(first: str) -> None:
+    """Half-close: the side that ends first has sent all, and only then the other one begins."""
+    at_pod: queue.Queue[tuple[tuple[int, str], str]] = queue.Queue()
+
+    def pod(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(BrokenPipeError):  # a look whether it accepts is over at once
+            if first == "client":
+                got = digest_of(connection)
+                at_pod.put((got, send_pieces(connection)))
+            else:
+                sent = send_pieces(connection)
+                at_pod.put((digest_of(connection), sent))
+
+    server = Server(pod)
     with splicing(server.port) as (port, process), connected(port) as client:
         before = memory(process)
-        sent, got = hashlib.sha256(), hashlib.sha256()
-
-        def send() -> None:
-            for number in range(pieces):
-                piece = number.to_bytes(4) * (_PIECE // 4)
-                sent.update(piece)
-                client.sendall(piece)
-            client.shutdown(socket.SHUT_WR)  # its end comes through, the answer goes on
-
-        sending = threading.Thread(target=send, daemon=True)
-        sending.start()
-        count, buffer = 0, bytearray(_PIECE)
-        while size := client.recv_into(buffer):
-            got.update(memoryview(buffer)[:size])
-            count += size
-        sending.join(PATIENCE)
-        print(f"{count} bytes back, {before} -> {memory(process)} MiB")
-        assert (count, got.digest()) == (pieces * _PIECE, sent.digest())
+        if first == "client":
+            sent, got = send_pieces(client), digest_of(client)
+        else:
+            got = digest_of(client)
+            sent = send_pieces(client)
+        pod_got, pod_sent = at_pod.get(timeout=PATIENCE)
+        assert (pod_got, got) == ((_PIECES * _PIECE, sent), (_PIECES * _PIECE, pod_sent))
         assert memory(process) - before < 32
     server.close()
 
@@ -222,8 +259,84 @@ listen one
 """
 
 
+QUEUE = """
+global
+  maxconn 4000
+defaults
+  mode tcp
+  timeout connect 600s
+  timeout client 600s
+  timeout server 600s
+  timeout queue 600s
+listen one
+  bind 127.0.0.1:{port} backlog 4096
+  server target 127.0.0.1:{target} maxconn 1
+"""
+"""HAProxy holds what its server has no place for."""
+
+
+def proportional_kib(process: subprocess.Popen[Any]) -> int:
+    """KiB of memory of a process and of all that it started, shared pages by their share."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.parent.name))
+    found, left = 0, [process.pid]
+    while left:
+        one = left.pop()
+        left += children.get(one, [])
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+            found += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return found
+
+
+def settled_kib(process: subprocess.Popen[Any]) -> int:
+    """What `proportional_kib` says once it stays within one percent for two seconds."""
+    known, until = proportional_kib(process), time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        time.sleep(2)
+        now = proportional_kib(process)
+        if abs(now - known) * 100 <= known:
+            return now
+        known = now
+    return known
+
+
+@pytest.mark.bench
+def test_what_a_connection_that_waits_takes_beside_others(tmp_path: Path) -> None:
+    """KiB of each process for each of 1,000 waiting connections; the kernel's memory is not counted.
+
+    HAProxy queues all but one; `socat` cannot wait, it has joined each with a server that is silent.
+    """
+    missing = [name for name in ("socat", "haproxy") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    server, count, found = Server(ignore), 1000, {}
+    config, ports = tmp_path / "haproxy.cfg", {name: free_port() for name in ("socat", "haproxy")}
+    config.write_text(QUEUE.format(port=ports["haproxy"], target=server.port))
+    listen = f"TCP-LISTEN:{ports['socat']},bind=127.0.0.1,fork,reuseaddr,backlog=4096"
+    starts: dict[str, Callable[[], contextlib.AbstractContextManager[tuple[int, subprocess.Popen[Any]]]]] = {
+        "activator": lambda: splicing(server.port, count, joined=False),
+        "haproxy": lambda: running(["haproxy", "-db", "-f", str(config)], ports["haproxy"]),
+        "socat": lambda: running(["socat", listen, f"TCP:127.0.0.1:{server.port}"], ports["socat"]),
+    }
+    for name, start in starts.items():
+        with start() as (port, process), contextlib.ExitStack() as clients:
+            before = settled_kib(process)
+            for _ in range(count):
+                clients.enter_context(connected(port)).sendall(b"hello\n")
+            if name == "activator":
+                wait_for(process, lambda held, _: held == count)
+            found[name] = (settled_kib(process) - before) / count
+    print({name: round(one, 1) for name, one in found.items()}, "KiB for each")
+    server.close()
+    assert found["activator"] < found["haproxy"] < found["socat"]
+
+
 @contextlib.contextmanager
-def running(command: list[str], port: int) -> Iterator[None]:
+def running(command: list[str], port: int) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     process = subprocess.Popen(command)
     try:
         until = time.monotonic() + 60
@@ -233,7 +346,7 @@ def running(command: list[str], port: int) -> Iterator[None]:
                 break
             assert time.monotonic() < until, command
             time.sleep(0.05)
-        yield
+        yield port, process
     finally:
         process.terminate()
         process.wait(30)

@@ -23,17 +23,21 @@ Where the binaries cannot be built such tests are skipped with the reason; under
 
 from __future__ import annotations
 
+import base64
 import secrets
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+
+import urllib3
 
 from tests.real import certificates
 from tests.real.api import Api
 from tests.real.binaries import binary
 from tests.real.kubeconfig import Access, write_kubeconfig
-from tests.real.processes import Process, answers, on_a_free_port, ready
+from tests.real.processes import READY_AFTER_AT_MOST, Process, answers, on_a_free_port, ready
 
 CONTROLLERS, SCHEDULER, NODES = "controllers", "scheduler", "nodes"
 API_ONLY: frozenset[str] = frozenset()
@@ -124,6 +128,14 @@ class ControlPlane:
     def start_api_server(self) -> None:
         """End an outage: the API server is back at the same address with the same objects."""
         self._api_server = self._started_api_server(self._port)
+
+    def forget_changes(self) -> None:
+        """Have etcd forget all former versions, and the API server all changes: it starts anew."""
+        self.stop_api_server()
+        key = {"key": base64.b64encode(b"/").decode()}
+        revision = _asked_etcd(f"{self._etcd_url}/v3/kv/range", key)["header"]["revision"]
+        _asked_etcd(f"{self._etcd_url}/v3/kv/compaction", {"revision": revision, "physical": True})
+        self.start_api_server()
 
     def access(self, token: str | None = None) -> Access:
         """What a kubeconfig says of this control plane; as admin without a `token`."""
@@ -235,6 +247,14 @@ class ControlPlane:
         for part in sorted(self.parts):
             command, *arguments = lines[part]
             self._processes.append(Process(binary(command), arguments, self.logs / f"{command}.log"))
+
+
+def _asked_etcd(url: str, question: Mapping[str, Any]) -> Any:
+    """What etcd answers over HTTP; its client port is one of loopback, without TLS."""
+    with urllib3.PoolManager(timeout=READY_AFTER_AT_MOST) as pool:
+        answer = pool.request("POST", url, json=question)
+        assert answer.status == 200, answer.data
+        return answer.json()
 
 
 def start_side_by_side(planes: Sequence[ControlPlane]) -> None:

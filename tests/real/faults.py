@@ -156,6 +156,16 @@ def before(call: Callable[[Request], object], *, forward: bool = True) -> Fault:
     return fault
 
 
+def rewritten(pattern: str, by: str) -> Fault:
+    """Pass the request on with another target."""
+
+    def fault(exchange: Exchange) -> None:
+        exchange.rewrite(pattern, by)
+        exchange.pass_on()
+
+    return fault
+
+
 def after(call: Callable[[Request], object]) -> Fault:
     """Let the real server do it, call, then send its answer back."""
 

@@ -1,4 +1,4 @@
-"""What runs in a pod of a service network: `pod_server.py ADDRESS PORT NAME [DELAY]`.
+"""What runs in a pod of a service network: `pod_server.py ADDRESSES PORT NAME [DELAY]`; commas separate addresses.
 
 TCP: answers each line with its name and the line; "bytes N" with N bytes. UDP: answers each datagram with its name.
 SIGTERM: it accepts nothing more, answers what it accepted for a while, and ends. DELAY: seconds before it listens.
@@ -39,14 +39,16 @@ class Datagrams(asyncio.DatagramProtocol):
         self.transport.sendto(self.name + b" " + data, address)
 
 
-async def main(address: str, port: str, name: str, delay: str = "0") -> None:
+async def main(addresses: str, port: str, name: str, delay: str = "0") -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, ended.set)
     await asyncio.sleep(float(delay))
     encoded = name.encode()
-    server = await asyncio.start_server(lambda r, w: answer(r, w, encoded), address, int(port), backlog=4096)
-    await loop.create_datagram_endpoint(lambda: Datagrams(encoded), local_addr=(address, int(port)))
+    every = addresses.split(",")
+    server = await asyncio.start_server(lambda r, w: answer(r, w, encoded), every, int(port), backlog=4096)
+    for address in every:
+        await loop.create_datagram_endpoint(lambda: Datagrams(encoded), local_addr=(address, int(port)))
     await ended.wait()
     await asyncio.sleep(1)  # it drains: proxies still lead to it for a moment
     server.close()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import re
 import secrets
 import socket
 import threading
@@ -123,6 +124,10 @@ class Exchange:
         with self.forwarded() as answer:
             self._handler.pass_back(self.request, answer)
 
+    def rewrite(self, pattern: str, by: str) -> None:
+        """Ask the real server something else: what matches in the target of the request is replaced."""
+        self._handler.path = re.sub(pattern, by, self._handler.path)
+
     def answer(self, status: int, body: bytes, headers: Mapping[str, str], *, length: int | None = None) -> None:
         """Send this; a `length` beyond that of `body` promises more than comes."""
         every = {"Content-Type": "application/json", **headers}
@@ -202,6 +207,10 @@ class Proxy:
         self.rules.append(rule)
         return rule
 
+    def cut_all(self) -> None:
+        """Cut all connections that are open now: what is watched ends in the middle of a line."""
+        self._server.cut_all()
+
     def reset(self) -> None:
         """Forget requests and rules."""
         self.requests, self.rules = [], []
@@ -258,10 +267,13 @@ class _Server(http.server.ThreadingHTTPServer):
         self.stopping.set()
         self.shutdown()
         self.server_close()
+        self.cut_all()
+        self.pool.clear()
+
+    def cut_all(self) -> None:
         for connection in list(self.connections):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        self.pool.clear()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients that go away are no error of ours."""

@@ -6,7 +6,8 @@
         wait_for_ready(network.api, "shop", "web", 1)
         address = network.cluster_ip("shop", "web")     # connect to (address, 80)
 
-All of it, the test included, is in one network namespace. Each pod listens on 198.18.1.N:8080, TCP and UDP.
+All of it, the test included, is in one network namespace. Each pod listens on 198.18.1.N:8080 and
+[fd00:198:18:1::N]:8080, TCP and UDP. Services have IPv4 unless they say IPv6, or both.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tests.real.processes import Process, StartError, answers, free_port
 from tests.real.worlds import create, wait_until
 
 POD_PORT = 8080
+SERVICE_ADDRESSES = "10.0.0.0/16,fd00:10:96::/112"
 NODE_NAME = "node-1"
 
 _SERVER = Path(__file__).with_name("pod_server.py")
@@ -42,7 +44,8 @@ class ServiceNetwork:
     """The control plane and what makes its Services work; the calling thread must be in the namespace."""
 
     def __init__(self, folder: Path) -> None:
-        self.plane = ControlPlane(folder, {CONTROLLERS, SCHEDULER})
+        flags = (f"--service-cluster-ip-range={SERVICE_ADDRESSES}",)
+        self.plane = ControlPlane(folder, {CONTROLLERS, SCHEDULER}, flags)
         self._proxy: Process | None = None
         self._kubelet: Kubelet | None = None
         self._hosts = itertools.count(200)
@@ -56,7 +59,9 @@ class ServiceNetwork:
         self.plane.start()
         try:
             self.api.create("/api/v1/nodes", _node())
-            status = {"addresses": [{"type": "InternalIP", "address": network_namespace.NODE}], **_ready_node()}
+            own = (network_namespace.NODE, network_namespace.NODE_V6)
+            addresses = [{"type": "InternalIP", "address": address} for address in own]
+            status = {"addresses": addresses, **_ready_node()}
             self.api.patch(f"/api/v1/nodes/{NODE_NAME}/status", {"status": status})
             self._start_proxy()
             self._kubelet = Kubelet(self.plane)
@@ -102,11 +107,13 @@ class ServiceNetwork:
         """The address of a Service."""
         return self.api.get(f"/api/v1/namespaces/{namespace}/services/{name}")["spec"]["clusterIP"]
 
-    def new_address(self) -> str:
-        """An address for a process that stands in for a pod, such as an activator."""
-        address = f"198.18.2.{next(self._hosts)}"
-        network_namespace.add_address(address)
-        return address
+    def new_addresses(self) -> list[str]:
+        """Addresses, one of each family, for a process that stands in for a pod, such as an activator."""
+        number = next(self._hosts)
+        addresses = [f"198.18.2.{number}", f"fd00:198:18:2::{number:x}"]
+        for address in addresses:
+            network_namespace.add_address(address)
+        return addresses
 
     def _start_proxy(self) -> None:
         kubeconfig = write_kubeconfig(self.plane.folder / "proxy.yaml", {"proxy": self.plane.access()})
@@ -139,7 +146,7 @@ class Kubelet:
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
-        self._pods: dict[str, tuple[Process, str]] = {}
+        self._pods: dict[str, tuple[Process, list[str]]] = {}
         self._beats_at = 0.0
         self._not_ready: set[str] = set()
         self._numbers = itertools.count(1)
@@ -189,35 +196,39 @@ class Kubelet:
 
     def _start_pod(self, pod: Object) -> None:
         number = next(self._numbers)
-        address = f"198.18.1.{number}" if number < 256 else f"198.18.{2 + number // 256}.{number % 256}"
-        network_namespace.add_address(address)
+        first = f"198.18.1.{number}" if number < 256 else f"198.18.{2 + number // 256}.{number % 256}"
+        addresses = [first, f"fd00:198:18:1::{number:x}"]
+        for address in addresses:
+            network_namespace.add_address(address)
         metadata = pod["metadata"]
         annotations = metadata.get("annotations", {})
-        arguments = ["-I", "-S", str(_SERVER), address, str(POD_PORT), metadata["name"], annotations.get(_DELAY, "0")]
+        arguments = ["-I", "-S", str(_SERVER), ",".join(addresses), str(POD_PORT), metadata["name"]]
+        arguments.append(annotations.get(_DELAY, "0"))
         log = self._plane.logs / "pods" / f"{metadata['name']}.log"
-        self._pods[metadata["uid"]] = (Process(Path(sys.executable), arguments, log), address)
+        self._pods[metadata["uid"]] = (Process(Path(sys.executable), arguments, log), addresses)
         has_no_probe = _DELAY in annotations
-        self._tell(pod, address, ready=has_no_probe)
+        self._tell(pod, addresses, ready=has_no_probe)
         if not has_no_probe and _NEVER_READY not in annotations:
             self._not_ready.add(metadata["uid"])
 
     def _probe(self, pod: Object) -> None:
         """Tell that a pod is ready once it accepts connections, as its readiness probe would."""
-        _, address = self._pods[pod["metadata"]["uid"]]
+        _, addresses = self._pods[pod["metadata"]["uid"]]
         try:
-            socket.create_connection((address, POD_PORT), timeout=5).close()
+            for address in addresses:
+                socket.create_connection((address, POD_PORT), timeout=5).close()
         except OSError:
             return
-        self._tell(pod, address, ready=True)
+        self._tell(pod, addresses, ready=True)
         self._not_ready.discard(pod["metadata"]["uid"])
 
-    def _tell(self, pod: Object, address: str, *, ready: bool) -> None:
+    def _tell(self, pod: Object, addresses: list[str], *, ready: bool) -> None:
         state = "True" if ready else "False"
         conditions = [{"type": kind, "status": state} for kind in ("Ready", "ContainersReady")]
         status = {
             "phase": "Running",
-            "podIP": address,
-            "podIPs": [{"ip": address}],
+            "podIP": addresses[0],
+            "podIPs": [{"ip": address} for address in addresses],
             "hostIP": network_namespace.NODE,
             "conditions": [*conditions, {"type": "PodScheduled", "status": "True"}],
         }
@@ -226,14 +237,15 @@ class Kubelet:
 
     def _end(self, pod: Object) -> None:
         """End the process once it had its time, then the pod is gone."""
-        process, address = self._pods.get(pod["metadata"]["uid"], (None, ""))
+        process, addresses = self._pods.get(pod["metadata"]["uid"], (None, []))
         if process is not None and process.alive:
             process.terminate_once()
             return
         if process is not None:
             del self._pods[pod["metadata"]["uid"]]
             self._not_ready.discard(pod["metadata"]["uid"])
-            network_namespace.remove_address(address)
+            for address in addresses:
+                network_namespace.remove_address(address)
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
         try:
             self._plane.api.delete(path, gracePeriodSeconds="0")

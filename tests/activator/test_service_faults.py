@@ -1,0 +1,306 @@
+"""What goes wrong on a real kube-proxy while clients wait: they are reset in time, and the next one is served."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.model import Write
+from tests.activator.in_cluster import our_slices
+from tests.activator.test_run_network import IDLED_AT, is_consistent, run, service_of
+from tests.activator.test_service_network import PATIENCE, Town, accepts, activators, answers, ask, town
+from tests.real import faults
+from tests.real.api import ApiError
+from tests.real.objects import a_deployment, an_object
+from tests.real.proxy import Proxy, Request
+from tests.real.service_network import POD_PORT
+from tests.real.worlds import create, deployment_path, scale, wait_until
+
+__all__ = ["activators", "town"]
+
+pytestmark = pytest.mark.soak
+
+HOLD = ("--hold-timeout", "5")
+
+
+def pods(town: Town) -> list[dict[str, Any]]:
+    return town.api.items(f"/api/v1/namespaces/{town.namespace}/pods")
+
+
+def never_ready(town: Town, value: str | None) -> None:
+    """Have the next pods of web never get ready, or get ready again."""
+    template = {"metadata": {"annotations": {"test/never-ready": value}}}
+    town.api.patch(deployment_path(town.namespace, "web"), {"spec": {"template": template}})
+
+
+def test_where_a_quota_refuses_the_pods_clients_are_reset_and_served_once_it_is_gone(town: Town, activators) -> None:
+    activator = activators(*HOLD)
+    address = town.open("web")
+    town.idle("web")
+    quota = f"/api/v1/namespaces/{town.namespace}/resourcequotas/none"
+    create(town.api, [an_object("v1", "ResourceQuota", "none", spec={"hard": {"pods": "0"}})], town.namespace)
+    wait_until(lambda: "hard" in town.api.get(quota).get("status", {}), "the quota to be in force")
+    with pytest.raises(ConnectionResetError):
+        ask(address)
+    wait_until(lambda: town.replicas("web") == 1, "the wake")
+    assert (pods(town), activator.metric("held")) == ([], 0)
+    town.api.delete(quota)
+    wait_until(lambda: answers(address), "an answer, now that pods may come", 300)
+    wait_until(lambda: not our_slices(town.api, town.namespace), "the slices to go")
+    assert town.need_pods() == ["web"]
+
+
+@pytest.mark.parametrize("woken", [False, True], ids=["before the wake", "while its client waits"])
+def test_where_what_is_behind_is_deleted_clients_are_reset_and_served_once_it_is_back(
+    town: Town, activators, woken: bool
+) -> None:
+    activator = activators(*HOLD)
+    address = town.open("web")
+    town.idle("web")
+    path = deployment_path(town.namespace, "web")
+    if woken:
+        never_ready(town, "true")
+    else:
+        town.api.delete(path)
+    with ThreadPoolExecutor(1) as clients:
+        asked = clients.submit(ask, address)
+        if woken:
+            wait_until(lambda: town.replicas("web") == 1, "the wake")
+            town.api.delete(path)
+        with pytest.raises(ConnectionResetError):
+            asked.result(PATIENCE)
+    assert activator.metric("held") == 0
+    wait_until(lambda: not pods(town), "no pods")
+    create(town.api, [a_deployment("web", 1)], town.namespace)
+    wait_until(lambda: answers(address), "an answer, now that it is back")
+
+
+def test_where_the_service_is_deleted_its_clients_are_reset_and_no_slice_stays(town: Town, activators) -> None:
+    activator = activators()
+    address = town.open("web")
+    town.idle("web")
+    never_ready(town, "true")
+    with ThreadPoolExecutor(1) as clients:
+        asked = clients.submit(ask, address)
+        wait_until(lambda: town.replicas("web") == 1, "the wake")
+        town.api.delete(f"/api/v1/namespaces/{town.namespace}/services/web")
+        with pytest.raises(ConnectionResetError):
+            asked.result(PATIENCE)
+    wait_until(lambda: not our_slices(town.api, town.namespace), "no slices")
+    assert activator.metric("held") == 0
+
+
+def is_watch(request: Request) -> bool:
+    return "watch" in request.query
+
+
+FAULTS = {
+    "cut": lambda proxy: proxy.rule(faults.refuse(), times=None),
+    "410": lambda proxy: proxy.rule(faults.rewritten("resourceVersion=[0-9]+", "resourceVersion=1"), 1, is_watch, None),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_after_a_lost_watch_no_service_is_missed_and_no_slice_stays(
+    town: Town, activators, tmp_path: Path, kind: str
+) -> None:
+    """Behind its back one Service is woken, and another one idled. "410": the API server forgot what changed."""
+    plane = town.network.plane
+    with Proxy(plane.access(), tmp_path / "proxy") as proxy:
+        activators(through=proxy)
+        wakes = town.open("wakes")
+        town.idle("wakes")
+        sleeps = town.open("sleeps")
+        if kind == "410":
+            plane.forget_changes()
+            assert watched_from(town, "1") == 410
+        fault = FAULTS[kind](proxy)
+        proxy.cut_all()
+        wait_until(lambda: run(town).code == 0, "a run that idles the second Service", 600)
+        assert town.replicas("sleeps") == 0
+        wake_by_hand(town, "wakes")
+        wait_until(lambda: pods(town) and pods(town)[-1].get("status", {}).get("podIP"), "a pod")
+        if kind == "cut":
+            proxy.rules.remove(fault)
+        began = time.monotonic()
+        wait_until(lambda: slices_by_service(town) == {"sleeps"}, "its own slices, and no others")
+        print(f"{kind}: right again after {time.monotonic() - began:.1f} s")
+        wait_until(lambda: accepts(sleeps), "kube-proxy to know it")
+        assert ask(sleeps).startswith("sleeps-")
+        assert ask(wakes).startswith("wakes-")
+
+
+def wake_by_hand(town: Town, name: str) -> None:
+    folder = str(town.folder.path)
+    flags = ("--policies", "policies", "--auto-approve", "--credentials-dir", folder)
+    woken = town.folder.call("wake", f"member/{town.namespace}/Service/{name}", *flags)
+    assert woken.code == 0, woken.out + woken.err
+    assert IDLED_AT not in service_of(town, name)
+
+
+def watched_from(town: Town, version: str) -> int:
+    """The status with which the API server answers a watch of Services from a version on, 200 where it goes on."""
+    services = "/api/v1/services"
+    try:
+        found = town.api.request("GET", services, watch="true", resourceVersion=version, timeoutSeconds="5")
+    except ApiError as error:
+        return error.status
+    status: int = found["object"]["code"] if found["type"] == "ERROR" else 200
+    return status
+
+
+def slices_by_service(town: Town) -> set[str]:
+    """The Services for which an activator has slices."""
+    return {one["metadata"]["labels"]["kubernetes.io/service-name"] for one in our_slices(town.api, town.namespace)}
+
+
+# Caveats of the seed. Source: seed idling-and-unidling.md, "Caveats".
+
+
+def test_a_manual_scale_up_that_leaves_the_annotations_is_served_and_the_slices_go(town: Town, activators) -> None:
+    activators()
+    address = town.open("web")
+    town.idle("web")
+    scale(town.api, town.namespace, "web", 1)
+    wait_until(lambda: not our_slices(town.api, town.namespace), "the slices to go although the mark stays")
+    assert IDLED_AT in service_of(town)
+    assert ask(address).startswith("web-")
+    assert (town.need_pods(), town.replicas("web")) == ([], 1)
+    run(town)
+    assert is_consistent(town)
+
+
+def test_a_connection_that_a_pod_accepts_while_it_shuts_down_is_served_and_wakes_nothing(
+    town: Town, activators
+) -> None:
+    activators()
+    address = town.open("web")
+    wait_until(lambda: accepts(address), "kube-proxy to know it")
+    with socket.create_connection((address, 80), timeout=PATIENCE) as client, client.makefile("rb") as answer:
+        client.sendall(b"before\n")
+        assert answer.readline().endswith(b" before\n")
+        wait_until(lambda: run(town).code == 0, "a run that idles it", 600)
+        assert town.replicas("web") == 0
+        assert answer.read() == b""  # the pod ends it when it is gone
+    wait_until(lambda: not pods(town), "no pods")
+    assert (town.need_pods(), town.replicas("web")) == ([], 0)
+    wait_until(lambda: accepts(address), "an activator to accept")
+    assert ask(address).startswith("web-")
+
+
+@pytest.fixture
+def before_writes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], None]], None]]:
+    """`before_writes(call)`: a run calls it before each of its writes."""
+    original = KubernetesCluster.write
+
+    def install(call: Callable[[], None]) -> None:
+        def write(self: KubernetesCluster, wanted: Write) -> None:
+            call()
+            original(self, wanted)
+
+        monkeypatch.setattr(KubernetesCluster, "write", write)
+
+    yield install
+    monkeypatch.setattr(KubernetesCluster, "write", original)
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_connections_before_any_write_of_a_run_are_answered_and_those_the_activator_got_wake(
+    town: Town, activators, before_writes, at: int
+) -> None:
+    """Where the run has marked the Service, and not scaled yet, some come to pods, and some to the activator."""
+    activator = activators()
+    address = town.open("web")
+    wait_until(lambda: accepts(address), "kube-proxy to know it")
+    said: list[str] = []
+    guard = threading.Lock()
+    count = iter(range(1000))
+
+    def connect() -> None:
+        with guard:
+            if next(count) == at:
+                said.extend(ask(address) for _ in range(10))
+
+    before_writes(connect)
+    code = run(town).code
+    assert all(answer.startswith("web-") for answer in said)
+    assert is_consistent(town)
+    got = activator.metric("connections_total")
+    print(f"write {at}: {len(said)} connections, {got:.0f} of them at the activator, exit {code}")
+    if got:
+        wait_until(lambda: town.replicas("web") == 1, "the wake")
+        assert "web" in town.need_pods()
+    wait_until(lambda: answers(address), "an answer, whatever became of the run")
+
+
+def test_traffic_between_discovery_and_idling_is_served_and_the_next_one_wakes(town: Town, activators) -> None:
+    activators()
+    address = town.open("web")
+    wait_until(lambda: accepts(address), "kube-proxy to know it")
+    flags = ("--credentials-dir", str(town.folder.path))
+
+    def idled() -> bool:
+        """A run that is stopped, or loses its lock, on a busy machine changes nothing: another plan is made."""
+        town.folder.call("plan", "policies", "--out", "saved.json", *flags)
+        assert ask(address).startswith("web-")
+        assert town.need_pods() == []
+        town.folder.call("apply", "saved.json", "--auto-approve", "--quiet", *flags)
+        return town.replicas("web") == 0
+
+    wait_until(idled, "a plan that is carried out", 600)
+    wait_until(lambda: not pods(town), "no pods")
+    wait_until(lambda: accepts(address), "an activator to accept")
+    assert ask(address).startswith("web-")
+    assert town.woken() == ["web"]
+
+
+# An hour of checks and scrapes.
+
+
+def check(address: str) -> None:
+    """A load balancer's check: it connects, and leaves."""
+    socket.create_connection((address, 80), timeout=PATIENCE).close()
+
+
+def scrape(address: str, patience: float) -> None:
+    """A scrape of metrics, which gives up after so many seconds."""
+    with socket.create_connection((address, 9090), timeout=PATIENCE) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: web\r\n\r\n")
+        client.settimeout(patience)
+        with pytest.raises((TimeoutError, BlockingIOError, ConnectionResetError)):
+            client.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count", "patience"),
+    [
+        pytest.param(0, 3600, 0, id="as many as in ten hours, one after the other"),
+        pytest.param(10, 61, 10, id="ten minutes, each ten seconds"),
+    ],
+)
+def test_checks_and_scrapes_wake_nothing(town: Town, activators, seconds: int, count: int, patience: float) -> None:
+    """No time limit of an activator but that of its slices (ten minutes) is longer than a minute."""
+    activator = activators("--held-per-service", "1000")
+    address = town.open("web")
+    ports = [{"name": "http", "port": 80, "targetPort": POD_PORT}]
+    ports.append({"name": "http-metrics", "port": 9090, "targetPort": POD_PORT})
+    town.api.patch(f"/api/v1/namespaces/{town.namespace}/services/web", {"spec": {"ports": ports}})
+    town.idle("web")
+    began = time.monotonic()
+    for number in range(count):
+        check(address)
+        scrape(address, patience)
+        time.sleep(max(0.0, began + (number + 1) * seconds - time.monotonic()))
+    print(f"{count} checks and scrapes in {time.monotonic() - began:.0f} s")
+    assert (town.replicas("web"), town.need_pods(), town.woken()) == (0, [], [])
+    assert activator.metric("connections_total") >= 2 * count
+    wait_until(lambda: activator.metric("held") == 0, "their end")
+    assert ask(address).startswith("web-")
