@@ -48,7 +48,7 @@ built-where-possible: $(STAMP)
 	@$(BIN)/python -m tests.real.binaries || [ "$$CI" != true ]
 
 check: built-where-possible
-	$(BIN)/pytest $(PYTEST) -n auto --dist loadgroup -m "not soak and not bench"
+	$(BIN)/pytest $(PYTEST) -n auto --dist loadgroup --no-loadscope-reorder -m "not soak and not bench"
 
 # Once more without real parts and without the laws, which try many cases: with the lowest releases of all direct
 # dependencies, and on every later interpreter that this machine has.
@@ -77,7 +77,7 @@ again-%: .venvs/%/.installed
 	touch $@
 
 soak: built-where-possible
-	$(BIN)/pytest -n auto --dist loadgroup -m soak
+	$(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder -m soak
 	$(MAKE) mutants
 
 # Which small changes to the pure rooms no test notices; of a sample of them: `make mutants SAMPLE=600`.
