@@ -30,6 +30,9 @@ class _NoEntries(dict[Any, Any]):
 
 NOTHING: Mapping[Any, Any] = _NoEntries()
 
+GroupKind = tuple[str, str]
+"""(group, kind)."""
+
 SCALABLE_KINDS: tuple[tuple[str, str], ...] = (
     ("apps", "Deployment"),
     ("apps", "StatefulSet"),
@@ -172,6 +175,15 @@ class Endpoints(Struct, frozen=True):
     pods: tuple[tuple[str, str], ...] = ()
 
 
+FIELD_MANAGER = "reconciler"
+JOURNAL = "reconciler-journal"
+"""The ConfigMap in our own namespace that keeps what one run must tell the next."""
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+NEED_PODS = "NeedPods"
+"""The reason of Events that ask for a Service to be woken."""
+
+SERVICE_LABEL = "kubernetes.io/service-name"
 OUR_LABELS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "reconciler"}
 """On the Leases and ConfigMaps that we make."""
 

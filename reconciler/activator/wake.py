@@ -28,6 +28,7 @@ from reconciler.decide.idling.restore import of_every_fleet
 from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.errors import ClusterError, reason_of
 from reconciler.model import (
+    NEED_PODS,
     ClusterConnection,
     ObjectRef,
     ObservedCluster,
@@ -48,7 +49,6 @@ from reconciler.worker_pool import WorkerPool
 CLUSTER = "cluster"
 """What the one cluster of an activator is called in messages."""
 
-NEED_PODS = "NeedPods"
 
 _UNREAD = (ENDPOINTS, EVENTS, CONFIG_MAPS, PODS)
 """What a wake needs nothing of, so that the right to read it is not needed either."""

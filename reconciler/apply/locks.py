@@ -17,7 +17,7 @@ from reconciler.backends.stop import Stop
 from reconciler.errors import LockHeldError, reason_of
 from reconciler.worker_pool import WorkerPool
 
-DELAY_SECONDS = 5.0
+LOCK_DELAY_SECONDS = 5.0
 """How long a run waits for a lock before wakes on the other clusters stop waiting with it."""
 
 _STEP_SECONDS = 0.5
@@ -80,12 +80,12 @@ class Locks:
             if before is None or (before.done() and before.result() is not None):
                 self._attempts[name] = self._pool.submit(name, partial(self._attempt, name), urgent=True)
         began = time.monotonic()
-        limit = DELAY_SECONDS if briefly else self._timeout + _LATE_SECONDS
+        limit = LOCK_DELAY_SECONDS if briefly else self._timeout + _LATE_SECONDS
         told = briefly
         waiting = {self._attempts[name] for name in names}
         while waiting and time.monotonic() < began + limit and self._stop.grace_left() > 0:
             _, waiting = wait(waiting, _STEP_SECONDS)
-            if waiting and not told and time.monotonic() >= began + DELAY_SECONDS:
+            if waiting and not told and time.monotonic() >= began + LOCK_DELAY_SECONDS:
                 told = True
                 delayed()
 

@@ -29,10 +29,7 @@ from reconciler.backends.protocols import (
     Traffic,
 )
 from reconciler.errors import UnauthorisedError, UsageError
-from reconciler.model import ClusterConnection, QueryAnswer
-
-JOURNAL = "reconciler-journal"
-"""The ConfigMap in our own namespace that keeps what one run must tell the next."""
+from reconciler.model import JOURNAL, ClusterConnection, QueryAnswer
 
 
 class Backend(Struct, frozen=True):

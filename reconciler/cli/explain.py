@@ -29,7 +29,7 @@ from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.policy.explain import explain_field, fields
-from reconciler.policy.schemas import KINDS
+from reconciler.policy.schemas import SCHEMA_KINDS
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
 from reconciler.report.text import wrapped
@@ -78,7 +78,7 @@ def _lines(made: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
 
 def _names_cluster(options: RunOptions, subject: str) -> bool:
     """Return whether `subject` is a cluster of the Fleet. No policies are read for a kind."""
-    if subject.partition(".")[0].lower() in map(str.lower, KINDS):
+    if subject.partition(".")[0].lower() in map(str.lower, SCHEMA_KINDS):
         return False
     try:
         return options.policies().fleet.cluster(subject) is not None

@@ -16,7 +16,7 @@ from reconciler.cli.run import RunOptions, exit_of_plan, only_of, save
 from reconciler.decide.annotations import format_time, parse_time
 from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
-from reconciler.forecast.review import Labels, Review, labels_in, narrowed, review_of
+from reconciler.forecast.review import LabelsByRef, Review, labels_in, narrowed, review_of
 from reconciler.forecast.review_report import render_failure, render_markdown, render_text, review_to_dict
 from reconciler.forecast.simulation import HeldMetrics, Simulation
 from reconciler.forecast.timelines import Forecast, forecast
@@ -84,7 +84,7 @@ class _Seen:
     """The labels of what plans are made of."""
 
     def __init__(self) -> None:
-        self.labels: Labels = {}
+        self.labels: LabelsByRef = {}
 
     def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         self.labels = {**self.labels, **labels_in(state)}

@@ -19,7 +19,6 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
-from reconciler import model
 from reconciler.errors import AnnotationError
 from reconciler.policy.types import Fleet
 from reconciler.untrusted_text import MOST_REPLICAS, parse_json, whole_number_in
@@ -79,7 +78,6 @@ FEDERATED_LABEL = "reconciler/frs"
 
 # Victims of a scale-down.
 VICTIM_LABEL = "reconciler/victim"
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 VICTIM_COST = "-2147483647"
 """The cost that marks a victim: lower than any but the one value that others use."""
@@ -87,15 +85,12 @@ SPARED_COST = "-2147483646"
 """The cost that a pod gets for the time being that stays, although its own is not above the mark."""
 
 # The labels of what activators write, and what a Service may say to them.
-MANAGED_BY_LABEL = model.MANAGED_BY_LABEL
-ACTIVATOR_POD_LABEL = model.ACTIVATOR_POD_LABEL
 ACTIVATOR = "reconciler/activator"  # "Splice": also where NetworkPolicies may select the pods
 WAKE_PORTS = "reconciler/wake-ports"  # names or numbers of the ports whose traffic wakes, separated by commas
 
 IDLED = "Idled"
 OWNING_KIND = "IdlingPolicy"
 PLACING_KIND = "FederatedReplicaSet"
-FIELD_MANAGER = "reconciler"
 FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 

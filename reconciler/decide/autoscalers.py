@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
-    FIELD_MANAGER,
     IDLED_TO,
     PREVIOUS_BOUNDS,
     WAKE_BEGUN_AT,
@@ -25,7 +24,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.selectors import LocalKey, key_of
 from reconciler.errors import AnnotationError
-from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedCluster, Workload
+from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, ObservedCluster, Workload
 
 
 class Autoscalers(Struct, frozen=True):

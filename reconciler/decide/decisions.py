@@ -142,6 +142,11 @@ class DownscaleSettings(Struct, frozen=True):
     verify_seconds: float = 30
 
 
+def group_name(job: Job, ref: ObjectRef) -> str:
+    """Return the name of a group of decisions of `job` that `ref` gives its name to."""
+    return f"{job}/{ref}"
+
+
 class Decision(Struct, frozen=True):
     """One change of one object.
 

@@ -16,7 +16,7 @@ from reconciler.plan.filters import Filters, matches_any
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet, PolicySet
 
-Labels = Mapping[ObjectRef, Mapping[str, str]]
+LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]
 
 
 class Difference(Struct, frozen=True):
@@ -134,7 +134,7 @@ def review_of(
     policies: tuple[PolicySet, PolicySet],
     played: tuple[Forecast | None, Forecast | None],
     plans: tuple[Plan, Plan],
-    labels: Labels = NOTHING,
+    labels: LabelsByRef = NOTHING,
 ) -> Review:
     """Return the review of a change: `policies`, forecasts and plans of the next run are those before and after.
 
@@ -258,7 +258,7 @@ def selected_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
     return frozenset((one.job, one.ref) for one in made.explanations if one.selected and one.ref.kind != "Service")
 
 
-def labels_in(state: ObservedState) -> Labels:
+def labels_in(state: ObservedState) -> LabelsByRef:
     """Return the labels of each workload; what it does not say itself, its namespace says."""
     clusters = state.clusters.values()
     spaces = {(one.name, found.ref.name): found.labels for one in clusters for found in one.namespaces}
@@ -269,7 +269,7 @@ def labels_in(state: ObservedState) -> Labels:
     }
 
 
-def narrowed(review: Review, filters: Filters, labels: Labels) -> Review:
+def narrowed(review: Review, filters: Filters, labels: LabelsByRef) -> Review:
     """Return what `review` says of the workloads that `filters` leave, by a policy before the change or with it.
 
     Policies are compared as a whole. The days were played with everything, so that limits count as they do in a run.

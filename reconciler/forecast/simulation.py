@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
-from reconciler.backends.backend import JOURNAL, Opened
+from reconciler.backends.backend import Opened
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
@@ -28,6 +28,7 @@ from reconciler.errors import NotFoundError
 from reconciler.forecast.events import calendar_edges, recorded_moments
 from reconciler.forecast.pod_requests import Requests, requests_of
 from reconciler.model import (
+    JOURNAL,
     NOTHING,
     ObjectRef,
     ObservedState,

@@ -24,7 +24,7 @@ from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.build import scalable_workloads
 from reconciler.plan.model import HeldBackActions, Plan
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
-from reconciler.report.wording import KINDS
+from reconciler.report.wording import KIND_OF_JOB
 
 _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
 
@@ -169,7 +169,7 @@ class _Recording:
     def _select(self, step: Step) -> None:
         for one in step.plan.explanations:
             if one.selected and one.policy:
-                found = (_JOBS.index(one.job), f"{KINDS[one.job]} {one.policy}")
+                found = (_JOBS.index(one.job), f"{KIND_OF_JOB[one.job]} {one.policy}")
                 self._policy[one.ref] = min(found, self._policy.get(one.ref, found))
 
     def _extend(self, step: Step) -> None:

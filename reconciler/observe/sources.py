@@ -16,7 +16,7 @@ from reconciler.worker_pool import WorkerPool
 READ_SECONDS = 120.0
 """How long one reading of a cluster may take; a cluster that takes longer is unknown in this run."""
 
-DELAY_SECONDS = 5.0
+READ_DELAY_SECONDS = 5.0
 """How long a run waits for a cluster before wakes on the others stop waiting with it."""
 
 TOO_SLOW = "its reading took longer than it may in this run"
@@ -69,10 +69,10 @@ class Readers(Struct, frozen=True):
         """Wait until all of `asked` are done, or their time is over, which counts from when each begins.
 
         `give_up` is called with one whose time is over, so that it lets go of its thread. What has not begun is waited
-        for as long as others begin or end. `delayed` is called after `DELAY_SECONDS` of waiting, and again after as
-        much.
+        for as long as others begin or end. `delayed` is called after `READ_DELAY_SECONDS` of waiting, and again after
+        as much.
         """
-        tell_at = time.monotonic() + DELAY_SECONDS
+        tell_at = time.monotonic() + READ_DELAY_SECONDS
         waiting = {one for one in asked if not one.done()}
         until: dict[Future[Any], float] = {}
         standstill = self._limit()
@@ -88,7 +88,7 @@ class Readers(Struct, frozen=True):
                 give_up(one)
             if waiting and time.monotonic() >= tell_at:
                 delayed()
-                tell_at = time.monotonic() + DELAY_SECONDS
+                tell_at = time.monotonic() + READ_DELAY_SECONDS
 
     def _limit(self) -> float:
         """Return until when a reading may take that begins now."""

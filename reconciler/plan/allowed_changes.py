@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.decide.annotations import (
-    DELETION_COST,
     DOWNSCALER_EXCLUDE,
     DOWNSCALER_EXCLUDE_UNTIL,
     FEDERATED_LABEL,
@@ -21,9 +20,9 @@ from reconciler.decide.annotations import (
     VICTIM_LABEL,
 )
 from reconciler.decide.decisions import Decision, Verb
-from reconciler.decide.downscale.journal import JOURNAL
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
 from reconciler.errors import PlanFileError
+from reconciler.model import DELETION_COST, JOURNAL
 from reconciler.plan.model import Plan, pointer
 from reconciler.untrusted_text import MOST_REPLICAS, short
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, Phase
+from reconciler.decide.fleet_guard import FLEET
 from reconciler.model import NOTHING, ObjectRef, Workload
 from reconciler.plan.filters import spellings_of
 from reconciler.plan.model import HeldBackActions, LimitUse
@@ -24,7 +25,6 @@ PolicyKey = tuple[str, str]
 A FederatedReplicaSet is "namespace/name", as people see it.
 """
 
-FLEET = "fleet"
 CEILING, CLUSTER_CEILING = "ceiling", "clusterCeiling"  # that of the Fleet, and of one of its clusters
 CEILINGS = (CEILING, CLUSTER_CEILING)
 TENANT = "tenant "  # before the name of one, in the name of its limit; no policy has a space in its name

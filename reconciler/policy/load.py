@@ -33,7 +33,7 @@ from reconciler.yaml.documents import Document
 from reconciler.yaml.files import FoundFiles, decoded_text, find_files, read_bytes, spelt
 from reconciler.yaml.reader import Documents, read_documents
 
-KINDS = tuple(kind for kind in DOCUMENTS if kind != "ReplicaSet")
+POLICY_KINDS = tuple(kind for kind in DOCUMENTS if kind != "ReplicaSet")
 _ENDINGS = (".yaml", ".yml")
 TESTS = tuple(f"_test{ending}" for ending in _ENDINGS)
 """How files end that hold tests of policies, and no policies."""
@@ -300,13 +300,13 @@ def _kind_of(document: Document, problems: list[Problem]) -> str | None:
         )
         return None
     kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in (*KINDS, "ReplicaSet"):
+    if not isinstance(kind, str) or kind not in (*POLICY_KINDS, "ReplicaSet"):
         words = (
-            f"is {shown(kind)}, expected {alternatives(KINDS)}"
+            f"is {shown(kind)}, expected {alternatives(POLICY_KINDS)}"
             if "kind" in value
-            else f"is missing, expected {alternatives(KINDS)}"
+            else f"is missing, expected {alternatives(POLICY_KINDS)}"
         )
-        problems.append(document.problem(("kind",), f"{words}{nearest(kind, KINDS) if kind else ''}"))
+        problems.append(document.problem(("kind",), f"{words}{nearest(kind, POLICY_KINDS) if kind else ''}"))
         return None
     return kind
 

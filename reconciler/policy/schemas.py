@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.errors import UsageError
 from reconciler.messages import nearest
 
-KINDS = (
+SCHEMA_KINDS = (
     "Fleet",
     "IdlingPolicy",
     "Calendar",
@@ -122,8 +122,8 @@ def referred(schema: Mapping[str, Any]) -> str:
 
 
 def kind_named(text: str) -> str:
-    known = {kind.lower(): kind for kind in KINDS}
+    known = {kind.lower(): kind for kind in SCHEMA_KINDS}
     found = known.get(text.lower())
     if found is None:
-        raise UsageError(f'"{text}" is no kind, expected one of {", ".join(KINDS)}{nearest(text, KINDS)}')
+        raise UsageError(f'"{text}" is no kind, expected one of {", ".join(SCHEMA_KINDS)}{nearest(text, SCHEMA_KINDS)}')
     return found

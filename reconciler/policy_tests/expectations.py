@@ -19,7 +19,7 @@ from reconciler.policy.kinds.policy_test import ExpectFields
 from reconciler.policy.types import Place, PolicySet
 from reconciler.policy_tests.cases import Expectation, Moment
 from reconciler.report.groups import reasons_in
-from reconciler.report.wording import KINDS, edge, name_of, verb_of
+from reconciler.report.wording import KIND_OF_JOB, edge, name_of, verb_of
 
 Touched = tuple[str, str, str]
 """Kind and name of a policy that selects a judged workload, and what a run did with that, "" for nothing."""
@@ -197,7 +197,7 @@ def _reasons(run: _Run, ref: ObjectRef) -> Iterator[_Said]:
     clock = reasons_in(plan)
 
     def name(job: str, policy: str) -> str:
-        name = f"{KINDS[job]} {policy}"
+        name = f"{KIND_OF_JOB[job]} {policy}"
         return f"{name} ({plan.places[name]})" if name in plan.places else name
 
     for decision in run.planned.get(ref, ()):
@@ -217,9 +217,9 @@ def _reasons(run: _Run, ref: ObjectRef) -> Iterator[_Said]:
 def _rows(run: _Run, ref: ObjectRef) -> Iterator[Touched]:
     for one in run.explained.get(ref, ()):
         if one.selected:
-            yield KINDS[one.job], one.policy, ""
+            yield KIND_OF_JOB[one.job], one.policy, ""
     for decision in run.planned.get(ref, ()):
-        yield KINDS[decision.job], decision.policy, verb_of(decision)
+        yield KIND_OF_JOB[decision.job], decision.policy, verb_of(decision)
 
 
 _DECISIONS = {

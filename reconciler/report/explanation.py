@@ -16,7 +16,7 @@ from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Plan
 from reconciler.report.groups import reasons_in
 from reconciler.report.wording import (
-    KINDS,
+    KIND_OF_JOB,
     age,
     edge,
     field_of,
@@ -81,7 +81,7 @@ def explanation_values(plan: Plan, one: ObjectExplanation) -> dict[str, Any]:
 def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
     change = found.counterfactual
     return {
-        "kind": KINDS[found.job] if found.policy else "",
+        "kind": KIND_OF_JOB[found.job] if found.policy else "",
         "name": found.policy,
         "at": plan.places.get(_title(found), ""),
         "outcome": found.outcome,
@@ -159,7 +159,7 @@ def _policy(plan: Plan, found: PolicyExplanation) -> Iterator[str]:
 
 
 def _title(found: PolicyExplanation) -> str:
-    return f"{KINDS[found.job]} {found.policy}" if found.policy else "No policy"
+    return f"{KIND_OF_JOB[found.job]} {found.policy}" if found.policy else "No policy"
 
 
 def _closest(match: SelectorMatch) -> Iterator[str]:

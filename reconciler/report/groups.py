@@ -11,7 +11,7 @@ from reconciler.decide.decisions import Decision, PlacementView
 from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, phrase_parts
 from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.report.wording import (
-    KINDS,
+    KIND_OF_JOB,
     ReasonWords,
     counted,
     field_of,
@@ -99,7 +99,7 @@ def grouped(
     members: dict[tuple[str, str], list[Action]] = {}
     for action in actions:
         members.setdefault(_owner(action.decision, plan), []).append(action)
-    views = {(KINDS["placement"], one_line(view.key)): view for view in plan.placements}
+    views = {(KIND_OF_JOB["placement"], one_line(view.key)): view for view in plan.placements}
     owners = sorted(members, key=lambda owner: (_badness(members[owner], urgent), owner))
     ordered = {owner: sorted(members[owner], key=lambda one: _position(one, urgent)) for owner in owners}
     clock = reasons_in(plan)
@@ -108,7 +108,7 @@ def grouped(
 
 def _owner(decision: Decision, plan: Plan) -> tuple[str, str]:
     if decision.cause.policy:
-        return KINDS[decision.job], one_line(decision.policy)
+        return KIND_OF_JOB[decision.job], one_line(decision.policy)
     return ("Fleet", one_line(plan.fleet)) if decision.job == "placement" else ("No policy", "")
 
 
@@ -137,7 +137,9 @@ def _group(
     shown = [action for action in actions if urgent(action) or not is_metadata(action.decision)]
     updates = [action for action in actions if is_metadata(action.decision) and not urgent(action)]
     effects = {effect_of(action.decision) for action in shown}
-    moves = owner[0] == KINDS["placement"] and Effect.DOWN in effects and bool({Effect.UP, Effect.CREATE} & effects)
+    moves = (
+        owner[0] == KIND_OF_JOB["placement"] and Effect.DOWN in effects and bool({Effect.UP, Effect.CREATE} & effects)
+    )
     if moves:  # pairs: what comes in stands above what goes out
         shown.sort(key=lambda action: (not urgent(action), action.decision.removed > 0))
     reasons = {action.id: phrase_parts(action.decision.cause.reasons) for action in shown}
@@ -163,7 +165,7 @@ def _common(actions: Sequence[Action], reasons: Mapping[int, tuple[Reasons, ...]
 
     How replicas are placed is particular to each cluster, unless all clusters have the same words.
     """
-    placed = kind == KINDS["placement"]
+    placed = kind == KIND_OF_JOB["placement"]
     if not actions or (placed and len(actions) == 1):
         return ()
     verbs = Counter(verb_of(action.decision) for action in actions).most_common(1)

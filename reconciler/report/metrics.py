@@ -14,7 +14,7 @@ from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.model import Action, Effect, Plan, effect_of
 
-Labels = Mapping[str, str]
+MetricLabels = Mapping[str, str]
 
 
 class Gauge(Struct, frozen=True):
@@ -22,7 +22,7 @@ class Gauge(Struct, frozen=True):
 
     name: str
     explained: str
-    values: Sequence[tuple[Labels, float]]
+    values: Sequence[tuple[MetricLabels, float]]
     unit: str = ""
     type: str = "gauge"
 
@@ -36,7 +36,7 @@ class Distribution(Struct, frozen=True):
     what is above them all.
     """
 
-    labels: Labels
+    labels: MetricLabels
     buckets: Sequence[int]
     total: float
 
@@ -58,7 +58,7 @@ class Histogram(Struct, frozen=True):
             yield f"{self.name}_sum{_labels(one.labels)} {_number(one.total)}"
 
 
-def distributed(values: Iterable[float], bounds: Sequence[float], labels: Labels) -> Distribution:
+def distributed(values: Iterable[float], bounds: Sequence[float], labels: MetricLabels) -> Distribution:
     """Return how `values` lie between `bounds`."""
     buckets = [0] * (len(bounds) + 1)
     total = 0.0
@@ -81,7 +81,7 @@ def _family(family: Gauge | Histogram) -> Iterator[str]:
     yield from family.lines()
 
 
-def _labels(labels: Labels) -> str:
+def _labels(labels: MetricLabels) -> str:
     inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
     return f"{{{inside}}}" if inside else ""
 

@@ -9,12 +9,13 @@ from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Notice
+from reconciler.decide.fleet_guard import FLEET
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
-from reconciler.plan.limits import CEILING, CEILINGS, CLUSTER_CEILING, FLEET, TENANT
+from reconciler.plan.limits import CEILING, CEILINGS, CLUSTER_CEILING, TENANT
 from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, added, fewer, more
 from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
-from reconciler.report.wording import KINDS, ReasonWords, counted, edge
+from reconciler.report.wording import KIND_OF_JOB, ReasonWords, counted, edge
 from reconciler.untrusted_text import one_line
 
 NOT_APPROVED = "not approved"
@@ -131,7 +132,7 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
     limit = held.limit
     if limit is None or not held.decisions:
         return Held(one_line(held.why), where, f"allow: {once}", groups)
-    policy = f"{KINDS[held.decisions[0].job]} {one_line(held.allow)}"
+    policy = f"{KIND_OF_JOB[held.decisions[0].job]} {one_line(held.allow)}"
     fleet = plan.places.get(f"Fleet {plan.fleet}", "")
     tenant = limit.name.removeprefix(TENANT) if limit.name.startswith(TENANT) else ""
     at = fleet if limit.name in (FLEET, *CEILINGS) else plan.places.get(f"Tenant {tenant}" if tenant else policy, "")
@@ -207,7 +208,7 @@ def _undecided(plan: Plan) -> Block:
     clock = reasons_in(plan)
     entries = []
     for one in plan.undecided:
-        place = plan.places.get(f"{KINDS[one.job]} {one.policy}", one.policy)
+        place = plan.places.get(f"{KIND_OF_JOB[one.job]} {one.policy}", one.policy)
         entries.append((f"? {one_line(one.subject)}", clock.reason(one.reasons) + _bracketed(place)))
     return Block(f"Undecided: {counted(len(entries), 'object')}, unchanged", tuple(entries))
 

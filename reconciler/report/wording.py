@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import OBSERVED_CAPACITY, UNIDLE_TARGETS, parse_time
 from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForecast
-from reconciler.decide.downscale.journal import JOURNAL
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
 from reconciler.decide.reasons import (
     Counterfactual,
@@ -27,12 +26,12 @@ from reconciler.decide.reasons import (
     phrase_parts,
     stable,
 )
-from reconciler.model import ObjectRef
+from reconciler.model import JOURNAL, ObjectRef
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Effect, effect_of, is_acted_on
 from reconciler.untrusted_text import one_line
 
-KINDS = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
+KIND_OF_JOB = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
 """The kind of policy by job."""
 
 _VERBS = {

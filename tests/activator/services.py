@@ -6,13 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reconciler.activator.objects import (
-    SERVICE_LABEL,
-    WatchedService,
-    WatchedSlice,
-)
+from reconciler.activator.objects import WatchedService, WatchedSlice
 from reconciler.backends.decode.shapes import decoded_json
-from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL
+from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, SERVICE_LABEL
 
 IDLE = {
     "idling.kubernetes.io/idled-at": "2026-11-20T15:41:23Z",

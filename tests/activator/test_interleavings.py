@@ -15,12 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from reconciler.activator.wake import CLUSTER, NEED_PODS, Waker
+from reconciler.activator.wake import CLUSTER, Waker
 from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES
 from reconciler.decide.annotations import IDLED_AT, UNIDLE_TARGETS, WAKE_REQUESTED_AT, format_time
 from reconciler.decide.decisions import annotation_changes
 from reconciler.errors import ClusterError
-from reconciler.model import ObjectRef, Write
+from reconciler.model import NEED_PODS, ObjectRef, Write
 from reconciler.pipeline import RunRequest, plan
 from reconciler.plan.model import Action
 from reconciler.plan.patch import patch_of, write_of

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.backend import JOURNAL
 from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.errors import SnapshotError, UsageError
+from reconciler.model import JOURNAL
 from tests.backends.clocks import CountingClock
 from tests.backends.folders import a_folder, last_names_first
 

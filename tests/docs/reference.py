@@ -14,7 +14,7 @@ from reconciler.cli.app import cli
 from reconciler.cli.verbs import VERBS, example_lines
 from reconciler.decide.reasons import PREPOSITIONS, ReasonCode
 from reconciler.policy.explain import Field, fields
-from reconciler.policy.load import KINDS
+from reconciler.policy.load import POLICY_KINDS
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
@@ -93,7 +93,7 @@ def values_of(template: str) -> str:
 
 def policies_page() -> str:
     parts = [WRITTEN, "", _POLICIES]
-    for kind in sorted(KINDS, key=lambda name: (name != "Fleet", name)):
+    for kind in sorted(POLICY_KINDS, key=lambda name: (name != "Fleet", name)):
         if kind != "ReplicaSet":
             parts += [f"## {kind}\n", "| field | type | default | meaning |\n|---|---|---|---|"]
             parts += [*map(row_of, fields(kind)), ""]

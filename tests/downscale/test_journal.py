@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import DELETION_COST, SPARED_COST, VICTIM_COST, VICTIM_LABEL
+from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.downscale.journal import (
-    JOURNAL,
     LIFE,
     JournalEntry,
     MarkedPod,
@@ -26,7 +25,7 @@ from reconciler.decide.downscale.journal import (
     victim_changes,
 )
 from reconciler.errors import AnnotationError
-from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, Pod, Run, ScaleKind
+from reconciler.model import DELETION_COST, JOURNAL, ConfigMap, ObjectRef, ObservedCluster, Pod, Run, ScaleKind
 from reconciler.policy.types import FleetCluster
 from tests.builders import NOW, a_cluster, a_fleet, a_pod, a_ref, a_run, a_state, a_workload
 

@@ -20,9 +20,10 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.downscale.deletion_order import RankingRules
-from reconciler.decide.downscale.journal import JOURNAL, JournalEntry, MarkedPod, entry_text
+from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, entry_text
 from reconciler.decide.downscale.victim_forecast import is_steady, picker_requests, with_victims
 from reconciler.model import (
+    JOURNAL,
     ConfigMap,
     HorizontalPodAutoscaler,
     Node,

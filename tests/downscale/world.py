@@ -12,7 +12,6 @@ import yaml
 
 from reconciler.apply.outcomes import Access, Outcome
 from reconciler.apply.run import Applying, apply_actions
-from reconciler.backends.backend import JOURNAL
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
@@ -23,7 +22,18 @@ from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
 from reconciler.errors import NotFoundError, PickerError
-from reconciler.model import NOTHING, ObjectRef, PatchOperation, PickerAnswer, PickerRequest, Pod, PodPicker, Run, Write
+from reconciler.model import (
+    JOURNAL,
+    NOTHING,
+    ObjectRef,
+    PatchOperation,
+    PickerAnswer,
+    PickerRequest,
+    Pod,
+    PodPicker,
+    Run,
+    Write,
+)
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
 from reconciler.observe.sources import Source

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.readiness import POLL_SECONDS, Readiness
 from reconciler.apply.run import Applying, apply_actions
-from reconciler.backends.backend import JOURNAL
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Phase, Verb
+from reconciler.model import JOURNAL
 from reconciler.plan.build import number
 from reconciler.plan.model import Action
 from reconciler.worker_pool import WorkerPool

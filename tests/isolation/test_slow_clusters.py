@@ -25,8 +25,8 @@ WELL = [name for name in CLUSTERS if name != SICK]
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wakes wait for nobody longer than a moment."""
-    monkeypatch.setattr("reconciler.observe.sources.DELAY_SECONDS", 0.1)
-    monkeypatch.setattr("reconciler.apply.locks.DELAY_SECONDS", 0.1)
+    monkeypatch.setattr("reconciler.observe.sources.READ_DELAY_SECONDS", 0.1)
+    monkeypatch.setattr("reconciler.apply.locks.LOCK_DELAY_SECONDS", 0.1)
 
 
 def until(is_so: Callable[[], bool]) -> bool:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from reconciler.decide.annotations import DELETION_COST, VICTIM_COST
+from reconciler.decide.annotations import VICTIM_COST
+from reconciler.model import DELETION_COST
 from tests.live import rights_world
 from tests.live.asked import kinds
 from tests.live.deployed import OWN

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.backend import JOURNAL
 from reconciler.backends.decode.objects import shape_of
 from reconciler.backends.decode.shapes import decoded_value
 from reconciler.backends.protocols import CONFIG_MAPS, OUR_CONFIG_MAPS
@@ -16,7 +15,7 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.recorder import Recorder
 from reconciler.decide.freeze import CONFIG_MAP as FREEZE
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX, status_name
-from reconciler.model import ObservedState
+from reconciler.model import JOURNAL, ObservedState
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
 from reconciler.plan.digest import state_digest

@@ -18,17 +18,17 @@ from reconciler.errors import MalformedAnswerError, NotFoundError
 from reconciler.model import (
     ACTIVATOR_MANAGER,
     ACTIVATOR_POD_LABEL,
+    DELETION_COST,
     MANAGED_BY_LABEL,
+    NEED_PODS,
     NOTHING,
+    SERVICE_LABEL,
     ObjectRef,
     ScaleKind,
 )
 
 T = TypeVar("T")
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-SERVICE_NAME = "kubernetes.io/service-name"
-NEED_PODS = "NeedPods"
 
 _KNOWN_SCALES = {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)}
 
@@ -104,7 +104,7 @@ def _endpoint_slice(ref: ObjectRef, metadata: Metadata, decoded: shapes.Endpoint
     is_activators = labels.get(MANAGED_BY_LABEL) == ACTIVATOR_MANAGER
     return model.EndpointSlice(
         ref=ref,
-        service=labels.get(SERVICE_NAME, ""),
+        service=labels.get(SERVICE_LABEL, ""),
         pods=pods_named_in(decoded, ref.namespace),
         uid=metadata.uid or "",
         activator=labels.get(ACTIVATOR_POD_LABEL, "") if is_activators else "",

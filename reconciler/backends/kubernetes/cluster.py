@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from reconciler.backends.decode.objects import NEED_PODS, is_listed, noun_of, secret_value, shape_of
+from reconciler.backends.decode.objects import is_listed, noun_of, secret_value, shape_of
 from reconciler.backends.decode.shapes import SecretManifest
 from reconciler.backends.decode.wire import Object, Wire
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, one, resource_name
@@ -27,7 +27,7 @@ from reconciler.backends.protocols import (
     workloads_of,
 )
 from reconciler.errors import MalformedAnswerError, NotFoundError, RefusedError, UnreachableError
-from reconciler.model import ScaleKind, Write
+from reconciler.model import NEED_PODS, ScaleKind, Write
 
 T = TypeVar("T")
 

@@ -25,9 +25,7 @@ from reconciler.errors import (
     RefusedError,
     StaleError,
 )
-from reconciler.model import PatchOperation, ScaleKind, Write
-
-FIELD_MANAGER = "reconciler"
+from reconciler.model import FIELD_MANAGER, PatchOperation, ScaleKind, Write
 
 _JSON_PATCH = "application/json-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from reconciler.backends.backend import JOURNAL, Backend, Opened
+from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.decode.objects import secret_value
 from reconciler.backends.file_lock import FileLock
@@ -25,7 +25,7 @@ from reconciler.backends.snapshot.recorder import ReadKey, Recording, read_recor
 from reconciler.backends.snapshot.writes import PlannedWrite
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.labels import parse_label_selector
-from reconciler.model import ScaleKind, Write
+from reconciler.model import JOURNAL, ScaleKind, Write
 from reconciler.yaml.files import is_inside, leads_out, spelt
 
 T = TypeVar("T")

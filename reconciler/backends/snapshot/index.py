@@ -17,10 +17,9 @@ from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group, problem_at
 from reconciler.backends.snapshot.manifests import fill_status, value_below
 from reconciler.errors import NotFoundError, Problem
-from reconciler.model import ObjectRef, ScaleKind
+from reconciler.model import GroupKind, ObjectRef, ScaleKind
 
 T = TypeVar("T")
-GroupKind = tuple[str, str]
 
 _UIDS = uuid.UUID("6f2d1a0e-5f0b-5a54-9a57-0c2b6a1f3d7e")
 _CRD: GroupKind = ("apiextensions.k8s.io", "CustomResourceDefinition")

@@ -25,9 +25,7 @@ from reconciler.backends.decode.wire import Instant, Wire
 from reconciler.backends.decode.workloads import count_at
 from reconciler.backends.json_patch import equal
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
-from reconciler.model import HorizontalPodAutoscaler, ScaleKind, Workload
-
-FIELD_MANAGER = "reconciler"
+from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ScaleKind, Workload
 
 _EMPTY_IS_ABSENT = (("metadata", "annotations"), ("metadata", "labels"), ("data",))
 

@@ -18,6 +18,7 @@ from reconciler.decide.decisions import (
     PolicyExplanation,
     Undecided,
     Verb,
+    group_name,
     replicas_change,
 )
 from reconciler.decide.downscale.guards import GUARDS
@@ -129,7 +130,7 @@ def _decision(case: WorkloadTarget) -> Decision:
         uid=workload.uid,
         changes=(replicas_change(workload.replicas, case.desired, workload.replicas_path),),
         cause=Cause(case.policy, str(case.wanted.policy.place), _reasons(case), case.wanted.values),
-        group=group_name(ref),
+        group=group_name("downscale", ref),
         replicas_before=workload.spec_replicas,
         replicas_after=case.desired,
         has_annotations=workload.has_annotations,
@@ -142,11 +143,6 @@ def _reasons(case: WorkloadTarget) -> Reasons:
     if case.autoscaler is None or case.desired == case.wanted.replicas:
         return case.wanted.reasons
     return (*case.wanted.reasons, reason(ReasonCode.NOT_BELOW_HPA, autoscaler=case.autoscaler.ref.name))
-
-
-def group_name(ref: ObjectRef) -> str:
-    """Return the group of what downscale does to one workload."""
-    return f"downscale/{ref.cluster}/{ref.namespace}/{ref.kind}/{ref.name}"
 
 
 def _desired(found: Sequence[Result]) -> DesiredState:

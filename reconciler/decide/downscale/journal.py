@@ -16,15 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import (
-    DELETION_COST,
-    SPARED_COST,
-    VICTIM_COST,
-    VICTIM_LABEL,
-    compact,
-    format_time,
-    parse_time,
-)
+from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL, compact, format_time, parse_time
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -34,18 +26,26 @@ from reconciler.decide.decisions import (
     Phase,
     PolicyExplanation,
     Verb,
+    group_name,
 )
-from reconciler.decide.downscale.decide import group_name
 from reconciler.decide.downscale.deletion_order import deletion_cost, goes_first
 from reconciler.decide.downscale.victim_choice import PodGroup, VictimSelection
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.workload_status import replaces_replica_sets
 from reconciler.errors import AnnotationError
-from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
+from reconciler.model import (
+    DELETION_COST,
+    JOURNAL,
+    ConfigMap,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    Pod,
+    Run,
+    Workload,
+)
 from reconciler.policy.types import Fleet, Writes
 from reconciler.untrusted_text import parse_json
-
-JOURNAL = "reconciler-journal"
 
 _COST_PATH = ("metadata", "annotations", DELETION_COST)
 _LABEL_PATH = ("metadata", "labels", VICTIM_LABEL)
@@ -307,7 +307,7 @@ def _of_entry(left: _Leftovers, key: str, run: Run) -> Iterator[Decision | Polic
         yield PolicyExplanation(entry.workload, "downscale", entry.policy, outcome, (progress,))
         return
     cause = Cause(entry.policy, "", why, {"from": entry.before, "to": entry.after, "run": entry.run})
-    group = group_name(entry.workload)
+    group = group_name("downscale", entry.workload)
     marked = [left.marked[uid] for uid in entry.costs if uid in left.marked]
     unmarks = [_unmark(pod, entry.costs[pod.uid], group, cause) for pod in sorted(marked, key=_pod_name)]
     yield from unmarks

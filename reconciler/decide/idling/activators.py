@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import IDLED_TO
-from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Phase, Verb
+from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Phase, Verb, group_name
 from reconciler.decide.idling.writes_workload import decision_key
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Service
@@ -83,7 +83,7 @@ def _left_behind(fleet: Fleet, state: ObservedState) -> Iterator[Decision]:
                     uid=found.uid,
                     changes=(),
                     cause=Cause("", "", (reason(ReasonCode.ACTIVATOR_GONE, pod=found.activator),)),
-                    group=f"idling/{found.ref}",
+                    group=group_name("idling", found.ref),
                 )
 
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     CONTESTED,
-    FIELD_MANAGER,
     UNDONE,
     compact,
     digest,
@@ -23,7 +22,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.scalables import ScalableState
-from reconciler.model import ObjectRef, Workload
+from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, Place, ScheduleCriterion
 
 EPISODES = 2

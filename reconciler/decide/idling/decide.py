@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Notice, Verb
+from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Notice, Verb, group_name
 from reconciler.decide.fleet_guard import FLEET, FleetGuards, fleet_guards
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.discovery import Inventory
@@ -205,7 +205,7 @@ def decisions_of(
     marked = [
         (service, found) for service, found in services if is_recorded(service) and service.ref.cluster in written
     ]
-    groups = {service.ref: group_name(service.ref) for service, _ in marked} | groups_of(live)
+    groups = {service.ref: group_name("idling", service.ref) for service, _ in marked} | groups_of(live)
     idle_together = tuple(idle_together)
     idle_groups = groups | groups_of(live, idle_together) if idle_together else groups
     running = {
@@ -326,13 +326,8 @@ def _named(parents: Mapping[ObjectRef, ObjectRef]) -> dict[ObjectRef, str]:
     working = dict(parents)
     for ref in parents:
         members.setdefault(_find(working, ref), []).append(ref)
-    return {ref: group_name(min(inside, key=_first)) for inside in members.values() for ref in inside}
+    return {ref: group_name("idling", min(inside, key=_first)) for inside in members.values() for ref in inside}
 
 
 def _first(ref: ObjectRef) -> tuple[bool, ObjectRef]:
     return (ref.kind != "Service", ref)
-
-
-def group_name(ref: ObjectRef) -> str:
-    """Return the name of the group that `ref` gives its name to."""
-    return f"idling/{ref}"

@@ -14,6 +14,7 @@ from reconciler.model import (
     SCALABLE_KINDS,
     Endpoints,
     EndpointSlice,
+    GroupKind,
     ObjectRef,
     ObservedCluster,
     OwnerReference,
@@ -33,9 +34,6 @@ _PLURALS = {
     ("batch", "CronJob"): "cronjobs",
     ("keda.sh", "ScaledObject"): "scaledobjects",
 }
-
-GroupKind = tuple[str, str]
-"""(group, kind)."""
 
 
 class DiscoveredTargets(Struct, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, FIELD_MANAGER, LAST_IDLED, WAKE_REQUESTED_AT, optional_instant
+from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.idling.blockers import custom_kind_blocker
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contest, remedy, tools_of, undo_of
@@ -18,7 +18,7 @@ from reconciler.decide.idling.transition_rules import Flag, IdleAction
 from reconciler.decide.idling.transitions import Transition, deciding_names, owner_policy
 from reconciler.decide.idling.verdicts import CombinedVerdict
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
-from reconciler.model import NOTHING, ObjectRef, PodsQuestion, Run, Workload
+from reconciler.model import FIELD_MANAGER, NOTHING, ObjectRef, PodsQuestion, Run, Workload
 from reconciler.policy.types import IdlingPolicy
 
 _LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)

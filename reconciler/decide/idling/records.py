@@ -11,7 +11,6 @@ from msgspec import Struct
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
     CAUSE,
-    FIELD_MANAGER,
     FLUX_DISABLED,
     FLUX_NAME_LABEL,
     FLUX_PAUSED,
@@ -44,7 +43,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
-from reconciler.model import ObjectRef, Workload
+from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, PREVIOUS_SUSPEND, IDLED_TO)

@@ -23,7 +23,7 @@ from reconciler.decide.idling.records import (
 from reconciler.decide.idling.verdicts import CombinedVerdict, Exclusions, PolicyVerdict, PolicyVerdicts
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
-from reconciler.model import NOTHING, Endpoints, Event, ObjectRef, Service, Workload
+from reconciler.model import NEED_PODS, NOTHING, Endpoints, Event, ObjectRef, Service, Workload
 from reconciler.policy.types import FleetCluster
 from reconciler.untrusted_text import whole_number_in
 
@@ -99,8 +99,6 @@ class Scale(Struct, frozen=True):
 # What asks for a Service or a scalable to be woken.
 #
 # Source: seed idling-and-unidling.md, "Unidling" (the NeedPods Event, or an annotation in its place).
-
-NEED_PODS = "NeedPods"
 
 
 class WakeRequest(Struct, frozen=True, order=True):

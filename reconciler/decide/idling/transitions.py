@@ -8,7 +8,6 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import FIELD_MANAGER
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import FLEET, FleetGuards
 from reconciler.decide.idling.blockers import (
@@ -42,7 +41,7 @@ from reconciler.decide.reasons import (
     reason,
     text_of,
 )
-from reconciler.model import ObjectRef, Workload
+from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
 from reconciler.policy.types import Writes
 
 _CONTESTABLE = IDLE_STATES | {IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE}
