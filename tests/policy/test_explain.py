@@ -13,7 +13,7 @@ from reconciler.policy.schemas import load_schema
 
 KINDS = (
     *("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet"),
-    *("PolicyTest", "Plan", "Report"),
+    *("PolicyTest", "Plan", "Report", "Change"),
 )
 
 FLOOR = """\
