@@ -35,6 +35,10 @@ metadata: {name: mine}
 spec: {home: member, clusters: [{name: member}]}
 """
 
+TENANTS = FLEET.replace(
+    "spec: {home: member, clusters: [{name: member}]}", "spec:\n  home: member\n  clusters: [{name: member}]"
+)
+
 
 @pytest.fixture
 def world(api_server: ControlPlane, api_namespace: str) -> str:
@@ -68,6 +72,20 @@ def test_rights_in_one_namespace_are_enough_for_a_plan_of_it(desk: Desk, world: 
     assert len(told) == 1, said.out
     assert "list configmaps in reconciler" in told[0]
     assert 'a Role in reconciler with {apiGroups: [""], resources: [configmaps], verbs: [list]}' in told[0]
+
+
+def test_rights_in_the_namespaces_of_a_tenant_are_enough_for_its_plan(desk: Desk, world: str) -> None:
+    tenant = f"  tenants: [{{name: a, paths: ['teams/a/**'], namespaces: [{world}]}}]\n"
+    desk.write("policies/fleet.yaml", TENANTS + tenant)
+    desk.write("policies/idling.yaml", POLICIES.replace("test-*", "no-such-*"))
+    desk.write("policies/teams/a/idling.yaml", POLICIES.replace("test-*", "*"))
+    said = desk.call("plan", "--tenant", "a", "--now", NIGHT, "-o", "json")
+    actions = json.loads(said.out)["actions"]
+    assert {(one["cause"]["policy"], one["object"]["namespace"]) for one in actions} == {("a/idle-nights", world)}, said
+    assert "idle" in {one["verb"] for one in actions}, said
+    whole = json.loads(desk.call("plan", "--now", NIGHT, "-o", "json").out)
+    assert not whole["actions"]
+    assert "member" in str(whole["unknown"])
 
 
 def test_what_may_not_be_listed_is_unknown_and_names_the_rule_that_is_missing(desk: Desk, world: str) -> None:
@@ -138,8 +156,13 @@ def test_row20_what_a_lost_fleet_idled_is_given_back_through_a_context(
     )
     assert desk.call("wake", "member", *without).code == 64
     assert replicas() == [0, 0]
-    said = desk.call("restore", f"member/{idled}", "--run", "run-2", *without, "--auto-approve")
+    reports = ("--report-dir", str(tmp_path / "reports"))
+    said = desk.call("restore", f"member/{idled}", "--run", "run-2", *without, "--auto-approve", *reports)
     assert (said.code, replicas()) == (0, [0, 3]), said
+    (report,) = (tmp_path / "reports").iterdir()
+    user = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = api_server.api.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", user)
+    assert json.loads(report.read_text())["user"] == answer["status"]["userInfo"]["username"]
     said = desk.call("wake", f"member/{idled}", *without)
     assert (said.code, replicas()) == (0, [3, 3]), said
 
