@@ -69,9 +69,8 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
     if before is None:
         say(f"warning: {problem}")
         played = _Played(options, flags, (with_fleet,))
-        return Review(
-            played.of(with_fleet), None, made, None, snapshot_age=played.age, problem=problem
-        ), ExitCode.PARTIAL
+        alone = Review(played.of(with_fleet), None, made, None, snapshot_age=played.age, problem=problem)
+        return narrowed(alone, options.request().filters, seen.labels), ExitCode.PARTIAL
     unlifted = replace(options.request(), run_id="")
     without = plan(before, _world(options, before), unlifted, seen.decide)
     played = _Played(options, flags, (before, with_fleet))

@@ -475,6 +475,8 @@ def test_a_base_that_cannot_be_used_leaves_the_head_alone(quickstart: Folder) ->
         "Only the policies of this change are shown: those of the base cannot be used: policies/wrong.yaml" in said.out
     )
     assert "### Now" in said.out
+    filtered = compared(quickstart, "-o", "markdown", "--policy", "idle-runners")
+    assert (filtered.code, "Only what the filters leave is shown." in filtered.out) == (6, True)
     assert compared(quickstart, "-o", "markdown", "--fleet-from", "base").code == 3
 
 
