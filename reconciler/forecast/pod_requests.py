@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.placement.manifests import amount_of
+from reconciler.decide.placement.local_replica_sets import amount_of
 
 GIB = 2**30
 

@@ -25,7 +25,7 @@ from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState, Verb
 from reconciler.decide.idling.records import readable_part
 from reconciler.errors import NotFoundError
-from reconciler.forecast.events import calendar_edges, recorded_moments
+from reconciler.forecast.moments import calendar_edges, recorded_moments
 from reconciler.forecast.pod_requests import Requests, requests_of
 from reconciler.model import (
     JOURNAL,

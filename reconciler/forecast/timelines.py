@@ -17,7 +17,7 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
 )
 from reconciler.decide.idling.records import readable_part
-from reconciler.decide.metrics import value_for
+from reconciler.decide.query_answers import value_for
 from reconciler.forecast.pod_requests import Requests
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload

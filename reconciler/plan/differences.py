@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from reconciler.decide.annotations import CAUSE, FEDERATED_LABEL, OUR_ANNOTATIONS
 from reconciler.decide.decisions import Cause, Decision, Verb
-from reconciler.decide.placement.manifests import Form, form_of
+from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.errors import PlanFileError
 from reconciler.model import NOTHING
 from reconciler.plan.documents import CauseDocument

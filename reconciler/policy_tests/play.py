@@ -12,7 +12,7 @@ from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.backends.snapshot.metrics import SnapshotMetrics
+from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics
 from reconciler.decide.annotations import WAKE_REQUESTED_AT
 from reconciler.errors import ClusterError, SnapshotError
 from reconciler.forecast.simulation import Simulation

@@ -16,7 +16,7 @@ from reconciler.backends.decode.wire import instant
 from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.manifests import instant_text, manifest_of
-from reconciler.backends.snapshot.metrics import SnapshotMetrics, read_metrics, result_value
+from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics, read_metrics, result_value
 from reconciler.backends.snapshot.recorder import Recorder, read_recording
 from reconciler.cli.snapshot import write_snapshot
 from reconciler.errors import ForbiddenError, MalformedAnswerError, SnapshotError, UnreachableError

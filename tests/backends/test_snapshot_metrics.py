@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from reconciler.backends.snapshot.metrics import NOT_RECORDED, SnapshotMetrics
+from reconciler.backends.snapshot.recorded_metrics import NOT_RECORDED, SnapshotMetrics
 from reconciler.errors import SnapshotError
 from reconciler.model import QueryAnswer, Sample
 from tests.backends.folders import a_folder

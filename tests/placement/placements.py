@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Decision, DesiredState
 from reconciler.decide.placement.decide import decide_placement
-from reconciler.decide.placement.manifests import form_of
+from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.status import status_name
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Workload
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, TargetRef

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, VictimForecast
-from reconciler.decide.placement.manifests import Form, form_of, metadata_changes
+from reconciler.decide.placement.local_replica_sets import Form, form_of, metadata_changes
 from reconciler.errors import PlanFileError
 from reconciler.plan.allowed_changes import check_allowed
 from reconciler.plan.build import number

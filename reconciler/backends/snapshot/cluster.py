@@ -19,8 +19,8 @@ from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource,
 from reconciler.backends.snapshot.folder import METRICS_FILES, check_finished, finish, is_manifest_name, locked
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
-from reconciler.backends.snapshot.metrics import RecordedAnswers, SnapshotMetrics, read_metrics
 from reconciler.backends.snapshot.object_store import Store
+from reconciler.backends.snapshot.recorded_metrics import RecordedAnswers, SnapshotMetrics, read_metrics
 from reconciler.backends.snapshot.recorder import ReadKey, Recording, read_recording
 from reconciler.backends.snapshot.writes import PlannedWrite
 from reconciler.errors import ClusterError, Problem, SnapshotError

@@ -37,7 +37,7 @@ from reconciler.backends.protocols import (
 from reconciler.backends.snapshot.folder import RECORDING_FILE, read_beside
 from reconciler.backends.snapshot.manifest_files import problem_at
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
-from reconciler.backends.snapshot.metrics import one_spaced, result_value
+from reconciler.backends.snapshot.recorded_metrics import one_spaced, result_value
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem
 from reconciler.model import QueryAnswer, ScaleKind, Write
 from reconciler.yaml.documents import Document

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from reconciler.decide.autoscalers import Autoscalers
 from reconciler.decide.decisions import Decision, Notice, Overridden, PolicyExplanation, Undecided
-from reconciler.decide.metrics import why_unusable
+from reconciler.decide.query_answers import why_unusable
 from reconciler.decide.reasons import Counterfactual, Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import key_of
 from reconciler.model import (

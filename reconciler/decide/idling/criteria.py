@@ -11,7 +11,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.metrics import Series, series_of, value_for
+from reconciler.decide.query_answers import Series, series_of, value_for
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,

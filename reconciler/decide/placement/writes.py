@@ -26,7 +26,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.explain import cause
-from reconciler.decide.placement.manifests import (
+from reconciler.decide.placement.local_replica_sets import (
     Differences,
     Form,
     form_of,

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.decide.annotations import FEDERATED_LABEL, POLICY_DIGEST, placement_owner
 from reconciler.decide.decisions import FieldChange
-from reconciler.decide.placement.manifests import (
+from reconciler.decide.placement.local_replica_sets import (
     form_of,
     is_ours,
     label_of,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.decide.metrics import series_of, value_for, why_unusable
+from reconciler.decide.query_answers import series_of, value_for, why_unusable
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import QueryAnswer, Sample
 from tests.builders import NOW
