@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler import model
 from reconciler.decide import annotations
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.errors import ExitCode
@@ -25,9 +26,8 @@ def test_a_page_written_from_the_code_is_up_to_date(page: Path) -> None:
 
 
 def test_every_annotation_and_label_is_described() -> None:
-    known = {
-        value for name, value in vars(annotations).items() if name.isupper() and isinstance(value, str) and "/" in value
-    }
+    named = {**vars(annotations), **vars(model)}.items()
+    known = {value for name, value in named if name.isupper() and isinstance(value, str) and "/" in value}
     described = set(re.findall(r"`([a-z.]+/[a-z-]+)`", (FOLDER / "annotations.md").read_text()))
     assert described - {"federation.kubernetes.io/replica-set-preferences"} == known
 

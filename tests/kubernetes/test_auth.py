@@ -698,9 +698,9 @@ PLAIN = """
 import sys
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.kubernetes.auth import load_libraries
-from reconciler.backends.kubernetes.kubeconfig import load
+from reconciler.backends.kubernetes.kubeconfig import kubeconfig_context
 load_libraries()
-assert load(sys.argv[1], "east", Deadline(20)).server
+assert kubeconfig_context(sys.argv[1], "east", Deadline(20)).server
 print(*sys.modules)
 """
 
