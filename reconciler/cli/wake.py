@@ -104,10 +104,10 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
 
 
 def awake(state: ObservedState, name: ObjectArgument) -> tuple[IdleWorkload, ...]:
-    """Return the one Service or workload that `name` names in full, to be kept awake; none where it names more."""
+    """Return the one Service or workload that `name` names in full, to be kept awake; none where it may not be."""
     cluster = state.clusters.get(name.cluster)
-    if cluster is None or not name.name:
-        return ()
+    if cluster is None or cluster.unreadable or not name.name:
+        return ()  # what cannot be read may be idle
     found: list[Service | Workload] = [*cluster.services, *(one for one in cluster.workloads if one.owner is None)]
     return tuple(IdleWorkload(one) for one in found if name.matches(one.ref))
 
@@ -198,8 +198,8 @@ def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: Obje
         told = "; ".join(unreadable.values())
         raise ReconcilerError(f"{subject}: nothing idle was found, and not all could be read: {told}")
     check_there(state, name, subject)
-    keep = "; --for keeps it awake for longer"
-    raise UsageError(f"{subject}: {f'is not idle{keep}' if name.name else 'nothing below it is idle'}")
+    keeps = "; --for keeps a Service, or a workload that nothing owns, awake for longer"
+    raise UsageError(f"{subject}: {f'is not idle{keeps}' if name.name else 'nothing below it is idle'}")
 
 
 def requests(now: datetime, until: datetime | None) -> dict[str, str]:
@@ -209,7 +209,7 @@ def requests(now: datetime, until: datetime | None) -> dict[str, str]:
 
 def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[ExitCode]:
     """Tell and write the requests, and tell what could not be; return the exit codes that this leads to."""
-    if not quiet:
+    if not quiet and not all(one.problem for one in waking.found):
         say(told(waking))
     failures = request_wakes(waking, world)
     for failure in failures:

@@ -137,7 +137,7 @@ def test_r2_a_list_on_a_service_alone_wakes_nothing_and_that_is_told(tmp_path, m
 
 def test_what_runs_is_not_idle(tmp_path):
     said = wake(a_folder(tmp_path, a_service()), "east/shop/svc/web")
-    words = "is not idle; --for keeps it awake for longer"
+    words = "is not idle; --for keeps a Service, or a workload that nothing owns, awake for longer"
     assert (said.code, said.err) == (64, f"error: east/shop/svc/web: {words}\n")
 
 
@@ -184,7 +184,7 @@ def test_what_is_not_idle_is_kept_awake_for_as_long_as_asked(tmp_path):
     awake["spec"]["replicas"] = 3
     folder = a_folder(tmp_path, awake, a_service())
     said = wake(folder, "east/shop/deploy/web")
-    words = "is not idle; --for keeps it awake for longer"
+    words = "is not idle; --for keeps a Service, or a workload that nothing owns, awake for longer"
     assert (said.code, said.err) == (64, f"error: east/shop/deploy/web: {words}\n")
     options = ("--for", "4h", "--snapshot", "snapshot", "--now", NOW)
     said = folder.call("wake", "east/shop/deploy/web", *options)
@@ -194,6 +194,14 @@ def test_what_is_not_idle_is_kept_awake_for_as_long_as_asked(tmp_path):
     assert annotations == {"reconciler/exclude-until": "2026-11-21T02:20:00Z"}
     said = folder.call("wake", "east/shop", *options)
     assert (said.code, said.err) == (64, "error: east/shop: nothing below it is idle\n")
+
+
+def test_what_may_be_idle_is_not_taken_for_awake(tmp_path):
+    folder = a_folder(tmp_path, a_service())
+    folder.write("snapshot/east/recording.yaml", f"at: {NOW}\nread:\n- resource: services\n- resource: namespaces\n")
+    said = folder.call("wake", "east/shop/svc/web", "--for", "4h", "--snapshot", "snapshot", "--now", NOW)
+    assert (said.code, "nothing idle was found, and not all could be read" in said.err) == (1, True), said.err
+    assert "exclude-until" not in (tmp_path / "snapshot/east/objects.yaml").read_text()
 
 
 def test_a_wake_for_less_than_min_awake_says_that_it_stays_awake_for_longer(tmp_path):
