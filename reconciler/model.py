@@ -181,6 +181,7 @@ JOURNAL = "reconciler-journal"
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 NEED_PODS = "NeedPods"
+PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"  # at so many KEDA holds the target of a ScaledObject
 """The reason of Events that ask for a Service to be woken."""
 
 SERVICE_LABEL = "kubernetes.io/service-name"

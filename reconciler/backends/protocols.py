@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from reconciler.model import (
     ACTIVATOR_LABELS,
+    PAUSED_REPLICAS,
     ConfigMap,
     Endpoints,
     EndpointSlice,
@@ -95,7 +96,9 @@ BUILT_IN_SCALES: tuple[ScaleKind, ...] = (
     ScaleKind("", "v1", "ReplicationController", "replicationcontrollers"),
     ScaleKind("batch", "v1", "CronJob", "cronjobs", ("spec", "suspend"), ()),
 )
-SCALED_OBJECT = ScaleKind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects", (), ())
+SCALED_OBJECT = ScaleKind(
+    "keda.sh", "v1alpha1", "ScaledObject", "scaledobjects", ("metadata", "annotations", PAUSED_REPLICAS), ()
+)
 
 
 def workloads_of(kind: ScaleKind) -> Resource[Workload]:

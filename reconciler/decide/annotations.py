@@ -55,7 +55,6 @@ FLUX_PAUSED = "reconciler/flux-paused"  # since when; FLUX_RECONCILE is ours the
 FLUX_RECONCILE = "kustomize.toolkit.fluxcd.io/reconcile"
 FLUX_DISABLED = "disabled"
 FLUX_NAME_LABEL = "kustomize.toolkit.fluxcd.io/name"  # on everything that a Kustomization of Flux manages
-PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
 PAUSED = "autoscaling.keda.sh/paused"
 
 EXCLUDE = "reconciler/exclude"

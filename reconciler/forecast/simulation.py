@@ -20,7 +20,6 @@ from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.decide.annotations import PAUSED_REPLICAS
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState, Verb
 from reconciler.decide.idling.records import readable_part
@@ -30,6 +29,7 @@ from reconciler.forecast.pod_requests import Requests, requests_of
 from reconciler.model import (
     JOURNAL,
     NOTHING,
+    PAUSED_REPLICAS,
     ObjectRef,
     ObservedState,
     PatchOperation,

@@ -16,13 +16,12 @@ from reconciler.decide.annotations import (
     FLUX_DISABLED,
     FLUX_RECONCILE,
     OUR_ANNOTATIONS,
-    PAUSED_REPLICAS,
     VICTIM_LABEL,
 )
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
 from reconciler.errors import PlanFileError
-from reconciler.model import DELETION_COST, JOURNAL
+from reconciler.model import DELETION_COST, JOURNAL, PAUSED_REPLICAS
 from reconciler.plan.model import Plan, pointer
 from reconciler.untrusted_text import MOST_REPLICAS, short
 

@@ -309,7 +309,14 @@ def test_cron_jobs_and_scaled_objects(tmp_path: Path) -> None:
             ---
             apiVersion: keda.sh/v1alpha1
             kind: ScaledObject
-            metadata: {name: web, annotations: {autoscaling.keda.sh/paused-replicas: "0"}}
+            metadata:
+              name: web
+              annotations: {autoscaling.keda.sh/paused-replicas: "0"}
+              managedFields:
+                - manager: argocd-controller
+                  operation: Apply
+                  time: "2026-11-20T11:00:00Z"
+                  fieldsV1: {f:metadata: {f:annotations: {f:autoscaling.keda.sh/paused-replicas: {}}}}
             spec: {scaleTargetRef: {name: web}}
             """
         },
@@ -318,6 +325,7 @@ def test_cron_jobs_and_scaled_objects(tmp_path: Path) -> None:
     assert (nightly.suspend, nightly.starting_deadline, nightly.replicas_path) == (True, 60, ("spec", "suspend"))
     (scaled,) = cluster.list(BUILT_IN["ScaledObject"])
     assert (scaled.scale_target, scaled.replicas) == (("Deployment", "web"), None)
+    assert scaled.replicas_writer == FieldWriter("argocd-controller", datetime(2026, 11, 20, 11, tzinfo=UTC))
 
 
 @pytest.mark.parametrize("version", ["autoscaling/v1", "autoscaling/v2beta2", "autoscaling/v2"])

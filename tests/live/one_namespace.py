@@ -21,7 +21,7 @@ apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
 metadata: {{name: nights}}
 spec:
-  selector: {{namespaces: {{include: ["{namespace}"]}}, services: {{}}}}
+  selector: {{namespaces: {{include: ["{namespace}"]}}, {selector}}}
   idleReplicas: {floor}
   idleWhen: [{{schedule: {{timeZone: UTC, downtime: ["{downtime}"]}}}}]
 """
@@ -39,9 +39,11 @@ class OneNamespace:
     def api(self) -> Api:
         return self.plane.api
 
-    def write(self, *, floor: int = 0, state: str = "Active", downtime: str = NIGHTS) -> None:
-        text = POLICIES.format(namespace=self.namespace, floor=floor, state=state, downtime=downtime)
-        self.folder.write("policies/all.yaml", text)
+    def write(
+        self, *, floor: int = 0, state: str = "Active", downtime: str = NIGHTS, selector: str = "services: {}"
+    ) -> None:
+        fields = {"floor": floor, "state": state, "downtime": downtime, "selector": selector}
+        self.folder.write("policies/all.yaml", POLICIES.format(namespace=self.namespace, **fields))
 
     def apply(self, now: str) -> str:
         """Apply at that time, and return what was said."""

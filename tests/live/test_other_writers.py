@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.live.one_namespace import OneNamespace
-from tests.real.api import Object
-from tests.real.objects import a_deployment, a_service, an_object
-from tests.real.worlds import create, wait_for_ready, wait_until
+from tests.live.rights_world import a_cron_job
+from tests.real.api import APPLY_PATCH, Object
+from tests.real.objects import SCALED_OBJECT, a_deployment, a_service, an_object
+from tests.real.worlds import create, create_missing, wait_for_ready, wait_until
 
 GIT = "argocd-controller"
 MONDAY = date(2035, 11, 19)
@@ -78,7 +79,7 @@ class GitOps:
 
     def sync(self) -> None:
         for path, declared in self._declared.items():
-            self._night.api.patch(path, declared, "application/apply-patch+yaml", fieldManager=GIT, force="true")
+            self._night.api.patch(path, declared, APPLY_PATCH, fieldManager=GIT, force="true")
 
     def written(self) -> list[Object]:
         """What is there, but for what the controllers say of it."""
@@ -134,8 +135,8 @@ class Tool:
         declared = a_deployment(self.name, 0 if replicas is None else replicas)
         if replicas is None:
             del declared["spec"]["replicas"]
-        path, kind = self._night.path(self.name), "application/apply-patch+yaml"
-        self._night.api.patch(path, declared, kind, fieldManager=self.manager, force="true")
+        path = self._night.path(self.name)
+        self._night.api.patch(path, declared, APPLY_PATCH, fieldManager=self.manager, force="true")
 
     def sync_as_documented(self) -> None:
         """Argo CD with RespectIgnoreDifferences applies what is there; Flux and Helm leave the field out."""
@@ -195,6 +196,99 @@ def test_with_the_documented_settings_no_tool_undoes_anything(night: Night) -> N
             wait_for_ready(night.api, night.namespace, one.name, 3)
         assert night.replicas(*TOOLS) == [3] * 3
     assert not any({"reconciler/undone", "reconciler/contested"} & one.marks().keys() for one in found)
+
+
+PAUSED = "autoscaling.keda.sh/paused-replicas"
+
+
+class Rest:
+    """The CronJob and the ScaledObject of a tool, which applies both from the server's side and by force.
+
+    What `sync` leaves out (None) is not in its manifests, so an annotation goes that no other manager owns.
+    """
+
+    def __init__(self, night: Night, name: str) -> None:
+        self._night, self._name, self.manager = night, name, TOOLS[name]
+        self.cron_job = f"/apis/batch/v1/namespaces/{night.namespace}/cronjobs/{name}"
+        self.scaled_object = f"/apis/keda.sh/v1alpha1/namespaces/{night.namespace}/scaledobjects/{name}"
+
+    def sync(self, suspend: bool | None, paused: str | None) -> None:
+        cron_job = a_cron_job(self._name)
+        cron_job["spec"] |= {} if suspend is None else {"suspend": suspend}
+        marks = {} if paused is None else {"annotations": {PAUSED: paused}}
+        scaled = an_object("keda.sh/v1alpha1", "ScaledObject", self._name, marks, spec=scaling(self._name))
+        for path, declared in ((self.cron_job, cron_job), (self.scaled_object, scaled)):
+            self._night.api.patch(path, declared, APPLY_PATCH, fieldManager=self.manager, force="true")
+
+    def sync_as_documented(self) -> None:
+        """As `Tool` does it: Argo CD applies what is there, Flux and Helm leave both out."""
+        self.sync(*(self.state() if self._name == "argo" else (None, None)))
+
+    def state(self) -> tuple[bool, str | None]:
+        """Return whether the CronJob is suspended, and at how many replicas the ScaledObject is paused."""
+        suspend = self._night.api.get(self.cron_job)["spec"]["suspend"]
+        return suspend, self._night.annotations(self.scaled_object).get(PAUSED)
+
+    def marks(self) -> list[dict[str, str]]:
+        return [self._night.annotations(path) for path in (self.cron_job, self.scaled_object)]
+
+
+def scaling(name: str) -> Object:
+    return {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}, "triggers": []}
+
+
+@pytest.fixture
+def rests(night: Night) -> list[Rest]:
+    """What the three tools have, each beside a Deployment that KEDA scales."""
+    create_missing(night.api, [SCALED_OBJECT])
+    night.write(selector="workloads: {kinds: [CronJob, Deployment]}")
+    create(night.api, [a_deployment(name, 1) for name in TOOLS], night.namespace)
+    for name in TOOLS:
+        wait_for_ready(night.api, night.namespace, name, 1)
+    return [Rest(night, name) for name in TOOLS]
+
+
+def test_a_cron_job_and_a_scaled_object_that_are_put_back_each_night_are_left_alone_after_the_second(
+    night: Night, rests: list[Rest]
+) -> None:
+    for day in range(3):
+        for one in rests:
+            one.sync(False, None)
+        said = night.run(day, "23:00")
+        assert [one.state() for one in rests] == [(True, "0") if day < 2 else (False, None)] * 3, said
+        for one in rests:
+            one.sync(False, "3")
+        said += night.run(day, "23:40")
+        assert [one.state() for one in rests] == [(False, "3")] * 3
+        for one in rests:
+            assert ["reconciler/contested" in marks for marks in one.marks()] == [day >= 1] * 2, (day, one.manager)
+            assert (f"contested by {one.manager}" in said) is (day >= 1), said
+    events = night.api.items(f"/api/v1/namespaces/{night.namespace}/events")
+    told = [one for one in events if one["reason"] == "IdlingContested"]
+    about = {(one["involvedObject"]["kind"], tool) for one in told for tool in TOOLS.values() if tool in one["message"]}
+    assert about == {(kind, tool) for kind in ("CronJob", "ScaledObject") for tool in TOOLS.values()}
+    metrics = night.folder.path / "metrics.txt"
+    night.call("apply", "policies", "--auto-approve", "--now", "2035-11-23T23:00:00Z", "--metrics-file", str(metrics))
+    assert 'reconciler_contested{cluster="member"} 6' in metrics.read_text()
+
+
+def test_with_the_documented_settings_no_tool_undoes_a_cron_job_or_a_scaled_object(
+    night: Night, rests: list[Rest]
+) -> None:
+    for one in rests:
+        one.sync(None, None)
+    for day in range(2):
+        for time in ("23:00", "23:40"):
+            night.run(day, time)
+            for one in rests:
+                one.sync_as_documented()
+            assert [one.state() for one in rests] == [(True, "0")] * 3
+        night.run(day + 1, "07:30")
+        for one in rests:
+            one.sync_as_documented()
+        assert [one.state() for one in rests] == [(False, None)] * 3
+    marks = [marks for one in rests for marks in one.marks()]
+    assert not any({"reconciler/undone", "reconciler/contested"} & found.keys() for found in marks)
 
 
 @pytest.mark.parametrize("reason", ["Maintenance", None], ids=["a foreign reason", "a reason that was removed"])

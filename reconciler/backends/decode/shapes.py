@@ -199,7 +199,7 @@ class ScaledObjectSpec(Wire):
 
 
 class ScaledObject(Wire):
-    metadata: ScalableMetadata
+    metadata: CustomMetadata  # whose annotation the scale is
     spec: ScaledObjectSpec
 
 

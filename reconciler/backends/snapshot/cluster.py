@@ -15,7 +15,7 @@ from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.decode.objects import secret_value
 from reconciler.backends.file_lock import FileLock
-from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
+from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource, VictimOrder
 from reconciler.backends.snapshot.folder import METRICS_FILES, check_finished, finish, is_manifest_name, locked
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
@@ -110,7 +110,7 @@ class SnapshotCluster:
         if self._recording is not None and self._recording.kinds is not None:
             raise self._recording.kinds
         with self._read() as index:
-            custom = [scale for scale in index.scales.values() if scale not in BUILT_IN_SCALES]
+            custom = [scale for scale in index.scales.values() if scale not in (*BUILT_IN_SCALES, SCALED_OBJECT)]
             return (*BUILT_IN_SCALES, *sorted(custom, key=lambda scale: (scale.group, scale.kind)))
 
     def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:

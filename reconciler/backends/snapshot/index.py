@@ -13,7 +13,7 @@ from reconciler.backends.decode.objects import is_listed, noun_of, pods_named_in
 from reconciler.backends.decode.shapes import SHAPES, Custom, decoded_value
 from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
 from reconciler.backends.decode.workloads import scale_kind_of
-from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource
+from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group, problem_at
 from reconciler.backends.snapshot.manifests import fill_status, value_below
 from reconciler.errors import NotFoundError, Problem
@@ -189,7 +189,7 @@ class Index:
                 self._scopes[kind] = spec.scope != "Cluster"
                 if scale is not None:
                     self.scales[kind] = scale
-        self.scales |= {(scale.group, scale.kind): scale for scale in BUILT_IN_SCALES}
+        self.scales |= {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)}
 
     def _take(self, entry: ManifestEntry) -> None:
         """Enter an object under its name, with its uid, namespace and settled status filled in."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.protocols import SCALED_OBJECT, VictimOrder, workloads_of
+from reconciler.backends.protocols import VictimOrder, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import FoundManifest, ManifestEntry, ManifestFile, entry_of, objects_in
@@ -75,8 +75,7 @@ class MemoryCluster(SnapshotCluster):
         """Return an object with a scale, or a ScaledObject, as it is now; None where it is not there, or is neither."""
         index = self._store.index
         entry = index.find(ref)
-        scaled = {**index.scales, (SCALED_OBJECT.group, SCALED_OBJECT.kind): SCALED_OBJECT}
-        kind = None if entry is None else scaled.get((entry.group, entry.kind))
+        kind = None if entry is None else index.scales.get((entry.group, entry.kind))
         return None if entry is None or kind is None else index.noun(workloads_of(kind), entry)
 
     def write(self, write: Write) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import PAUSED, PAUSED_REPLICAS, WAKE_REQUESTED_AT, optional_instant
+from reconciler.decide.annotations import PAUSED, WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.decide.idling.discovery import DiscoveredTargets
@@ -23,7 +23,7 @@ from reconciler.decide.idling.records import (
 from reconciler.decide.idling.verdicts import CombinedVerdict, Exclusions, PolicyVerdict, PolicyVerdicts
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
-from reconciler.model import NEED_PODS, NOTHING, Endpoints, Event, ObjectRef, Service, Workload
+from reconciler.model import NEED_PODS, NOTHING, PAUSED_REPLICAS, Endpoints, Event, ObjectRef, Service, Workload
 from reconciler.policy.types import FleetCluster
 from reconciler.untrusted_text import whole_number_in
 
