@@ -107,22 +107,29 @@ def _repeated(shaped: Sequence[tuple[str, Document]], owners: FileOwners) -> Ite
 
 
 def _same_workload(built: Sequence[Built]) -> Iterator[Problem]:
-    """Yield a problem for each workload that two policies drive; where one is the platform's, at the other."""
-    seen: dict[tuple[str, str, str, str, str], FederatedReplicaSet] = {}
+    """Yield a problem for each workload that two policies drive, and for each name that two owners give to policies of
+    one namespace; where one is the platform's, at the other.
+    """
+    seen: dict[tuple[str, ...], FederatedReplicaSet] = {}
     for one in sorted(built, key=lambda one: bool(one.tenant)):
         policy = one.policy
         if not isinstance(policy, FederatedReplicaSet) or one.document.source.taken_out:
             continue
-        group, kind, name = _driven(policy)
-        key = (policy.namespace, group, kind.lower(), name)
-        first = seen.get((*key, "")) or seen.setdefault((*key, one.tenant), policy)
-        if first is not policy and (first.name != policy.name or first.tenant != one.tenant):
-            path = ("spec", "targetRef") if policy.target is not None else ("metadata", "name")
-            yield one.document.source.problem(
-                path,
-                f"drives {kind} {policy.namespace}/{name}, expected one policy for it; "
-                f"{first.name} at {first.place} does",
-            )
+        for key, path, words, verb in _taken_by(policy):
+            first = seen.get((*key, "")) or seen.setdefault((*key, one.tenant), policy)
+            if first is not policy and (first.name, first.tenant) != (policy.name, one.tenant):
+                yield one.document.source.problem(path, f"{words}; {first.name} at {first.place} {verb}")
+                break
+
+
+def _taken_by(policy: FederatedReplicaSet) -> Iterator[tuple[tuple[str, ...], Path, str, str]]:
+    """Yield what no other policy may have too: the workload, and the name, by which it is known in the clusters."""
+    group, kind, name = _driven(policy)
+    path = ("spec", "targetRef") if policy.target is not None else ("metadata", "name")
+    words = f"drives {kind} {policy.namespace}/{name}, expected one policy for it"
+    yield ("workload", policy.namespace, group, kind.lower(), name), path, words, "does"
+    words = f"is {shown(policy.name)}, expected one policy of that name in namespace {policy.namespace}"
+    yield ("name", policy.namespace, policy.name), ("metadata", "name"), words, "has it"
 
 
 def _driven(policy: FederatedReplicaSet) -> tuple[str, str, str]:

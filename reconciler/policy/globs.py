@@ -26,25 +26,41 @@ class _Chars(Struct, frozen=True):
 
 
 class _Step(Struct, frozen=True):
-    """One character of `chars`, or with `repeated` any number of them."""
+    """One character of `chars`, or with `repeated` any number of them.
+
+    `skips`: how many steps on one may go from here without a character, this step included.
+    """
 
     chars: _Chars
     repeated: bool = False
+    skips: tuple[int, ...] = ()
 
 
 _ANY = _Chars(negated=True)
 _IN_FOLDER = _Chars(frozenset("/"), negated=True)
 _Steps = tuple[_Step, ...]
 _TOKEN = re.compile(r"\*\*|\*|\?|\[!?\]?[^\]]*\]|.", re.S)
+_PATH_TOKEN = re.compile(r"/\*\*\Z|\*\*/|\*\*|\*|\?|.", re.S)
+
+
+def _any_number(chars: _Chars) -> _Step:
+    return _Step(chars, repeated=True, skips=(1,))
+
+
+_SLASH = _Step(_Chars(frozenset("/")))
+_FOLDERS = {"/**": (_SLASH, _any_number(_ANY)), "**/": (_any_number(_ANY), _SLASH)}
+_NO_FOLDER = _Step(_Chars(), skips=(1, 3))  # both may also stand for no folder at all
 
 
 @lru_cache(maxsize=4096)
 def _steps(pattern: str, path: bool) -> _Steps:
     found: list[_Step] = []
-    for token in _TOKEN.findall(pattern):
+    for token in (_PATH_TOKEN if path else _TOKEN).findall(pattern):
         one = _IN_FOLDER if path else _ANY
-        if token in ("*", "**"):
-            found.append(_Step(_ANY if token == "**" else one, repeated=True))
+        if token in _FOLDERS:
+            found += [_NO_FOLDER, *_FOLDERS[token]]
+        elif token in ("*", "**"):
+            found.append(_any_number(_ANY if token == "**" else one))
         elif token == "?":
             found.append(_Step(one))
         elif len(token) > 2:
@@ -79,8 +95,8 @@ def _from(steps: _Steps, places: Iterable[int]) -> _Places:
     while waiting:
         place = waiting.pop()
         found.add(place)
-        if place < len(steps) and steps[place].repeated and place + 1 not in found:
-            waiting.append(place + 1)
+        if place < len(steps):
+            waiting += [place + far for far in steps[place].skips if place + far not in found]
     return frozenset(found)
 
 
@@ -145,7 +161,7 @@ def _reaches(patterns: list[_Steps], wanted: Callable[[list[bool]], bool]) -> bo
 def path_regex(pattern: str) -> re.Pattern[str]:
     """Return `pattern`, one of paths, as a regular expression; `**/` may stand for no folder at all."""
     found = ""
-    for token in re.findall(r"/\*\*\Z|\*\*/|\*\*|\*|\?|.", pattern, re.S):
+    for token in _PATH_TOKEN.findall(pattern):
         found += _PATH_PARTS.get(token) or re.escape(token)
     return re.compile(found + r"\Z")
 

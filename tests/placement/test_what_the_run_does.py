@@ -249,6 +249,19 @@ class TestConflict:
         assert (deleted.verb, deleted.needs, deleted.uid) == (Verb.DELETE, (marked.key,), marked.uid)
         assert (created.verb, created.needs) == (Verb.CREATE, (deleted.key,))
 
+    @pytest.mark.parametrize(("replicas", "expected"), [(0, [Verb.REPAIR]), (2, [Verb.SCALE])])
+    def test_one_with_another_selector_keeps_its_template_where_it_runs_nothing(self, replicas, expected):
+        labels = {"app": "web", "tier": "front"}
+        template = TEMPLATE | {"metadata": {"labels": labels}}
+        weights = {"east": ClusterPreference(weight=1)}
+        federated = a_federated(clusters=weights, selector={"matchLabels": labels}, template=template)
+        old = LabelSelector(match_labels=(("app", "web"),))
+        west = settled("west", replicas, federated=a_federated(), selector=old)
+        # No API server takes a template whose labels the selector does not match.
+        decisions = about(place(settled("east", 6, federated=federated), west, federated=federated), "west")
+        assert [one.verb for one in decisions] == expected
+        assert ("spec", "template") not in {change.path for one in decisions for change in one.changes}
+
     def test_what_was_written_down_goes_once_the_new_one_is_there(self):
         kept = a_memory("west")
         kept = type(kept)(ObjectRef("west", "reconciler", "ConfigMap", "reconciler-replaced-shop.web"), "uid-kept")

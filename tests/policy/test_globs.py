@@ -91,7 +91,21 @@ def test_paths(pattern, path, expected):
         ("teams/*/x.yaml", "teams/b/**", True),
         ("teams/*.yaml", "teams/b/**", False),
         ("**/x.yaml", "teams/b/*", True),
+        ("teams/**/x.yaml", "teams/x.yaml", True),
+        ("**/x.yaml", "x.yaml", True),
+        ("teams/a.yaml/**", "teams/a.yaml", True),
+        ("teams/**/x.yaml", "teams/ax.yaml", False),
     ],
 )
 def test_paths_that_overlap(pattern, other, expected):
-    assert overlap(pattern, other, path=True) is expected
+    assert overlap(pattern, other, path=True) is overlap(other, pattern, path=True) is expected
+
+
+PATH_PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "?", "**", "/", "/**", "**/"]), min_size=1, max_size=3)
+PATHS = ["".join(letters) for length in range(7) for letters in product("ab/", repeat=length)]
+
+
+@given(PATH_PATTERNS.map("".join), PATH_PATTERNS.map("".join))
+def test_two_patterns_of_paths_overlap_where_a_path_is_one_of_both(pattern, other):
+    paths = ({path for path in PATHS if path_regex(one).match(path)} for one in (pattern, other))
+    assert overlap(pattern, other, path=True) == bool(set.intersection(*paths))

@@ -41,6 +41,18 @@ FIRST = "tenant a at policies/fleet.yaml:12"
             id="the same namespaces on other clusters",
         ),
         pytest.param(
+            fleet(
+                '["team-b-*", shared-b]\n      kinds: [IdlingPolicy, Calendar, DownscalePolicy]',
+                '["team-a-*"]\n      clusters: [prod]\n      kinds: [FederatedReplicaSet]',
+            )
+            | {"teams/b/sleep.yaml": ""},
+            [
+                'policies/fleet.yaml:20:20: spec.tenants[1].namespaces[0]: is "team-a-*", expected namespaces apart '
+                f'from "team-a-*" of {FIRST}, as both may have a FederatedReplicaSet of the same namespace and name'
+            ],
+            id="the same namespaces on other clusters where both may place",
+        ),
+        pytest.param(
             fleet('paths: ["teams/b/**"]', 'paths: ["teams/*/sleep.yaml"]'),
             [
                 'policies/fleet.yaml:19:15: spec.tenants[1].paths[0]: is "teams/*/sleep.yaml", expected files apart '
@@ -115,6 +127,22 @@ spec: {timeZone: UTC, downtime: ["Mon-Sun 22:00-05:00"]}
     assert (own.calendar.name, platform.calendar.name) == ("a/nights", "nights")
     rules = [(rule["kind"], rule["metadata"]["name"]) for rule in compile_policies(found)["rules"]]
     assert ("IdlingPolicy", "sleep") in rules, "as written; the tenant stands beside it"
+
+
+PLACED = """\
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web, namespace: team-a-web}
+spec: {replicas: 4, targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+"""
+
+
+def test_a_tenant_has_no_federated_replica_set_of_a_name_that_the_platform_gave(tmp_path):
+    other = PLACED.replace("Deployment, name: web", "Deployment, name: api")
+    assert problems_in(tmp_path, {**FILES, "placed.yaml": PLACED, "teams/a/placed.yaml": other}) == [
+        'policies/teams/a/placed.yaml:3:18: metadata.name: is "web", expected one policy of that name in namespace '
+        "team-a-web; web at policies/placed.yaml:1 has it"
+    ]
 
 
 def test_the_platform_cannot_name_a_calendar_of_a_tenant(tmp_path):

@@ -116,11 +116,13 @@ def _of_one(write: _LocalWrite) -> Iterator[Decision]:
     if form is None:
         yield from _scaled(write, workload, ())
         return
-    if write.spec_replicas and selector_differs(workload, form):
+    another = selector_differs(workload, form)
+    if write.spec_replicas and another:
         yield from _replaced(write, workload, form)
         return
     marks, adopts = metadata_changes(workload, form), write.adopts
-    different = write.setting.differences(workload)
+    # No API server takes a template that the selector does not match: what runs nothing keeps both until it runs again.
+    different = () if another else write.setting.differences(workload)
     if different:
         why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=write.local.current)
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)

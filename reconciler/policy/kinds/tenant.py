@@ -43,7 +43,8 @@ class TenantFields(Fields, frozen=True, kw_only=True):
         Meta(
             min_length=1,
             description="namespaces lists the namespaces of the tenant, or patterns of their names. Its policies "
-            "select nothing else. No other tenant may have them in the same cluster.",
+            "select nothing else. No other tenant may have them in the same cluster, or in any cluster if both may "
+            "have a FederatedReplicaSet.",
         ),
     ]
     clusters: Annotated[
@@ -113,15 +114,25 @@ def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenan
     for number, pattern in enumerate(tenant.paths):
         if any(_overlap(pattern, one, path=True) for one in other.paths):
             document.add((*here, "paths", number), f"is {shown(pattern)}, expected files apart from those of {whose}")
-    shared = [one.name for one in fleet.clusters if tenant.has_cluster(one.name) and other.has_cluster(one.name)]
-    for number, pattern in enumerate(tenant.namespaces if shared else ()):
+    why = _why_apart(pair, fleet)
+    for number, pattern in enumerate(tenant.namespaces if why else ()):
         twin = next((one for one in other.namespaces if _overlap(pattern, one)), None)
         if twin is not None:
-            document.add(
-                (*here, "namespaces", number),
-                f"is {shown(pattern)}, expected namespaces apart from {shown(twin)} of {whose}, which is in "
-                f"{shared[0]} too",
-            )
+            words = f"is {shown(pattern)}, expected namespaces apart from {shown(twin)} of {whose}, {why}"
+            document.add((*here, "namespaces", number), words)
+
+
+def _why_apart(pair: tuple[Tenant, Tenant], fleet: Fleet) -> str:
+    """Return why two tenants may not have the same namespaces, "" where they may.
+
+    A FederatedReplicaSet is known by its namespace and name in all clusters: by its records, and as an owner.
+    """
+    tenant, other = pair
+    shared = [one.name for one in fleet.clusters if tenant.has_cluster(one.name) and other.has_cluster(one.name)]
+    if shared:
+        return f"which is in {shared[0]} too"
+    placing = all("FederatedReplicaSet" in one.kinds for one in pair)
+    return "as both may have a FederatedReplicaSet of the same namespace and name" if placing else ""
 
 
 def _overlap(pattern: str, other: str, *, path: bool = False) -> bool:
