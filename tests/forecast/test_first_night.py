@@ -1,10 +1,11 @@
-"""The first hour with the defaults: what a person reads before the first night, on the Online Boutique in twelve
-clusters, and that the limits stop a mistake and nothing else."""
+"""The first hour with the defaults: what a person reads before the first night, on the Online Boutique, and
+on kube-prometheus and Argo CD, in twelve clusters, and that the limits stop a mistake and nothing else."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.forecast.first_night import first_night, night_lines
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.report.summary import held_of
+from tests.forecast.platform import argo_cd, kube_prometheus
 from tests.forecast.worlds import document, first_of, policy_set
 from tests.way.calls import Folder
 from tests.way.teams import MORNING, SLEEP, two_teams
@@ -39,34 +41,59 @@ def manifests(shared: Path, file: str, namespace: str) -> Iterator[dict[str, Any
             yield {**one, "metadata": {**one["metadata"], "namespace": namespace}}
 
 
-@pytest.fixture(scope="module")
-def opened(shared: Path) -> Opened:
-    """The shop in every cluster; three of them are for development, and have more beside it."""
-    shop = list(manifests(shared, BOUTIQUE, "shop"))
-    more = [
-        *manifests(shared, BOUTIQUE, "staging"),
-        *manifests(shared, GUESTBOOK, "guestbook"),
-        *manifests(shared, CASSANDRA, "data"),
-    ]
-    found = {name: [*shop, *more] for name in DEV} | dict.fromkeys(OTHERS, shop)
-    return Opened(
-        {
-            name: Backend(name, cluster=MemoryCluster.of_manifests(name, inside, first_of))
-            for name, inside in found.items()
+@dataclass(frozen=True)
+class FirstHour:
+    """Twelve clusters with the same in `namespaces`, three of which have more beside it.
+
+    Of the `workloads` in each of the nine `idle` go idle, and `replicas` with them, where nothing holds them back.
+    """
+
+    opened: Opened
+    namespaces: tuple[str, ...]
+    workloads: int
+    idle: int
+    replicas: int
+
+    def simulation(self, clusters: list[str], opened: Opened | None = None) -> Simulation:
+        """What the first policy of a person does: those namespaces sleep at night, and all else is default."""
+        policy = {
+            "selector": {
+                "clusters": {"include": clusters},
+                "namespaces": {"include": list(self.namespaces)},
+                "services": {},
+            },
+            "idleWhen": [{"schedule": {"timeZone": "UTC", "downtime": ["Mon-Fri 20:00-24:00"]}}],
+            "limits": {"idledWorkloads": LIMIT, "removedReplicas": LIMIT},
         }
-    )
+        fleet = {"home": "dev-1", "clusters": [{"name": name} for name in (*DEV, *OTHERS)]}
+        made = [document("Fleet", "first", fleet), document("IdlingPolicy", "nights", policy)]
+        return Simulation(policy_set(made), opened or self.opened)
 
 
-def simulation(opened: Opened, clusters: list[str]) -> Simulation:
-    """What the first policy of a person does there: the shop sleeps at night, all of it, and all else is default."""
-    policy = {
-        "selector": {"clusters": {"include": clusters}, "namespaces": {"include": ["shop"]}, "services": {}},
-        "idleWhen": [{"schedule": {"timeZone": "UTC", "downtime": ["Mon-Fri 20:00-24:00"]}}],
-        "limits": {"idledWorkloads": LIMIT, "removedReplicas": LIMIT},
-    }
-    fleet = {"home": "dev-1", "clusters": [{"name": name} for name in (*DEV, *OTHERS)]}
-    made = [document("Fleet", "first", fleet), document("IdlingPolicy", "nights", policy)]
-    return Simulation(policy_set(made), opened)
+def boutique(shared: Path) -> FirstHour:
+    shop = list(manifests(shared, BOUTIQUE, "shop"))
+    more = [*manifests(shared, BOUTIQUE, "staging"), *manifests(shared, GUESTBOOK, "guestbook")]
+    opened = clusters_with(shop, [*more, *manifests(shared, CASSANDRA, "data")])
+    return FirstHour(opened, ("shop",), 12, 11, 11)
+
+
+def platform(shared: Path) -> FirstHour:
+    """The two StatefulSets that the operator of Prometheus would put back are left to it."""
+    both = [*kube_prometheus(), *argo_cd()]
+    more = [*manifests(shared, BOUTIQUE, "shop"), *manifests(shared, GUESTBOOK, "guestbook")]
+    return FirstHour(clusters_with(both, more), ("monitoring", "argocd"), 12, 12, 13)
+
+
+def clusters_with(everywhere: list[Any], in_dev: list[Any]) -> Opened:
+    found = {name: [*everywhere, *in_dev] for name in DEV} | dict.fromkeys(OTHERS, everywhere)
+    made = {name: MemoryCluster.of_manifests(name, inside, first_of) for name, inside in found.items()}
+    return Opened({name: Backend(name, cluster=cluster) for name, cluster in made.items()})
+
+
+@pytest.fixture(scope="module", params=[boutique, platform], ids=["Online Boutique", "kube-prometheus and Argo CD"])
+def hour(shared: Path, request: pytest.FixtureRequest) -> FirstHour:
+    made: FirstHour = request.param(shared)
+    return made
 
 
 def idled(step: Step) -> set[str]:
@@ -77,35 +104,36 @@ def held(step: Step) -> set[str]:
     return {one.ref.cluster for found in step.plan.held_back for one in found.decisions if one.idles}
 
 
-def test_three_clusters_sleep_with_the_defaults_and_one_limit_and_again_the_next_night(opened):
-    played = simulation(opened, ["dev-*"])
-    steps = list(played.play(FRIDAY_NOON, FRIDAY_NOON + timedelta(days=3, hours=10)))
+def test_three_clusters_sleep_with_the_defaults_and_one_limit_and_again_the_next_night(hour):
+    steps = list(hour.simulation(["dev-*"]).play(FRIDAY_NOON, FRIDAY_NOON + timedelta(days=3, hours=10)))
     evenings = {step.at.isoformat()[:13]: idled(step) for step in steps if idled(step)}
     assert evenings == {"2026-11-20T20": set(DEV), "2026-11-23T20": set(DEV)}
+    counts = [len([one for one in step.plan.actions if one.decision.idles]) for step in steps if idled(step)]
+    assert counts == [3 * hour.idle] * 2
     assert {cluster for step in steps for cluster in held(step)} == set()
 
 
-def test_nine_of_twelve_selected_by_mistake_are_held_back_with_policy_and_line(opened):
-    night = first_night(simulation(opened, ["*"]), FRIDAY_NOON)
-    assert night.idle == {"IdlingPolicy nights": 3 * 11}
+def test_nine_of_twelve_selected_by_mistake_are_held_back_with_policy_and_line(hour):
+    night = first_night(hour.simulation(["*"]), FRIDAY_NOON)
+    assert night.idle == {"IdlingPolicy nights": 3 * hour.idle}
     assert len(night.held_back) == 9
     lines = list(night_lines(night))
-    assert lines[0].startswith("First night: Fri 2026-11-20 20:00 UTC, 33 of ")
+    assert lines[0].startswith(f"First night: Fri 2026-11-20 20:00 UTC, {3 * hour.idle} of ")
     told = [line for line in lines if line.startswith("  held back: ")]
     assert told == [
-        f"  held back: IdlingPolicy nights (policies/all.yaml:4): 11 of 12 workloads in {name} (11 replicas), limit 10 "
-        "(policies/all.yaml:2)"
+        f"  held back: IdlingPolicy nights (policies/all.yaml:4): {hour.idle} of {hour.workloads} workloads in {name} "
+        f"({hour.replicas} replicas), limit 10 (policies/all.yaml:2)"
         for name in OTHERS
     ]
 
 
-def test_after_the_mistake_is_mended_nothing_is_held_back_again(opened):
-    played = simulation(opened, ["*"])
+def test_after_the_mistake_is_mended_nothing_is_held_back_again(hour):
+    played = hour.simulation(["*"])
     mistaken = next(step for step in played.play(FRIDAY_NOON, FRIDAY_NOON + timedelta(days=1)) if held(step))
     assert (idled(mistaken), held(mistaken)) == (set(DEV), set(OTHERS))
     assert {one.what.partition(":")[0] for one in held_of(mistaken.plan)} == {"IdlingPolicy nights (policies/all.yaml"}
     left = Opened({name: Backend(name, cluster=cluster) for name, cluster in played.clusters.items()})
-    later = simulation(left, ["dev-*"]).play(
+    later = hour.simulation(["dev-*"], left).play(
         mistaken.at + timedelta(hours=1), FRIDAY_NOON + timedelta(days=3, hours=10)
     )
     steps = list(later)
