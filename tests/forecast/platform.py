@@ -1,4 +1,4 @@
-"""What kube-prometheus and Argo CD install, as far as a run reads it: names, kinds, replicas, labels, and who owns what.
+"""What kube-prometheus and Argo CD install, as far as a run reads it: names, kinds, replicas, labels and owners.
 
 Source: facts of prometheus-operator/kube-prometheus, manifests/*-deployment.yaml, *-service.yaml,
 alertmanager-alertmanager.yaml and prometheus-prometheus.yaml, prometheus-operator/prometheus-operator,
