@@ -232,7 +232,7 @@ class _ClusterReader:
         scalables = [ListKey(resource) for resource in dict.fromkeys(map(workloads_of, (*kinds, SCALED_OBJECT)))]
         nodes = ListKey(NODES)
         own = ListKey(CONFIG_MAPS, namespace=wanted.own_namespace, labels=f"!{HISTORY_LABEL}")
-        found = self._lists([*scalables, *_ALWAYS, own, _MARKED_PODS, *([nodes] if wanted.nodes else [])])
+        identity, found = self._read([*scalables, *_ALWAYS, own, _MARKED_PODS, *([nodes] if wanted.nodes else [])])
 
         def of(asked: ListKey) -> tuple[Any, ...]:
             read = found.get(asked, ())
@@ -240,7 +240,7 @@ class _ClusterReader:
 
         return ObservedCluster(
             name=self._name,
-            identity=self._identity(),
+            identity=identity,
             scale_kinds=kinds,
             workloads=tuple(map(wanted.reduced, chain.from_iterable(map(of, scalables)))),
             services=of(ListKey(SERVICES)),
@@ -259,9 +259,11 @@ class _ClusterReader:
             },
         )
 
-    def _lists(self, asked: Sequence[ListKey]) -> dict[ListKey, tuple[Any, ...] | str]:
-        """Return for each list its objects, or why it cannot be read."""
-        return dict(zip(asked, self._pool.each(self._name, self._list, asked, self._workers), strict=True))
+    def _read(self, asked: Sequence[ListKey]) -> tuple[str, dict[ListKey, tuple[Any, ...] | str]]:
+        """Return the cluster's identity, and for each list its objects, or why it cannot be read."""
+        parts: list[Callable[[], Any]] = [*(partial(self._list, one) for one in asked), self._identity]
+        *found, identity = self._pool.each(self._name, lambda part: part(), parts, self._workers)
+        return identity, dict(zip(asked, found, strict=True))
 
     def _list(self, asked: ListKey) -> tuple[Any, ...] | str:
         try:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import yaml
@@ -24,7 +24,9 @@ from msgspec.structs import replace
 from reconciler.backends.decode.wire import instant
 from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.kubernetes.config_node import ConfigNode, KubeconfigError
-from reconciler.backends.kubernetes.exec_plugin import ExecPlugin
+
+if TYPE_CHECKING:
+    from reconciler.backends.kubernetes.exec_plugin import ExecPlugin
 
 _PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _LISTS = ("clusters", "contexts", "users")
@@ -151,6 +153,8 @@ def _login(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> tuple[A
     if token is not None:
         return token, None
     if user.get("exec") is not None:
+        from reconciler.backends.kubernetes.exec_plugin import ExecPlugin
+
         plugin = ExecPlugin(user.node("exec"), user.folder, cluster.value)
         given = _PluginToken(plugin, deadline)
         return given, given.certificate

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -100,20 +102,43 @@ def listed(
 
 
 def _pages(requests: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[list[W]]:
+    """Yield the items page by page; while a page is worked on, the server already makes the next one."""
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
-    tokens = {""}
-    token = ""
-    while True:
-        budget.take_page(request.operation, len(tokens))
+
+    def send(token: str) -> HttpResponse:
         query = {**request.query, "limit": str(PAGE)} | ({"continue": token} if token else {})
-        page = decoded(requests.send(replace(request, query=query)), page_of, request.operation)
-        yield page.items or []
+        return requests.send(replace(request, query=query))
+
+    budget.take_page(request.operation, 1)
+    tokens = [""]
+    answer = send("")
+    while True:
+        page = decoded(answer, page_of, request.operation)
         token = page.metadata.next or ""
         if not token:
+            yield page.items or []
             return
         if token in tokens:
             raise MalformedAnswerError(f"{request.operation}: goes on where it was already, expected another page")
-        tokens.add(token)
+        tokens.append(token)
+        budget.take_page(request.operation, len(tokens))
+        following = _in_background(partial(send, token))
+        yield page.items or []
+        answer = following.result()
+
+
+def _in_background(send: Callable[[], HttpResponse]) -> Future[HttpResponse]:
+    """Return the future answer. Whoever asks for it may as well not wait: the thread ends with its request."""
+    future: Future[HttpResponse] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(send())
+        except Exception as error:  # noqa: BLE001 - handed on to who waits
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="next page", daemon=True).start()
+    return future
 
 
 def decoded_object(answer: HttpResponse, operation: Operation) -> dict[str, Any]:
