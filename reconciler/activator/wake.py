@@ -14,7 +14,7 @@ from reconciler.apply.events import event_of
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import ReadBudget
-from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, Clock, Resource
+from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES, Clock, Resource
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
     IDLED_AT,
@@ -38,6 +38,7 @@ from reconciler.model import (
     Service,
     Workload,
     Write,
+    unreadable_key,
 )
 from reconciler.observe.clusters import Scope, observe
 from reconciler.observe.sources import Readers, Source
@@ -53,6 +54,7 @@ CLUSTER = "cluster"
 _UNREAD = (ENDPOINTS, EVENTS, CONFIG_MAPS, PODS)
 """What a wake needs nothing of, so that the right to read it is not needed either."""
 
+_SERVICES = unreadable_key(SERVICES.group, SERVICES.plural)
 _DISCOVERED_SECONDS = 300.0
 _ANNOTATIONS = ("metadata", "annotations")
 
@@ -136,8 +138,7 @@ class Waker:
         cluster = state.clusters[CLUSTER]
         marked = {one.ref.name: (one, record) for one, record in _marked(cluster) if one.ref.name in names}
         if not marked:
-            unread = "; ".join(cluster.unreadable.values())
-            return dict.fromkeys(names, unread)
+            return dict.fromkeys(names, cluster.unreadable.get(_SERVICES, ""))
         problems = dict.fromkeys(names, "")
         own = self._now()
         for now, together in _by_time(marked, own).items():

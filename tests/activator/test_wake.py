@@ -12,14 +12,16 @@ import pytest
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
+from reconciler.backends.protocols import workloads_of
+from reconciler.errors import ForbiddenError
 from reconciler.model import ClusterConnection
 from reconciler.world import RealClock
 from tests.activator.in_cluster import OWN, POLICIES, install
 from tests.real.api import JSON_PATCH, ApiError
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
-from tests.real.objects import a_deployment, a_service, an_object
-from tests.real.worlds import create, deployment_path, replicas_of
+from tests.real.objects import CLONE_SET, a_deployment, a_service, an_object
+from tests.real.worlds import create, create_missing, deployment_path, replicas_of
 from tests.way.calls import Folder
 
 IDLED_AT = "idling.kubernetes.io/idled-at"
@@ -65,18 +67,20 @@ class Sleepers:
         events = self.api.items(f"/api/v1/namespaces/{self.namespace}/events", fieldSelector=f"reason={reason}")
         return sorted(one["involvedObject"]["name"] for one in events)
 
-    def waker(self, *, read_only: bool = False, account: str = "reconciler-activator", behind: float = 0) -> Waker:
-        """A waker under a ServiceAccount; its clock is so many seconds `behind`."""
+    def view(self, account: str = "reconciler-activator") -> WakeView:
         clock = RealClock()
         path = self.folder.path / "activator.yaml"
         write_kubeconfig(path, {CLUSTER: self.plane.access(self.plane.service_account(OWN, account))})
         reached = ClusterConnection(CLUSTER, kubeconfig=str(path))
-        client = ApiClient(Connection(reached, clock, largest_read=None), RequestSettings(), clock)
+        return WakeView(ApiClient(Connection(reached, clock, largest_read=None), RequestSettings(), clock), clock)
+
+    def waker(self, *, read_only: bool = False, account: str = "reconciler-activator", behind: float = 0) -> Waker:
+        """A waker under a ServiceAccount; its clock is so many seconds `behind`."""
 
         def now() -> datetime:
             return datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=behind)
 
-        return Waker(WakeView(client, clock), OWN, now, read_only=read_only)
+        return Waker(self.view(account), OWN, now, read_only=read_only)
 
 
 @pytest.fixture
@@ -121,6 +125,20 @@ def test_what_is_awake_or_gone_is_left_alone(sleepers: Sleepers) -> None:
     before = sleepers.api.get(deployment_path(sleepers.namespace, "web"))
     assert waker.wake(sleepers.namespace, {"web", "gone"}) == {"web": "", "gone": ""}
     assert sleepers.api.get(deployment_path(sleepers.namespace, "web")) == before
+
+
+def test_a_custom_kind_that_is_served_beside_it_is_none_of_its_business(sleepers: Sleepers) -> None:
+    create_missing(sleepers.api, [CLONE_SET])
+    assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {"web": ""}
+    assert sleepers.waker().wake(sleepers.namespace, {"web", "gone"}) == {"web": "", "gone": ""}
+
+
+def test_where_the_replicas_of_a_custom_kind_are_may_be_read(sleepers: Sleepers) -> None:
+    create_missing(sleepers.api, [CLONE_SET])
+    found = sleepers.view().scale_kinds()
+    assert ("apps.kruise.io", "CloneSet") in {(kind.group, kind.kind) for kind in found}
+    with pytest.raises(ForbiddenError, match="list clonesets"):
+        sleepers.view().list(workloads_of(next(kind for kind in found if kind.kind == "CloneSet")))
 
 
 def test_read_only_tells_and_wakes_nothing(sleepers: Sleepers) -> None:
