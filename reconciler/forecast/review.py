@@ -20,18 +20,24 @@ LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]
 
 
 class Difference(Struct, frozen=True):
-    """One workload that runs in another way; None: it is not there."""
+    """One workload that runs in another way; None: it is not there. `idle`: a policy keeps it idle at the start."""
 
     ref: ObjectRef
     before: WorkloadTimeline | None
     after: WorkloadTimeline | None
     at: datetime  # the first moment
     production: bool
+    idle: bool = False
 
     @property
     def hours(self) -> float:
         """How many replica-hours more it runs; fewer are negative."""
         return hours_of(self.after) - hours_of(self.before)
+
+    @property
+    def deeper(self) -> int:
+        """By how many replicas the least that it runs is lower; what runs more at its least is negative."""
+        return _lowest(self.before) - _lowest(self.after)
 
     @property
     def certain_hours(self) -> float:
@@ -80,22 +86,40 @@ class Review(Struct, frozen=True):
     @property
     def idles_more(self) -> tuple[Difference, ...]:
         """Workloads that go idle, or run with less, and would not without the change."""
-        return tuple(one for one in self._changed if _lowest(one.after) < _lowest(one.before))
+        return tuple(one for one in self._woken if one.deeper > 0 and not _is_lowered(one.before))
 
     @property
     def idles_less(self) -> tuple[Difference, ...]:
         """Workloads that go idle, or run with less than without policies, and would not with the change."""
-        return tuple(one for one in self._changed if _lowest(one.after) > _lowest(one.before) and _is_lowered(one))
+        return tuple(
+            one for one in self._woken if one.deeper < 0 and _is_lowered(one.before) and not _is_lowered(one.after)
+        )
+
+    @property
+    def goes_lower(self) -> tuple[Difference, ...]:
+        """Workloads that go down in either case, and with the change to fewer replicas."""
+        return tuple(one for one in self._woken if one.deeper > 0 and _is_lowered(one.before))
+
+    @property
+    def stays_higher(self) -> tuple[Difference, ...]:
+        """Workloads that go down in either case, and with the change to more replicas."""
+        return tuple(
+            one for one in self._woken if one.deeper < 0 and _is_lowered(one.before) and _is_lowered(one.after)
+        )
 
     @property
     def runs_more(self) -> tuple[Difference, ...]:
         """Workloads that no policy lowers, and that get more replicas."""
-        return tuple(one for one in self._changed if _lowest(one.after) > _lowest(one.before) and not _is_lowered(one))
+        return tuple(one for one in self._woken if one.deeper < 0 and not _is_lowered(one.before))
 
     @property
     def not_woken(self) -> tuple[Difference, ...]:
         """Workloads that are idle at the start and wake without the change, and with it do not."""
-        return tuple(one for one in self._changed if _wakes_at(one.before) is not None and _stays_idle(one))
+        return tuple(one for one in self._changed if _stays_dark(one))
+
+    @property
+    def _woken(self) -> tuple[Difference, ...]:
+        return tuple(one for one in self._changed if not _stays_dark(one))
 
     @property
     def created(self) -> tuple[Difference, ...]:
@@ -191,9 +215,9 @@ def hours_of(one: WorkloadTimeline | None, *, certain: bool = False) -> float:
 def differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectRef]) -> tuple[Difference, ...]:
     """Return every workload that runs in another way: production first, then those that change most."""
     before, after = ({one.ref: one for one in made.timelines} for made in (base, head))
-    named = frozenset(production)
+    named, idle = frozenset(production), {one.ref for one in base.first.explanations if one.idled is not None}
     found = [
-        Difference(ref, before.get(ref), after.get(ref), at, ref in named)
+        Difference(ref, before.get(ref), after.get(ref), at, ref in named, ref in idle)
         for ref in {*before, *after}
         if (at := _first_difference(before.get(ref), after.get(ref), head.start)) is not None
     ]
@@ -222,13 +246,15 @@ def _lowest(one: WorkloadTimeline | None) -> int:
     return 0 if one is None else min((segment.replicas for segment in one.segments), default=0)
 
 
-def _is_lowered(one: Difference) -> bool:
-    return one.before is not None and _lowest(one.before) < one.before.without
+def _is_lowered(one: WorkloadTimeline | None) -> bool:
+    return one is not None and _lowest(one) < one.without
 
 
-def _stays_idle(one: Difference) -> bool:
-    """Whether it never gets, with the change, what it has without policies, and is lower from the start on."""
-    return one.before is not None and one.after is not None and _highest(one.after) < one.before.without
+def _stays_dark(one: Difference) -> bool:
+    """Whether it is idle, is woken without the change, and never gets, with it, what it has without policies."""
+    if not one.idle or one.before is None or one.after is None or _wakes_at(one.before) is None:
+        return False
+    return _highest(one.after) < one.before.without
 
 
 def _highest(one: WorkloadTimeline) -> int:

@@ -98,8 +98,8 @@ def _effect(review: Review, head: Forecast) -> str:
 
 def _counts(review: Review) -> Iterator[str]:
     more, less, new, gone = review.idles_more, review.idles_less, review.created, review.not_created
-    grown, dark = review.runs_more, review.not_woken
-    others = len(review.differences) - sum(map(len, (more, less, new, gone, grown, dark)))
+    lower, higher, grown, dark = review.goes_lower, review.stays_higher, review.runs_more, review.not_woken
+    others = len(review.differences) - sum(map(len, (more, less, new, gone, lower, higher, grown, dark)))
     if dark:
         yield f"{counted(len(dark), 'idle workload')} that {_wake(len(dark))} today {_stay(len(dark))} idle"
     if more:
@@ -111,6 +111,15 @@ def _counts(review: Review) -> Iterator[str]:
         does = "does" if len(less) == 1 else "do"
         who = str(len(less)) if more else f"{counted(len(less), 'workload')} that {_idle(len(less))} today"
         yield f"{who} no longer {does}"
+    if lower:
+        yield f"{counted(len(lower), 'workload')} {_go(len(lower))} down to fewer replicas than today"
+    if higher:
+        yield f"{counted(len(higher), 'workload')} {_go(len(higher))} down to more replicas than today"
+    yield from _counts_besides(review, others)
+
+
+def _counts_besides(review: Review, others: int) -> Iterator[str]:
+    grown, new, gone = review.runs_more, review.created, review.not_created
     if grown:
         yield f"{counted(len(grown), 'workload')} {_run(len(grown))} more replicas"
     if new:
@@ -119,6 +128,10 @@ def _counts(review: Review) -> Iterator[str]:
         yield f"{counted(len(gone), 'workload')} {_are(len(gone))} not created any more"
     if others:
         yield f"{counted(others, 'workload')} {_run(others)} at other times"
+
+
+def _go(number: int) -> str:
+    return "goes" if number == 1 else "go"
 
 
 def _are(number: int) -> str:

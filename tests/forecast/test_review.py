@@ -202,7 +202,7 @@ def with_autoscaler(objects: Objects) -> Objects:
 
 @dataclass(frozen=True)
 class Edit:
-    """An edit, and what the comment must say of it; `never`: what it must not."""
+    """An edit, and what the comment must say of it."""
 
     edit: Callable[[Documents], None]
     says: tuple[str, ...]
@@ -314,6 +314,53 @@ def test_what_the_comment_says_of_an_edit(objects: Objects, name: str) -> None:
     assert [words for words in edit.says if words not in text] == [], text
     assert bool(found.differences) is edit.effect, text
     assert ("No effect" in text) is (not edit.effect and "next run differs" not in text), text
+
+
+def of_three(objects: Objects) -> Objects:
+    """The Deployments of dev have 3 replicas."""
+    found = copy.deepcopy(objects)
+    for one in found["eu"]:
+        if one["kind"] == "Deployment" and one["metadata"]["namespace"] == "dev":
+            one["spec"]["replicas"] = 3
+    return found
+
+
+def all_week(documents: Documents) -> None:
+    documents["Calendar nights"]["spec"].update(downtime=["Mon 01:00-Mon 00:59"], exceptions=[])
+
+
+def deeper_all_week(documents: Documents) -> None:
+    documents["IdlingPolicy dev"]["spec"]["idleReplicas"] = 0
+    all_week(documents)
+
+
+@pytest.mark.parametrize(
+    ("edit", "start", "expected"),
+    [
+        pytest.param(
+            spec("IdlingPolicy dev", idleReplicas=2),
+            FRIDAY_NOON,
+            "11 workloads go down to more replicas than today.",
+            id="less low",
+        ),
+        pytest.param(
+            spec("IdlingPolicy dev", idleReplicas=0),
+            FRIDAY_NOON,
+            "11 workloads go down to fewer replicas than today.",
+            id="lower",
+        ),
+        pytest.param(all_week, FRIDAY_NOON, "11 workloads run at other times.", id="awake now, and never again"),
+        pytest.param(
+            deeper_all_week, FRIDAY_NIGHT, "11 idle workloads that wake today stay idle.", id="idle now, and lower"
+        ),
+    ],
+)
+def test_each_workload_counts_once_and_is_called_idle_where_it_is(
+    objects: Objects, edit: Callable[[Documents], None], start: datetime, expected: str
+) -> None:
+    text = render_text(reviewed(of_three(objects), edit, before=spec("IdlingPolicy dev", idleReplicas=1), start=start))
+    headline = text.splitlines()[2]
+    assert headline.partition(": ")[2].startswith(expected), headline
 
 
 def test_the_same_input_gives_the_same_bytes(objects: Objects) -> None:
