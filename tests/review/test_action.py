@@ -204,6 +204,13 @@ def test_a_change_is_compared_with_what_it_is_merged_into_not_with_the_older_bas
     assert OTHERS not in branches.repository.runner.said
 
 
+@pytest.mark.parametrize("policies", [".", "./"])
+def test_the_policies_of_the_base_are_where_they_are_in_the_checkout(pull_request, policies):
+    runner = pull_request.runner
+    assert runner.run(without=("Install", "Review"), policies=policies) == 0, runner.said
+    assert (runner.temp / "base" / "policies" / "fleet.yaml").is_file()
+
+
 def test_a_head_with_its_history_is_compared_with_the_merge_base(branches):
     git(branches.repository.server, "checkout", "--quiet", "main")
     branches.repository.runner.event["pull_request"]["base"]["sha"] = git(
