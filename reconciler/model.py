@@ -449,7 +449,8 @@ class Write(Struct, frozen=True):
     patch: `patch` is applied whole or not at all; a failed `test` is StaleError. `uid` is tested too.
     create: `manifest` is the whole object (server-side apply under our field manager); AlreadyExistsError where one of
     that name exists and `uid` is None. delete: with `uid` as precondition; `orphan` leaves the pods running. event:
-    `manifest` is an Event; best effort.
+    `manifest` is an Event; best effort. Where one of that name is there, `patch` is applied to it with one more in its
+    count; without a `patch` it stays.
     """
 
     verb: Literal["patch", "create", "delete", "event"]

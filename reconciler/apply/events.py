@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.decide.annotations import CONTESTED, format_time
+from reconciler.apply.outcomes import Outcome
+from reconciler.decide.annotations import CONTESTED, digest, format_time
 from reconciler.decide.decisions import Decision
 from reconciler.decide.idling.contested import advice_in
-from reconciler.model import ObjectRef, Run, Write
+from reconciler.model import ObjectRef, PatchOperation, Run, Write
 from reconciler.plan.model import Action
 
 _LONGEST = 1024
@@ -17,27 +18,43 @@ _UNDO = {
     "Idled": "; wake it with: reconciler wake {ref}",
     "IdlingContested": f"; left alone until {CONTESTED} is taken off or its policy changes",
 }
+_FAILURES = {"Refused": "was refused", "Failed": "failed"}
 
 
-_FAILED = "Refused"
-"""The reason of an Event about a change that the API server refused."""
+def event_of(action: Action, run: Run) -> Write:
+    """Return the write of the Event for `action`, which was done. The same action of the same run has the same name."""
+    manifest = _manifest(action, run, f"{run.id}.{action.id}")
+    return _write(action, {**manifest, "reason": action.decision.event, "message": event_message(action)})
 
 
-def event_of(action: Action, run: Run, failure: str = "") -> Write:
-    """Return the write of the Event for `action`, or for its `failure`. The same action of the same run has the same
-    name.
+def failure_event(action: Action, run: Run, outcome: Outcome) -> Write:
+    """Return the write of the Event for `action`, which failed.
+
+    There is one for each object and way to fail; where it is there already, its count is raised.
     """
-    name = f"{action.ref.name[:200]}.{run.id}.{action.id}"
-    ref = ObjectRef(action.ref.cluster, action.ref.namespace or "default", "Event", name)
-    return Write("event", ref, "v1", manifest=_manifest(action, run, ref, failure))
+    decision, reason = action.decision, outcome.failure
+    manifest = _manifest(action, run, digest([str(action.ref), decision.uid, decision.verb, reason], 12))
+    message = f"{decision.verb} {_FAILURES[reason]}: {outcome.message}"[:_LONGEST]
+    later = (
+        PatchOperation("add", "/lastTimestamp", manifest["lastTimestamp"]),
+        PatchOperation("add", "/message", message),
+    )
+    return _write(action, {**manifest, "reason": reason, "message": message, "type": "Warning"}, later)
 
 
-def _manifest(action: Action, run: Run, ref: ObjectRef, failure: str) -> dict[str, Any]:
+def _write(action: Action, manifest: dict[str, Any], later: tuple[PatchOperation, ...] = ()) -> Write:
+    metadata = manifest["metadata"]
+    ref = ObjectRef(action.ref.cluster, metadata["namespace"], "Event", metadata["name"])
+    return Write("event", ref, "v1", patch=later, manifest=manifest)
+
+
+def _manifest(action: Action, run: Run, name: str) -> dict[str, Any]:
+    """Return what all Events about `action` have; `name` is how this one differs from others about its object."""
     at = format_time(run.now)
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": ref.name, "namespace": ref.namespace},
+        "metadata": {"name": f"{action.ref.name[:200]}.{name}", "namespace": action.ref.namespace or "default"},
         "involvedObject": {
             "apiVersion": action.decision.api_version,
             "kind": action.ref.kind,
@@ -45,9 +62,7 @@ def _manifest(action: Action, run: Run, ref: ObjectRef, failure: str) -> dict[st
             "name": action.ref.name,
             **({"uid": action.decision.uid} if action.decision.uid else {}),
         },
-        "reason": _FAILED if failure else action.decision.event,
-        "message": f"{action.decision.verb} was refused: {failure}"[:_LONGEST] if failure else event_message(action),
-        "type": "Warning" if failure else "Normal",
+        "type": "Normal",
         "count": 1,
         "firstTimestamp": at,
         "lastTimestamp": at,

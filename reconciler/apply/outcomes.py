@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from reconciler.backends.protocols import Clock, Cluster, Lock, PodPickerClient, StateStore
 from reconciler.backends.stop import Stop
+from reconciler.errors import ReconcilerError, RefusedError, ThrottledError, UnauthorisedError, UnreachableError
 from reconciler.worker_pool import WorkerPool
 
 
@@ -30,7 +31,26 @@ class Outcome(Struct, frozen=True):
     substituted: int = 0  # pods that went instead
     locked: bool = False  # skipped because another run holds the lock of a cluster
     refused: bool = False  # the server said no in its own words
+    unanswered: bool = False  # nobody took the write, so nobody takes an Event about it
     picker_failed: bool = False  # downscale: the pod picker gave no usable answer
+
+    @property
+    def failure(self) -> str:
+        """The reason of the Event about what failed, "" where there is nothing to tell on the object."""
+        if self.status is OutcomeStatus.APPLIED or self.unanswered:
+            return ""
+        if self.refused:
+            return "Refused"
+        return "Failed" if self.picker_failed or self.status is OutcomeStatus.FAILED else ""
+
+
+_UNANSWERED = (UnreachableError, UnauthorisedError, ThrottledError)
+
+
+def failed(action: int, error: ReconcilerError) -> Outcome:
+    """Return the outcome of an action that ended with `error`."""
+    refused, unanswered = isinstance(error, RefusedError), isinstance(error, _UNANSWERED)
+    return Outcome(action, OutcomeStatus.FAILED, str(error), refused=refused, unanswered=unanswered)
 
 
 class Access(Struct, frozen=True):

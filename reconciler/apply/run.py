@@ -19,10 +19,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.downscale.scale_down import shrink
-from reconciler.apply.events import event_of
+from reconciler.apply.events import event_of, failure_event
 from reconciler.apply.freeze import FreezeCheck
 from reconciler.apply.locks import LeftOut
-from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus, failed
 from reconciler.apply.readiness import POLL_SECONDS, Acceptance, Readiness
 from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Phase, Verb
@@ -31,7 +31,6 @@ from reconciler.errors import (
     LockLostError,
     NotFoundError,
     ReconcilerError,
-    RefusedError,
     StaleError,
     StoppedError,
     reason_of,
@@ -309,7 +308,7 @@ def _apply_one(action: Action, work: _Work) -> Outcome:
             return Outcome(action.id, OutcomeStatus.STALE, str(error))
         outcome = Outcome(action.id, OutcomeStatus.FAILED, str(error), refused=True)
     except ReconcilerError as error:
-        outcome = Outcome(action.id, OutcomeStatus.FAILED, str(error), refused=isinstance(error, RefusedError))
+        outcome = failed(action.id, error)
     untold = _tell(action, outcome, work.applying)
     return replace(outcome, message="; ".join(part for part in (late or outcome.message, untold) if part))
 
@@ -331,15 +330,15 @@ def _carry_out(action: Action, applying: Applying) -> Outcome:
 
 
 def _tell(action: Action, outcome: Outcome, applying: Applying) -> str:
-    """Write the Event of an action that was applied, or refused; one that cannot be written is not worth failing for.
+    """Write the Event of an action that was applied, or failed; one that cannot be written is not worth failing for.
 
     Return what to tell about one that was not written, "" where all is well.
     """
-    if not action.decision.event or not (outcome.status is OutcomeStatus.APPLIED or outcome.refused):
+    if not action.decision.event or not (outcome.status is OutcomeStatus.APPLIED or outcome.failure):
         return ""
-    failure = "" if outcome.status is OutcomeStatus.APPLIED else outcome.message
+    event = failure_event(action, applying.run, outcome) if outcome.failure else event_of(action, applying.run)
     try:
-        applying.accesses[action.ref.cluster].cluster.write(event_of(action, applying.run, failure))
+        applying.accesses[action.ref.cluster].cluster.write(event)
     except NotFoundError:
         return ""  # its namespace is not there, which is why it failed
     except Exception as error:  # noqa: BLE001 - whatever it is, the action itself was done

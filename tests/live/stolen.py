@@ -89,6 +89,7 @@ def _around() -> Iterator[Object]:
     yield an_object("v1", "Secret", "password", stringData={"a": "b"})
     yield an_object("v1", "ServiceAccount", "admin")
     yield _event("seen", "kubelet", "dev")
+    yield _event("told", "reconciler", "dev")
     yield a_job("once")
 
 
@@ -415,7 +416,13 @@ def _elsewhere() -> Iterator[Attempt]:
     yield _patch("a Secret changed", OTHERS, "dev/secrets/password", {"stringData": {"a": "evil"}})
     yield _delete("a Secret deleted", OTHERS, "dev/secrets/password")
     yield _create("an Event in another's name", OWN_OBJECTS, "dev/events", _event("evil", "kubelet", "dev"))
-    yield _patch("an Event changed", OTHERS, "dev/events/seen", {"message": "evil"})
+    yield _patch("an Event changed", OWN_OBJECTS, "dev/events/seen", {"message": "evil"})
+    ours = {"reportingComponent": "reconciler", "source": {"component": "reconciler"}}
+    yield _patch("an Event of others made ours", OWN_OBJECTS, "dev/events/seen", ours)
+    about = {"involvedObject": {"name": "another"}}
+    yield _patch("an Event of ours made one about another object", OWN_OBJECTS, "dev/events/told", about)
+    reason = {"reportingComponent": "kubelet"}
+    yield _patch("an Event of ours made another's", OWN_OBJECTS, "dev/events/told", reason)
     yield _delete("an Event deleted", OTHERS, "dev/events/seen")
     yield _create("a ServiceAccount", OTHERS, "dev/serviceaccounts", an_object("v1", "ServiceAccount", "evil"))
     yield _create("a token of another account", OTHERS, "dev/serviceaccounts/admin/token", _token_request())
@@ -470,3 +477,5 @@ def seldom() -> Iterator[Attempt]:
     yield _delete("a local ReplicaSet deleted", "", "shop/replicasets/cache")
     refused = an_object("v1", "ConfigMap", "reconciler-memory", data={"rejected.0": "{}"})
     yield _create("that a write was refused", "", f"{OWN}/configmaps", refused)
+    count = [{"op": "add", "path": f"/{key}", "value": value} for key, value in (("count", 2), ("message", "again"))]
+    yield _patch("that it failed once more", "", "dev/events/told", count, JSON_PATCH)

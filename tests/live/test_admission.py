@@ -157,7 +157,7 @@ def test_everything_that_is_written_is_admitted(runs: Runs) -> None:
     all_writes.check_awake_and_clear(api)
 
     granted = {(one.verb, one.resource) for one in deployed.every_grant() if one.verb in ("create", "patch", "delete")}
-    assert all_writes.verbs(runs.written) == granted
+    assert all_writes.verbs(runs.written) | {("patch", "events")} == granted  # see `stolen.seldom`
     changed = all_writes.changed(runs.written)
     assert changed >= all_writes.FIELDS, sorted(all_writes.FIELDS - changed)
     assert {path.removeprefix("/metadata/") for _, path in changed} >= all_writes.MARKS

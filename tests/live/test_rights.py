@@ -39,8 +39,11 @@ _STRIDE = 5
 _TOLD_ONLY = {("create", "events"), ("patch", "configmaps")}
 """Without these all actions are done, and what is missing is told: an Event, a journal that the next run closes."""
 
-_NOT_TOLD = {("list", "leases")}
-"""Without it no activator is known of, as where there is none; `doctor` tells which right is missing."""
+_AGAIN = {("get", "events"), ("patch", "events")}
+"""These are asked for only where a change fails once more: its Event counts on."""
+
+_NOT_TOLD = {("list", "leases"), *_AGAIN}
+"""Without the first no activator is known of, as where there is none; `doctor` tells which right is missing."""
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +113,26 @@ def test_the_apply_role_applies_all_kinds_of_actions_and_no_right_is_too_much(sc
     assert said.code == 0, said.out + said.err
     assert re.search(r"\nApplied: (\d+) of \1 changes \(.*\), (\d+) of \2 metadata updates\.\n", said.out), said.out
     asked = kinds(scene.proxy.requests, deployed.OWN)
-    assert {(one.group, one.resource, one.verb, one.own, one.name) for one in GRANTS} == asked
+    every = [one for one in GRANTS if (one.verb, one.resource) not in _AGAIN]
+    assert {(one.group, one.resource, one.verb, one.own, one.name) for one in every} == asked
     assert [request for request in scene.proxy.requests if request.status == 403] == []
     scene.come_to_rest()
+
+
+def test_a_change_that_fails_once_more_raises_the_count_of_its_event(scene: Scene) -> None:
+    scene.fill()
+    right = next(one for one in GRANTS if (one.verb, one.resource) == ("patch", "statefulsets"))
+
+    with deployed.without(scene.api, right):
+        codes = [scene.apply(APPLY).code for _ in range(2)]
+
+    events = scene.api.items("/api/v1/namespaces/dev/events")
+    [event] = [one for one in events if one["type"] == "Warning"]
+    assert (codes, event["reason"], event["count"]) == ([6, 6], "Failed", 2)
+    assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("StatefulSet", "db")
+    assert "patch statefulsets.apps" in event["message"]
+    asked = kinds(scene.proxy.requests, deployed.OWN)
+    assert {("", resource, verb, False, "") for verb, resource in _AGAIN} <= asked
 
 
 def _taken_away() -> list[Any]:

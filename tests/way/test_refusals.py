@@ -9,7 +9,14 @@ import pytest
 import yaml
 
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.errors import ClusterError, NotFoundError, RefusedError
+from reconciler.errors import (
+    ClusterError,
+    ForbiddenError,
+    MalformedAnswerError,
+    NotFoundError,
+    RefusedError,
+    UnreachableError,
+)
 from tests.way.calls import Folder
 
 FLEET = """\
@@ -116,6 +123,55 @@ def test_defect_9_a_refusal_is_told_by_an_event_and_by_the_status(two, monkeypat
     west = json.loads(status["metadata"]["annotations"]["reconciler/status"])["clusters"]["west"]
     assert west["asked"] == 4
     assert west["why"].endswith("refused once: west/shop/ReplicaSet/web: exceeded quota: replicasets")
+
+
+def grows(two: Folder) -> None:
+    """One replica set of two is to have one more, and is not let."""
+    assert two.apply(at(0)).code == 0
+    two.write("policies/all.yaml", f"{FLEET}---\n{WEB.replace('replicas: 8', 'replicas: 10')}")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "words"),
+    [
+        pytest.param(RefusedError, "Refused", "scale was refused: ", id="refused"),
+        pytest.param(ForbiddenError, "Failed", "scale failed: ", id="a right is missing"),
+        pytest.param(MalformedAnswerError, "Failed", "scale failed: ", id="an answer that is none"),
+    ],
+)
+def test_what_fails_in_each_run_has_one_event_whose_count_is_raised(two, monkeypatch, error, reason, words):
+    grows(two)
+    refusing = refuse(monkeypatch, "west", "patch", error)
+    for run in (1, 2):
+        assert two.apply(at(run)).code == 6
+    [event] = [found for found in events(two, "west") if found["type"] == "Warning"]
+    assert (event["reason"], event["count"]) == (reason, 2)
+    assert (event["firstTimestamp"], event["lastTimestamp"]) == (at(1), at(2))
+    assert event["message"].startswith(words)
+    refusing.clear()
+    assert two.apply(at(3)).code == 0
+    assert len([found for found in events(two, "west") if found["type"] == "Warning"]) == 1
+
+
+def test_what_nobody_took_has_no_event(two, monkeypatch):
+    grows(two)
+    refuse(monkeypatch, "west", "patch", UnreachableError)
+    assert two.apply(at(1)).code == 6
+    assert [found for found in events(two, "west") if found["type"] == "Warning"] == []
+
+
+def test_without_the_right_to_tell_events_nothing_else_fails(two, monkeypatch):
+    original = SnapshotCluster.write
+
+    def write(self, request):
+        if request.verb == "event":
+            raise ForbiddenError(f"{self.name}: create events: forbidden")
+        original(self, request)
+
+    monkeypatch.setattr(SnapshotCluster, "write", write)
+    said = two.apply(at(0))
+    assert (said.code, "no Event was written: west: create events: forbidden" in said.out) == (0, True)
+    assert [two.replicas(name, "shop", "ReplicaSet", "web") for name in ("east", "west")] == [4, 4]
 
 
 def events(folder: Folder, cluster: str) -> list[dict]:

@@ -27,7 +27,7 @@ from reconciler.apply.downscale.live_workload import (
     domains,
     live_workload,
 )
-from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus, failed
 from reconciler.decide.annotations import SPARED_COST, VICTIM_COST
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.deletion_order import is_active
@@ -109,7 +109,7 @@ def shrink(action: int, decision: Decision, access: Access, run: Run, namespace:
     except (StaleError, NotFoundError) as error:
         return Outcome(action, OutcomeStatus.STALE, str(error))
     except ReconcilerError as error:
-        return Outcome(action, OutcomeStatus.FAILED, str(error))
+        return replace(failed(action, error), refused=False)  # that it keeps what it has says nothing about its room
 
 
 def _shrunk(task: Task) -> Outcome:

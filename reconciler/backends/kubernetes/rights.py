@@ -76,7 +76,7 @@ RIGHTS: tuple[Right, ...] = (
     *_rights("", "services endpoints pods", "get patch", apply=True),
     *_rights("autoscaling", "horizontalpodautoscalers", "get patch", apply=True),
     *_rights("apps", "replicasets", "create delete", apply=True),
-    *_rights("", "events", "create", apply=True),
+    *_rights("", "events", "get create patch", apply=True),
     *_rights("keda.sh", "scaledobjects", "get patch", apply=True, use="keda"),
     *_rights("", "configmaps", "get create patch delete", own=True, apply=True),
     *_rights("coordination.k8s.io", "leases", "get create patch", own=True, apply=True),

@@ -140,8 +140,21 @@ class ObjectWriter:
                 raise
 
     def _event(self, write: Write) -> None:
-        with suppress(AlreadyExistsError):
-            self._requests.send(self._request("create", write, write.manifest))
+        attempts = Attempts()
+        try:
+            self._requests.send(self._request("create", write, write.manifest), attempts)
+        except AlreadyExistsError:
+            if write.patch and not attempts.unsure:
+                self._count_on(write)
+
+    def _count_on(self, write: Write) -> None:
+        """Raise the count of an Event, of which `write` says what else changes; a lost race loses one."""
+        for _ in range(2):
+            count = value_at(self._read(write), "/count")
+            raised = PatchOperation("add", "/count", count + 1 if isinstance(count, int) else 1)
+            with suppress(ConflictError, InvalidError):
+                self._send(self._patch_request(replace(write, patch=(raised, *write.patch))), write)
+                return
 
     def _request(self, verb: str, write: Write, body: Any, subresource: str = "", **how: Any) -> ApiRequest:
         """Return what asks for `verb` on the object that is written, or on a subresource of it."""

@@ -133,9 +133,11 @@ class PlannedWrite:
         if known is None:
             self.changes.create(file_of(self._directory, read.key.namespace, "events", ""), manifest)
             return
-        seen = known.file.value_of(known).get("count")
+        found = known.file.value_of(known)
+        seen = found.get("count")
         count = {"count": seen + 1} if isinstance(seen, int) else {}
-        self.changes.put(known, manifest | count)
+        since = {key: found[key] for key in ("firstTimestamp",) if key in found}
+        self.changes.put(known, manifest | since | count)
 
     def _found(self) -> ManifestEntry:
         entry = self._index.find(self._write.ref)
