@@ -38,11 +38,12 @@ _CHECKS = ("replicas", "state", "never", "policy", "reason")
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What is expected, and until when; None: no end is expected."""
+    """What is expected, and until when; None: no end is expected. The run at the end is before `ended`."""
 
     place: Place
     fields: ExpectFields
     until: datetime | None = None
+    ended: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +182,10 @@ class _Reader:
             for number, one in enumerate(expected):
                 if one.until is not None:
                     self.document.add((*path, "expect", number, "until"), "stands beside during, expected at")
-        untils = [one.until + self._tick for one in expected if one.until is not None]
         found = tuple(self._given((*path, "given", n), one) for n, one in enumerate(fields.given))
-        return Moment(start, max([end, *untils]), period is not None, found, expected)
+        return Moment(
+            start, max([end, *(one.ended for one in expected if one.ended)]), period is not None, found, expected
+        )
 
     def _given(self, path: Path, fields: GivenFields) -> tuple[Place, GivenFields]:
         self._one_of(path, fields, tuple(_EVENTS))
@@ -213,7 +215,7 @@ class _Reader:
         until = self._time((*path, "until"), given(fields.until))
         if until is not None and until <= start:
             self.document.add((*path, "until"), "is not after the time of the run, expected a later one")
-        return Expectation(self._place(path), fields, until)
+        return Expectation(self._place(path), fields, until, None if until is None else until + self._tick)
 
     def _check_cluster(self, path: Path, name: str | None, *, key: bool = False) -> None:
         """An answer of a cluster that is not there would be given to nobody."""

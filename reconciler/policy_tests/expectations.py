@@ -144,7 +144,7 @@ def _failure(one: Expectation, ref: ObjectRef, moment: Moment, runs: Sequence[_R
             expected = ", ".join(expected for expected, _ in wrong) + until
             got = ", ".join(got for _, got in wrong)
             return Failure(one.place, run.step.at, name, expected, got, _lines(run, ref))
-    last = runs[-1]
+    last = next(run for run in reversed(runs) if one.ended is None or run.step.at < one.ended)
     checks = list(_checks(one.fields, ref, last))
     if one.until is None or not all(holds for *_, holds in checks):
         return None

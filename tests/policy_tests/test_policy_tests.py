@@ -182,6 +182,13 @@ FAILS = [
         id="shorter than until",
     ),
     pytest.param(
+        f"{NIGHT}, expect: [{{object: {API}, state: idle, until: 2026-11-21T04:00:00Z}}, "
+        f"{{object: {API}, state: idle, until: 2026-11-21T06:00:00Z}}]",
+        "idle until Sat 2026-11-21 04:00 UTC",
+        "it still holds",
+        id="longer than until, beside a later until",
+    ),
+    pytest.param(
         "during: {from: 2026-11-21T12:00:00Z, days: 1}, expect: [{namespaces: ['*'], clusters: [e*], never: idle}]",
         "never idle",
         "idle",
