@@ -76,8 +76,8 @@ def _night(night: FirstNight | None) -> dict[str, Any]:
         return {}
     held = [{"what": one.what, "where": one.where, "allow": one.allow} for one in night.held_back]
     start = None if night.start is None else format_time(night.start)
-    told = {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "heldBack": held}
-    return {"firstNight": {**told, "unheld": list(night.unheld)}}
+    told = {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "idleAlready": night.already}
+    return {"firstNight": {**told, "heldBack": held, "unheld": list(night.unheld)}}
 
 
 def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:

@@ -25,13 +25,16 @@ SEARCHED = timedelta(days=8)
 class FirstNight(Struct, frozen=True):
     """`start` is the first run that idles something, or would, None where nothing goes idle in the coming days.
 
-    `idle` are workloads by policy, of `workloads` in all, `places` the file:line of the policies. `held_back` has each
-    limit that holds something back once. `unheld` tells which Services wait for signals that no activator can give.
+    `idle` are workloads by policy, of `workloads` in all, `places` the file:line of the policies. `already` are those
+    that are idle when the night begins: they do not count as going idle, even if a request wakes them for a while.
+    `held_back` has each limit that holds something back once. `unheld` tells which Services wait for signals that no
+    activator can give.
     """
 
     start: datetime | None = None
     workloads: int = 0
     idle: Mapping[str, int] = NOTHING
+    already: int = 0
     places: Mapping[str, str] = NOTHING
     held_back: tuple[Held, ...] = ()
     unheld: tuple[str, ...] = ()
@@ -51,16 +54,18 @@ def first_night(simulation: Simulation, now: datetime) -> FirstNight:
 
 
 def _of(steps: Sequence[Step]) -> FirstNight:
-    owners = {ref: policy for step in steps for ref, policy in _idles(step.plan).items()}
+    first = steps[0]
+    already = {str(one.idled[0]) for one in first.plan.explanations if one.idled is not None}
+    owners = {ref: policy for step in steps for ref, policy in _idles(step.plan).items() if ref not in already}
     counts: dict[str, int] = {}
     for policy in owners.values():
         counts[policy] = counts.get(policy, 0) + 1
     held = {one.what: one for step in steps for one in held_of(step.plan)}
-    first = steps[0]
     return FirstNight(
         start=first.at,
         workloads=len(scalable_workloads(first.state)),
         idle={policy: counts[policy] for policy in sorted(counts)},
+        already=len(already),
         places=first.plan.places,
         held_back=tuple(held[what] for what in sorted(held)),
     )
@@ -77,7 +82,8 @@ def night_lines(night: FirstNight) -> Iterator[str]:
         return
     total = sum(night.idle.values())
     verb = "goes" if total == 1 else "go"
-    yield f"First night: {edge(night.start)}, {total} of {counted(night.workloads, 'workload')} {verb} idle"
+    already = f", {night.already} {'is' if night.already == 1 else 'are'} idle already" if night.already else ""
+    yield f"First night: {edge(night.start)}, {total} of {counted(night.workloads, 'workload')} {verb} idle{already}"
     for policy, number in night.idle.items():
         yield f"  {one_line(policy)} ({night.places.get(policy, '')}): {counted(number, 'workload')}"
     for held in night.held_back:

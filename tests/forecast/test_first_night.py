@@ -158,6 +158,24 @@ def test_validate_tells_the_first_night_where_a_snapshot_is_at_hand(folder):
     ]
 
 
+def test_what_is_idle_already_does_not_count_as_going_idle_and_is_told(folder):
+    """A request wakes one of them for the least time awake; that it goes idle again in the same night is nothing new."""
+    two, night = ("-n", "team-a-*", "--auto-approve"), "2026-11-23T21:00:00Z"
+    assert folder.call("apply", "policies", "--snapshot", "snapshot", "--now", night, *two).code == 0
+    idled = json.loads(folder.call("status", "--snapshot", "snapshot", "--now", night, "-o", "json").out)["idle"]
+    manifests = folder.path / "snapshot" / "dev" / "all.yaml"
+    before, cause, after = manifests.read_text().partition("    reconciler/cause:")
+    manifests.write_text(f'{before}    reconciler/wake-requested-at: "2026-11-23T21:29:00Z"\n{cause}{after}')
+    at = ("validate", "policies", "--snapshot", "snapshot", "--now", "2026-11-23T21:30:00Z")
+    assert folder.call(*at).out.splitlines()[1:] == [
+        f"First night: Mon 2026-11-23 21:30 UTC, 12 of 16 workloads go idle, {len(idled)} are idle already",
+        "  IdlingPolicy b/sleep (policies/teams/b/sleep.yaml:1): 8 workloads",
+        "  IdlingPolicy tools (policies/platform.yaml:1): 4 workloads",
+    ]
+    told = json.loads(folder.call(*at, "-o", "json").out)["firstNight"]
+    assert (told["idleAlready"], sum(told["idle"].values()), len(idled)) == (2, 12, 2)
+
+
 def test_what_limits_will_hold_back_is_told_with_both_places(folder):
     limits = "spec:\n  limits: {removedReplicas: {share: 0%, atLeast: 2}}\n"
     folder.write("policies/teams/b/sleep.yaml", SLEEP.replace("spec:\n", limits))
