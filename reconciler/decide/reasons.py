@@ -95,7 +95,7 @@ class ReasonCode(_Code):
     UNREADABLE = "Unreadable", "{problem}"
     RECORD_UNREADABLE = "RecordUnreadable", "its record cannot be read"
     SERVICE_RECORD_UNREADABLE = "ServiceRecordUnreadable", "the idle record of Service/{service} cannot be read"
-    SERVICE_FOREIGN = "ServiceForeign", "Service/{service} is idled by another tool or Fleet"
+    SERVICE_FOREIGN = "ServiceForeign", "Service/{service} was idled by {by}"
     SERVICE_TARGETS_UNKNOWN = "ServiceTargetsUnknown", "the targets of Service/{service} are unknown: {problem}"
     TARGETS_UNKNOWN = "TargetsUnknown", "{problem}"
     NOT_SCALABLE = "NotScalable", "{problem}"
@@ -123,7 +123,7 @@ class ReasonCode(_Code):
     FEDERATED_PAUSED = "FederatedPaused", "{policy} is paused"
     CLUSTER_UNREAD = "ClusterUnread", "{cluster} cannot be read"
     UNPROVEN = "Unproven", "a Service lists it as idle, but it has no record of its own"
-    FOREIGN = "Foreign", "idled by another tool or Fleet"
+    FOREIGN = "Foreign", "was idled by {by}"
 
     # why an object is woken, released or repaired
     WAKE_REQUESTED = "WakeRequested", "wake requested {at:ago}"

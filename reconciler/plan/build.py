@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, optional_instant
+from reconciler.decide.annotations import AWAKE_SINCE, optional_instant, parse_time
 from reconciler.decide.decisions import Decision, DesiredState, Phase
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.observed import unknown_since
-from reconciler.model import ObjectRef, ObservedState, Run, Workload
+from reconciler.decide.reasons import CounterfactualCode, ReasonCode
+from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Bases, Limited, PolicyKey, base_of, hold_back, own_limits, weight_of
 from reconciler.plan.model import Action, Awake, HeldBackActions, Plan
@@ -57,6 +58,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         places=_places(policies),
         unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
         awake=_awake(state, run.now),
+        too_young=tuple(_too_young(desired, state, inputs.filters)),
         dropped=len(limited.decisions) - len(kept.decisions),
         revision=run.revision,
         source=inputs.source,
@@ -74,6 +76,21 @@ def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
         and (since := optional_instant(one.annotations, AWAKE_SINCE)) is not None
         and since > now - _LATELY
     )
+
+
+def _too_young(desired: DesiredState, state: ObservedState, filters: Filters) -> Iterator[datetime]:
+    """Yield when each workload that only its age keeps from being idled, and that the filters leave, is old enough."""
+    labels: Mapping[ObjectRef, Mapping[str, str]] | None = None
+    found: dict[ObjectRef, datetime] = {}
+    for one in desired.explanations:
+        lifted = one.counterfactual
+        if not one.reasons or one.reasons[0].code is not ReasonCode.MIN_AGE or lifted is None:
+            continue
+        at = parse_time(str(lifted.values["at"])) if lifted.code is CounterfactualCode.AFTER else None
+        labels = _labels(state) if labels is None else labels
+        if at is not None and filters.keep(one.policy, one.ref, labels.get(one.ref, NOTHING)):
+            found[one.ref] = at
+    yield from found.values()
 
 
 def _places(policies: PolicySet) -> dict[str, str]:

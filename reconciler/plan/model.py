@@ -125,6 +125,7 @@ class Plan(Struct, frozen=True):
     places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line; not part of its JSON
     unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in its JSON they are part of `unknown`
     awake: tuple[Awake, ...] = ()  # what woke in the last two days, for the history; not part of its JSON
+    too_young: tuple[datetime, ...] = ()  # when each workload that waits for minAge alone may be idled; not in its JSON
     dropped: int = 0  # actions dropped by filters
     revision: str = ""
     source: str = "live"  # or "snapshot"

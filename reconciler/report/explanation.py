@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, optional_instant
+from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner, optional_instant
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import SelectorMatch
@@ -96,12 +96,22 @@ def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
 def _idle_since(plan: Plan, one: ObjectExplanation, told: Collection[PolicyExplanation]) -> Iterator[str]:
     """Yield since when an object is idle, what it had before, and what wakes it."""
     record = one.workload.annotations if one.workload is not None else {}
-    at = optional_instant(record, IDLED_AT)
-    if at is None or not any(found.idled for found in told):
+    at, owner = optional_instant(record, IDLED_AT), idling_owner(record)
+    theirs = owner is not None and one.workload is not None and not one.workload.spec_replicas
+    if at is None or not (theirs or any(found.idled for found in told)):
         return
     before = one_line(record.get(PREVIOUS_SCALE, ""))
     scale = f", previous scale {before}" if before else ""
-    yield f"Idle since {edge(at)} ({age(plan.made_at - at)}){scale}. To wake it: reconciler wake {name_of(one.ref)}"
+    since = f"Idle since {edge(at)} ({age(plan.made_at - at)}){_idled_by(plan, owner, told)}{scale}"
+    yield f"{since}. To wake it: reconciler wake {name_of(one.ref)}"
+
+
+def _idled_by(plan: Plan, owner: tuple[str, str] | None, told: Collection[PolicyExplanation]) -> str:
+    """Return who idled an object, "" where that is a policy of this Fleet that is told of below."""
+    if owner is None or (owner[0] == plan.fleet and any(found.policy == owner[1] for found in told)):
+        return ""
+    fleet = f" of Fleet {owner[0]}" if owner[0] != plan.fleet else ""
+    return one_line(f" by IdlingPolicy {owner[1]}{fleet}")
 
 
 def _number(plan: Plan, one: ObjectExplanation, refs: Collection[ObjectRef], *, selected: bool) -> str:

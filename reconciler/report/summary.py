@@ -15,7 +15,7 @@ from reconciler.plan.build import number
 from reconciler.plan.limits import CEILING, CEILINGS, CLUSTER_CEILING, TENANT
 from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, added, fewer, more
 from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
-from reconciler.report.wording import KIND_OF_JOB, ReasonWords, counted, edge
+from reconciler.report.wording import KIND_OF_JOB, ReasonWords, age, counted, edge
 from reconciler.untrusted_text import one_line
 
 NOT_APPROVED = "not approved"
@@ -268,7 +268,8 @@ def plan_summary(plan: Plan, groups: Sequence[Group], everything: bool = False, 
     rest = _joined((sum(one.number for one in held_of(plan)), "held back"), (len(plan.undecided), "undecided"))
     rest = ", ".join(filter(None, [rest, _joined((len(plan.unknown), "unknown"))]))
     if not lines and not rest:
-        return (f"No scale changes. {shown}" if shown else _nothing(plan, nothing), *_dropped(plan))
+        first = f"No scale changes. {shown}" if shown else _nothing(plan, nothing)
+        return (" ".join([first, *_too_young(plan)]), *_dropped(plan))
     first = f"Plan: {_numbers(lines)}{f'; {rest}' if rest else ''}."
     if not plan.clusters:
         first = f"No cluster can be read. {first}"
@@ -285,7 +286,15 @@ def _nothing(plan: Plan, words: str) -> str:
     settled = not plan.dropped and not any(one.partial or one.kind == _FROZEN for one in plan.notices)
     if words and settled:
         return words if not plan.notices else f"{words.partition(':')[0]}."
-    return "No changes. The clusters match the policies." if settled else "No changes."
+    return "No changes. The clusters match the policies." if settled and not plan.too_young else "No changes."
+
+
+def _too_young(plan: Plan) -> Iterator[str]:
+    """Yield how many workloads wait for nothing but minAge, and how long: who has just made them wonders."""
+    if plan.too_young:
+        number, last = len(plan.too_young), f"another {age(max(plan.too_young) - plan.made_at)}"
+        verb, longest = ("waits", "") if number == 1 else ("wait", ", the last")
+        yield f"{counted(number, 'workload')} {verb} for minAge{longest} for {last}."
 
 
 def apply_summary(plan: Plan, outcomes: Sequence[Outcome], nothing: str = "") -> tuple[str, ...]:

@@ -159,7 +159,7 @@ def test_validate_tells_the_first_night_where_a_snapshot_is_at_hand(folder):
 
 
 def test_what_is_idle_already_does_not_count_as_going_idle_and_is_told(folder):
-    """A request wakes one of them for the least time awake; that it goes idle again in the same night is nothing new."""
+    """A request wakes one of them for minAwake; that it goes idle again in the same night is nothing new."""
     two, night = ("-n", "team-a-*", "--auto-approve"), "2026-11-23T21:00:00Z"
     assert folder.call("apply", "policies", "--snapshot", "snapshot", "--now", night, *two).code == 0
     idled = json.loads(folder.call("status", "--snapshot", "snapshot", "--now", night, "-o", "json").out)["idle"]

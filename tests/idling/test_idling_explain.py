@@ -257,7 +257,7 @@ class TestWhatMayBeBehindAService:
     ("annotations", "who"),
     [
         pytest.param(OC_RECORD, "somebody else", id="oc idle"),
-        pytest.param({**RECORD, **STAGING}, "staging", id="another Fleet"),
+        pytest.param({**RECORD, **STAGING}, "Fleet staging", id="another Fleet"),
         pytest.param({OC_IDLE: "yesterday"}, "somebody else", id="it cannot be read"),
     ],
 )

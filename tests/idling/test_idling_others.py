@@ -158,7 +158,7 @@ class TestForeign:
         world = a_foreign_world(SEED | {"idling.kubernetes.io/unidle-targets": "[]"}, replicas=3)
         outcome = run_in(world)
         assert outcome.desired.decisions == ()
-        assert "Service/web is idled by another tool or Fleet" in outcome.desired.explanations[0].why
+        assert "Service/web was idled by somebody else" in outcome.desired.explanations[0].why
 
 
 def an_idle_world(*policies) -> World:

@@ -123,7 +123,7 @@ HELD = [
     pytest.param(
         replace(OTHER, annotations={"idling.alpha.openshift.io/idled-at": "2026-11-20T21:30:00Z",
                                     "idling.alpha.openshift.io/previous-scale": "3"}),
-        "idled by another tool or Fleet",
+        "was idled by somebody else",
         id="row 12 foreign, and running",
     ),
     pytest.param(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -165,6 +165,16 @@ ZERO = "Plan: 0 to create, 0 to change, 0 to delete"
             "No changes. The drain is not finished: c/shop/ReplicaSet/web.",
             id="a drain that cannot finish",
         ),
+        pytest.param(
+            a_plan(too_young=(NOW + timedelta(minutes=12), NOW + timedelta(minutes=30))),
+            "No changes. 2 workloads wait for minAge, the last for another 30m.",
+            id="all are too young",
+        ),
+        pytest.param(
+            a_plan(a_mark(), too_young=(NOW + timedelta(minutes=12),)),
+            "No scale changes. 1 metadata update (-v). 1 workload waits for minAge for another 12m.",
+            id="one is too young, and something is recorded",
+        ),
         pytest.param(a_plan(dropped=2), "No changes.\n2 changes excluded by filters.", id="filtered"),
         pytest.param(
             a_plan(notices=(Notice("contested", "x", "argocd scaled it back", partial=True),)),
@@ -314,7 +324,7 @@ def test_everything_beside_the_changes_has_a_block():
         notices=(
             Notice("autoscaler", "east/a/Deployment/b", "HorizontalPodAutoscaler/b controls it", "idle-dev"),
             Notice("autoscaler", "east/a/Deployment/c", "HorizontalPodAutoscaler/c controls it", "idle-dev"),
-            Notice("foreignMark", "east/a/Service/e", "east/a/Service/e was idled by staging"),
+            Notice("foreignMark", "east/a/Service/e", "east/a/Service/e was idled by Fleet staging"),
             Notice("contested", "east/a/Deployment/d", "argocd scaled it back twice", "idle-dev", partial=True),
             Notice("exclusions", "", "3 Services are excluded"),
         ),
@@ -341,7 +351,7 @@ def test_everything_beside_the_changes_has_a_block():
         "  east/shop/Deployment/web  workers: 3 replicas, overridden by idle-dev (idling first)\n"
         "\n"
         "Notices:\n"
-        "  east/a/Service/e  was idled by staging\n"
+        "  east/a/Service/e  was idled by Fleet staging\n"
         "  3 Services are excluded\n"
         "  2 objects left to autoscalers (idle-dev); -v lists them\n"
         "\n"

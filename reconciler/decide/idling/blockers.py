@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, format_time, optional_instant
 from reconciler.decide.freeze import lifted, restriction
+from reconciler.decide.idling.records import who_idled
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.reasons import (
     Counterfactual,
@@ -115,7 +116,9 @@ def _unreadable(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
             readable = change_if(CounterfactualCode.RECORD_READABLE)
             yield blocker(ReasonCode.SERVICE_RECORD_UNREADABLE, readable, service=name)
         elif service.is_foreign:
-            yield blocker(ReasonCode.SERVICE_FOREIGN, change_if(CounterfactualCode.RECORD_REMOVED), service=name)
+            removed = change_if(CounterfactualCode.RECORD_REMOVED)
+            by = who_idled("" if service.foreign is None else service.foreign.fleet)
+            yield blocker(ReasonCode.SERVICE_FOREIGN, removed, service=name, by=by)
         elif service.verdicts and service.found.undecided:
             yield blocker(ReasonCode.SERVICE_TARGETS_UNKNOWN, service=name, problem=service.found.undecided)
 

@@ -11,7 +11,7 @@ from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, U
 from reconciler.decide.idling.blockers import custom_kind_blocker
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contest, remedy, tools_of, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.records import Record, ServiceRecord
+from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import Flag, IdleAction
@@ -207,8 +207,8 @@ def _service_notices(service: ServiceState) -> Iterator[Notice]:
 
 
 def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
-    owner = record.fleet if record is not None and record.fleet else "somebody else"
-    return Notice("foreignMark", str(ref), f"{ref} was idled by {owner}")
+    by = who_idled("" if record is None else record.fleet)
+    return Notice("foreignMark", str(ref), f"{ref} was idled by {by}")
 
 
 def _nothing_behind(service: ServiceState) -> Iterator[Notice]:

@@ -51,6 +51,15 @@ _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
 _OF_RECORD = (*_RECORD, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
 
 
+SOMEBODY_ELSE = "somebody else"
+"""Who idled what carries a record without a Fleet, such as that of `oc idle`."""
+
+
+def who_idled(fleet: str) -> str:
+    """Return who idled what carries a record of `fleet`, "" for none."""
+    return f"Fleet {fleet}" if fleet else SOMEBODY_ELSE
+
+
 class Record(Struct, frozen=True):
     """How to wake one scalable. `replicas` is what it had (1 for a CronJob), at or below `idled_to` it is idle.
 

@@ -16,7 +16,7 @@ from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.decide import decisions_of
 from reconciler.decide.idling.explain import notices
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
-from reconciler.decide.idling.records import readable_part
+from reconciler.decide.idling.records import readable_part, who_idled
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction
@@ -130,11 +130,7 @@ def _why_left(transition: Transition) -> str:
 def _idler(transition: Transition) -> str:
     if transition.state is IdleState.UNPROVEN:
         return "only listed on a Service"
-    return (
-        f"by Fleet {transition.record.fleet}"
-        if transition.record is not None and transition.record.fleet
-        else "by somebody else"
-    )
+    return f"by {who_idled('' if transition.record is None else transition.record.fleet)}"
 
 
 def _is_repaired(transition: Transition) -> bool:

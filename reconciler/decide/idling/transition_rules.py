@@ -13,6 +13,7 @@ from reconciler.decide.idling.blockers import (
     UNCONTESTED,
 )
 from reconciler.decide.idling.criteria import CriterionResult
+from reconciler.decide.idling.records import SOMEBODY_ELSE
 from reconciler.decide.idling.state import IdleState
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, Reasons, change_if, reason
 from reconciler.model import NOTHING
@@ -137,7 +138,12 @@ TRANSITION_RULES: tuple[TransitionRule, ...] = (
     TransitionRule(_FOREIGN, IdleAction.LEAVE, Flag.BOUNDS),
     TransitionRule(_FOREIGN, IdleAction.WAKE, Flag.REQUESTED),
     TransitionRule(_FOREIGN, IdleAction.OVERDUE, Flag.DUE, counterfactual=A_WAKE_REQUEST),
-    TransitionRule(_FOREIGN, IdleAction.LEAVE, reason=reason(ReasonCode.FOREIGN), counterfactual=A_WAKE_REQUEST),
+    TransitionRule(
+        _FOREIGN,
+        IdleAction.LEAVE,
+        reason=reason(ReasonCode.FOREIGN, by=SOMEBODY_ELSE),
+        counterfactual=A_WAKE_REQUEST,
+    ),
     # what was scaled by hand is respected, unless it was a tool, and its policy insists
     TransitionRule(
         _MANUALLY_SCALED, IdleAction.IDLE, Flag.INSISTS, _SAYS_IDLE, without=frozenset((*KEEP_UP, Flag.OBSERVED))

@@ -26,7 +26,7 @@ from reconciler.decide.idling.blockers import (
 )
 from reconciler.decide.idling.contested import contest_of, is_by_tool, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.records import LONG_AGO, Record
+from reconciler.decide.idling.records import LONG_AGO, Record, who_idled
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, WakeRequest
 from reconciler.decide.idling.state import IDLE_STATES, MAYBE_DOWN, NOT_OURS, Classification, IdleState, classify
 from reconciler.decide.idling.transition_rules import KEEP_UP, ChosenAction, Flag, IdleAction, Situation, choose
@@ -152,8 +152,14 @@ def transition_of(scalable: ScalableState, guards: FleetGuards, now: datetime) -
     flags = dict(_flags(scalable, classification, guards, now))
     reasons = {flag: why.reasons for flag, why in flags.items()}
     situation = Situation(classification.state, scalable.verdict.result, frozenset(flags), reasons)
-    choice = choose(situation)
+    choice = _naming_who_idled_it(choose(situation), classification.record)
     return Transition(scalable, classification, situation, choice, _counterfactual(scalable, situation, choice, flags))
+
+
+def _naming_who_idled_it(choice: ChosenAction, record: Record | None) -> ChosenAction:
+    if record is None or not any(one.code is ReasonCode.FOREIGN for one in choice.reasons):
+        return choice
+    return replace(choice, reasons=(reason(ReasonCode.FOREIGN, by=who_idled(record.fleet)),))
 
 
 def _counterfactual(

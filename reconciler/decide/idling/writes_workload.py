@@ -83,8 +83,9 @@ def decision_key(verb: Verb, ref: ObjectRef, part: str = "") -> str:
 def cause_of(transition: Transition, context: WriteContext, reasons: Reasons = ()) -> Cause:
     """Return why something is done with a scalable; `reasons` in place of those of the transition."""
     policy = waking_policy(transition) or owner_policy(transition)
-    recorded = transition.record.cause if transition.record is not None else ""
-    at = context.places.get(policy) or _recorded_place(recorded)
+    record = transition.record
+    named = record is not None and bool(policy) and record.policy == policy
+    at = context.places.get(policy) or (_recorded_place(record.cause) if record is not None and named else "")
     reasons = reasons or transition.reasons
     measured = [one.values for one in reasons if one.code in MEASURED]
     return Cause(policy, at, reasons, dict(ChainMap(*map(dict, reversed(measured)))) if measured else NOTHING)

@@ -1,0 +1,114 @@
+"""What somebody reads who tries it for the first time: what waits, what another Fleet idled, habits of other tools."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.way.calls import Folder, Said
+
+NIGHT = "2026-11-20T22:00:00Z"
+FLEET = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {{name: {name}}}
+spec: {{home: dev, clusters: [{{name: dev}}]}}
+"""
+NIGHTS = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {namespaces: {include: [team-a]}, workloads: {kinds: [Deployment]}}
+  idleWhen: [{schedule: {timeZone: UTC, uptime: ["Mon-Fri 07:00-20:00"]}}]
+"""
+WORKLOAD = """\
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: team-a, labels: {{app: {name}}}, creationTimestamp: "2026-11-20T{made}:00Z"}}
+spec: {{replicas: 3, selector: {{matchLabels: {{app: {name}}}}}, template: {{metadata: {{labels: {{app: {name}}}}}}}}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """One cluster with three Deployments, the oldest made half an hour ago."""
+    made = Folder(tmp_path)
+    made.write("policies/fleet.yaml", FLEET.format(name="first"))
+    made.write("policies/nights.yaml", NIGHTS)
+    ages = {"api": "21:30", "search": "21:40", "web": "21:50"}
+    made.write("snapshot/dev/team-a.yaml", "".join(WORKLOAD.format(name=name, made=at) for name, at in ages.items()))
+    return made
+
+
+def last(said: Said) -> str:
+    return said.out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        pytest.param((), "3 workloads wait for minAge, the last for another 50m.", id="all"),
+        pytest.param(("-n", "team-*"), "3 workloads wait for minAge, the last for another 50m.", id="in a namespace"),
+        pytest.param(("-l", "app=api"), "1 workload waits for minAge for another 30m.", id="one by its label"),
+        pytest.param(("-l", "app=none"), "The clusters match the policies.", id="none that filters leave"),
+    ],
+)
+def test_what_waits_for_min_age_alone_is_told_where_nothing_else_is_to_do(folder, more, expected):
+    assert last(folder.plan(NIGHT, *more)) == last(folder.apply(NIGHT, *more)) == f"No changes. {expected}"
+
+
+def test_by_day_nothing_waits_for_min_age(folder):
+    assert last(folder.plan("2026-11-20T19:00:00Z")) == "No changes. The clusters match the policies."
+
+
+def test_what_waits_is_not_told_beside_changes(folder):
+    """At 22:31 the oldest goes idle, and the others are left for later runs."""
+    assert "minAge" not in folder.plan("2026-11-20T22:31:00Z").out
+
+
+@pytest.fixture
+def of_another_fleet(folder) -> Folder:
+    """What the Fleet "first" idled, and the Fleet "second", whose policy has the name of the first one's."""
+    old = folder.path / "snapshot" / "dev" / "team-a.yaml"
+    old.write_text(old.read_text().replace("2026-11-20T", "2026-11-01T"))
+    assert "3 of 3 changes (3 idle)" in folder.apply(NIGHT).out
+    folder.write("second/fleet.yaml", FLEET.format(name="second"))
+    folder.write("second/nights.yaml", NIGHTS)
+    folder.write("alone/fleet.yaml", FLEET.format(name="second"))
+    return folder
+
+
+LATER = ("--snapshot", "snapshot", "--now", "2026-11-20T23:00:00Z")
+API = "dev/team-a/Deployment/api"
+
+
+def test_what_another_fleet_idled_is_said_in_the_same_words_by_all_verbs(of_another_fleet):
+    call = of_another_fleet.call
+    assert f"  {API}     was idled by Fleet first\n" in call("plan", "second", *LATER).out
+    why = call("explain", API, "--policies", "second", *LATER).out
+    assert "\n  because: was idled by Fleet first\n" in why
+    assert (
+        "\nIdle since Fri 2026-11-20 22:00 UTC (60m) by IdlingPolicy nights of Fleet first, previous scale 3. " in why
+    )
+    assert "(3 by Fleet first)" in call("restore", "--all", "--auto-approve", "--policies", "second", *LATER).out
+
+
+@pytest.mark.parametrize("policies", ["second", "alone"])
+def test_the_wake_of_it_names_no_policy_and_no_place_of_the_fleet_that_idled_it(of_another_fleet, policies):
+    said = of_another_fleet.call("wake", API, "--policies", policies, *LATER)
+    assert f"No policy: requested 0s ago\n  ~ {API}  replicas  0 -> 3  wake\n" in said.out
+    assert f"  {API}  was idled by Fleet first\n" in said.out
+    told = json.loads(of_another_fleet.call("history", "--policies", policies, *LATER, "-o", "json").out)["changes"][-1]
+    assert (told["object"], told["verb"], "policy" in told, "place" in told) == (API, "wake", False, False)
+
+
+def test_who_idled_it_is_told_where_another_policy_selects_it_now(of_another_fleet):
+    folder = of_another_fleet
+    folder.write("policies/nights.yaml", NIGHTS.replace("name: nights", "name: evenings"))
+    said = folder.call("explain", API, *LATER).out
+    assert "(60m) by IdlingPolicy nights, previous scale 3." in said
+    assert "\nIdlingPolicy evenings (policies/nights.yaml:1): stays idle\n" in said
