@@ -19,6 +19,7 @@ from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, ReconcilerError, reason_of
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet
+from reconciler.report.wording import with_edges
 from reconciler.untrusted_text import one_line
 from reconciler.world import World
 
@@ -100,7 +101,7 @@ def change_lines(changes: Sequence[Change]) -> Iterator[str]:
     """Yield `changes` in columns, why at the end."""
     rows = [
         (
-            one.at,
+            one_line(with_edges(one.at)),
             one_line(one.object),
             one.verb,
             f"{_known(one.before)} -> {_known(one.after)}",
@@ -108,7 +109,7 @@ def change_lines(changes: Sequence[Change]) -> Iterator[str]:
             one_line(f"{one.policy} ({one.place})" if one.place else one.policy or "-"),
             one.commit[:_SHORT] or "-",
             one.run or "-",
-            one_line(one.why),
+            one_line(with_edges(one.why)),
         )
         for one in changes
     ]

@@ -16,6 +16,7 @@ from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes
+from reconciler.report.wording import edge
 from reconciler.untrusted_text import parse_json, short
 from reconciler.world import World
 
@@ -144,8 +145,8 @@ def _check_age(made: Plan, file: str, options: RunOptions, max_age: str) -> None
     age = options.now - made.made_at
     if not timedelta(0) <= age <= allowed:
         raise PlanFileError(
-            f"{file}: was made at {made.made_at.isoformat()}, expected at most {max_age} before "
-            f"{options.now.isoformat()}; plan again"
+            f"{file}: was made at {edge(made.made_at)}, expected at most {max_age} before {edge(options.now)}; "
+            "plan again"
         )
 
 

@@ -13,7 +13,7 @@ from reconciler.cli.options import duration_of
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run import RunOptions, exit_of_plan, only_of, save
-from reconciler.decide.annotations import format_time, parse_time
+from reconciler.decide.annotations import parse_time
 from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.review import LabelsByRef, Review, labels_in, narrowed, review_of
@@ -22,7 +22,7 @@ from reconciler.forecast.simulation import HeldMetrics, Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.pipeline import plan
 from reconciler.policy.types import PolicySet, Tenant
-from reconciler.report.wording import age
+from reconciler.report.wording import age, edge
 
 if TYPE_CHECKING:
     from reconciler.backends.backend import Opened
@@ -138,7 +138,7 @@ class _Played:
         most = duration_of("--max-snapshot-age", flags["max_snapshot_age"])
         if at is not None and options.now - at > most:
             raise SnapshotError(
-                f"{options.snapshot}: was recorded at {format_time(at)}, {age(options.now - at)} ago, expected at most "
+                f"{options.snapshot}: was recorded at {edge(at)}, {age(options.now - at)} ago, expected at most "
                 f"{flags['max_snapshot_age']}; record it anew, or raise --max-snapshot-age"
             )
 

@@ -6,6 +6,7 @@ Reasons are codes and values; here they are rendered for people, with ages and t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
@@ -42,6 +43,7 @@ _VERBS = {
     Verb.OVERWRITE: "overwrite",
     Verb.RELEASE: "release",
 }
+_STORED_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _METRIC = "{name:metric} {value}, idle at <= {atMost}[ ({window})]"
 _WORDS: Mapping[ReasonCode | CounterfactualCode, str] = {
@@ -78,6 +80,11 @@ def weekday_and_time(at: datetime, zone: tzinfo) -> str:
 def edge(at: datetime, zone: tzinfo = UTC) -> str:
     """Return "Mon 2026-11-23 07:00 +01:00", or with "UTC" at the end."""
     return f"{weekday_and_time(at, zone)} {'UTC' if zone is UTC else at.astimezone(zone).isoformat()[-6:]}"
+
+
+def with_edges(text: str) -> str:
+    """Return stored `text` with its times as people read them: they are stored as RFC 3339 in UTC."""
+    return _STORED_TIME.sub(lambda found: edge(at) if (at := parse_time(found[0])) else found[0], text)
 
 
 def age(length: timedelta) -> str:

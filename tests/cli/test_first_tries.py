@@ -112,3 +112,18 @@ def test_who_idled_it_is_told_where_another_policy_selects_it_now(of_another_fle
     said = folder.call("explain", API, *LATER).out
     assert "(60m) by IdlingPolicy nights, previous scale 3." in said
     assert "\nIdlingPolicy evenings (policies/nights.yaml:1): stays idle\n" in said
+
+
+def test_times_have_one_form_for_people_and_another_in_json(of_another_fleet):
+    """The weekday, the day, the minute and the zone; RFC 3339 in UTC where a program reads."""
+    call = of_another_fleet.call
+    first = call("history", *LATER).out.splitlines()[1]
+    assert first.startswith("Fri 2026-11-20 22:00 UTC  ")
+    assert first.endswith('  outside uptime "Mon-Fri 07:00-20:00" until Mon 2026-11-23 07:00 UTC')
+    assert json.loads(call("history", *LATER, "-o", "json").out)["changes"][0]["at"] == "2026-11-20T22:00:00Z"
+    stands = call("status", "dev", *LATER)
+    assert "Fri 2026-11-20 22:00 UTC (60m)  Mon 2026-11-23 07:00 UTC" in stands.out
+    assert json.loads(call("status", *LATER, "-o", "json").out)["idle"][0]["until"] == "2026-11-23T07:00:00Z"
+    assert call("plan", *LATER, "--out", "saved.json").code == 0
+    late = call("apply", "saved.json", "--auto-approve", "--snapshot", "snapshot", "--now", "2026-11-22T23:00:00Z")
+    assert "was made at Fri 2026-11-20 23:00 UTC, expected at most 1h before Sun 2026-11-22 23:00 UTC" in late.err
