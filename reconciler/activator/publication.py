@@ -15,7 +15,7 @@ from reconciler.backends.decode.objects import noun_of
 from reconciler.backends.decode.shapes import LeaseManifest
 from reconciler.backends.decode.wire import micro_time
 from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, one
+from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, collection, one
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import ReadBudget, listed
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, ENDPOINT_SLICES, LEASES, Resource
@@ -34,7 +34,6 @@ RENEW_SECONDS = 5.0
 _RENEWAL_SECONDS = 5.0
 """How long one attempt to renew may take, so that the next one begins before the Lease expires."""
 
-_APPLY = "application/apply-patch+yaml"
 _MANAGER = {"fieldManager": "reconciler-activator", "force": "true"}
 
 
@@ -137,7 +136,7 @@ class Publication:
                 self._operation("patch", resource, namespace, manifest["metadata"]["name"]),
                 query=_MANAGER,
                 body=msgspec.json.encode(manifest),
-                content_type=_APPLY,
+                content_type=APPLY_PATCH,
                 writes=True,
                 seconds=seconds,
             )

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
-from reconciler.decide.annotations import IDLED_TO, UNDONE, json_object, parse_time
+from reconciler.decide.annotations import IDLED_TO, UNDONE, format_time, json_object, parse_time
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import AlreadyExistsError, MalformedAnswerError, NotFoundError, StaleError, reason_of
@@ -141,7 +141,7 @@ def _of(decision: Decision, run: Run) -> Iterator[Change]:
         return
     before, after = _numbers(decision)
     yield Change(
-        at=_text(run.now),
+        at=format_time(run.now),
         object=str(decision.ref),
         verb=str(decision.verb),
         by=BY_RECONCILER,
@@ -171,7 +171,7 @@ def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
     idled_to = texts[IDLED_TO].before if IDLED_TO in texts else None
     undone = json_object(texts[UNDONE].after) if UNDONE in texts else {}
     yield Change(
-        at=str(undone.get("at") or _text(run.now)),
+        at=str(undone.get("at") or format_time(run.now)),
         object=str(decision.ref),
         verb="wake",
         by=str(found.values.get("by", "unknown")),
@@ -181,10 +181,6 @@ def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
         run=run.id,
         why=f"{decision.cause.why}; released",
     )
-
-
-def _text(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # Where it is kept.
@@ -331,4 +327,4 @@ def _last_by_object(changes: Iterable[Change], known: Mapping[str, Change] | Non
 def _woken(one: Awake, idled: Change) -> Change:
     values: dict[str, Any] = {"policy": idled.policy, "place": idled.place, "why": "woken between two runs"}
     by = one.by if one.by not in ("", BY_RECONCILER) else BY_ACTIVATOR
-    return Change(_text(one.since), str(one.ref), "wake", by, idled.after, one.replicas, **values)
+    return Change(format_time(one.since), str(one.ref), "wake", by, idled.after, one.replicas, **values)

@@ -6,7 +6,6 @@ Source: seed downscale-pod-picker.md, "Pod Picker" API contract.
 from __future__ import annotations
 
 import json
-import re
 import ssl
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -15,12 +14,12 @@ from math import inf
 from typing import Any
 from urllib.parse import quote
 
-from reconciler.addresses import is_forbidden
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.deadline import Deadline, endless
 from reconciler.backends.http.errors import HttpError, TimedOutError
 from reconciler.errors import ClusterError, PickerError
 from reconciler.model import PickerAnswer, PickerHeader, PickerRequest, PodPicker
+from reconciler.request_rules import CONTROL_CHARACTER, HEADER_NAME, RESERVED_HEADERS, is_forbidden
 from reconciler.untrusted_text import strict_json
 
 SecretReader = Callable[[str, str, str], str]
@@ -30,9 +29,6 @@ LARGEST_ANSWER = 1 << 20
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "content-type"})
 
 
 class Refused(Exception):
@@ -89,14 +85,14 @@ class HttpPodPicker:
         return headers
 
     def _value(self, header: PickerHeader, request: PickerRequest) -> str:
-        if not _TOKEN.fullmatch(header.name) or header.name.lower() in _OURS:
+        if not HEADER_NAME.fullmatch(header.name) or header.name.lower() in RESERVED_HEADERS:
             raise Refused(f'"{header.name}" is no header that may be set, expected another name')
         value = header.value or ""
         if header.secret is not None:
             if request.picker.scheme == "http" and not request.picker.allow_insecure_auth:
                 raise Refused(f"{header.name} is a secret, expected https; or say allowInsecureAuth: true")
             value = self._secret_value(header, request.namespace)
-        if _CONTROL.search(value):
+        if CONTROL_CHARACTER.search(value):
             raise Refused(f"{header.name} has control characters, expected a text on one line")
         return value.encode().decode("latin-1")  # headers go out in Latin-1, so that these bytes are UTF-8
 

@@ -18,6 +18,7 @@ from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
 from reconciler.policy.durations import parse_duration
 from reconciler.policy.types import PolicySet
+from reconciler.version import OUTPUT_VERSION
 from reconciler.world import RealClock
 
 _NAME = "reconciler"
@@ -110,7 +111,7 @@ def _roles(one: ClusterFindings) -> Iterator[str]:
 
 def _json(found: Sequence[ClusterFindings]) -> str:
     value = {
-        "schemaVersion": "reconciler/v1alpha1",
+        "schemaVersion": OUTPUT_VERSION,
         "kind": "Examination",
         "clusters": [_document(one) for one in found],
     }

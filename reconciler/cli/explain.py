@@ -33,6 +33,7 @@ from reconciler.policy.schemas import SCHEMA_KINDS
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
 from reconciler.report.text import wrapped
+from reconciler.version import OUTPUT_VERSION
 
 _WIDTH = 100
 """How wide descriptions are in a pipe."""
@@ -67,7 +68,7 @@ def command(subject: str, policies: str, output: str, recursive: bool, **flags: 
         show_lines(wrapped(_lines(made, found), text_width()))
         return
     objects = [explanation_values(made, one) for one in found]
-    show(as_text({"schemaVersion": "reconciler/v1alpha1", "kind": "Explanation", "objects": objects}, output), output)
+    show(as_text({"schemaVersion": OUTPUT_VERSION, "kind": "Explanation", "objects": objects}, output), output)
 
 
 def _lines(made: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from reconciler.cli.output import say
 from reconciler.errors import PolicyError, UsageError
 from reconciler.pipeline import Control
 from reconciler.policy.commit import commit_of
+from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.load import Loaded, check_loaded, load, read_fleet_for_wakes
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.yaml.reader import read_documents
@@ -175,7 +176,7 @@ def _fleet_text(*contexts: str, namespace: str | None = None) -> str:
     clusters = [{"name": cluster_name(context), "connection": {"context": context}} for context in contexts]
     home = str(clusters[0]["name"])
     fleet = {
-        "apiVersion": "reconciler/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "Fleet",
         "metadata": {"name": re.sub(r"[^a-z0-9]+", "-", home.lower()).strip("-")},
         "spec": {"home": home, "clusters": clusters, **({} if namespace is None else {"namespace": namespace})},

@@ -22,6 +22,7 @@ from reconciler.errors import ExitCode, ReconcilerError, UsageError, reason_of
 from reconciler.messages import nearest
 from reconciler.policy.types import Fleet, Freeze
 from reconciler.report.wording import counted
+from reconciler.version import OUTPUT_VERSION
 from reconciler.world import World
 
 _LONGEST_REASON = 500
@@ -168,7 +169,7 @@ def _checked(scope: FreezeScope, text: str, clusters: Sequence[str], world: Worl
 def _told(output: str, freeze: Freeze, text: str, written: Sequence[str]) -> None:
     if output == "json":
         value = {
-            "schemaVersion": "reconciler/v1alpha1",
+            "schemaVersion": OUTPUT_VERSION,
             "kind": "Freeze",
             "cluster": freeze.cluster,
             "namespace": freeze.namespace,

@@ -21,6 +21,7 @@ from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet
 from reconciler.report.wording import with_edges
 from reconciler.untrusted_text import one_line
+from reconciler.version import OUTPUT_VERSION
 from reconciler.world import World
 
 _SHORT = 12
@@ -51,7 +52,7 @@ def command(subject: str | None, length: str, folder: str | None, output: str, *
     if dropped:
         say(f"warning: {dropped} older changes of these days are not kept")
     if output == "json":
-        kinds = {"schemaVersion": "reconciler/v1alpha1", "kind": "History"}
+        kinds = {"schemaVersion": OUTPUT_VERSION, "kind": "History"}
         show(msgspec.json.format(msgspec.json.encode({**kinds, "changes": found}), indent=2).decode() + "\n", output)
     else:
         show_lines(change_lines(found) if found else ["No changes recorded."])

@@ -24,6 +24,7 @@ from reconciler.plan.json import plan_to_dict, plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.report.text import Style, render_text
 from reconciler.untrusted_text import escaped, one_line
+from reconciler.version import OUTPUT_VERSION
 
 _COLOR = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36|1;33)m)")
 _VALUES = ("json", "yaml")
@@ -210,7 +211,7 @@ def failure_lines(error: Exception) -> list[str]:
 def _document(error: Exception, lines: Sequence[str], code: int) -> dict[str, Any]:
     problems = error.problems if isinstance(error, ReconcilerError) else ()
     return {
-        "schemaVersion": "reconciler/v1alpha1",
+        "schemaVersion": OUTPUT_VERSION,
         "kind": "Error",
         "exitCode": int(code),
         "errors": list(lines),

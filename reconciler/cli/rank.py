@@ -25,6 +25,7 @@ from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
 from reconciler.report.wording import counted
+from reconciler.version import OUTPUT_VERSION
 
 
 @verb("rank")
@@ -97,7 +98,7 @@ def _line(position: int, pod: RankedPod, width: int) -> str:
 def _json(ranking: Ranking) -> str:
     forecast = ranking.forecast
     value = {
-        "schemaVersion": "reconciler/v1alpha1",
+        "schemaVersion": OUTPUT_VERSION,
         "kind": "Ranking",
         "object": str(ranking.workload.ref),
         "to": ranking.to,

@@ -11,6 +11,7 @@ from reconciler.cli.output import show
 from reconciler.decide.freeze import freeze_reason, freezes_text, scope_of
 from reconciler.errors import UsageError
 from reconciler.policy.types import Freeze
+from reconciler.version import OUTPUT_VERSION
 
 
 @verb("unfreeze")
@@ -37,7 +38,7 @@ def command(subject: str | None, everything: bool, output: str, **flags: Any) ->
         frozen = ", ".join(scope_of(one, brakes.fleet) for one in others)
         raise UsageError(f"unfreeze: {subject or 'the Fleet'} is not frozen; {frozen or 'nothing'} is")
     if output == "json":
-        ends = {"schemaVersion": "reconciler/v1alpha1", "kind": "Unfreeze", "ended": json.loads(freezes_text(over))}
+        ends = {"schemaVersion": OUTPUT_VERSION, "kind": "Unfreeze", "ended": json.loads(freezes_text(over))}
         show(json.dumps({**ends, "writtenTo": written}, indent=2, ensure_ascii=False) + "\n", output)
     else:
         lines = [f"{scope_of(one, brakes.fleet)}: no longer {freeze_reason(one)}\n" for one in over]

@@ -14,6 +14,7 @@ from reconciler.errors import ExitCode, PolicyError, Problem
 from reconciler.policy.load import check_policies
 from reconciler.policy.tenants import part_of
 from reconciler.policy.types import PolicySet
+from reconciler.version import OUTPUT_VERSION
 
 if TYPE_CHECKING:
     from reconciler.forecast.first_night import FirstNight
@@ -40,7 +41,7 @@ def command(path: str, output: str, tenant: str | None, **flags: Any) -> int:
         raise PolicyError.of(problems)
     night = None if flags["snapshot"] is None else _first_night(policies, path, flags)
     if output == "json":
-        value = {"schemaVersion": "reconciler/v1alpha1", "kind": "Validation", **_counts(policies), **_night(night)}
+        value = {"schemaVersion": OUTPUT_VERSION, "kind": "Validation", **_counts(policies), **_night(night)}
         show(json.dumps(value, indent=2) + "\n", output)
         return ExitCode.DONE
     for warning in (*policies.warnings, *(() if night is None else night.unheld)):

@@ -14,6 +14,7 @@ import msgspec
 from reconciler.model import PodPicker
 from reconciler.policy.kinds.fields import API_VERSION, scalar_text
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, Fleet, IdlingPolicy, PolicySet
+from reconciler.version import OUTPUT_VERSION
 
 _Json = dict[str, Any]
 
@@ -31,7 +32,7 @@ def compile_policies(policies: PolicySet) -> dict[str, Any]:
         "DownscalePolicy": policies.downscale,
     }
     rules = [_rule(kind, one, policies.specs[one.place]) for kind, found in kinds.items() for one in found]
-    head = {"schemaVersion": API_VERSION, "kind": "Rules", "digest": policies.digest}
+    head = {"schemaVersion": OUTPUT_VERSION, "kind": "Rules", "digest": policies.digest}
     return {**head, "rules": rules, "warnings": [str(warning) for warning in policies.warnings]}
 
 

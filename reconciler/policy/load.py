@@ -22,6 +22,7 @@ from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.downscale_policy import DownscalePolicyDocument, downscale_policy_of
 from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
+from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
 from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocument, idling_policy_of
 from reconciler.policy.kinds.replica_set import ReplicaSetDocument, replica_set_of
@@ -38,7 +39,7 @@ _ENDINGS = (".yaml", ".yml")
 TESTS = tuple(f"_test{ending}" for ending in _ENDINGS)
 """How files end that hold tests of policies, and no policies."""
 
-_OURS = b"reconciler/v1alpha1"
+_OURS = API_VERSION.encode()
 _FLEET = re.compile(rb"""\bkind["']?\s*:\s*["']?Fleet\b""")
 
 

@@ -13,7 +13,7 @@ from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics
-from reconciler.decide.annotations import WAKE_REQUESTED_AT
+from reconciler.decide.annotations import WAKE_REQUESTED_AT, format_time
 from reconciler.errors import ClusterError, SnapshotError
 from reconciler.forecast.simulation import Simulation
 from reconciler.model import ObjectRef, QueryAnswer, Sample
@@ -116,7 +116,7 @@ def _change(event: GivenFields, ref: ObjectRef, now: datetime) -> Mapping[str, o
     annotations: dict[str, str | None] = dict(given(event.annotations) or {})
     requested = given(event.wake_requested_at)
     if requested is not None:
-        annotations[WAKE_REQUESTED_AT] = now.strftime("%Y-%m-%dT%H:%M:%SZ") if requested == "now" else requested
+        annotations[WAKE_REQUESTED_AT] = format_time(now) if requested == "now" else requested
     return {"metadata": {"annotations": annotations}}
 
 

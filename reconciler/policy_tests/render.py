@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
+from reconciler.decide.annotations import format_time
 from reconciler.policy_tests.expectations import Failure, PolicyCoverage
 from reconciler.policy_tests.play import CaseResult
 from reconciler.report.wording import counted, edge
 from reconciler.untrusted_text import escaped
+from reconciler.version import OUTPUT_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def _coverage_lines(covered: Sequence[PolicyCoverage]) -> Iterator[str]:
 def as_dict(results: Results) -> dict[str, Any]:
     """Return all of it as JSON values."""
     found: dict[str, Any] = {
-        "schemaVersion": "reconciler/v1alpha1",
+        "schemaVersion": OUTPUT_VERSION,
         "kind": "PolicyTestResults",
         "passed": len(results.cases) - results.failed,
         "failed": results.failed,
@@ -86,7 +88,7 @@ def _failure_dict(failure: Failure) -> dict[str, Any]:
     return {
         "file": failure.place.file,
         "line": failure.place.line,
-        "at": failure.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "at": format_time(failure.at),
         "object": failure.subject,
         "expected": failure.expected,
         "got": failure.got,

@@ -17,6 +17,7 @@ from reconciler.policy.types import Fleet
 from reconciler.report.groups import reasons_in
 from reconciler.report.wording import age, counted, edge, name_of
 from reconciler.untrusted_text import one_line
+from reconciler.version import OUTPUT_VERSION
 
 _CLUSTERS, _PLACEMENTS, _RUNS = 8, 4, 3
 """How many lines each part has at most, so that all of it fits a screen of 24."""
@@ -259,7 +260,7 @@ def status_values(status: FleetStatus) -> dict[str, Any]:
     """Return the whole status as JSON values."""
     plan = status.plan
     return {
-        "schemaVersion": "reconciler/v1alpha1",
+        "schemaVersion": OUTPUT_VERSION,
         "kind": "Status",
         "fleet": plan.fleet,
         "at": format_time(plan.made_at),

@@ -32,6 +32,10 @@ _LAST_SECONDS = 0.8
 
 _STEP_SECONDS = 0.2
 
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+"""The content type of server-side apply."""
+
 
 class RequestSettings(Struct, frozen=True):
     """How much a run may ask of a cluster, and how long it waits.

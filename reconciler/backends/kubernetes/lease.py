@@ -12,7 +12,7 @@ import msgspec
 from reconciler.backends.decode.shapes import LeaseSpec
 from reconciler.backends.decode.wire import Wire, micro_time
 from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, one
+from reconciler.backends.kubernetes.client import JSON_PATCH, ApiClient, ApiRequest, collection, one
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.protocols import LEASES, Clock
@@ -241,7 +241,7 @@ class LeaseLock:
             {"op": "test", "path": "/metadata/resourceVersion", "value": version},
             *({"op": "add", "path": f"/spec/{key}", "value": value} for key, value in changes.items()),
         ]
-        return self._ask("patch", patch, content_type="application/json-patch+json", last=last)
+        return self._ask("patch", patch, content_type=JSON_PATCH, last=last)
 
     def _ask(self, verb: str, body: Any = None, **how: Any) -> HttpResponse:
         path = one(*LEASES.key, self._namespace, NAME)

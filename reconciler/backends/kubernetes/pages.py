@@ -160,8 +160,13 @@ def decoded(answer: HttpResponse, shape: type[W], operation: Operation) -> W:
     Raises:
         MalformedAnswerError: it is not of that shape; the message says where.
     """
+    return decoded_part(answer.body, shape, operation)
+
+
+def decoded_part(part: bytes | bytearray, shape: type[W], operation: Operation) -> W:
+    """Return one part of an answer, such as an event of a watch, as `shape`; errors as of `decoded`."""
     try:
-        return decoded_json(shape, answer.body)
+        return decoded_json(shape, part)
     except msgspec.ValidationError as error:
         raise MalformedAnswerError(
             f"{operation}: the answer is malformed ({error}), expected the API's form"

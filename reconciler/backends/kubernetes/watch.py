@@ -13,7 +13,7 @@ from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, resource_name
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
-from reconciler.backends.kubernetes.pages import PAGE
+from reconciler.backends.kubernetes.pages import PAGE, decoded, decoded_part
 from reconciler.backends.protocols import Clock
 from reconciler.backends.stop import Stop
 from reconciler.errors import ClusterError, GoneError, MalformedAnswerError, reason_of
@@ -132,7 +132,7 @@ class Watch(Generic[W]):
         while True:
             query = {"limit": str(PAGE)} | ({"continue": token} if token else {})
             request = self._resource.request(self._cluster, query)
-            page = _decoded(bytes(self._client.send(request).body), _List, request.operation)
+            page = decoded(self._client.send(request), _List, request.operation)
             found += [one for raw in page.items or [] if (one := self._read(raw)) is not None]
             token = page.metadata.next or ""
             if not token:
@@ -160,8 +160,8 @@ class Watch(Generic[W]):
         for line in lines:
             if not line.strip():
                 continue
-            event = _decoded(line, _WatchEvent, operation)
-            about = _decoded(bytes(event.object), _Reference, operation)
+            event = decoded_part(line, _WatchEvent, operation)
+            about = decoded_part(bytes(event.object), _Reference, operation)
             if event.type == "ERROR":
                 kind = GoneError if about.code == 410 else MalformedAnswerError
                 raise kind(f"{operation}: {about.message or 'an error without words'}, expected changes")
@@ -172,15 +172,3 @@ class Watch(Generic[W]):
             return decoded_json(self._resource.shape, raw)
         except NOT_JSON:
             return None
-
-
-D = TypeVar("D", bound=Wire)
-
-
-def _decoded(body: bytes, shape: type[D], operation: Operation) -> D:
-    try:
-        return decoded_json(shape, body)
-    except NOT_JSON as error:
-        raise MalformedAnswerError(
-            f"{operation}: the answer is malformed ({error}), expected the API's form"
-        ) from error

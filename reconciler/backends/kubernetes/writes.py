@@ -10,7 +10,16 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.backends.json_patch import equal, patched, value_at
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Attempts, collection, one, resource_name
+from reconciler.backends.kubernetes.client import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    ApiClient,
+    ApiRequest,
+    Attempts,
+    collection,
+    one,
+    resource_name,
+)
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded, decoded_object
 from reconciler.backends.kubernetes.rights import Right, is_allowed
@@ -27,8 +36,6 @@ from reconciler.errors import (
 )
 from reconciler.model import FIELD_MANAGER, PatchOperation, ScaleKind, Write
 
-_JSON_PATCH = "application/json-patch+json"
-_APPLY_PATCH = "application/apply-patch+yaml"
 _MANAGED = {"fieldManager": FIELD_MANAGER}
 _METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
 
@@ -80,7 +87,7 @@ class ObjectWriter:
                 one if one.path == "/metadata/uid" else replace(one, path="/spec/replicas") for one in operations
             ]
         body = [_wire(operation) for operation in operations]
-        return self._request("patch", write, body, subresource, query=_MANAGED, content_type=_JSON_PATCH)
+        return self._request("patch", write, body, subresource, query=_MANAGED, content_type=JSON_PATCH)
 
     def _is_scale_only(self, write: Write) -> bool:
         """Whether only replicas change that were given: of absent ones /scale says 0 or 1, as the kind likes."""
@@ -118,7 +125,7 @@ class ObjectWriter:
         manifest["metadata"] = {**manifest.get("metadata", {}), "uid": write.uid}
         query = {**_MANAGED, "force": "true"}
         try:
-            self._send(self._request("patch", write, manifest, query=query, content_type=_APPLY_PATCH), write)
+            self._send(self._request("patch", write, manifest, query=query, content_type=APPLY_PATCH), write)
         except ConflictError as error:
             raise _stale(write, error) from error
 

@@ -26,7 +26,7 @@ _CRD: GroupKind = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _NAMESPACE: GroupKind = ("", "Namespace")
 _CLUSTER_SCOPED = frozenset(
     {
-        ("", "Namespace"),
+        _NAMESPACE,
         ("", "Node"),
         ("", "PersistentVolume"),
         ("", "ComponentStatus"),
@@ -34,7 +34,7 @@ _CLUSTER_SCOPED = frozenset(
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        _CRD,
         ("apiregistration.k8s.io", "APIService"),
         ("certificates.k8s.io", "CertificateSigningRequest"),
         ("certificates.k8s.io", "ClusterTrustBundle"),

@@ -25,9 +25,9 @@ from reconciler.policy.kinds.fields import (
     given,
 )
 from reconciler.policy.kinds.limits import ClusterLimitsFields, FleetLimitsFields, limit_of, limits_of, stated_limit
-from reconciler.policy.kinds.pod_picker import HEADER_NAME, RESERVED_HEADERS
 from reconciler.policy.kinds.tenant import TenantFields, check_tenants, tenants_of
 from reconciler.policy.types import Fleet, FleetCluster, Prices, Production
+from reconciler.request_rules import HEADER_NAME, RESERVED_HEADERS
 from reconciler.untrusted_text import LARGEST
 
 _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")

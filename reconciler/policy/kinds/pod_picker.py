@@ -9,16 +9,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from reconciler.addresses import is_forbidden
 from reconciler.messages import Path, alternatives, shown
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import Fields, ObjectName, expected, given
 from reconciler.policy.types import Fleet
+from reconciler.request_rules import CONTROL_CHARACTER, HEADER_NAME, RESERVED_HEADERS, is_forbidden
 
-HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 7230, token
-RESERVED_HEADERS = ("host", "content-length", "transfer-encoding", "connection", "content-type")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HOST_NAME = re.compile(r"(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?", re.I)
 _METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal")
 _NOT_PICKABLE = ("statefulset", "job", "daemonset", "cronjob", "scaledobject")
@@ -163,7 +160,7 @@ def _header(document: PolicyDocument, path: Path, fields: HeaderFields) -> Picke
     if (value is None) == (source is None):
         what = "has neither value nor valueFrom" if value is None else "has value and valueFrom"
         document.add(path, f"{what}, expected exactly one of the two")
-    if value is not None and _CONTROL.search(value):
+    if value is not None and CONTROL_CHARACTER.search(value):
         document.add((*path, "value"), "has control characters, expected a text on one line")
     secret = None if source is None else (source.secret_key_ref.name, source.secret_key_ref.key)
     return PickerHeader(name, value, secret)

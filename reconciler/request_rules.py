@@ -1,11 +1,19 @@
-"""Addresses at which no pod picker may be: link-local ones, those of metadata services, and what is no host at all."""
+"""Rules for HTTP requests that policies describe: addresses to which none is sent, and headers that none may set.
+
+Policies are checked by them, and each request once more before it is sent: names resolve later, Secrets are read later.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 Address = IPv4Address | IPv6Address
+
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 7230, token
+RESERVED_HEADERS = ("host", "content-length", "transfer-encoding", "connection", "content-type")
+CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
 _METADATA = frozenset(
     ip_address(text)
