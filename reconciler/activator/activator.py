@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from reconciler.activator.activation import NO_BACKENDS, Activation, ActivationSettings, ObservedService
-from reconciler.activator.connection import ConnectionSettings, HeldConnection
-from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.connection import ActivatorLimits, ConnectionSettings, HeldConnection
 from reconciler.activator.listener import PortRange
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import (

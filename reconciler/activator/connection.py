@@ -1,4 +1,4 @@
-"""One accepted connection: it waits for its first byte, then for a pod, then it is joined with one."""
+"""One accepted connection: it waits for its first byte, then for a pod, then it is joined with one. Limits of all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
-from reconciler.activator.limits import ActivatorLimits
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import WatchedPort
 from reconciler.activator.splice import Splice, proxy_header, reset
@@ -18,6 +17,21 @@ from reconciler.activator.splice import Splice, proxy_header, reset
 _HELD_RECEIVE_BUFFER = 16 * 1024
 _CONNECT_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
+
+
+class ActivatorLimits(Struct, frozen=True):
+    """Times are seconds. `held` and `held_per_service` count connections that wait for a pod; the oldest one gives way.
+    `spliced` counts those that are joined with one; beyond it a connection is reset when it is its turn.
+
+    `silent` is how long an open connection on which nothing came yet is before it counts as traffic.
+    """
+
+    held: int = 10_000
+    held_per_service: int = 100
+    spliced: int = 10_000
+    hold_timeout: float = 60.0
+    silent: float = 2.0
+    ports: range = range(20_000, 30_000)
 
 
 class ConnectionPhase(Enum):

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from reconciler.activator.activator import Activator, ActivatorParts, ActivatorSettings
-from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.connection import ActivatorLimits
 from reconciler.activator.metrics import serve
 from reconciler.activator.publication import ActivatorPod, Publication
 from reconciler.activator.wake import CLUSTER, Waker, WakeView

@@ -10,8 +10,7 @@ import signal
 import sys
 
 from reconciler.activator.activation import NO_BACKENDS, Activation, ActivationSettings, ObservedService
-from reconciler.activator.connection import ConnectionSettings
-from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.connection import ActivatorLimits, ConnectionSettings
 from reconciler.activator.listener import PortRange
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import Backends

@@ -15,8 +15,7 @@ import pytest
 
 from reconciler.activator.activation import Activation, ActivationSettings
 from reconciler.activator.activator import Activator, ActivatorParts, ActivatorSettings
-from reconciler.activator.connection import ConnectionSettings, connected
-from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.connection import ActivatorLimits, ConnectionSettings, connected
 from reconciler.activator.listener import PortRange
 from reconciler.activator.publication import ActivatorPod
 from reconciler.backends.stop import Stop
