@@ -446,6 +446,7 @@ def test_autoscalers_are_left_their_workloads(options: dict[str, Any], name: str
         pytest.param(a_target(3), None, [(6, 3)], id="we scale down"),
         pytest.param(a_target(3), 4, [(6, 4)], id="not below what it would put back"),
         pytest.param(a_target(0), None, [(6, 1)], id="not to zero, which would switch it off"),
+        pytest.param(a_target(0), 0, [(6, 0)], id="to zero where it scales up from there"),
         pytest.param(a_target(8, direction="Both"), None, [], id="it scales up"),
         pytest.param(a_target(2, direction="Both"), 7, [], id="below its minimum there is nothing to do"),
     ],

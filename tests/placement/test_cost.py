@@ -7,12 +7,13 @@ import sys
 from reconciler.decide.decide import decide
 from reconciler.decide.placement.allocation import allocate
 from reconciler.decide.placement.decide import decide_placement
+from reconciler.decide.placement.writes import placement_group
 from reconciler.model import ObservedState
 from reconciler.policy.types import ClusterPreference, TargetRef
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_run, a_workload
 from tests.idling.idling_policies import NIGHT, a_policy, a_schedule, workloads_selector
 
-from .placements import a_federated, a_placed
+from .placements import a_federated, a_local, a_placed
 
 JOINED = decide.__code__.co_filename
 
@@ -69,3 +70,20 @@ def allocations(clusters):
 
 def test_defect_36_a_plan_does_not_allocate_once_more_for_each_full_cluster():
     assert allocations(20) == allocations(2)
+
+
+def names_of_groups(removed):
+    """Return how many names of groups are made where `removed` policies left git at once, and nothing is done."""
+    names = [f"gone-{number}" for number in range(removed)]
+    workloads = tuple(a_local("east", 3, a_federated(name=name), name=name) for name in names)
+    state = ObservedState({"east": a_cluster("east", workloads=workloads)})
+
+    def decided():
+        [held] = decide_placement(a_policy_set(a_fleet("east")), state, a_run(), {}).held_back
+        assert len(held.decisions) == removed
+
+    return counted(decided, "call", lambda frame: frame.f_code is placement_group.__code__)
+
+
+def test_policies_that_left_git_are_not_gone_through_for_each_of_them():
+    assert names_of_groups(40) < 5 * names_of_groups(10)

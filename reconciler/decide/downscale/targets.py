@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.autoscalers import Autoscalers
+from reconciler.decide.autoscalers import Autoscalers, Bounds
 from reconciler.decide.decisions import Decision, Notice, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.query_answers import why_unusable
 from reconciler.decide.reasons import Counterfactual, Reason, ReasonCode, Reasons, reason
@@ -122,7 +122,7 @@ class WorkloadTarget(Struct, frozen=True):
         """The replicas wanted, not below what an autoscaler would put back; those there are where none are known."""
         if self.wanted.replicas is None:
             return self.workload.spec_replicas
-        least = 0 if self.autoscaler is None else self.autoscaler.minimum or 1
+        least = 0 if self.autoscaler is None else Bounds(self.autoscaler.minimum, self.autoscaler.maximum).least
         return max(self.wanted.replicas, least)
 
     @property

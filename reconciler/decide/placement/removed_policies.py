@@ -57,8 +57,9 @@ def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: Place
     decisions = [*(_decision(one) for one in left), *_statuses(federated, inputs)]
     if not guard.tripped:
         return DesiredState(decisions=tuple(decisions))
-    guarded = tuple(one for one in decisions if one.group in {placement_group(key) for key in guard.gone})
-    free = tuple(one for one in decisions if one not in guarded)
+    gone = {placement_group(key) for key in guard.gone}
+    guarded = tuple(one for one in decisions if one.group in gone)
+    free = tuple(one for one in decisions if one.group not in gone)
     return DesiredState(decisions=free, held_back=(HeldBack(FLEET, guard.words, guarded),))
 
 
