@@ -27,7 +27,7 @@ TESTS = (
     "tests/downscale",
     "tests/schedule",
     "tests/plan",
-    "tests/report/test_serialise.py",
+    "tests/report/test_plan_json.py",
     "tests/isolation/test_faulty_clusters.py",
     "tests/activator/test_run_side.py",
     "tests/way/test_desired_state.py",
