@@ -38,7 +38,7 @@ from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_templates, compared
 from reconciler.plan.model import Action, Plan
-from reconciler.policy.commit import commit_of
+from reconciler.policy.git_commit import commit_of
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
 

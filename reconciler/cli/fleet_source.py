@@ -20,7 +20,7 @@ from reconciler.cli.options import DEFAULT_PATH, option, policies_option, togeth
 from reconciler.cli.output import say
 from reconciler.errors import PolicyError, UsageError
 from reconciler.pipeline import Control
-from reconciler.policy.commit import commit_of
+from reconciler.policy.git_commit import commit_of
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.load import Loaded, check_loaded, load, read_fleet_for_wakes
 from reconciler.policy.types import Fleet, PolicySet

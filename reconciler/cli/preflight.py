@@ -15,7 +15,7 @@ from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.auth import WEAKNESSES
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
-from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights, role_rules
+from reconciler.backends.kubernetes.rbac import RIGHTS, Right, custom_rights, role_rules
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource
 from reconciler.decide.decide import decide
 from reconciler.decide.freeze import freeze_reason, frozen

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.messages import alternatives, nearest, shown
+from reconciler.policy.broken_fleet import broken_fleets
 from reconciler.policy.check import Built, cross_problems, cross_warnings
-from reconciler.policy.cut_fleet import cut_fleets
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.downscale_policy import DownscalePolicyDocument, downscale_policy_of
@@ -287,7 +287,7 @@ def _read_fleet(path: str | Path) -> tuple[Built | None, tuple[Problem, ...]]:
         fleets = [("Fleet", main)]
     if not fleets:
         problems += loaded.problems
-        fleets = [("Fleet", document) for document in cut_fleets(loaded.problems, loaded.root)]
+        fleets = [("Fleet", document) for document in broken_fleets(loaded.problems, loaded.root)]
     _make(fleets, found, complete=True)
     problems += _fleets(fleets, str(path), complete=True)
     return (found.built[0] if len(fleets) == 1 else None), tuple(sorted(problems))

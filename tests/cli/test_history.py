@@ -35,7 +35,7 @@ from reconciler.errors import MalformedAnswerError
 from reconciler.model import Run, Write
 from reconciler.plan.build import number
 from reconciler.plan.model import Awake, Plan
-from reconciler.policy.commit import commit_of
+from reconciler.policy.git_commit import commit_of
 from tests.builders import NOW, a_fleet
 from tests.downscale.world import controllers_order
 from tests.plan.decisions import a_decision

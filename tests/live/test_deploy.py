@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights
+from reconciler.backends.kubernetes.rbac import RIGHTS, Right, custom_rights
 from reconciler.model import ScaleKind
 from reconciler.policy.load import read_policies
 from tests.live import deployed

@@ -14,7 +14,7 @@ from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collect
 from reconciler.backends.kubernetes.discovery import ServedKinds, discover
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, decoded, listed
-from reconciler.backends.kubernetes.rights import own_user
+from reconciler.backends.kubernetes.rbac import own_user
 from reconciler.backends.kubernetes.writes import ObjectWriter
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,

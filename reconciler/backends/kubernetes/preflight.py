@@ -13,7 +13,7 @@ from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, one
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.lease import NAME, LockManifest
 from reconciler.backends.kubernetes.pages import decoded
-from reconciler.backends.kubernetes.rights import Right, is_allowed
+from reconciler.backends.kubernetes.rbac import Right, is_allowed
 from reconciler.backends.protocols import LEASES
 from reconciler.errors import NotFoundError
 from reconciler.worker_pool import WorkerPool

@@ -22,7 +22,7 @@ from reconciler.backends.kubernetes.client import (
 )
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded, decoded_object
-from reconciler.backends.kubernetes.rights import Right, is_allowed
+from reconciler.backends.kubernetes.rbac import Right, is_allowed
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,

@@ -1,4 +1,4 @@
-"""A Fleet in a file that is no YAML from some line on: what stands above it is enough for wakes, or nothing is."""
+"""A Fleet in a file that is not valid YAML from some line on: the part above that line is read, for wakes only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEEDED = re.compile(r"^\s*(namespace|formerNames)\s*:", re.M)
 _MOST_LINES = 1000
 
 
-def cut_fleets(problems: Iterable[Problem], root: str) -> Iterator[Document]:
+def broken_fleets(problems: Iterable[Problem], root: str) -> Iterator[Document]:
     """Yield the Fleets above the first line that cannot be read, of each file below `root` that has such a `problem`.
 
     They are not `whole`. Of one that may say below that line where its records and its lock are, nothing is used.
