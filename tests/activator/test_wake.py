@@ -20,8 +20,8 @@ from tests.activator.in_cluster import OWN, POLICIES, install
 from tests.real.api import JSON_PATCH, ApiError
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
-from tests.real.objects import CLONE_SET, a_deployment, a_service, an_object
-from tests.real.worlds import create, create_missing, deployment_path, replicas_of
+from tests.real.objects import a_deployment, a_service, an_object
+from tests.real.worlds import create, deployment_path, replicas_of
 from tests.way.calls import Folder
 
 IDLED_AT = "idling.kubernetes.io/idled-at"
@@ -128,13 +128,11 @@ def test_what_is_awake_or_gone_is_left_alone(sleepers: Sleepers) -> None:
 
 
 def test_a_custom_kind_that_is_served_beside_it_is_none_of_its_business(sleepers: Sleepers) -> None:
-    create_missing(sleepers.api, [CLONE_SET])
     assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {"web": ""}
     assert sleepers.waker().wake(sleepers.namespace, {"web", "gone"}) == {"web": "", "gone": ""}
 
 
 def test_where_the_replicas_of_a_custom_kind_are_may_be_read(sleepers: Sleepers) -> None:
-    create_missing(sleepers.api, [CLONE_SET])
     found = sleepers.view().scale_kinds()
     assert ("apps.kruise.io", "CloneSet") in {(kind.group, kind.kind) for kind in found}
     with pytest.raises(ForbiddenError, match="list clonesets"):

@@ -13,7 +13,7 @@ from reconciler.errors import ForbiddenError, StaleError
 from reconciler.model import ObjectRef, PatchOperation, ScaleKind, Write
 from tests.kubernetes.live import opened, requests_to, scaled
 from tests.real.objects import a_crd, an_object
-from tests.real.worlds import create
+from tests.real.worlds import create, served_meanwhile
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
@@ -37,11 +37,8 @@ def a_sized_crd() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def sized(api_server: ControlPlane) -> Iterator[ControlPlane]:
     crds = [a_sized_crd(), a_crd("Plain", GROUP), a_crd("Hidden", "hidden.example", scale=True)]
-    create(api_server.api, crds)
-    yield api_server
-    for crd in crds:
-        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        api_server.api.delete(f"{path}/{crd['metadata']['name']}")
+    with served_meanwhile(api_server.api, crds):
+        yield api_server
 
 
 SIZED = ScaleKind(GROUP, "v1", "Deployment", "deployments", ("spec", "size"), ("status", "size"))

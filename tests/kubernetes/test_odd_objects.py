@@ -17,7 +17,7 @@ from tests.kubernetes.live import opened
 from tests.real import faults
 from tests.real.objects import a_crd, an_object
 from tests.real.proxy import Proxy, Request
-from tests.real.worlds import create
+from tests.real.worlds import create, served_meanwhile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,9 +32,8 @@ SECRETS = Operation("east", "get", "secrets", "shop", "a")
 @pytest.fixture(scope="module")
 def odd(api_server: ControlPlane) -> Iterator[ControlPlane]:
     crd = a_crd("Odd", GROUP, scale=True)
-    create(api_server.api, [crd])
-    yield api_server
-    api_server.api.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}")
+    with served_meanwhile(api_server.api, [crd]):
+        yield api_server
 
 
 def test_maps_nested_a_thousand_deep_make_their_kind_unreadable_and_no_other(odd: ControlPlane, tmp_path: Path) -> None:

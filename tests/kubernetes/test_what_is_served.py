@@ -20,7 +20,7 @@ from tests.kubernetes.live import opened, requests_to
 from tests.real import faults
 from tests.real.objects import a_crd, a_service, an_object
 from tests.real.proxy import Proxy, Request
-from tests.real.worlds import create
+from tests.real.worlds import create, served_meanwhile, wait_until_unserved
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,11 +40,8 @@ def served(api_server: ControlPlane) -> Iterator[ControlPlane]:
     """An API server with custom kinds that are called like others, one of them without namespaces."""
     crds = [a_crd(kind, GROUP, scale=True) for kind in ("Service", "Node", "Event", "Wide")]
     crds[-1]["spec"]["scope"] = "Cluster"
-    create(api_server.api, crds)
-    yield api_server
-    for crd in crds:
-        name = crd["metadata"]["name"]
-        api_server.api.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+    with served_meanwhile(api_server.api, crds):
+        yield api_server
 
 
 @pytest.fixture
@@ -62,6 +59,7 @@ def gone(api_server: ControlPlane) -> Iterator[ControlPlane]:
     api_server.api.create(path, an_object("apiregistration.k8s.io/v1", "APIService", f"v1.{GONE}", spec=spec))
     yield api_server
     api_server.api.delete(f"{path}/v1.{GONE}")
+    wait_until_unserved(api_server.api, GONE)
 
 
 def at(path: str) -> Callable[[Request], bool]:

@@ -21,7 +21,7 @@ from reconciler.cli.preflight import clock_finding
 from tests.live.one_cluster import RBAC, Desk
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import Access, write_kubeconfig
-from tests.real.objects import CLONE_SET, a_deployment, a_service, an_object
+from tests.real.objects import a_deployment, a_service, an_object
 from tests.real.worlds import create
 from tests.way.calls import Folder
 
@@ -90,7 +90,6 @@ def test_all_is_well_for_an_admin(api_server: ControlPlane, api_namespace: str, 
 def test_the_roles_it_prints_are_those_that_are_missing(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path, verb: str
 ) -> None:
-    create(api_server.api, [CLONE_SET] if api_server.api.find(f"/apis/{CLONE_SET['spec']['group']}") is None else [])
     token = api_server.service_account(api_namespace, "runner")
     desk = a_desk(tmp_path, {"east": api_server.access(token)}, api_namespace)
     said = desk.call("doctor", "--for", verb)

@@ -85,10 +85,16 @@ def missing_part_skips() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server with its etcd, shared by the tests of this worker: objects stay as they are written."""
+    """An API server with its etcd, shared by the tests of this worker: objects stay as they are written.
+
+    It serves CloneSets from the beginning, so that no test depends on which others ran before it.
+    """
     from tests.real.control_plane import API_ONLY, ControlPlane
+    from tests.real.objects import CLONE_SET
+    from tests.real.worlds import create
 
     with _started(ControlPlane(tmp_path_factory.mktemp("api-server"), API_ONLY)) as plane:
+        create(plane.api, [CLONE_SET])
         yield plane
 
 

@@ -12,8 +12,8 @@ import pytest
 import urllib3
 
 from tests.real.api import Api, ApiError
-from tests.real.objects import CLONE_SET, a_deployment, a_job, a_node, a_service
-from tests.real.worlds import Refusal, create, create_missing, pods_of, refuse, scale, wait_for_ready, wait_until
+from tests.real.objects import a_deployment, a_job, a_node, a_service
+from tests.real.worlds import Refusal, create, pods_of, refuse, scale, wait_for_ready, wait_until
 
 RECORDED_FROM = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
@@ -62,7 +62,6 @@ def test_pods_are_as_ready_as_a_test_wants(control_plane, namespace, labels, ann
 def test_kinds_of_others_have_their_scale(api_server, api_namespace):
     shop = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": {"name": "shop"}}
     status = {"replicas": 2, "labelSelector": "app=shop"}
-    create_missing(api_server.api, [CLONE_SET])
     create(api_server.api, [{**shop, "spec": {"replicas": 3}, "status": status}], api_namespace)
     scaled = api_server.api.get(f"/apis/apps.kruise.io/v1alpha1/namespaces/{api_namespace}/clonesets/shop/scale")
     assert (scaled["spec"], scaled["status"]) == ({"replicas": 3}, {"replicas": 2, "selector": "app=shop"})

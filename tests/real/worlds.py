@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,28 @@ def _wait_until_served(api: Api, items: Sequence[Mapping[str, Any]]) -> None:
             group, names = item["spec"]["group"], item["spec"]["names"]
             path = f"/apis/{group}/{item['spec']['versions'][0]['name']}"
             wait_until(lambda at=path, plural=names["plural"]: _is_served(api, at, plural), f"{path} to be served")
+
+
+@contextmanager
+def served_meanwhile(api: Api, definitions: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Serve custom kinds, and wait at the end until nothing says any more that they are served."""
+    create(api, definitions)
+    try:
+        yield
+    finally:
+        for one in definitions:
+            api.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{one['metadata']['name']}")
+        for one in definitions:
+            wait_until_unserved(api, one["spec"]["group"])
+
+
+def wait_until_unserved(api: Api, group: str) -> None:
+    """Wait until nothing says any more that `group` is served: the one document with all groups is the last to."""
+    asked = api.with_headers({"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"})
+    wait_until(
+        lambda: group not in {one["metadata"].get("name") for one in asked.get("/apis")["items"]},
+        f"/apis/{group} to be gone",
+    )
 
 
 def _is_served(api: Api, path: str, plural: str) -> bool:
