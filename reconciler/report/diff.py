@@ -127,9 +127,11 @@ def masked(value: Any, other: Any, side: str) -> Any:
 
 
 def _masked_env(variables: list[Any], other: Any, side: str) -> list[Any]:
-    there = {one.get("name"): one.get("value") for one in other or () if isinstance(one, Mapping)}
+    # Only the API server refuses what is no list of them, or a name that is no text.
+    others = other if isinstance(other, list) else []
+    there = {str(one.get("name")): one.get("value") for one in others if isinstance(one, Mapping)}
     return [
-        {**one, "value": "***" if there.get(one.get("name"), one["value"]) == one["value"] else f"*** ({side})"}
+        {**one, "value": "***" if there.get(str(one.get("name")), one["value"]) == one["value"] else f"*** ({side})"}
         if isinstance(one, Mapping) and "value" in one
         else one
         for one in variables

@@ -103,6 +103,12 @@ def test_masked(value, expected):
     assert masked(value, None, "before") == expected
 
 
+@pytest.mark.parametrize("other", [5, {"name": "a"}, [None], [{"name": ["a"], "value": "1"}]])
+def test_what_no_api_server_takes_is_masked_too(other):
+    value = {"env": [{"name": ["a"], "value": "secret"}, {"name": "b", "value": "secret"}]}
+    assert "secret" not in str(masked(value, {"env": other}, "before"))
+
+
 def test_git_reads_it_as_a_patch(tmp_path: Path):
     shown = render_diff(a_plan(an_idle("api"), a_wake("b"), a_create()))
     called = ["git", "apply", "--numstat"]
