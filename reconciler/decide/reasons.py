@@ -78,6 +78,7 @@ class ReasonCode(_Code):
     OBSERVED_ONLY = "ObservedOnly", "{object} is only observed by {policies}[ through {services}]"
     OTHER_POLICY = "OtherPolicy", "but {policies}:"
     POLICY_REMOVED = "PolicyRemoved", "its policy was removed[ (onDelete: {onDelete})]"
+    NOT_OF_TENANT = "NotOfTenant", "its policy is of tenant {tenant}, which does not have this cluster any more"
     POLICIES_REMOVED = "PoliciesRemoved", "{count} of {owners} policies that own objects were removed: {policies}"
 
     # what keeps an object as it is

@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.decide.decisions import FieldChange, Phase, Verb
 from reconciler.model import OwnerReference
+from reconciler.policy.types import Place, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload
 
 from .placements import a_federated, a_fleet_with, a_local, a_placed, a_status, about, ago, place
@@ -128,6 +129,21 @@ def test_a_former_name_is_ours():
     gone = a_left_one(owner="old/FederatedReplicaSet/shop/gone")
     fleet = a_fleet("east", "west", former_names=("old",))
     assert [one.verb for one in without(gone, fleet=fleet).decisions] == [Verb.RELEASE]
+
+
+@pytest.mark.parametrize(("paused", "released"), [(False, True), (True, False)])
+def test_in_a_cluster_that_its_tenant_lost_it_is_released_and_never_deleted(paused, released):
+    place_of = Place("fleet.yaml", 12)
+    tenant = Tenant(name="a", place=place_of, paths=("a/**",), namespaces=("shop",), clusters=("east",))
+    policy = a_federated(3, tenant="a", on_delete="Delete", paused=paused)
+    east, west = (a_cluster(name, workloads=(a_local(name, 3, policy),)) for name in ("east", "west"))
+    desired = place(east, west, federated=policy, fleet=a_fleet("east", "west", tenants=(tenant,)))
+    found = about(desired, "west")
+    assert [one.verb for one in found] == [Verb.RELEASE] * released
+    assert [(one.cause.at, one.cause.why) for one in found] == [
+        ("fleet.yaml:12", "its policy is of tenant a, which does not have this cluster any more")
+    ] * released
+    assert about(desired, "east") == []
 
 
 class TestGuard:

@@ -1,10 +1,15 @@
-"""Federated ReplicaSets that left git: their local ReplicaSets are released or deleted, as they were told to be."""
+"""Federated ReplicaSets that left git: their local ReplicaSets are released or deleted, as they were told to be.
+
+Those in a cluster that the tenant of their policy lost are released: the policy says nothing of them any more, and it
+was not removed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     FEDERATED_LABEL,
@@ -33,7 +38,7 @@ from reconciler.decide.placement.writes import placement_group
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.model import Workload
-from reconciler.policy.types import FederatedReplicaSet, Writes
+from reconciler.policy.types import FederatedReplicaSet, Fleet, Writes
 
 _MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY)
 
@@ -53,8 +58,7 @@ def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: Place
     """
     marked = list(_owned(inputs))
     guard = fleet_guard([one.key for one in marked], frozenset(federated), inputs.run.allow_exceed)
-    left = [one for one in marked if not _still_placed(one, federated)]
-    decisions = [*(_decision(one) for one in left), *_statuses(federated, inputs)]
+    decisions = [*_left(marked, federated, inputs.fleet), *_statuses(federated, inputs)]
     if not guard.tripped:
         return DesiredState(decisions=tuple(decisions))
     gone = {placement_group(key) for key in guard.gone}
@@ -85,6 +89,19 @@ def _owned(inputs: PlacementInputs) -> Iterator[_Owned]:
             yield _Owned(owner[1], workload)
 
 
+def _left(marked: Iterable[_Owned], federated: Mapping[str, FederatedReplicaSet], fleet: Fleet) -> Iterator[Decision]:
+    """Yield what becomes of the workloads that no federated ReplicaSet is about any more."""
+    for one in marked:
+        if not _still_placed(one, federated):
+            yield _decision(one)
+            continue
+        policy = federated[one.key]
+        tenant = None if policy.paused else fleet.tenant(policy.tenant)
+        if tenant is not None and not tenant.has_cluster(one.workload.ref.cluster):
+            why = reason(ReasonCode.NOT_OF_TENANT, tenant=tenant.name)
+            yield _released(one, Cause(policy.name, str(tenant.place), (why,)))
+
+
 def _still_placed(one: _Owned, federated: Mapping[str, FederatedReplicaSet]) -> bool:
     policy = federated.get(one.key)
     if policy is None or local_ref(policy, one.workload.ref.cluster) != one.workload.ref:
@@ -96,23 +113,38 @@ def _decision(one: _Owned) -> Decision:
     workload = one.workload
     made_by_us = workload.ref.kind == "ReplicaSet" and placement_owner(workload.annotations) is not None
     delete = made_by_us and workload.annotations.get(ON_DELETE) == "delete"
-    verb = Verb.DELETE if delete else Verb.RELEASE
+    released = _released(one, _cause(one.key, "delete" if delete else "orphan"))
+    if not delete:
+        return released
+    return replace(
+        released,
+        key=released.key.removesuffix(Verb.RELEASE) + Verb.DELETE,
+        verb=Verb.DELETE,
+        phase=Phase.DECREASE,
+        changes=(),
+        replicas_before=workload.spec_replicas,
+        replicas_after=0,
+        event="",
+    )
+
+
+def _released(one: _Owned, cause: Cause) -> Decision:
+    """Return the decision that takes all of ours off a workload, and leaves it running."""
+    workload = one.workload
     label = FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels.get(FEDERATED_LABEL), None)
     marks = annotation_changes(workload.annotations, dict.fromkeys(_MARKS))
     return Decision(
-        key=f"{placement_group(one.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{verb}",
+        key=f"{placement_group(one.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{Verb.RELEASE}",
         job="placement",
-        verb=verb,
-        phase=Phase.DECREASE if delete else Phase.REPAIR,
+        verb=Verb.RELEASE,
+        phase=Phase.REPAIR,
         ref=workload.ref,
         api_version=workload.api_version,
         uid=workload.uid,
-        changes=() if delete else (*marks, *([label] if FEDERATED_LABEL in workload.labels else [])),
-        cause=_cause(one.key, "delete" if delete else "orphan"),
+        changes=(*marks, *([label] if FEDERATED_LABEL in workload.labels else [])),
+        cause=cause,
         group=placement_group(one.key),
-        replicas_before=workload.spec_replicas if delete else None,
-        replicas_after=0 if delete else None,
-        event="" if delete else "Released",
+        event="Released",
     )
 
 
