@@ -148,7 +148,11 @@ class Activation:
         return {one["metadata"]["name"]: one for one in made}
 
     def observe(self, observed: ObservedService) -> None:
-        """Take in how the Service and its pods are now."""
+        """Take in how the Service and its pods are now.
+
+        Raises:
+            PortsTakenError, OSError: there is no listener for some of its ports.
+        """
         self._observed = observed
         service = observed.service
         record = None if service is None or service.problem else service.record
@@ -158,9 +162,11 @@ class Activation:
         if record is None and self._idled_at is not None:
             self._unmarked_at = self._loop.time()
         self._idled_at = None if record is None else record.idled_at
-        self._listen(() if service is None or service.problem else service.ports)
-        self._take_in(observed.backends)
-        self._settings.changed(self)
+        try:
+            self._listen(() if service is None or service.problem else service.ports)
+        finally:  # the ports that there are listeners for are handed over and given up all the same
+            self._take_in(observed.backends)
+            self._settings.changed(self)
 
     def _take_in(self, backends: Backends) -> None:
         if not backends.are_ready:
@@ -210,9 +216,7 @@ class Activation:
 
     def close(self) -> None:
         """Accept no more connections."""
-        for one in self._listeners:
-            one.close()
-        self._listeners = []
+        self._keep_listeners([])
 
     def end(self, reason: str) -> None:
         """End all connections with a reset."""
@@ -228,15 +232,20 @@ class Activation:
         if self._idled_at is None and not self._listeners:
             return
         kept = [one for one in self._listeners if one.port in ports]
-        for listener in [one for one in self._listeners if one not in kept]:
-            listener.close()
+        self._keep_listeners(kept)
         known = [one.port for one in kept]
         handlers = ListenerHandlers(self._connected, self._datagrams)
         settings = self._settings
-        self._listeners = kept
         kept.extend(
             open_listener(port, settings.pod.addresses, settings.ports, handlers) for port in ports if port not in known
         )
+
+    def _keep_listeners(self, kept: list[Listener]) -> None:
+        """Close all listeners but `kept`."""
+        for listener in [one for one in self._listeners if one not in kept]:
+            listener.close()
+            self._settings.ports.give_back()
+        self._listeners = kept
 
     def _connected(self, client: socket.socket, port: WatchedPort) -> None:
         settings = self._settings.connections

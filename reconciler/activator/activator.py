@@ -386,9 +386,7 @@ class Activator:
         backends = backends_of(slices) if slices else NO_BACKENDS
         try:
             activation.observe(ObservedService(service, backends, restricted))
-        except ReconcilerError as error:
-            self._tell_once(f"error: {'/'.join(activation.name)}: {error}")
-        except OSError as error:
+        except (ReconcilerError, OSError) as error:
             self._tell_once(f"error: {'/'.join(activation.name)}: it is not held: {reason_of(error)}")
             self._unheld.add(activation.name)
 

@@ -22,18 +22,29 @@ _PAUSE_SECONDS = 0.2
 
 
 class PortRange:
-    """The ports that listeners may have; each is tried again only after all others."""
+    """The ports that listeners may have; each is tried again only after all others.
+
+    Where all were taken none is tried before one is given back, so that asking again costs nothing.
+    """
 
     def __init__(self, ports: range) -> None:
         self._ports = ports
         self._next = 0
+        self._all_taken: set[str] = set()  # the protocols
 
-    def candidates(self) -> Iterable[int]:
+    def candidates(self, transport: str) -> Iterable[int]:
         """Yield every port once."""
+        if transport in self._all_taken:
+            return
         for _ in self._ports:
             port = self._ports[self._next % len(self._ports)]
             self._next += 1
             yield port
+        self._all_taken.add(transport)
+
+    def give_back(self) -> None:
+        """Note that a port is free again."""
+        self._all_taken.clear()
 
 
 class PortsTakenError(ReconcilerError):
@@ -110,7 +121,7 @@ def open_listener(
         PortsTakenError: none is.
         OSError: no descriptor, or no memory, is left.
     """
-    for number in ports.candidates():
+    for number in ports.candidates(port.transport):
         sockets = _bound(port, addresses, number)
         if sockets is not None:
             return Listener(port, number, sockets, handlers)

@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.activator.activation import NO_BACKENDS, Activation, ActivationSettings, ObservedService
 from reconciler.activator.connection import ActivatorLimits, ConnectionSettings
-from reconciler.activator.listener import PortRange
+from reconciler.activator.listener import PortRange, PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import Backends
 from reconciler.activator.publication import ActivatorPod
@@ -30,10 +30,11 @@ class Stage:
     def __init__(self, limits: ActivatorLimits, address: str = "127.0.0.1") -> None:
         self.signals = 0
         self.metrics = ActivatorMetrics()
+        self.range = PortRange(limits.ports)
         pod = ActivatorPod("reconciler", "activator-0", "uid-0", (address,))
         settings = ActivationSettings(
             pod=pod,
-            ports=PortRange(limits.ports),
+            ports=self.range,
             connections=ConnectionSettings(limits, self.metrics),
             signal=self._signal,
             changed=self._changed,
@@ -376,5 +377,25 @@ def test_a_port_that_is_taken_is_passed_over() -> None:
             assert taken < other.ports[0] < taken + 100
         finally:
             other.activation.close()
+
+    play(story)
+
+
+def test_where_the_ports_are_too_few_what_has_a_listener_is_handed_over_and_given_up() -> None:
+    two = {"ports": [{"name": "http", "port": 80}, {"name": "web-metrics", "port": 81}]}
+
+    async def story(stage: Stage) -> None:
+        stage.observe(spec={"ports": two["ports"][:1]})
+        stage.range._ports = range(0)
+        with pytest.raises(PortsTakenError):
+            stage.observe(spec=two)
+        backends = await stage.pod()
+        client = await stage.connect(b"hello\n")
+        with pytest.raises(PortsTakenError):
+            stage.observe(spec=two, backends=backends)
+        assert await received(client) == b"HELLO\n"
+        with pytest.raises(PortsTakenError):
+            stage.observe(spec=two, backends=backends, annotations={})
+        assert not stage.activation.wants_slices
 
     play(story)

@@ -27,7 +27,7 @@ from tests.activator.services import IDLE, a_slice, a_watched_service
 
 _LIMIT = 60
 OURS = "web-activator-activator-0-ipv4"
-WEB = ("shop", "web")
+WEB, API = ("shop", "web"), ("shop", "api")
 
 
 class Written:
@@ -72,8 +72,9 @@ class Stage:
         )
         one._unsynced = set()
 
-    def idle(self) -> None:
-        self.one._refresh(self.one._service_changed(WEB, a_watched_service(annotations=IDLE)))
+    def idle(self, name: str = "web") -> None:
+        found = a_watched_service(name, annotations=IDLE)
+        self.one._refresh(self.one._service_changed(found.name, found))
 
     @property
     def activation(self) -> Activation:
@@ -223,6 +224,23 @@ def test_without_descriptors_a_service_is_held_once_there_are_some(monkeypatch: 
         assert "Too many open files" in stage.told[0]
         stage.one._look_once()
         assert stage.activation.wants_slices
+
+    play(story)
+
+
+def test_where_the_ports_are_too_few_a_service_is_held_once_another_one_needs_none() -> None:
+    async def story(stage: Stage) -> None:
+        ports = stage.one._shared.ports
+        stage.idle()
+        ports._ports = range(0)
+        stage.idle("api")
+        assert "no port of --port-range is free" in stage.told[0]
+        ports._ports = stage.one._shared.connections.limits.ports
+        stage.one._look_once()
+        assert API not in stage.one._activations  # nothing is tried as long as no port came back
+        stage.one._refresh(stage.one._service_changed(WEB, None))
+        stage.one._look_once()
+        assert stage.one._activations[API].wants_slices
 
     play(story)
 
