@@ -10,7 +10,9 @@ import base64
 import binascii
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
+from operator import itemgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -22,7 +24,14 @@ from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
 from reconciler.decide.annotations import IDLED_TO, UNDONE, format_time, json_object, parse_time
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.reasons import ReasonCode
-from reconciler.errors import AlreadyExistsError, MalformedAnswerError, NotFoundError, StaleError, reason_of
+from reconciler.errors import (
+    AlreadyExistsError,
+    ClusterError,
+    MalformedAnswerError,
+    NotFoundError,
+    StaleError,
+    reason_of,
+)
 from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, PatchOperation, Run, Write
 from reconciler.plan.model import Action, Awake, Effect, Plan, effect_of
 from reconciler.policy.types import Fleet, Writes
@@ -240,10 +249,8 @@ class History:
             ClusterError: they cannot be read.
         """
         found = self._cluster.list(CONFIG_MAPS, namespace=self._namespace, labels=HISTORY_LABEL)
-        days = {
-            one.ref.name.removeprefix(HISTORY_PREFIX): one for one in found if one.ref.name.startswith(HISTORY_PREFIX)
-        }
-        return {date.fromisoformat(name): _day(one) for name, one in sorted(days.items())}
+        days = {day: one for one in found if (day := _day_of(one.ref.name)) is not None}
+        return {day: _day(one) for day, one in sorted(days.items(), key=itemgetter(0))}
 
     def add(self, changes: Sequence[Change], day: date) -> None:
         """Add `changes` to those of `day`.
@@ -253,13 +260,17 @@ class History:
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self._try(changes, day)
-                return
+                is_new = self._try(changes, day)
             except (StaleError, AlreadyExistsError, NotFoundError):
                 if attempt == _ATTEMPTS:
                     raise
+            else:
+                if is_new:
+                    self._forget(day)
+                return
 
-    def _try(self, changes: Sequence[Change], day: date) -> None:
+    def _try(self, changes: Sequence[Change], day: date) -> bool:
+        """Add `changes` to those of `day` unless another one does meanwhile; return whether they are its first."""
         found = self._found(day)
         known = Day() if found is None else _day(found)
         text = packed(Day((*known.changes, *changes), known.dropped))
@@ -268,18 +279,22 @@ class History:
             metadata = {"name": ref.name, "namespace": ref.namespace, "labels": _LABELS}
             manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {_KEY: text}}
             self._cluster.write(Write("create", ref, "v1", manifest=manifest))
-            self._forget(day)
-            return
+            return True
         test = PatchOperation("test", f"/binaryData/{_KEY}", found.binary_data.get(_KEY))
         patch = (test, PatchOperation("replace", f"/binaryData/{_KEY}", text))
         self._cluster.write(Write("patch", ref, "v1", uid=found.uid, patch=patch))
+        return False
 
     def _forget(self, day: date) -> None:
-        """Delete what is too old, once a day; what was not deleted in a week stays."""
-        for back in range(KEPT.days + 1, KEPT.days + 8):
-            old = self._found(day - timedelta(days=back))
-            if old is not None:
-                self._cluster.write(Write("delete", old.ref, "v1", uid=old.uid))
+        """Delete what is too old, once a day; what was not deleted in a week stays.
+
+        What fails is tried again the next day: the changes of this one are written.
+        """
+        with suppress(ClusterError):
+            for back in range(KEPT.days + 1, KEPT.days + 8):
+                old = self._found(day - timedelta(days=back))
+                if old is not None:
+                    self._cluster.write(Write("delete", old.ref, "v1", uid=old.uid))
 
     def wakes_of_others(self, awake: Sequence[Awake], changes: Sequence[Change], run: Run) -> list[Change]:
         """Return the wakes since that no run recorded: those of an activator, or by a run that could not write."""
@@ -308,6 +323,15 @@ class History:
 
 
 _LABELS = {**OUR_LABELS, HISTORY_LABEL: "changes"}
+
+
+def _day_of(name: str) -> date | None:
+    """Return the day of which a ConfigMap of that name holds the changes, None where it is a copy, or another one."""
+    try:
+        day = date.fromisoformat(name.removeprefix(HISTORY_PREFIX))
+    except ValueError:
+        return None
+    return day if name == f"{HISTORY_PREFIX}{day.isoformat()}" else None
 
 
 def _day(found: ConfigMap) -> Day:

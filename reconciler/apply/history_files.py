@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.apply.history import Change
+from reconciler.decide.annotations import parse_time
 from reconciler.errors import HistoryError, reason_of
 from reconciler.model import Run
+from reconciler.untrusted_text import short
 
 SUFFIX = ".jsonl"
 MAX_LINE = 1 << 20
@@ -24,6 +27,7 @@ MAX_LINE = 1 << 20
 
 _MOST_OF_A_RUN = 1000
 _LONGEST_ID = 40
+_SLASHES = 3  # at least, in CLUSTER/NAMESPACE/KIND/NAME
 _LINE = msgspec.json.Decoder(Change)
 
 
@@ -51,8 +55,11 @@ def _lines_of(changes: Sequence[Change]) -> bytes:
 
 
 def _write_whole(folder: Path, name: str, data: bytes) -> None:
-    """Write `data` to a file beside the final one, and give it its name once it is on the disk."""
-    hidden = folder / f".{name}.{os.getpid()}.tmp"
+    """Write `data` to a file beside the final one, and give it its name once it is on the disk.
+
+    Pods that share the folder have the same process ids, and may have the same run id at the same second.
+    """
+    hidden = folder / f".{name}.{secrets.token_hex(8)}.tmp"
     descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:
         with open(descriptor, "wb") as stream:
@@ -128,6 +135,11 @@ def _changes_in(path: Path) -> Iterator[Change | str]:
 
 def _change(line: bytes, place: str) -> Change | str:
     try:
-        return _LINE.decode(line)
-    except (msgspec.MsgspecError, ValueError) as error:
+        found = _LINE.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return f"{place}: is no change ({reason_of(error)}), expected a line of JSON as --report-dir writes it"
+    if parse_time(found.at) is None:
+        return f'{place}: is no change (at "{short(found.at)}"), expected a time in RFC 3339, with its zone'
+    if found.object.count("/") < _SLASHES:
+        return f'{place}: is no change (object "{short(found.object)}"), expected CLUSTER/NAMESPACE/KIND/NAME'
+    return found

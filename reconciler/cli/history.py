@@ -95,7 +95,7 @@ def chosen(days: Sequence[Day], name: ObjectArgument | None) -> list[Change]:
     """Return the changes of `days` in the order of their times, those of `name` only where it is given."""
     every = (change for day in days for change in day.changes)
     found = (one for one in every if name is None or name.matches(ObjectRef(*one.object.split("/", 3))))
-    return sorted(found, key=lambda one: one.at)
+    return sorted(found, key=lambda one: one.time)
 
 
 def change_lines(changes: Sequence[Change]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.history import (
     HISTORY_PREFIX,
+    KEPT,
     MOST_BYTES,
     Change,
     Day,
@@ -28,11 +29,12 @@ from reconciler.apply.history import (
 )
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.backends.config_map_store import ConfigMapStore
+from reconciler.backends.protocols import HISTORY_LABEL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.decide.decisions import Cause, Phase, Verb
 from reconciler.decide.reasons import ReasonCode, reason
-from reconciler.errors import MalformedAnswerError
-from reconciler.model import Run, Write
+from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
+from reconciler.model import OUR_LABELS, ObjectRef, Run, Write
 from reconciler.plan.build import number
 from reconciler.plan.model import Awake, Plan
 from reconciler.policy.git_commit import commit_of
@@ -309,3 +311,44 @@ def test_a_history_that_others_write_all_the_time_is_said_to_be_unwritten_and_lo
     run = Run(NOW, "run-1")
     assert "history: not written: " in record(ours, a_plan(run), {"east": access}, a_fleet(), run).problem
     assert History(access_of(tmp_path).cluster, "reconciler").kept()[NOW.date()].changes == tuple(both.others)
+
+
+class Unforgetting:
+    """A cluster that refuses each deletion."""
+
+    def __init__(self, cluster: SnapshotCluster, error: ClusterError) -> None:
+        self._cluster = cluster
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def write(self, write: Write) -> None:
+        if write.verb == "delete":
+            raise self._error
+        self._cluster.write(write)
+
+
+@pytest.mark.parametrize("error", [NotFoundError("gone"), ForbiddenError("forbidden")], ids=["gone", "forbidden"])
+def test_what_is_too_old_and_cannot_be_deleted_makes_no_change_of_the_day_twofold_or_untold(
+    tmp_path: Path, error: ClusterError
+) -> None:
+    access = access_of(tmp_path)
+    ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
+    History(access.cluster, "reconciler").add(ours, NOW.date() - KEPT - timedelta(days=1))
+    refusing = replace(access, cluster=Unforgetting(access.cluster, error))
+    run = Run(NOW, "run-1")
+    assert record(ours, a_plan(run), {"east": refusing}, a_fleet(), run) == Recorded(tuple(ours))
+    assert History(access.cluster, "reconciler").kept()[NOW.date()].changes == tuple(ours)
+
+
+@pytest.mark.parametrize("name", ["reconciler-history-2026-11-20-backup", "reconciler-history-20261120", "other"])
+def test_a_copy_that_somebody_made_of_a_day_is_none(tmp_path: Path, name: str) -> None:
+    cluster = access_of(tmp_path).cluster
+    ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
+    History(cluster, "reconciler").add(ours, NOW.date())
+    before = History(cluster, "reconciler").kept()
+    metadata = {"name": name, "namespace": "reconciler", "labels": {**OUR_LABELS, HISTORY_LABEL: "changes"}}
+    copy = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    cluster.write(Write("create", ObjectRef("east", "reconciler", "ConfigMap", name), "v1", manifest=copy))
+    assert History(cluster, "reconciler").kept() == before

@@ -24,6 +24,8 @@ from tests.way.test_week import FLEET, IDLING, at, manifests, rfc3339
 COMMIT = "4f1c2d9b7a6e5f4c3b2a19080706050403020100"
 EVENING, LATER, MORNING = (rfc3339(at(text)) for text in ("2026-11-16 20:05", "2026-11-16 22:00", "2026-11-17 07:00"))
 RUN = Run(NOW, "run-1")
+LINE = {"at": "2026-11-16T19:05:00Z", "object": "dev/dev-1/Deployment/web", "verb": "idle", "by": "reconciler"}
+DS = [f"d.jsonl:{number}" for number in (1, 2, 3)]
 CHANGE = Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0, run="run-1")
 
 
@@ -110,6 +112,14 @@ def test_a_run_that_writes_twice_replaces_nothing(tmp_path: Path) -> None:
     assert len(names(tmp_path)) == 2
 
 
+def test_what_another_pod_of_the_same_process_id_left_or_is_writing_stands_in_no_way(tmp_path: Path) -> None:
+    assert write_changes(str(tmp_path), [CHANGE], RUN) == ""
+    [name] = names(tmp_path)
+    (tmp_path / f".{name.removesuffix('.jsonl')}.{os.getpid()}.tmp").touch()
+    assert write_changes(str(tmp_path), [CHANGE], RUN) == ""
+    assert read_changes(str(tmp_path), NOW).changes == (CHANGE, CHANGE)
+
+
 @pytest.mark.parametrize("name", ["../../etc/passwd", "x" * 5000, "", "a\nb\x00c", "-", "ü" * 300])
 def test_the_name_of_a_file_is_short_and_in_its_folder_whatever_a_saved_plan_calls_its_run(
     tmp_path: Path, name: str
@@ -130,13 +140,15 @@ def test_what_is_no_change_is_named_by_its_line_and_hides_no_other(week: Folder)
     week.write("reports/a.jsonl", '{"at": "2026-11-16T19:05:00Z"\n')
     week.write("reports/b.jsonl", "x" * (MAX_LINE + 1))
     (week.path / "reports" / "c.jsonl").write_bytes(b"\xff\n")
-    said = week.call("history", "--from", "reports", "--now", LATER)
-    assert (said.code, len(said.out.splitlines())) == (6, 5)
-    assert [line.split(": ")[1] for line in said.err.splitlines()[:3]] == [
-        "reports/a.jsonl:1",
-        "reports/b.jsonl:1",
-        "reports/c.jsonl:1",
-    ]
+    odd = [{"at": "yesterday"}, {"at": "2026-11-16T19:05:00"}, {"object": "web"}]
+    week.write("reports/d.jsonl", "\n".join(json.dumps({**LINE, **one}) for one in odd))
+    week.write("reports/e.jsonl", json.dumps({**LINE, "more": 0})[:-2] + "[" * 100_000 + "]" * 100_000 + "}")
+    for subject in ((), ("dev/dev-1/deploy/web",)):
+        said = week.call("history", *subject, "--from", "reports", "--now", LATER)
+        assert (said.code, len(said.out.splitlines())) == (6, 2 if subject else 5)
+        assert [line.split(": ")[1] for line in said.err.splitlines()[:7]] == [
+            f"reports/{place}" for place in ("a.jsonl:1", "b.jsonl:1", "c.jsonl:1", *DS, "e.jsonl:1")
+        ]
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
