@@ -25,7 +25,9 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 MEMBER = [DEPLOY / "member" / file for file in ("namespace.yaml", "service-accounts.yaml", "plan.yaml", "apply.yaml")]
 CLONE_SETS = DEPLOY / "components" / "clone-sets" / "rights.yaml"
 ACTIVATOR_RUN = DEPLOY / "components" / "activator" / "run-rights.yaml"
+ACTIVATOR = DEPLOY / "components" / "activator" / "deployment.yaml"
 PICKER_SECRETS = DEPLOY / "components" / "picker-secrets" / "rights.yaml"
+NETWORK = DEPLOY / "components" / "network" / "network-policy.yaml"
 CRON_JOB = DEPLOY / "base" / "cronjob.yaml"
 ADMISSION = ("admission", "admission-placement", "admission-clone-sets")
 """The components whose policies narrow what the roles allow, in an order that works."""

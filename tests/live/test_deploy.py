@@ -177,6 +177,41 @@ def test_a_run_ends_with_its_report_before_its_job_is_ended() -> None:
     assert job["activeDeadlineSeconds"] <= 10 * 60, "it runs every ten minutes"
 
 
+def test_the_network_policy_is_that_of_the_cron_jobs_pods_and_not_of_the_activators() -> None:
+    (policy,) = manifests(deployed.NETWORK)
+    (cron_job,) = manifests(deployed.CRON_JOB)
+    (activator,) = (one for one in manifests(deployed.ACTIVATOR) if one["kind"] == "Deployment")
+    selector = policy["spec"]["podSelector"]
+    without = {one["key"] for one in selector["matchExpressions"] if one["operator"] == "DoesNotExist"}
+    pods = (cron_job["spec"]["jobTemplate"]["spec"]["template"], activator["spec"]["template"])
+    labels = [template["metadata"]["labels"] for template in pods]
+
+    assert policy["metadata"]["namespace"] == cron_job["metadata"]["namespace"] == OWN
+    assert [selector["matchLabels"].items() <= one.items() and not without & one.keys() for one in labels] == [
+        True,
+        False,
+    ]
+
+
+def test_the_network_policy_lets_out_to_names_api_servers_and_prometheus_alone() -> None:
+    (policy,) = manifests(deployed.NETWORK)
+    spec = policy["spec"]
+    allowed = {
+        (
+            *(one["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for one in rule.get("to", ())),
+            *(f"{port['protocol']} {port['port']}" for port in rule["ports"]),
+        )
+        for rule in spec["egress"]
+    }
+
+    assert (sorted(spec["policyTypes"]), spec["ingress"]) == (["Egress", "Ingress"], [])
+    assert allowed == {
+        ("kube-system", "UDP 53", "TCP 53"),
+        ("TCP 443", "TCP 6443"),
+        ("monitoring", "TCP 9090"),
+    }
+
+
 def test_the_policies_of_the_example_are_read_as_a_mounted_config_map(tmp_path: Path) -> None:
     """The kubelet mounts it as links to a folder whose name changes."""
     data = tmp_path / "..2026_11_20_22_00_00.1"
@@ -203,6 +238,7 @@ needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="ther
         ("base", [*deployed.MEMBER, deployed.CRON_JOB]),
         ("components/clone-sets", [deployed.CLONE_SETS]),
         ("components/picker-secrets", [deployed.PICKER_SECRETS]),
+        ("components/network", [deployed.NETWORK]),
     ],
 )
 def test_a_kustomization_is_its_files(folder: str, files: list[Path]) -> None:
@@ -247,8 +283,23 @@ def test_an_overlay_protects_more_namespaces_as_documented(tmp_path: Path) -> No
     assert all("'payments'" in expression for expression in said)
 
 
-def blocks_of_yaml() -> list[Any]:
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+@needs_kubectl
+def test_an_overlay_lets_out_to_more_as_documented(tmp_path: Path) -> None:
+    page = deployed.DEPLOY.parent / "docs" / "how-to" / "deploy.md"
+    (overlay,) = [block for block in blocks_of_yaml(page) if "patches" in block]
+    shutil.copytree(deployed.DEPLOY, tmp_path / "deploy")
+    folder = tmp_path / "deploy" / "mine"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump({"kind": "Kustomization", **overlay}))
+
+    (built,), (written,) = kustomized(folder), manifests(deployed.NETWORK)
+
+    assert built["spec"]["egress"][:-1] == written["spec"]["egress"]
+    assert built["spec"]["egress"][-1]["ports"] == [{"protocol": "TCP", "port": 8443}]
+
+
+def blocks_of_yaml(page: Path = DOCUMENT) -> list[Any]:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     return [yaml.safe_load(block) for block in blocks]
 
 
