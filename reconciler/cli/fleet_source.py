@@ -16,14 +16,17 @@ from click.core import ParameterSource
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.backends.protocols import LEASES
 from reconciler.cli.options import DEFAULT_PATH, option, policies_option, together
 from reconciler.cli.output import say
-from reconciler.errors import PolicyError, UsageError
+from reconciler.errors import ClusterError, PolicyError, UsageError, reason_of
+from reconciler.model import OUR_LABELS
 from reconciler.pipeline import Control
 from reconciler.policy.git_commit import commit_of
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.load import Loaded, check_loaded, load, read_fleet_for_wakes
 from reconciler.policy.types import Fleet, PolicySet
+from reconciler.world import World
 from reconciler.yaml.reader import read_documents
 
 fleet_options = together(
@@ -94,6 +97,32 @@ class FleetSource(Struct, frozen=True):
             )
         return fleet_of_contexts(self.contexts, self.own_namespace)
 
+    def check_own_namespace(self, fleet: Fleet, world: World) -> None:
+        """Check that what stands in for a lost Fleet uses the namespace of its locks and records.
+
+        Our Leases tell where that is. A lock in another namespace would keep no run of that Fleet from writing.
+
+        Raises:
+            UsageError: there are some in another namespace than that of `fleet`, and no flag says which one is meant.
+        """
+        if not self.contexts or self.own_namespace is not None:
+            return
+        for name, access in sorted(world.accesses.items()):
+            try:
+                found = {one.ref.namespace for one in access.cluster.list(LEASES, labels=_OUR_LEASES)}
+            except ClusterError as error:
+                why = reason_of(error).removeprefix(f"{name}: ")
+                say(
+                    f"warning: {name}: uses the namespace {fleet.namespace}; whether the Fleet used another one is not "
+                    f"known: {why}; --own-namespace NAME names it"
+                )
+                continue
+            if found - {fleet.namespace}:
+                raise UsageError(
+                    f"{_WHERE}: {name} has Leases of the reconciler in {' and '.join(sorted(found))}, expected "
+                    "--own-namespace with the namespace of the Fleet whose place it takes"
+                )
+
     def _from_file(self) -> Fleet:
         fleet, problems = read_fleet_for_wakes(self.path)
         for problem in problems:
@@ -121,6 +150,7 @@ def _is_flag(name: str) -> bool:
 
 
 _WHERE = "--context"
+_OUR_LEASES = ",".join(f"{key}={value}" for key, value in OUR_LABELS.items())
 _NOTHING = Loaded((), (), True, hashlib.sha256().hexdigest())
 
 

@@ -104,6 +104,7 @@ class Brakes(Struct, frozen=True):
         fleet = source.read()
         options = RunOptions.of(source.path, {**flags, "context": None})
         world = options.world(fleet, writes=True)
+        source.check_own_namespace(fleet, world)
         return cls(fleet, world, _scope(scope, fleet, world), options.now)
 
     def written(self, change: FreezesChange) -> tuple[list[str], list[str]]:

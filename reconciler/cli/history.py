@@ -66,6 +66,7 @@ def _kept(subject: str | None, since: datetime, flags: dict[str, Any]) -> tuple[
     if subject is not None:
         known_cluster(fleet, object_name(subject), subject)
     world = RunOptions.of(source.path, {**flags, "context": None}).world(fleet)
+    source.check_own_namespace(fleet, world)
     return read_history(fleet, world, since.astimezone(UTC).date())
 
 

@@ -87,7 +87,9 @@ def command(subject: str | None, everything: bool, output: str, **flags: Any) ->
         choose = shown.counted(approval.choose)
         control = Control(choose, shown.writing, approval.approve, stop, wakes_early=not approval.ask)
         control = by_hand(control, source, flags)
-        applied = apply(PolicySet(found), options.world(found, writes=True), tracked_run.request(), control, decide)
+        world = options.world(found, writes=True)
+        source.check_own_namespace(found, world)
+        applied = apply(PolicySet(found), world, tracked_run.request(), control, decide)
     approval.report(applied)
     return stop.ended(exit_of_apply(applied))
 

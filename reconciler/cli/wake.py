@@ -85,6 +85,7 @@ def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> i
     check_cluster(found, name, subject)
     terminal_or(not asks, "wake")
     world = options.world(found, writes=True)
+    source.check_own_namespace(found, world)
     until = None if awake_for is None else options.now + _kept_awake(awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
     waking = _RequestedWake(name, (), requests(options.now, until), any_fleet=bool(source.contexts))

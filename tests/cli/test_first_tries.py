@@ -127,3 +127,55 @@ def test_times_have_one_form_for_people_and_another_in_json(of_another_fleet):
     assert call("plan", *LATER, "--out", "saved.json").code == 0
     late = call("apply", "saved.json", "--auto-approve", "--snapshot", "snapshot", "--now", "2026-11-22T23:00:00Z")
     assert "was made at Fri 2026-11-20 23:00 UTC, expected at most 1h before Sun 2026-11-22 23:00 UTC" in late.err
+
+
+LEASE = """---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {{name: {name}, namespace: {namespace}, labels: {{app.kubernetes.io/managed-by: {manager}}}}}
+"""
+BY_CONTEXT = [
+    ("wake", API),
+    ("restore", "--all", "--auto-approve"),
+    ("freeze", "dev", "--for", "1h", "--reason", "x"),
+    ("history",),
+]
+
+
+@pytest.fixture
+def lost(of_another_fleet) -> Folder:
+    """The policies are gone; what remains of their runs are Leases in the namespaces that a test adds."""
+    for name in ("fleet", "nights"):
+        (of_another_fleet.path / "policies" / f"{name}.yaml").unlink()
+    return of_another_fleet
+
+
+def leases(folder: Folder, *found: tuple[str, str, str]) -> None:
+    texts = [LEASE.format(name=name, namespace=where, manager=manager) for name, where, manager in found]
+    folder.write("snapshot/dev/leases.yaml", "".join(texts))
+
+
+@pytest.mark.parametrize("verb", BY_CONTEXT, ids=lambda verb: verb[0])
+def test_a_context_takes_no_lock_beside_that_of_the_lost_fleet(lost, verb):
+    leases(lost, ("reconciler", "ops", "reconciler"), ("reconciler", "reconciler", "reconciler"))
+    before = lost.objects()
+    said = lost.call(*verb, "--context", "dev", *LATER)
+    assert (said.code, lost.objects() == before) == (64, True)
+    assert said.err.splitlines()[-1] == (
+        "error: --context: dev has Leases of the reconciler in ops and reconciler, expected --own-namespace with the "
+        "namespace of the Fleet whose place it takes"
+    )
+    assert lost.call(*verb, "--context", "dev", "--own-namespace", "ops", *LATER).code == 0
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param((), id="no Lease"),
+        pytest.param((("reconciler", "reconciler", "reconciler"),), id="one in the namespace that is used"),
+        pytest.param((("reconciler", "ops", "Helm"),), id="one of something else"),
+    ],
+)
+def test_a_context_needs_no_namespace_where_there_is_no_other(lost, found):
+    leases(lost, *found)
+    assert lost.call("wake", API, "--context", "dev", *LATER).code == 0
