@@ -1,4 +1,4 @@
-"""`python -m reconciler` and the console script."""
+"""Start of the command line: `python -m reconciler` and the console script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nouns all rooms share, and the types that cross rooms. Pure values: no clock, no I/O.
+"""The types that all rooms share, and that cross from one to the next. Pure values: no clock, no I/O.
 
 Times are timezone-aware UTC `datetime` values, except in `Pod`, where they are nanoseconds since the epoch.
 """

@@ -1,4 +1,4 @@
-"""Threads for all clusters together: bounded in number, shared fairly."""
+"""Threads for all clusters together: limited in number, shared fairly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything outside, opened: what is read, what is written through, how many writes go side by side."""
+"""Everything outside, opened: what is read, what is written through, how many writes run in parallel."""
 
 from __future__ import annotations
 

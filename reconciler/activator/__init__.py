@@ -1,1 +1,1 @@
-"""Traffic wakes what is idle: connections to an idle Service are accepted, held, and handed to its first ready pod."""
+"""Traffic wakes idle Services: connections to an idle Service are accepted, held, and handed to its first ready pod."""

@@ -1,4 +1,4 @@
-"""One Service, from its mark as idle until its own pods answer everything again."""
+"""One Service, from when it is idle until its own pods answer all of its traffic again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The activator of one cluster: what it watches leads to activations, these to slices, wakes and spliced clients."""
+"""The activator of one cluster: watches Services and pods, publishes EndpointSlices, holds connections, wakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the traffic of an idle Service arrives: one port of ours for each of its ports, on every address of the Pod."""
+"""Where the traffic of an idle Service arrives: a port of the Pod for each port of the Service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an activator counts, and how it tells: Prometheus' text, and whether it is alive and ready."""
+"""The metrics of an activator in Prometheus' text format, and whether it is alive and ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the activator reads of Services, EndpointSlices and NetworkPolicies, and what follows from it."""
+"""What the activator reads of Services, EndpointSlices and NetworkPolicies, and what it derives from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an activator writes for itself: its Lease, its EndpointSlices, and the end of those of activators that died."""
+"""What an activator writes about itself: its Lease, its EndpointSlices, and the removal of those of dead activators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two connected sockets, joined: what one sends the other gets, until both have ended."""
+"""Two connected sockets, joined: what one sends, the other receives, until both are closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A signal wakes what is behind a Service, by the decisions and the patches of `reconciler wake`, without the lock."""
+"""A signal wakes the workloads of a Service, by the decisions and patches of `reconciler wake`, without the lock."""
 
 from __future__ import annotations
 

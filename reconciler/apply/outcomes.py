@@ -1,4 +1,4 @@
-"""What became of each action, and what an action may use of its cluster."""
+"""The outcome of each action, and what an action may use of its cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what was woken is up, and whether activators accept the connections of what goes idle."""
+"""Whether woken workloads are ready, and whether activators accept the connections of Services that go idle."""
 
 from __future__ import annotations
 

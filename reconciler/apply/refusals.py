@@ -1,4 +1,4 @@
-"""What clusters refused, written down for the next run: after three in a row the replicas go elsewhere (E1)."""
+"""Writes that clusters refused, recorded for the next run: after three in a row the replicas move elsewhere (E1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Fleet's clusters, opened."""
+"""The clusters of a Fleet, connected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocols behind which the world is. Every error they raise on purpose is a `ClusterError` (errors.py)."""
+"""The protocols of everything outside, such as clusters and locks. Each error raised on purpose is a `ClusterError`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking before anything is written, and holding the run to what was approved."""
+"""Approval before anything is written. The run then does only what was approved."""
 
 from __future__ import annotations
 

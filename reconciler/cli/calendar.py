@@ -1,4 +1,4 @@
-"""`reconciler calendar`: the windows to come."""
+"""`reconciler calendar`: the windows in the days to come."""
 
 from __future__ import annotations
 

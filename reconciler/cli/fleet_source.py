@@ -1,4 +1,4 @@
-"""Where a run knows its clusters from: a Fleet, or contexts of the kubeconfig, for which a Fleet is made."""
+"""The source of the clusters of a run: a Fleet, or contexts of the kubeconfig, from which a Fleet is made."""
 
 from __future__ import annotations
 

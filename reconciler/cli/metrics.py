@@ -1,4 +1,4 @@
-"""--metrics-file and --push-gateway: what a run leaves for a monitoring system."""
+"""--metrics-file and --push-gateway: the metrics of a run, written or pushed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that is printed: the artefact on stdout, what is said beside it on stderr. Nothing else prints.
+"""Everything that is printed: the result on stdout, messages on stderr. Nothing else prints.
 
 Names and texts in it come from clusters, policies, files and the command line. A control character among them would
 move a terminal's cursor or hide a line, and a line that begins with `::` is a command to GitHub's runners.

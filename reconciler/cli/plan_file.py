@@ -1,4 +1,4 @@
-"""Saved plans: read, and refused as a whole where they no longer fit."""
+"""Saved plans: read, and refused as a whole where they no longer fit the clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `doctor` finds of each cluster, as values."""
+"""The findings of `doctor` for each cluster, as values."""
 
 from __future__ import annotations
 

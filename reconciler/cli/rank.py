@@ -1,4 +1,4 @@
-"""`reconciler rank`: which pods would go."""
+"""`reconciler rank`: the pods that would be deleted first."""
 
 from __future__ import annotations
 

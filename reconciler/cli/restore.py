@@ -1,4 +1,4 @@
-"""`reconciler restore`: restores the replicas of what we idled, without any policy."""
+"""`reconciler restore`: restores the replicas of all idle workloads, without any policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler snapshot`: what a plan reads, written down."""
+"""`reconciler snapshot`: everything that a plan reads, written to a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler status`: what a Fleet is like now, on one screen."""
+"""`reconciler status`: the state of a Fleet, on one screen."""
 
 from __future__ import annotations
 

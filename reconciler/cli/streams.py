@@ -1,4 +1,4 @@
-"""The streams of the process: closed, broken, or with an encoding that cannot show everything."""
+"""stdout and stderr of the process: closed, broken, or with an encoding that cannot show every character."""
 
 from __future__ import annotations
 

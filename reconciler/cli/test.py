@@ -1,4 +1,4 @@
-"""`reconciler test`: cases that are played on a snapshot, and compared with what is expected."""
+"""`reconciler test`: test cases, run on a snapshot and compared with what they expect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler wake`: wake now what is idle."""
+"""`reconciler wake`: wakes idle workloads now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decisions are made of. A decision carries its reason as a value; plan/ turns decisions into actions."""
+"""What decisions consist of. A decision carries its reason as a value; plan/ turns decisions into actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard against a repository that lost a folder: too many owners gone at once wake nobody by that alone."""
+"""The guard against a repository that lost a folder: too many policies gone at once wake nothing by that alone."""
 
 from __future__ import annotations
 

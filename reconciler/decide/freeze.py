@@ -1,4 +1,4 @@
-"""Freezes: what a person stopped without git. While one lasts nothing it covers is idled, moved or scaled down.
+"""Freezes: what a person stopped without git. Nothing that an active freeze covers is idled, moved or scaled down.
 
 Each is an entry of the ConfigMap `freeze` in our namespace, key `freezes`, a JSON list: cluster and namespace that it
 covers ("" for all), until when, why, and who says so. That of the home cluster speaks for all clusters, any other one

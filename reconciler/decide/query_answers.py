@@ -1,4 +1,4 @@
-"""What a metrics source answered, as values; what cannot be used at all."""
+"""Answers of a metrics source as values, and why an answer cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a workload's own status says of it, for all three jobs."""
+"""What a workload's status says about its rollout, for all three jobs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What runs of the coming days do, played on a copy of a snapshot in memory."""
+"""What the runs of the coming days do, simulated on a copy of a snapshot in memory."""

@@ -1,4 +1,4 @@
-"""The first night of policies on a snapshot: when it begins, what goes idle, and what limits will hold back."""
+"""The first night of policies on a snapshot: when it begins, what goes idle, and what limits hold back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The moments at which a run may decide something else although nobody changed anything: time alone did."""
+"""The times at which a run may decide differently although nobody changed anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between two sets of policies, in the words of the policy language: fields, names, policies that go."""
+"""The differences between two sets of policies, in the words of the policy language: fields, names, removals."""
 
 from __future__ import annotations
 

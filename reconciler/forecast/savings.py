@@ -1,4 +1,4 @@
-"""Hours and money of a forecast: with the policies, without them, in all and by group."""
+"""Hours and costs of a forecast: with the policies, without them, in total and by group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A forecast in words, the same in every form: title, sums, table, the picture of the week; and as text."""
+"""A forecast in words, the same in every form: title, totals, table, the picture of the week; and as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runs of the coming days come to: replicas over time for each workload, what they rest on, limits, wakes."""
+"""The forecast as timelines: the replicas of each workload over time, what they depend on, limits, wakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the clusters of a Fleet look like now."""
+"""The observed state of the clusters of a Fleet."""
 
 from __future__ import annotations
 

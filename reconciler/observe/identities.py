@@ -1,4 +1,4 @@
-"""Which cluster is which: one that shows the identity of another one is not trusted with decisions."""
+"""Which cluster is which: one that has the identity of another one is not trusted with decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked once it is decided: the pods of a workload, those that pickers choose, and where activators live."""
+"""What is read once it is decided: the pods of a workload, those that pickers choose, and where activators run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster is read through, by which threads, and for how long."""
+"""What a cluster is read through, the threads that read it, and the time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A saved plan beside a fresh one of the same clusters for the same time: what of it would not be planned any more."""
+"""A saved plan compared with a fresh one of the same clusters and time: which of its changes are no longer planned."""
 
 from __future__ import annotations
 

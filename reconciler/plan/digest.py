@@ -1,4 +1,4 @@
-"""What a plan was made from, as one number."""
+"""The digest of what a plan was made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any value as JSON can hold it."""
+"""Any value as a JSON value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one run may take away, and what is held back because it would take more.
+"""The limits of one run, and the changes that are held back because they would exceed one.
 
 Limits bind decreases only; wakes, increases and repairs are never held back.
 """

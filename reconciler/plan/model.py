@@ -1,4 +1,4 @@
-"""A plan as data: actions in a total order, everything that is said beside them, and all of it in numbers."""
+"""A plan as data: actions in a total order, the notices beside them, and their counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A decision as the one request that carries it out: the plan is all that apply needs."""
+"""The one request that carries a decision out, made from the plan alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules between policies: names, clusters, and who drives which workload."""
+"""Rules between policies: names, clusters, and which policy controls which workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fields of policies, plans and reports mean: one of them, or all of a kind."""
+"""The meaning of the fields of policies, plans and reports: of one field, or of all fields of a kind."""
 
 from __future__ import annotations
 

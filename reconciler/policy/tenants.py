@@ -1,4 +1,4 @@
-"""Tenants and their policies: whose a policy file is, and that a policy stays within what its tenant has."""
+"""Tenants and their policies: which tenant a policy file belongs to, and whether its policies stay within bounds."""
 
 from __future__ import annotations
 

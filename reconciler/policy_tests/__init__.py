@@ -1,1 +1,1 @@
-"""Tests of policies: cases are played on clusters in memory, and compared with what is expected."""
+"""Tests of policies: cases are run on clusters in memory, and compared with what they expect."""

@@ -1,4 +1,4 @@
-"""What runs came to for a workload, whether that is what was expected, and what no case looked at."""
+"""What runs did to a workload, whether that is what was expected, and what no case covered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases, played: runs before them, what is given, the runs at their times, and what those came to."""
+"""Test cases, run: earlier runs, the given events, the runs at their times, and their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of policies came to, as text, as JSON and as JUnit XML."""
+"""The results of tests of policies as text, as JSON and as JUnit XML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why an object has its number, as text: what each policy says, what would change it, and what the next run does."""
+"""Why an object has its replicas, as text: what each policy says, what would change it, and what the next run does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one run leaves for a monitoring system: plan, outcomes, durations and traffic -> OpenMetrics."""
+"""The metrics of one run: plan, outcomes, durations and traffic -> OpenMetrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The review of a change of policies as Markdown for its pull request. There always is one, and it always fits."""
+"""The review of a change of policies as Markdown for its pull request, never longer than a comment may be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Fleet is like now, on one screen: its clusters, what is idle, what is placed where, what needs somebody."""
+"""The state of a Fleet on one screen: its clusters, what is idle, what is placed where, what needs attention."""
 
 from __future__ import annotations
 

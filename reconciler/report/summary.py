@@ -1,4 +1,4 @@
-"""What stands beside the changes: held back, undecided, observed, unknown, warnings; and the last lines."""
+"""The parts of a report beside the changes: held back, undecided, observed, unknown, warnings; and the last lines."""
 
 from __future__ import annotations
 

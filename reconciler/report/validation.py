@@ -1,4 +1,4 @@
-"""What is wrong with policy files, in the forms that code hosts put beside the lines of a change."""
+"""The problems of policy files, in the forms that code hosts show beside the lines of a change."""
 
 from __future__ import annotations
 

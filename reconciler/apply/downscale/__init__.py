@@ -1,1 +1,1 @@
-"""One workload is scaled down so that exactly the chosen pods go."""
+"""Scaling one workload down so that exactly the chosen pods are deleted."""

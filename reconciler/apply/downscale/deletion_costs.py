@@ -1,4 +1,4 @@
-"""Deletion costs of pods, our label and the journal: written before a workload is scaled down, and taken back."""
+"""Deletion costs of pods, our label and the journal: written before a workload is scaled down, then removed."""
 
 from __future__ import annotations
 

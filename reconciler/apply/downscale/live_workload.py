@@ -1,4 +1,4 @@
-"""A workload that is to be shrunk, as it is right now."""
+"""The current state of a workload that is to be scaled down, read from its cluster."""
 
 from __future__ import annotations
 

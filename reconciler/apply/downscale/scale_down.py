@@ -1,4 +1,4 @@
-"""Shrinks one workload so that exactly the chosen pods go: sets their deletion costs, scales, looks, cleans up.
+"""Scales one workload down so that exactly the chosen pods are deleted: deletion costs, scale, verification, cleanup.
 
 Whatever goes wrong before the scale, the costs are restored and no pod goes. Whatever stops us in between, the
 journal tells the next run (decide/downscale/journal.py).

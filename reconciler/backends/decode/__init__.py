@@ -1,1 +1,1 @@
-"""Raw manifests -> the nouns of model.py: one place for every backend, bytes or values alike."""
+"""Raw manifests -> the types of model.py: one place for every backend, bytes or values alike."""

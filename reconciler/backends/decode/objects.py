@@ -1,4 +1,4 @@
-"""Decoded objects -> the nouns of model.py, and the values of Secrets."""
+"""Decoded objects -> the types of model.py, and the values of Secrets."""
 
 from __future__ import annotations
 

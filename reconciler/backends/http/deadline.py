@@ -1,4 +1,4 @@
-"""How long an exchange may take. Nothing in this room waits in any other way than in steps of a deadline."""
+"""How long an exchange may take. Whatever waits in this package waits in steps of a deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why there is no whole answer, in words for a person that hold nothing of what was sent or received."""
+"""Errors of HTTP requests. Their texts hold nothing of what was sent or received."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`Cluster` over an API server: connection -> requests -> pages -> nouns, and writes."""
+"""`Cluster` over an API server: connection -> requests -> pages -> types of model.py, and writes."""

@@ -1,4 +1,4 @@
-"""Where a cluster is, and who we are there, as the kubeconfig or the pod we run in says."""
+"""The address of a cluster and the credentials for it, from the kubeconfig or the service account of the Pod."""
 
 from __future__ import annotations
 

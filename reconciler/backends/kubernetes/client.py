@@ -1,4 +1,4 @@
-"""The one place where requests to an API server go out: how many, how fast, how long, and how often."""
+"""All requests to an API server: how many at once, how fast, how long they wait, how often they are retried."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class KubernetesCluster:
         return secret_value(decoded(answer, SecretManifest, operation), key, f"{self._name}/{namespace}/Secret/{name}")
 
     def write(self, write: Write) -> None:
-        """Carry out `write`, whole or not at all; see `Writing.write` for what it raises."""
+        """Carry out `write`, whole or not at all; see `ObjectWriter.write` for what it raises."""
         key = (write.ref.group, write.ref.kind)
         scale = self._scale(*key)
         plural = _PLURALS.get(key) or (scale.plural if scale is not None else self._plural(*key))

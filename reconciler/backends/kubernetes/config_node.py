@@ -1,4 +1,4 @@
-"""The parts of a kubeconfig, each with its place, and what is told where one cannot be used."""
+"""The parts of a kubeconfig, each with its place, and the errors where one cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked of an API server, and the error that each answer is."""
+"""The operation that an API server is asked for, and the error for each answer that refuses it."""
 
 from __future__ import annotations
 

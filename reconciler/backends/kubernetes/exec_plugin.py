@@ -1,4 +1,4 @@
-"""Programs that give credentials, as kubeconfigs name them; each is run within a deadline."""
+"""Programs that return credentials, as kubeconfigs name them; each runs within a deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubeconfigs, and what a pod has of its own: where a cluster is, and who we are there. Each file is read once.
+"""Kubeconfigs and the Pod's service account: the address of a cluster, the credentials for it. Each file is read once.
 
 Programs and servers that give credentials are asked within a deadline.
 """

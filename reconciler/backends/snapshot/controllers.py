@@ -1,4 +1,4 @@
-"""What the controllers do when replicas change, done at once: statuses follow, and pods that are too many go.
+"""What the controllers do when replicas change, done at once: statuses follow, and surplus pods are deleted.
 
 Pods that go leave the EndpointSlices and Endpoints that name them.
 

@@ -1,1 +1,1 @@
-"""Downscale: what workloads a DownscalePolicy is scaled down, which of their pods go, and what a crash left marked."""
+"""Downscale: how far a DownscalePolicy scales workloads down, which pods are deleted, what a crash left behind."""

@@ -1,4 +1,4 @@
-"""DownscalePolicies with a target: what they change."""
+"""The changes that DownscalePolicies with a target make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods go first when a ReplicaSet is scaled down: the order of the ReplicaSet controller, and how certain it is.
+"""The order in which the ReplicaSet controller deletes pods when it scales down, and how certain that order is.
 
 Source: kubernetes pkg/controller/controller_utils.go, ActivePodsWithRanks.Less;
 pkg/controller/replicaset/replica_set.go, getPodsToDelete and getPodsRankedByRelatedPodsOnSameNode.

@@ -1,4 +1,4 @@
-"""What keeps a DownscalePolicy's target from changing a workload, one check after the other."""
+"""The checks that keep a DownscalePolicy's target from changing a workload, one after the other."""
 
 from __future__ import annotations
 

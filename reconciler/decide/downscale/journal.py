@@ -1,4 +1,4 @@
-"""Marks on victims, and the journal that tells the next run of them.
+"""Deletion costs of victims, and the journal that records them for the next run.
 
 A mark is the pod's deletion cost and a label, put on and taken off in one patch each. The journal is the ConfigMap
 `reconciler-journal` in our namespace of each cluster, with an entry for each workload that is being shrunk:

@@ -1,4 +1,4 @@
-"""How many replicas the target of a DownscalePolicy wants for a workload."""
+"""The replicas that the target of a DownscalePolicy asks for, for each workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the victims of a workload are chosen: by which policy and strategy, among which pods, and the choice itself."""
+"""The choice of victims of a workload: by which policy and strategy, among which pods, and the chosen ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions that shrink something, with the pods that go; and who would go if one workload shrank."""
+"""The victims of each decision that scales down; and the victims of one workload if it were scaled down."""
 
 from __future__ import annotations
 

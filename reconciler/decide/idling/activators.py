@@ -1,4 +1,4 @@
-"""Activators, as far as a plan knows of them: where they are asked about, what dead ones left, what waits for them."""
+"""What a plan knows of activators: where it looks for them, what dead ones left, which Services wait for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who undid an idle, its scale or the bounds of its autoscaler, how often, and when that is a fight to stay out of."""
+"""Who reverted an idling (the replicas, or the bounds of an autoscaler), how often, and when it is left alone."""
 
 from __future__ import annotations
 

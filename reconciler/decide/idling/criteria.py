@@ -1,4 +1,4 @@
-"""What a policy's criteria say of one Service: idle, busy or unknown."""
+"""The result of a policy's criteria for one Service: idle, busy or unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the IdlingPolicies decide about everything that was observed."""
+"""The decisions of all IdlingPolicies on the observed clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people are told about the transitions: notices, overridden verdicts, and the reason for every number."""
+"""What is said about transitions: notices, overridden verdicts, and the reason for every number of replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes idle together, or not at all: all that is behind a Service, and a federated ReplicaSet on every cluster.
+"""Groups that go idle as a whole or not at all: all that is behind a Service, a federated ReplicaSet on every cluster.
 
 A Service of which something still runs is not idle, and whoever finds it marked would hold its connections back.
 """

@@ -1,4 +1,4 @@
-"""Which workloads the same schedule idled before: what happened last night as well is no mistake that a limit stops."""
+"""The workloads that the same schedule idled before: a limit does not stop what happened last night as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of what is idle: on the scalable itself, on its Services, and what proves them."""
+"""The records of idle workloads: on the scalable itself, on its Services, and what proves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `reconciler restore` gives back: what we idled gets its replicas, without any policy."""
+"""The decisions of `reconciler restore`: idle workloads get their replicas back, without any policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One scalable and the Services it is behind: everything that is known before anything is decided."""
+"""One scalable and the Services that it is behind: everything that is known before anything is decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one table of idling: the state of a scalable x what the policies say x what blocks and wakes -> one action."""
+"""The one table of idling: state of a scalable x verdict of the policies x blockers and wakes -> one action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scalable and everything that bears on it -> what the table looks at, and the action that it chooses."""
+"""A scalable and everything that bears on it -> its row in the table (transition_rules.py), and that action."""
 
 from __future__ import annotations
 

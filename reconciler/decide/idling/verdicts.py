@@ -1,4 +1,4 @@
-"""What the policies say of one scalable: each policy's verdict, and all of them combined."""
+"""The verdict of each policy on one scalable, and all of them combined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wakes in order: lower tiers of a wake group first, and no more of it in one run than its policy allows."""
+"""The order of wakes: lower tiers of a wake group first, and at most so many in one run as its policy allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is idle and can be asked to wake, found the way the decisions find it: by its record, or by a list it is on."""
+"""The idle workloads that can be asked to wake, found as the decisions find them: by their records, or by a list."""
 
 from __future__ import annotations
 

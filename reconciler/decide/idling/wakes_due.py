@@ -1,4 +1,4 @@
-"""The wakes that go on where the policies cannot be used: due by their record, requested, or scaled by hand."""
+"""The wakes that take place without usable policies: due by their record, requested, or scaled by hand."""
 
 from __future__ import annotations
 

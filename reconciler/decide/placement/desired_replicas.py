@@ -1,4 +1,4 @@
-"""What every cluster should run, and the next step towards it that costs no replica that is needed."""
+"""The desired replicas of every cluster, and the next step towards them that removes no replica that is needed."""
 
 from __future__ import annotations
 

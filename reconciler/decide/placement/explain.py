@@ -1,4 +1,4 @@
-"""Why a cluster has the number it has, as reasons and rows."""
+"""Why a cluster has its number of replicas, as reasons and rows."""
 
 from __future__ import annotations
 

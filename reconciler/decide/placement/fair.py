@@ -1,4 +1,4 @@
-"""`rounding: Fair`: one seat after the other to the highest weight / (2n + 1), without counting every seat.
+"""`rounding: Fair`: each replica is a seat, and the next seat goes to the cluster with the highest weight / (2n + 1).
 
 The seats whose average is at least some value are, for every value, a start of the sequence in which seats are given.
 So a value near the last one is computed, its seats are counted, and the few that are too many or missing are settled

@@ -1,4 +1,4 @@
-"""What placement knows of each cluster, and of each federated ReplicaSet there: in which way the cluster takes part."""
+"""What placement knows of each cluster and of each federated ReplicaSet there: how far the cluster takes part."""
 
 from __future__ import annotations
 

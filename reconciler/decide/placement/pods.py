@@ -1,4 +1,4 @@
-"""Counting the pods of one local workload: how many are placed, available, stuck, crashing or late."""
+"""Counts of the pods of one local workload: placed, available, unschedulable, crashing, late."""
 
 from __future__ import annotations
 

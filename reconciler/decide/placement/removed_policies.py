@@ -1,4 +1,4 @@
-"""Federated ReplicaSets that left git: their local ReplicaSets are released or deleted, as they were told to be.
+"""FederatedReplicaSets that are gone from git: their local ReplicaSets are released or deleted, as recorded on them.
 
 Those in a cluster that the tenant of their policy lost are released: the policy says nothing of them any more, and it
 was not removed.

@@ -1,4 +1,4 @@
-"""What one run tells the next: ConfigMaps in the home cluster of the Fleet, or in the one that stands in for it.
+"""What one run records for the next: ConfigMaps in the home cluster of the Fleet, or in the one that stands in for it.
 
 Which clusters do not answer since when, and which writes were refused, are in the ConfigMap `reconciler-memory`:
 
