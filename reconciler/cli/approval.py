@@ -19,6 +19,8 @@ from reconciler.plan.model import Action, Plan
 from reconciler.report.text import change_of, render_changed
 from reconciler.report.wording import what_of
 
+DECLINED = "declined at the prompt; nothing was done"
+
 
 class Approval:
     """Shows each plan of a run once, before its first write, and remembers what a person said yes to.
@@ -78,7 +80,7 @@ class Approval:
             ReconcilerError: somebody said no at the prompt.
         """
         if applied.declined:
-            raise ReconcilerError("declined at the prompt; nothing was done")
+            raise ReconcilerError(DECLINED)
         for lost in applied.lost:
             say(f"warning: {lost}")
         style = replace(self._call.style, changes=not self._shown)
@@ -118,7 +120,7 @@ class SavedPlanDifferences:
         say("Do these too? Only yes is accepted: ", nl=False)
         with interruptible():
             if sys.stdin.readline().strip() != "yes":
-                raise ReconcilerError("declined at the prompt; nothing was done")
+                raise ReconcilerError(DECLINED)
         self._approved = frozenset(found.differing)
 
     def left(self, found: Compared) -> Compared:

@@ -8,9 +8,9 @@ from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     color_option,
     context_option,
+    detailed_exitcode_option,
     filter_options,
     now_option,
-    option,
     path_argument,
     quiet_option,
     run_options,
@@ -30,7 +30,7 @@ from reconciler.pipeline import plan
 @context_option
 @world_options
 @now_option
-@option("--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending.")
+@detailed_exitcode_option
 @filter_options
 @tenant_option
 @run_options

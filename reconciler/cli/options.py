@@ -265,6 +265,7 @@ verbose_option = option(
 summary_option = option(
     "--summary", is_flag=True, help="Show headings with counts only, for 500 objects and more.", group="Output"
 )
+detailed_exitcode_option = option("--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending.")
 quiet_option = option(
     "-q", "--quiet", is_flag=True, help="Print no progress and no warnings on stderr.", group="Output"
 )

@@ -10,6 +10,7 @@ from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     color_option,
     context_option,
+    detailed_exitcode_option,
     filter_options,
     now_option,
     option,
@@ -61,7 +62,7 @@ REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
     help="With --base: refuse a snapshot that was recorded longer before --now.",
 )
 @option("--call-pickers", is_flag=True, help="Call the pod pickers; apply calls them again.")
-@option("--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending.")
+@detailed_exitcode_option
 @filter_options
 @tenant_option
 @run_options

@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.cli.approval import Approval
+from reconciler.cli.approval import DECLINED, Approval
 from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.object_names import ObjectArgument, check_cluster, check_there, object_name
 from reconciler.cli.options import (
@@ -180,7 +180,7 @@ def approve(waking: _RequestedWake, fleet: Fleet, world: World, options: RunOpti
         ReconcilerError: somebody said no.
     """
     if not approval.approve(plan(PolicySet(fleet), world, options.request(), waking.decide_once_asked)):
-        raise ReconcilerError("declined at the prompt; nothing was done")
+        raise ReconcilerError(DECLINED)
 
 
 def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: ObjectArgument, subject: str) -> None:

@@ -29,6 +29,7 @@ _LENGTHS = {
     "object": {"min_length": "minProperties", "max_length": "maxProperties"},
 }
 _Schema = dict[str, Any]
+JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema(document: type[Struct], parts: tuple[type[Struct], ...] = ()) -> _Schema:
@@ -40,7 +41,7 @@ def json_schema(document: type[Struct], parts: tuple[type[Struct], ...] = ()) ->
     once = {name: found for name, found in definitions.items() if uses[name] == 1 and name not in kept}
     named = {name: _inlined(definitions[name], once) for name in sorted(definitions) if name not in once}
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": JSON_SCHEMA,
         **_inlined(root, once),
         **({"$defs": named} if named else {}),
     }

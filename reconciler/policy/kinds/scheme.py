@@ -12,7 +12,7 @@ from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDoc
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.kinds.fleet import FleetDocument
 from reconciler.policy.kinds.idling_policy import IdlingPolicyDocument
-from reconciler.policy.kinds.json_schema import json_schema
+from reconciler.policy.kinds.json_schema import JSON_SCHEMA, json_schema
 from reconciler.policy.kinds.replica_set import ReplicaSetDocument
 
 DOCUMENTS: dict[str, type[Struct]] = {
@@ -38,7 +38,7 @@ def any_policy_schema() -> dict[str, Any]:
     """Return the one JSON Schema of policies of any kind, for editors: a file may hold several kinds."""
     kinds = {kind: policy_schema(kind) for kind in DOCUMENTS}
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": JSON_SCHEMA,
         "$id": f"urn:{API_VERSION.replace('/', ':')}:Policy",
         "title": "Policy",
         "description": "A policy of any kind.",
