@@ -213,7 +213,7 @@ class EndpointSlice(Struct, frozen=True):
 
 ACTIVATOR_LEASE_SECONDS = 15
 SERVER_TIME_STEP = timedelta(seconds=2)
-"""A server tells its time in whole seconds, so two of its times may differ by so much from what passed between them."""
+"""A server states its time in whole seconds: the difference of two may be so far from the time that passed."""
 
 ACTIVATOR_FRESH_FOR = timedelta(seconds=ACTIVATOR_LEASE_SECONDS) + SERVER_TIME_STEP
 

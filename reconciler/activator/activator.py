@@ -175,7 +175,7 @@ class Activator:
         self._renewals.shutdown(wait=False, cancel_futures=True)
 
     def _keep(self, key: object, work: Callable[[], Awaitable[object]]) -> None:
-        """Run `work` as a task that is not forgotten; what it fails with is told."""
+        """Run `work` as a task that is not forgotten; its failure is reported."""
 
         async def guarded() -> None:
             try:
@@ -206,7 +206,7 @@ class Activator:
                 return
 
     async def _again(self, what: str, seconds: float, work: Callable[[], None], threads: ThreadPoolExecutor) -> None:
-        """Do `work` in a thread every so many seconds, sooner after a failure: others wait for what it tells."""
+        """Do `work` in a thread every so many seconds, sooner after a failure: others wait for its result."""
         while True:
             pause = seconds
             try:
@@ -254,7 +254,7 @@ class Activator:
                 del self._activations[name]
 
     def _find_strays(self) -> None:
-        """Have slices of ours deleted that are there and that nobody wants: the answer to a write may be lost."""
+        """Delete our EndpointSlices that nothing needs any more: the answer to an earlier write may have been lost."""
         for service, inside in self._slices.items():
             activation = self._activations.get(service)
             for (namespace, name), one in inside.items():
@@ -267,7 +267,7 @@ class Activator:
                     self._keep(("stray", namespace, name), partial(self._in_thread, withdraw))
 
     def _failed(self, what: str, why: str) -> None:
-        """Note what does not work, or that it does again; each trouble is told once."""
+        """Record a failure, or its end; each failure is reported once."""
         if why and self._problems.get(what) != why:
             self._tell(f"warning: {why}")
         if not why:

@@ -65,7 +65,7 @@ class Publication:
             self._apply(LEASES, self._pod.namespace, self._lease_manifest(), _RENEWAL_SECONDS)
 
     def _server_ahead(self) -> timedelta:
-        """Return how far the server's clock is ahead of ours, as its last answer told it."""
+        """Return how far the server's clock is ahead of ours, by its last answer."""
         return self._client.now() - datetime.now(UTC)
 
     def _lease_manifest(self) -> Mapping[str, Any]:

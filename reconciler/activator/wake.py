@@ -109,7 +109,7 @@ class WakeView:
 
 
 class Waker:
-    """Wakes Services; any thread may call it. `now` gives the time; `read_only`: it tells who needs pods, no more."""
+    """Wakes Services; any thread may call it. `now` gives the time; `read_only`: it only writes Events."""
 
     def __init__(self, view: WakeView, namespace: str, now: Callable[[], datetime], *, read_only: bool = False) -> None:
         self._view = view
@@ -300,7 +300,7 @@ def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], now: datetime)
 
 
 def _need_pods(service: Service, record: ServiceRecord, now: datetime) -> Write:
-    """Return the Event that tells it; the same for all activators, so that there is one for each idling."""
+    """Return the Event about it; the same for all activators, so that there is one for each idling."""
     name = f"{int(record.idled_at.timestamp()):x}.needpods"
     return _event(service.ref, service.uid, name, (NEED_PODS, "traffic came for a Service that is idle"), now)
 

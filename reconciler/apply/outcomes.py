@@ -21,7 +21,7 @@ class OutcomeStatus(StrEnum):
 
 
 class Outcome(Struct, frozen=True):
-    """`action` is the action's id; `message` says why for anything but applied, or what else is to be told."""
+    """`action` is the action's id; `message` says why for anything but applied, or adds a remark."""
 
     action: int
     status: OutcomeStatus

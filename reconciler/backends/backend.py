@@ -49,7 +49,7 @@ class Backend(Struct, frozen=True):
     give_up: Callable[[str], None] = lambda _: None
 
     def lock(self, holder: str, clock: Clock) -> Lock:
-        """Return the cluster's lock, not taken yet; `holder` is what others are told while we hold it.
+        """Return the cluster's lock, not taken yet; `holder` is what others see while we hold it.
 
         Raises:
             UsageError: the cluster could not be opened.
@@ -83,7 +83,7 @@ class LiveSettings(Struct, frozen=True):
 
 
 def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> Opened:
-    """Open live clusters; nothing is sent yet, and what is wrong with a connection is told when it is first used."""
+    """Open live clusters. Nothing is sent yet; a connection that cannot be used is an error when it is first used."""
     found = [(connection, Connection(connection, live.clock)) for connection in connections]
     backends = {settings.name: _open_server(settings, connection, live) for settings, connection in found}
 

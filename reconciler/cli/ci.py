@@ -125,7 +125,7 @@ def _code(number: int) -> ExitCode:
 
 
 def _failed(number: int) -> ExitCode:
-    """Return the exit code of a plan of which nothing came, whatever it ended with."""
+    """Return the exit code of a plan that printed nothing, whatever it ended with."""
     code = _code(number)
     return code if code in _FAILURES else ExitCode.NOTHING_DONE
 

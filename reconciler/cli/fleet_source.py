@@ -139,7 +139,7 @@ def user_of_this_machine() -> str:
 
 
 def by_hand(control: Control, source: FleetSource, flags: dict[str, Any]) -> Control:
-    """Return `control` of a verb that a person calls: the history tells who, and at which commit the Fleet was."""
+    """Return `control` of a verb that a person calls: the history records who, and the commit of the Fleet."""
     commit = "" if source.contexts else commit_of(source.path)
     return replace(control, caller=user_of_this_machine(), commit=commit, report_dir=flags["report_dir"])
 

@@ -38,7 +38,7 @@ metrics_options = together(
 
 
 class RunMetrics:
-    """Keeps what a run tells of itself until its end."""
+    """Keeps the metrics of a run until its end."""
 
     def __init__(self) -> None:
         self._stages: dict[str, float] = {}

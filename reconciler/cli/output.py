@@ -183,7 +183,7 @@ def exit_code_of(error: Exception) -> int:
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Return whether the call asked for JSON, as far as can be told when it could not even be read."""
+    """Return whether the call asked for JSON, as far as is known when it could not even be read."""
     pairs = pairwise([*arguments, ""])
     asked = any(
         argument in ("-ojson", "--output=json") or (argument in ("-o", "--output") and following == "json")

@@ -122,7 +122,7 @@ def with_selected(cases: Sequence[ClusterCheck]) -> list[ClusterCheck]:
 
 
 def checked_clusters(cases: Sequence[ClusterCheck]) -> list[ClusterFindings]:
-    """Return what is found of each cluster, examined side by side; what fails on one is told of that one."""
+    """Return the findings of each cluster, checked in parallel; a failure on one is a finding of that one."""
     pool = WorkerPool()
     chosen = with_selected(cases)
     found = [one.result() for one in [pool.submit(case.name, partial(checked_cluster, case)) for case in chosen]]
@@ -439,7 +439,7 @@ def _other_writers(case: ClusterCheck) -> Iterator[Finding]:
 
 
 def _words(case: ClusterCheck, error: ClusterError) -> str:
-    """Return what an error says; what is forbidden is told among the rights, with the rules."""
+    """Return what an error says; what is forbidden is reported among the rights, with the rules."""
     if isinstance(error, ForbiddenError):
         return "unknown: reading it is forbidden"
     return str(error).removeprefix(f"{case.name}: ")

@@ -61,7 +61,7 @@ class ClusterRead(Struct, frozen=True):
 
 
 class Progress:
-    """Counts what a run tells, from whatever thread, and shows it; this one shows nothing."""
+    """Counts the events of a run, from any thread, and shows them; this one shows nothing."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ class Progress:
         """Show that a stage begins."""
 
     def show_reading(self, read: Sequence[ClusterRead]) -> None:
-        """Show what was read of each cluster; the last is the one that was just told of."""
+        """Show what was read of each cluster; the last one is the newest."""
 
     def show_writing(self, action: Action, outcome: Outcome) -> None:
         """Show one action."""

@@ -343,7 +343,7 @@ _MEANINGS = {
 
 
 def exit_of_plan(plan: Plan, *, detailed: bool = False) -> ExitCode:
-    """Return the exit code of `plan` alone; with `detailed`, 2 tells that changes are pending."""
+    """Return the exit code of `plan` alone; with `detailed`, 2 means that changes are pending."""
     return first_exit_code(_of_plan(plan, detailed))
 
 

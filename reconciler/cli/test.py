@@ -62,7 +62,7 @@ def _check_path(path: str) -> None:
 
 
 def _read(path: str, folder: str) -> tuple[tuple[CaseFile, ...], PolicySet]:
-    """Return the tests and the policies; what is wrong with either is told at once.
+    """Return the tests and the policies; problems of both are reported together.
 
     Raises:
         PolicyError: with all problems of both. UsageError: there are no tests.

@@ -121,7 +121,7 @@ def told(waking: _RequestedWake) -> str:
 
 
 def _kept_awake(awake_for: str) -> timedelta:
-    """Return how long --for says; a person is told where that changes nothing, as no policy is read."""
+    """Return the duration of --for; a warning says where it may change nothing, as no policy is read."""
     length = duration_of("--for", awake_for)
     if length < MIN_AWAKE_BY_DEFAULT:
         say(f"warning: --for {awake_for}: it stays awake for minAwake of its policy (2h by default) anyway")

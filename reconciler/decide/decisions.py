@@ -62,7 +62,7 @@ def replicas_change(before: int | None, after: int, path: tuple[str, ...] = ("sp
 
 
 def annotation_changes(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> tuple[FieldChange, ...]:
-    """Return the changes that bring `current` to `wanted`, sorted by key; None takes one off; equal ones are left
+    """Return the changes that turn `current` into `wanted`, sorted by key; None takes one off; equal ones are left
     out.
     """
     return tuple(
@@ -130,7 +130,7 @@ Strategy = Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]
 
 
 class DownscaleSettings(Struct, frozen=True):
-    """Everything apply needs to shrink a workload whose victims are ours to choose; secret references, never values."""
+    """Everything apply needs to scale down a workload whose victims we choose; references to Secrets, never values."""
 
     policy: str
     strategy: Strategy
@@ -287,7 +287,7 @@ class PlacementView(Struct, frozen=True):
 
 
 class DesiredState(Struct, frozen=True):
-    """What should be, as decisions and what is to be told beside them. Every tuple is in a fixed order."""
+    """The desired state: decisions, and the notices beside them. Every tuple is in a fixed order."""
 
     decisions: tuple[Decision, ...] = ()
     observed: tuple[Decision, ...] = ()  # mode observe: planned and reported, never applied

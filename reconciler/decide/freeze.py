@@ -93,7 +93,7 @@ def _with_freezes(
 
 
 def _said(fleet: Fleet, observed: ObservedCluster, now: datetime) -> tuple[Freeze, ...]:
-    """Return the freezes in force that one cluster tells of."""
+    """Return the freezes in force that are recorded in one cluster."""
     if "configmaps" in observed.unreadable:
         return () if fleet.from_context else (unreadable(observed.unreadable["configmaps"]),)
     found = _config_map(observed, fleet.namespace)
@@ -124,7 +124,7 @@ def lifted(cluster: FleetCluster) -> Counterfactual:
 
 
 def freeze_notices(fleet: Fleet) -> DesiredState:
-    """Return a notice for each freeze that is in force; one that covers several clusters is told once."""
+    """Return a notice for each freeze that is in force, only one where it covers several clusters."""
     found: dict[Freeze, list[str]] = {}
     for cluster in fleet.clusters:
         for one in cluster.freezes:

@@ -76,7 +76,7 @@ def _idles(made: Plan) -> dict[str, str]:
 
 
 def night_lines(night: FirstNight) -> Iterator[str]:
-    """Yield what is told of the first night."""
+    """Yield the lines about the first night."""
     if night.start is None:
         yield f"First night: nothing goes idle in {SEARCHED.days} days"
         return

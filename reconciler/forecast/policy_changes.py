@@ -123,7 +123,7 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[tuple[str, Any,
 
 
 def _paired(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[str, Any, Any]] | None:
-    """Return what stands for one another in two lists of mappings, None where that cannot be told."""
+    """Return what stands for one another in two lists of mappings, None where that is not known."""
     if not all(isinstance(one, dict) for one in (*before, *after)):
         return None
     was, now = ({str(one.get("name")): one for one in found} for found in (before, after))

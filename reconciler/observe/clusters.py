@@ -55,7 +55,7 @@ class Scope(Struct, frozen=True):
     alone: bool = False
 
     def words(self, error: ClusterError) -> str:
-        """Return what is told of a list that cannot be read."""
+        """Return the message about a list that cannot be read."""
         hint = self.alone and not self.namespace and isinstance(error, ForbiddenError)
         return f"{error}, or look at one namespace: -n NAMESPACE" if hint else str(error)
 

@@ -18,7 +18,7 @@ from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload
 
 
 class Task(Struct, frozen=True):
-    """One workload to shrink."""
+    """One workload to scale down."""
 
     decision: Decision
     access: Access

@@ -125,7 +125,7 @@ def _shrunk(task: Task) -> Outcome:
 
 
 def _looked(task: Task) -> LiveWorkload:
-    """Return the workload as it is now, fit to be shrunk and without anything that an earlier run left."""
+    """Return the workload as it is now, ready to be scaled down, without anything that an earlier run left."""
     live = live_workload(task)
     check_as_planned(task, live.workload)
     if clean_up(task, live.pods):

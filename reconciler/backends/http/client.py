@@ -236,7 +236,7 @@ def _size(count: int) -> str:
 
 
 class RetryPolicy(Struct, frozen=True):
-    """What is worth another try: `statuses`, and what may pass by itself; what hung only with `after_timeout`.
+    """What is worth another try: `statuses`, and what may pass by itself; a timeout only with `after_timeout`.
 
     Pauses double from `first_pause`, each of random length; what the server asks for (Retry-After) counts instead. None
     is longer than `longest_pause`. All in seconds.

@@ -1,4 +1,4 @@
-"""Users of a kubeconfig with an `auth-provider`, of which kubectl knows only oidc any more.
+"""Users of a kubeconfig with an `auth-provider`. Like kubectl, only `oidc` is supported.
 
 Their forms are the `kubernetes` package's, which is imported for them alone: that takes longer than a whole plan. Their
 servers are asked here, within a deadline: the package waits for them for ever.

@@ -137,7 +137,7 @@ class ApiClient:
         return self._traffic.so_far()
 
     def now(self) -> datetime:
-        """Return the server's time as its last answer told it, ours where none did."""
+        """Return the server's time by its last answer, ours where no answer had one."""
         return datetime.now(UTC) + self._ahead
 
     def send(self, request: ApiRequest, attempts: Attempts | None = None) -> HttpResponse:

@@ -208,7 +208,7 @@ class LeaseLock:
         }
 
     def _create(self) -> None:
-        """Make a lease that nobody holds, to be taken like any other: only an answer tells the server's time."""
+        """Create a Lease that nobody holds, to be taken like any other: only an answer has the server's time."""
         manifest = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,

@@ -24,7 +24,7 @@ W = TypeVar("W", bound=msgspec.Struct)
 
 PAGE = 500
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-"""The `accept` of lists of which only the metadata is read: the server leaves out the rest."""
+"""The `accept` of lists where only metadata is read: the server leaves out the rest."""
 
 MOST_PAGES = 1000
 """Of all lists of one cluster together, in one run."""

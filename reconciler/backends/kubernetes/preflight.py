@@ -1,4 +1,4 @@
-"""What a person wants to know of a cluster before anything is run on it."""
+"""Checks of one cluster before anything runs on it: its API server, its clock, our rights, who holds its lock."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class ObjectWriter:
                 self._count_on(write)
 
     def _count_on(self, write: Write) -> None:
-        """Raise the count of an Event, of which `write` says what else changes; a lost race loses one."""
+        """Raise the count of an Event; `write` has its other changes. A lost race loses one count."""
         for _ in range(2):
             count = value_at(self._read(write), "/count")
             raised = PatchOperation("add", "/count", count + 1 if isinstance(count, int) else 1)

@@ -188,7 +188,7 @@ def with_settled_status(manifest: dict[str, Any], scale: ScaleKind, wanted: int,
 
 
 def _pods_to_delete(manifest: dict[str, Any]) -> tuple[str, ...]:
-    """Return the pods that a CloneSet wants to lose first."""
+    """Return the pods that a CloneSet deletes first."""
     spec = manifest.get("spec")
     strategy = spec.get("scaleStrategy") if isinstance(spec, dict) else None
     chosen = strategy.get("podsToDelete") if isinstance(strategy, dict) else None

@@ -60,7 +60,7 @@ class MarkedPod(Struct, frozen=True):
 
 
 class JournalEntry(Struct, frozen=True):
-    """A shrink that has begun: `workload` goes from `before` to `after` replicas. `at` is the run's time."""
+    """A scale-down that has begun: `workload` goes from `before` to `after` replicas. `at` is the run's time."""
 
     workload: ObjectRef
     uid: str
@@ -118,7 +118,7 @@ def read_entry(text: str, cluster: str) -> JournalEntry:
 
 
 def is_of_another(text: str) -> bool:
-    """Return whether `text` is a record in the same place that tells of something else than a scale-down."""
+    """Return whether `text` is a record in the same place of something else than a scale-down."""
     try:
         value = parse_json(text)
     except (ValueError, RecursionError):
@@ -239,7 +239,7 @@ def decide_recovery(fleet: Fleet, state: ObservedState, run: Run) -> DesiredStat
 
 
 def former_costs(observed: ObservedCluster, namespace: str) -> dict[str, str | None]:
-    """Return the costs that marked pods had before, by uid; None too for marks that no entry tells of."""
+    """Return the costs that marked pods had before, by uid; None too for marks without an entry."""
     _, entries, _ = _entries(observed, namespace)
     costs: dict[str, str | None] = {pod.uid: None for pod in observed.marked_pods}
     for entry in entries.values():

@@ -30,7 +30,7 @@ from reconciler.untrusted_text import MOST_REPLICAS
 
 
 class TargetReplicas(Struct, frozen=True):
-    """What `policy` wants, and why; `replicas` None: not known. `values` are what it rests on."""
+    """The target of `policy`, and why; `replicas` None: not known. `values` are what it depends on."""
 
     policy: DownscalePolicy
     replicas: int | None
@@ -43,7 +43,7 @@ class TargetReplicas(Struct, frozen=True):
 
 
 def target_replicas(policy: DownscalePolicy, cluster: str, state: ObservedState, run: Run) -> TargetReplicas:
-    """Return the replicas that the target of `policy` wants in `cluster`, within its minimum and maximum."""
+    """Return the replicas that `policy` asks for in `cluster`, within its minimum and maximum."""
     target = policy.target or DownscaleTarget()
     if target.query is None:
         wanted = target.replicas or 0
@@ -97,7 +97,7 @@ class DownscaleInputs(Struct, frozen=True):
 
 
 class WorkloadTarget(Struct, frozen=True):
-    """One workload, and what one policy wants of it."""
+    """One workload, and the target of one policy for it."""
 
     inputs: DownscaleInputs
     workload: Workload
@@ -119,7 +119,7 @@ class WorkloadTarget(Struct, frozen=True):
 
     @property
     def desired(self) -> int:
-        """The replicas wanted, not below what an autoscaler would put back; those there are where none are known."""
+        """The desired replicas, not below the minimum of an autoscaler; the current ones where none are known."""
         if self.wanted.replicas is None:
             return self.workload.spec_replicas
         least = 0 if self.autoscaler is None else Bounds(self.autoscaler.minimum, self.autoscaler.maximum).least

@@ -49,7 +49,7 @@ def ours_to_choose(settings: DownscaleSettings) -> bool:
 
 
 class VictimStrategy(Struct, frozen=True):
-    """How the victims of one workload are found. `note` tells what a person should know of it."""
+    """How the victims of one workload are found. `note` is what a person should know of it."""
 
     settings: DownscaleSettings = DEFAULT
     note: str = ""

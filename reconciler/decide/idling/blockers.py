@@ -66,7 +66,7 @@ def lifts_by_itself(change: Counterfactual | None) -> bool:
 
 
 def what_lifts(changes: Iterable[Counterfactual | None], ends: datetime | None) -> Counterfactual | None:
-    """Return what lifts several blockers, of which `changes` lift one each; None where that is not known.
+    """Return what lifts several blockers, where each of `changes` lifts one; None where that is not known.
 
     Of several times it is the latest. One at or after `ends`, when the criteria no longer call it idle, comes too late:
     then it takes the removal of the annotation with the time.

@@ -86,7 +86,7 @@ def is_restored_by_others(scalable: ScalableState, record: Record) -> bool:
 
 
 def undo_of(scalable: ScalableState, record: Record, now: datetime) -> Undo:
-    """Return how the idle that `record` tells of was undone.
+    """Return how the idling that `record` describes was undone.
 
     The time of the writer is an upper bound; where there is none (a write through /scale) `now` is.
     """

@@ -67,7 +67,7 @@ def _any_service(_namespace: str, _service: str) -> bool:
 
 
 class Answers(Struct, frozen=True):
-    """What one policy was told on one cluster, at `now`. `selects`: whether it selects a Service, by namespace and
+    """The answers to one policy on one cluster, at `now`. `selects`: whether it selects a Service, by namespace and
     name.
     """
 

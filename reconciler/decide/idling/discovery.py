@@ -199,7 +199,7 @@ def _short(ref: ObjectRef) -> str:
 
 
 def _pods(service: Service, named: Mapping[str, str], inventory: Inventory) -> tuple[Pod, ...] | None:
-    """Return the pods behind `service` of which `named` are the names, None where they have to be asked for.
+    """Return the pods behind `service`, whose names are `named`; None where they have to be read first.
 
     Raises:
         _UnknownTargetError: they cannot be read.

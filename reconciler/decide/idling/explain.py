@@ -298,7 +298,7 @@ def _equal_priorities(transition: Transition, _run: Run) -> Iterator[Notice]:
 
 
 def _unreadable_exclusion(transition: Transition, _run: Run) -> Iterator[Notice]:
-    """One on a Service is told of that."""
+    """An exclusion on a Service has a notice of its own, about that Service."""
     found = transition.scalable.exclusion
     if found is not None and found.unreadable and not found.on.startswith("Service/"):
         text = f"{transition.ref}: {found.on}: {found.reason}; it counts as excluded"
@@ -350,7 +350,7 @@ def _missed_run(transition: Transition, _run: Run) -> Iterator[Notice]:
 
 
 def _writer(transition: Transition, _run: Run) -> Iterator[Notice]:
-    """A change of field manager alone is only told."""
+    """A change of field manager alone is a notice and nothing else."""
     writer = transition.scalable.scale.written.replicas_writer
     if transition.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
         why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)

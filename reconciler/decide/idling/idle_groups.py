@@ -110,7 +110,7 @@ class FederatedMembers(Struct, frozen=True):
 def federated_members(
     federated: Iterable[FederatedReplicaSet], state: ObservedState, transitions: Mapping[ObjectRef, Transition]
 ) -> dict[LocalKey, FederatedMembers]:
-    """Return the members of each federated ReplicaSet of which a transition concerns at least one."""
+    """Return the members of each federated ReplicaSet that has at least one with a transition."""
     by_key = federated_by_local_key(federated)
     ruled: dict[LocalKey, list[ObjectRef]] = {}
     for ref, transition in transitions.items():

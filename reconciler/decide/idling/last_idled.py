@@ -35,7 +35,7 @@ class Schedule(Struct, frozen=True):
         return compact({"policy": self.policy, "digest": self.digest, "at": format_time(now)})
 
     def knows(self, annotations: Mapping[str, str], now: datetime) -> bool:
-        """Return whether the same schedule idled the workload with `annotations`, and it slept in the last 35 days."""
+        """Return whether the same schedule idled the workload with `annotations`, idle within the last 35 days."""
         last = json_object(annotations.get(LAST_IDLED))
         if (last.get("policy"), last.get("digest")) != (self.policy, self.digest):
             return False

@@ -244,7 +244,7 @@ def awake_since(workload: Workload) -> datetime | None:
 # The record on a Service (or its Endpoints): what it lists to be woken with it.
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-"""When something was idled of which nothing says when: before any request to wake it."""
+"""When something was idled that has no record of when: before any request to wake it."""
 
 
 class UnidleTarget(Struct, frozen=True, order=True):
@@ -415,7 +415,7 @@ class Evidence(Struct, frozen=True):
 
     @property
     def is_proved(self) -> bool:
-        """Whether we idled it with a record that still tells of it."""
+        """Whether we idled it with a record that still lists it."""
         return self.idled_by_us and self.most > 0
 
 
@@ -446,7 +446,7 @@ def _most_by_owner(workloads: Iterable[Workload], fleets: frozenset[str]) -> dic
 
 
 def _recorded_replicas(workload: Workload, fleets: frozenset[str]) -> int:
-    """Return the number that a record of ours on `workload` tells, also a broken one; 0 for none."""
+    """Return the number in our record on `workload`, also in a broken one; 0 for none."""
     owner = idling_owner(workload.annotations)
     if owner is None or owner[0] not in fleets:
         return 0

@@ -70,7 +70,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
 
 
 class Origin(Struct, frozen=True):
-    """What idled something, as its record tells; "" for what that does not tell."""
+    """What idled something, by its record; "" for what the record does not say."""
 
     policy: str
     run: str

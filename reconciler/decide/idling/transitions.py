@@ -107,7 +107,7 @@ class Transition(Struct, frozen=True):
 
     @property
     def stays_up(self) -> bool:
-        """Whether it runs after this run, above the floor of what wants it idle."""
+        """Whether it runs after this run, above the floor of the policy that idles it."""
         if self.stays_idle and self.state not in MAYBE_DOWN:
             return False
         replicas = self.next_replicas
@@ -301,7 +301,7 @@ def _recorded_at(service: ServiceState, since: datetime) -> datetime:
 
 
 def _really_idled_at(recorded: datetime, written: Workload, now: datetime) -> datetime:
-    """Return when `written` was idled, of which its record says `recorded` by the clock of that run.
+    """Return when `written` was idled; its record says `recorded`, by the clock of that run.
 
     That clock may have been ahead, and then requests since would look older than the record and be lost. The API
     server dates our write too; where it does not say, a time that is still to come says nothing.

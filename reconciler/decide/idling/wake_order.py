@@ -23,7 +23,7 @@ _TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its marks, or c
 
 
 def wake_group(transition: Transition) -> str:
-    """Return the wake group of a scalable: that of the policy that wants it, else that of its record's policy."""
+    """Return the wake group of a scalable: that of the policy that idles it, else that of its record's policy."""
     policy = transition.scalable.verdict.policy
     if policy is not None:
         return policy.wake_order.group or policy.name

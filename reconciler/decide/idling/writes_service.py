@@ -254,7 +254,7 @@ class _Writer(Struct, frozen=True):
             current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
 
     def endpoint_decisions(self, steps: Sequence[_ServiceWrite], on_service: Sequence[Decision]) -> Iterator[Decision]:
-        """Yield the writes on the Endpoints: they follow those on the Service, where a policy wants that."""
+        """Yield the writes on the Endpoints: they follow those on the Service, where a policy says so."""
         endpoints = self.service.endpoints
         ours = self.service.on_endpoints is not None and self.service.on_endpoints.ours
         asked = any(verdict.policy.mark_endpoints for verdict in self.service.verdicts)

@@ -92,7 +92,7 @@ def cause_of(transition: Transition, context: WriteContext, reasons: Reasons = (
 
 
 def _recorded_place(cause: str) -> str:
-    """Return the file:line of a policy that is gone, as the mark's cause tells it."""
+    """Return the file:line of a policy that is gone, from the cause in its record."""
     at = json_object(cause).get("at")
     return at if isinstance(at, str) else ""
 
@@ -324,7 +324,7 @@ def _release(transition: Transition, record: Record, context: WriteContext) -> D
 
 
 def _handed_over(transition: Transition, record: Record, context: WriteContext) -> Decision:
-    """Return the release of what stays down, because somebody else wants it so; they are told how to bring it back.
+    """Return the release of what stays scaled down, because somebody else wants that; an annotation keeps its replicas.
 
     An autoscaler that was held gets its bounds back all the same, and raises it to them. What stays down counts as
     awake, so that no list on a Service speaks for it any more, and that whoever scales it up has as long as after any

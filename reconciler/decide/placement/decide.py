@@ -234,7 +234,7 @@ def _status(
 def _refusals_cleared(
     result: PlacementResult, decisions: Sequence[Decision], inputs: PlacementInputs
 ) -> tuple[Decision, ...]:
-    """Return the decisions that forget refusals: once the write that was refused is done, or is not wanted any more."""
+    """Return the decisions that remove recorded refusals: once the write succeeded, or is not needed any more."""
     kept = inputs.home.own.get(MEMORY)
     if kept is None or not inputs.home.is_current(MEMORY):
         return ()  # what is not current is written whole in this run

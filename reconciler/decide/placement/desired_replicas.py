@@ -58,7 +58,7 @@ class Shares(Struct, frozen=True):
         return self.allocation.overflow
 
     def totals_for_more(self) -> dict[str, int]:
-        """Return from which total on each cluster gets one more, without those of which that is not known.
+        """Return from which total on each cluster gets one more, without clusters where that is not known.
 
         It is known while replicas are shared by highest averages: `fair`, all of them placed, none being given up.
         """

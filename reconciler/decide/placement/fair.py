@@ -116,7 +116,7 @@ def _level(claims: Claims, seats: int) -> tuple[int, int]:
 
 
 def _settle(claims: Claims, result: list[int], wanted: int) -> None:
-    """Give or take back the few seats by which `result` misses `wanted` in all."""
+    """Add or remove the few seats by which the total of `result` differs from `wanted`."""
     missing = wanted - sum(result)
     if missing > 0:
         _give(claims, result, missing)

@@ -148,7 +148,7 @@ Differences = Callable[[Workload], tuple[str, ...]]
 
 
 def template_check(form: Form) -> Differences:
-    """Return a function that tells which fields of a pod template are not as the policy says, () for none.
+    """Return a function that returns the fields of a pod template that differ from the policy, () for none.
 
     What the policy does not state may be anything: the API server fills in defaults. A policy that states less than it
     did is told by the digest on the workload. Templates that are equal are compared once.

@@ -169,7 +169,7 @@ class LocalWorkload(Struct, frozen=True):
 
 
 class LocalFinding(Struct, frozen=True):
-    """A `LocalWorkload`, and what is to be asked or told about it."""
+    """A `LocalWorkload`, with its questions and notices."""
 
     local: LocalWorkload
     question: PodsQuestion | None = None

@@ -32,7 +32,7 @@ class PodCounts(Struct, frozen=True):
 
 
 def is_calm(workload: Workload) -> bool:
-    """Return whether its status alone tells that every replica is placed and ready."""
+    """Return whether its status alone shows that every replica is placed and ready."""
     return (
         not is_lagging(workload)
         and (workload.ready_replicas or 0) == workload.spec_replicas
