@@ -453,7 +453,7 @@ class Activator:
             except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
                 problems = dict.fromkeys(asked, reason_of(error))
             failed = {name: why for name, why in problems.items() if why}
-            self.metrics.counters["woken"] += len(problems) - len(failed)
+            self.metrics.counters["woken"] += 0 if self._parts.waker.read_only else len(problems) - len(failed)
             self.metrics.counters["wake_failures"] += len(failed)
             for name in asked:
                 self._failed(f"wake of {namespace}/{name}", failed.get(name, ""))

@@ -114,7 +114,7 @@ class Waker:
     def __init__(self, view: WakeView, namespace: str, now: Callable[[], datetime], *, read_only: bool = False) -> None:
         self._view = view
         self._now = now
-        self._read_only = read_only
+        self.read_only = read_only
         self._readers = Readers(WorkerPool(2 * _READERS, _READERS), seconds=30.0)
         cluster = FleetCluster(CLUSTER, {}, ClusterConnection(CLUSTER))
         self._fleet = Fleet(
@@ -157,7 +157,7 @@ class Waker:
                 self._request(service, record, now)
             except ClusterError as error:
                 problems[name] = str(error)
-        if self._read_only:
+        if self.read_only:
             return problems
         asked = _asked(cluster, {service.ref for service, _ in marked.values()}, now)
         return problems | self._carry_out(asked, marked, Run(now, f"activator-{secrets.token_hex(6)}"))
@@ -203,6 +203,7 @@ class Waker:
         every -= set().union(*(groups[name] for name, why in late.items() if why))
         for name in [name for name, own in groups.items() if not own and not late[name]]:
             late[name] = self._clear(cluster, *marked[name])
+        unread = {name: _unread(cluster, *both) for name, both in marked.items()}
         failed: dict[str, str] = {}
         done: set[int] = set()
         for action in number(in_order([one for one in decisions if one.group in every])):
@@ -216,7 +217,9 @@ class Waker:
                 continue
             self._tell(event_of(action, run))
         return {
-            name: "; ".join([*filter(None, [late[name]]), *(failed[one] for one in own if one in failed)])
+            name: "; ".join(
+                [*filter(None, [late[name]]), *(failed[one] for one in own if one in failed), *unread[name]]
+            )
             for name, own in groups.items()
         }
 
@@ -285,6 +288,13 @@ def _marked(cluster: ObservedCluster) -> Iterator[tuple[Service, ServiceRecord]]
         reading = read_service_record(service.annotations, frozenset(), _GROUPS)
         if reading is not None and reading.record is not None:
             yield service, reading.record
+
+
+def _unread(cluster: ObservedCluster, service: Service, record: ServiceRecord) -> list[str]:
+    """Return why targets of a Service are unknown: they are not woken, and nobody knows whether they run."""
+    known = {one.ref for one in cluster.workloads}
+    refs = [ref for target in record.targets if (ref := target.ref(service.ref)) not in known]
+    return sorted({cluster.unreadable[key] for ref in refs if (key := cluster.unread(ref.group, ref.kind))})
 
 
 _GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "ReplicaSet": "apps", "CronJob": "batch"}

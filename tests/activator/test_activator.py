@@ -7,11 +7,12 @@ import gc
 import resource
 import socket
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.activator.activation import Activation, ActivationSettings
 from reconciler.activator.activator import Activator, ActivatorParts, ActivatorSettings
@@ -259,3 +260,24 @@ def test_it_takes_the_descriptors_it_may(hard: int, expected: int, monkeypatch: 
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: taken.append(limits))
     _raise_descriptors(10_000, 5_000)
     assert taken == [(expected, hard)]
+
+
+@pytest.mark.parametrize(("read_only", "woken"), [(False, 1), (True, 0)])
+def test_what_is_only_told_is_not_counted_as_woken(read_only: bool, woken: int) -> None:
+    class Telling:
+        """A waker with which nothing goes wrong."""
+
+        def __init__(self) -> None:
+            self.read_only = read_only
+
+        def wake(self, _: str, names: Collection[str]) -> dict[str, str]:
+            return dict.fromkeys(names, "")
+
+    async def story(stage: Stage) -> None:
+        stage.one._parts = replace(stage.one._parts, waker=cast(Any, Telling()))
+        stage.idle()
+        stage.one._signal(stage.activation)
+        await until(lambda: ("wake", "shop") not in stage.one._tasks)
+        assert stage.one.metrics.counters["woken"] == woken
+
+    play(story)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from reconciler.activator.wake import CLUSTER, Waker
 from reconciler.backends.protocols import BUILT_IN_SCALES
+from reconciler.errors import ForbiddenError
 from reconciler.model import ScaleKind, Service, Write
 from tests.activator.services import IDLE
 from tests.builders import a_namespace, a_service, a_workload
@@ -71,3 +72,16 @@ def test_a_clock_that_is_a_little_ahead_is_followed_for_its_own_service_only() -
         if one.verb == "patch"
     }
     assert asked == {"web": ["2026-11-22T18:00:00Z"], "soon": ["2026-11-22T18:04:00Z"]}
+
+
+def test_what_may_not_be_listed_is_told_and_not_taken_for_woken() -> None:
+    class Forbidden(View):
+        def list(self, resource: Any, **how: str) -> tuple[Any, ...]:
+            if resource.kind == "Deployment":
+                raise ForbiddenError("list deployments.apps in shop: forbidden")
+            return super().list(resource, **how)
+
+    view = Forbidden(a_sleeper("web"))
+    found = Waker(cast(Any, view), "reconciler", lambda: NOW).wake("shop", {"web"})
+    assert found == {"web": "list deployments.apps in shop: forbidden"}
+    assert [one.ref.kind for one in view.written] == ["Service", "Event"]
