@@ -104,7 +104,12 @@ def _written(workload: Workload, decision: Decision) -> Workload:
 def placed_workloads(policies: PolicySet) -> dict[ObjectRef, str]:
     """Return the policy's name for every workload that placement decides, on every cluster of the Fleet."""
     clusters = policies.fleet.clusters
-    return {local_ref(one, cluster.name): one.name for one in policies.federated for cluster in clusters}
+    return {
+        local_ref(one, cluster.name): one.name
+        for one in policies.federated
+        for cluster in clusters
+        if one.is_on(cluster.name)
+    }
 
 
 def _with_forecasts(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:

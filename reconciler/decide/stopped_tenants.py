@@ -3,7 +3,7 @@ on there. All the others are decided as if these namespaces were not there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from reconciler.decide.decisions import Decision, DesiredState, Notice, PolicyEx
 from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.model import NOTHING, ObservedCluster, ObservedState, Run
-from reconciler.policy.types import PolicySet, Tenant
+from reconciler.policy.types import FederatedReplicaSet, PolicySet, Tenant
 
 STOPPED = "tenantStopped"
 """The kind of the notice that the policies of a tenant cannot be used: the run ends with exit 3."""
@@ -24,7 +24,7 @@ def beside_stopped(policies: PolicySet, state: ObservedState) -> tuple[PolicySet
     """
     if not policies.stopped:
         return policies, state
-    federated = tuple(one for one in policies.federated if not _is_stopped(one.namespace, policies.stopped))
+    federated = tuple(one for one in policies.federated if _stopping(one, policies) is None)
     return replace(policies, federated=federated), _part(state, policies.stopped, inside=False)
 
 
@@ -35,8 +35,10 @@ def with_stopped(desired: DesiredState, policies: PolicySet, state: ObservedStat
         return desired
     inside = _part(state, stopped, inside=True)
     due = decide_wakes_due(policies.fleet, replace(inside, wakes_only=NOTHING), run)
-    kept = replace(desired, decisions=tuple(one for one in desired.decisions if not _is_placed_there(one, stopped)))
-    return kept.joined(
+    going_on = {one.key for one in policies.federated if _stopping(one, policies) is None}
+    kept = tuple(one for one in desired.decisions if not _is_placed_there(one, stopped, going_on))
+    desired = replace(desired, decisions=kept)
+    return desired.joined(
         due,
         DesiredState(
             undecided=tuple(_undecided(policies)),
@@ -50,10 +52,18 @@ def _is_stopped(namespace: str, stopped: Sequence[Tenant]) -> bool:
     return any(tenant.has_namespace(namespace) for tenant in stopped)
 
 
-def _is_placed_there(decision: Decision, stopped: Sequence[Tenant]) -> bool:
+def _stopping(federated: FederatedReplicaSet, policies: PolicySet) -> Tenant | None:
+    """Return the tenant that stops `federated`: it has its namespace in one of the clusters that it is about."""
+    clusters = [one.name for one in policies.fleet.clusters if federated.is_on(one.name)]
+    return next(
+        (one for one in policies.stopped if any(one.has(cluster, federated.namespace) for cluster in clusters)), None
+    )
+
+
+def _is_placed_there(decision: Decision, stopped: Sequence[Tenant], going_on: Collection[str]) -> bool:
     """Return whether placement decides it for a federated ReplicaSet whose policy is not known: it is not removed."""
     job, _, key = decision.group.partition("/")
-    return job == "placement" and _is_stopped(key.partition("/")[0], stopped)
+    return job == "placement" and key not in going_on and _is_stopped(key.partition("/")[0], stopped)
 
 
 def _part(state: ObservedState, stopped: Sequence[Tenant], *, inside: bool) -> ObservedState:
@@ -89,7 +99,7 @@ def _notice(tenant: Tenant, policies: PolicySet) -> Notice:
 
 def _undecided(policies: PolicySet) -> Iterator[Undecided]:
     for one in policies.federated:
-        tenant = next((tenant for tenant in policies.stopped if tenant.has_namespace(one.namespace)), None)
+        tenant = _stopping(one, policies)
         if tenant is not None:
             why = reason(ReasonCode.TENANT_STOPPED, tenant=tenant.name)
             yield Undecided(one.key, "placement", one.name, (why,))

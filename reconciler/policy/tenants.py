@@ -110,7 +110,9 @@ def part_of(policies: PolicySet, tenant: Tenant) -> PolicySet:
         fleet=replace(fleet, clusters=clusters, home=home),
         idling=tuple(one for one in policies.idling if one.tenant in ("", tenant.name)),
         calendars=tuple(one for one in policies.calendars if one.name.rpartition("/")[0] in ("", tenant.name)),
-        federated=tuple(one for one in policies.federated if tenant.has_namespace(one.namespace)),
+        federated=tuple(
+            one for one in policies.federated if one.tenant in ("", tenant.name) and tenant.has_namespace(one.namespace)
+        ),
         downscale=tuple(one for one in policies.downscale if one.tenant in ("", tenant.name)),
         stopped=tuple(one for one in policies.stopped if one.name == tenant.name),
         problems={name: inside for name, inside in policies.problems.items() if name == tenant.name},
@@ -202,7 +204,7 @@ class _Bounds(Struct, frozen=True):
         clusters = {name: found for name in names if (found := policy.preference(name)) is not None}
         if not clusters:
             self.document.add(("spec",), f"runs on no cluster of {_at(tenant)}, expected at least one")
-        return replace(policy, clusters=clusters or policy.clusters, tenant=tenant.name)
+        return replace(policy, clusters=clusters or policy.clusters, tenant=tenant.name, within=tenant.clusters)
 
     def _check_placed_on(self, name: str) -> None:
         words = f"expected a cluster within {alternatives(self.tenant.clusters)}, those of {_at(self.tenant)}"

@@ -404,10 +404,15 @@ class FederatedReplicaSet(Struct, frozen=True, kw_only=True):
     pod_picker: PodPicker | None = None
     digest: str = ""  # first 12 hex digits of the SHA-256 of the validated document
     tenant: str = ""  # whose it is, "" for the platform's; namespace and name are unique without it
+    within: tuple[str, ...] = ()  # globs of the clusters of the tenant: elsewhere it does not exist; () is no bound
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    def is_on(self, cluster: str) -> bool:
+        """Return whether it says anything of `cluster`."""
+        return not self.within or any(fnmatchcase(cluster, pattern) for pattern in self.within)
 
     def preference(self, cluster: str) -> ClusterPreference | None:
         """Return the preference for `cluster`: its own entry, else "*"; None where there is neither."""

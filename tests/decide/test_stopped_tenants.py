@@ -105,6 +105,16 @@ def test_a_federated_replica_set_of_its_namespaces_is_left_out_everywhere(stoppe
     assert [one.key for one in usable.federated] == left
 
 
+def test_one_of_another_team_with_that_namespace_in_other_clusters_goes_on():
+    theirs = a_federated_replica_set(namespace="a-1", tenant="c", within=("west",))
+    usable, _ = beside_stopped(policies(TEAM_A, federated=(theirs,)), STATE)
+    assert [one.key for one in usable.federated] == ["a-1/web"]
+    placing = a_decision(job="placement", group="placement/a-1/web")
+    outcome = told(TEAM_A, federated=(theirs,), desired=DesiredState(decisions=(placing,)))
+    assert placing in outcome.decisions
+    assert "placement" not in {one.job for one in outcome.undecided}
+
+
 def told(*stopped: Tenant, state: ObservedState = STATE, desired: DesiredState | None = None, **fields: Any):
     return with_stopped(desired or DesiredState(), policies(*stopped, **fields), state, a_run(NOW))
 

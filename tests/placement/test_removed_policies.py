@@ -135,7 +135,7 @@ def test_a_former_name_is_ours():
 def test_in_a_cluster_that_its_tenant_lost_it_is_released_and_never_deleted(paused, released):
     place_of = Place("fleet.yaml", 12)
     tenant = Tenant(name="a", place=place_of, paths=("a/**",), namespaces=("shop",), clusters=("east",))
-    policy = a_federated(3, tenant="a", on_delete="Delete", paused=paused)
+    policy = a_federated(3, tenant="a", within=("east",), on_delete="Delete", paused=paused)
     east, west = (a_cluster(name, workloads=(a_local(name, 3, policy),)) for name in ("east", "west"))
     desired = place(east, west, federated=policy, fleet=a_fleet("east", "west", tenants=(tenant,)))
     found = about(desired, "west")

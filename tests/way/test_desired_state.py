@@ -9,10 +9,20 @@ from msgspec.structs import replace
 
 from reconciler.decide.decide import after_writes, decide, placed_workloads, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
-from reconciler.model import ObjectRef
-from reconciler.policy.types import TargetRef
-from tests.builders import a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_service, a_state, a_workload
-from tests.idling.idling_policies import MONDAY, NIGHT, a_policy
+from reconciler.model import ObjectRef, PodPicker
+from reconciler.policy.types import ClusterPreference, DownscaleTarget, ObjectSelector, TargetRef
+from tests.builders import (
+    a_cluster,
+    a_downscale_policy,
+    a_fleet,
+    a_policy_set,
+    a_ref,
+    a_run,
+    a_service,
+    a_state,
+    a_workload,
+)
+from tests.idling.idling_policies import MONDAY, NIGHT, a_policy, workloads_selector
 from tests.idling.world import World, a_world
 from tests.placement.placements import a_federated, a_placed
 from tests.plan.decisions import a_decision
@@ -36,6 +46,40 @@ def test_what_is_placed_is_claimed_on_every_cluster(federated, expected):
     kind, group = expected
     claimed = placed_workloads(a_policy_set(a_fleet("east", "west"), federated=(federated,)))
     assert claimed == {ObjectRef(name, "shop", kind, "web", group): "web" for name in ("east", "west")}
+
+
+class TestTenantsWithOneNamespaceInDifferentClusters:
+    """Of team a a federated ReplicaSet in east, of team b a Deployment of that name in west."""
+
+    placed = a_placed(
+        3,
+        tenant="a",
+        within=("east",),
+        clusters={"east": ClusterPreference(weight=1)},
+        pod_picker=PodPicker("a.shop.svc"),
+    )
+    theirs = a_workload("web", replicas=6, cluster="west")
+    state = a_state(a_cluster("east", workloads=(a_workload("web"),)), a_cluster("west", workloads=(theirs,)))
+
+    def decided(self, **policies: Any) -> list[Decision]:
+        found = a_policy_set(a_fleet("east", "west"), federated=(self.placed,), **policies)
+        return [one for one in decide(found, self.state, a_run(NIGHT)).decisions if one.ref == self.theirs.ref]
+
+    def test_what_is_theirs_is_not_claimed(self):
+        claimed = placed_workloads(a_policy_set(a_fleet("east", "west"), federated=(self.placed,)))
+        assert [ref.cluster for ref in claimed] == ["east"]
+
+    def test_their_policy_idles_what_is_theirs_whatever_runs_elsewhere(self):
+        selector = replace(workloads_selector(), clusters=ObjectSelector(("west",)))
+        [idled] = self.decided(idling=(a_policy(selector=selector),))
+        assert (idled.verb, idled.replicas_after) == (Verb.IDLE, 0)
+
+    def test_their_policy_scales_down_what_is_theirs_and_the_picker_of_others_is_not_asked(self):
+        selector = replace(workloads_selector("Deployment"), clusters=ObjectSelector(("west",)))
+        [scaled] = self.decided(
+            downscale=(a_downscale_policy("less", selector=selector, target=DownscaleTarget(replicas=2)),)
+        )
+        assert (scaled.replicas_after, scaled.downscale) == (2, None)
 
 
 class TestIdlingAndPlacement:

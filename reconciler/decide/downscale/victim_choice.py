@@ -96,7 +96,7 @@ def victim_strategies(policies: PolicySet, state: ObservedState, cluster: str) -
         observed = ObservedCluster(cluster, "")
     return VictimStrategies(
         policies=policies_by_workload(policies.downscale, fleet_cluster, observed) if fleet_cluster else {},
-        federated=federated_by_local_key(policies.federated),
+        federated=federated_by_local_key(one for one in policies.federated if one.is_on(cluster)),
         autoscalers=autoscalers_of(observed),
     )
 

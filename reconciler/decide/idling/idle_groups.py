@@ -115,19 +115,21 @@ def federated_members(
     ruled: dict[LocalKey, list[ObjectRef]] = {}
     for ref, transition in transitions.items():
         key = key_of(transition.scalable.scale.runs.ref)
-        if key in by_key:
+        if key in by_key and by_key[key].is_on(ref.cluster):
             ruled.setdefault(key, []).append(ref)
-    local = _local_workloads(state, ruled)
+    local = _local_workloads(state, {key: by_key[key] for key in ruled})
     return {key: _members(by_key[key], ruled[key], local.get(key, {}), state) for key in sorted(ruled)}
 
 
-def _local_workloads(state: ObservedState, keys: Mapping[LocalKey, object]) -> dict[LocalKey, dict[ObjectRef, int]]:
-    """Return the replicas of the local workloads with one of `keys`."""
+def _local_workloads(
+    state: ObservedState, federated: Mapping[LocalKey, FederatedReplicaSet]
+) -> dict[LocalKey, dict[ObjectRef, int]]:
+    """Return the replicas of the local workloads of `federated`."""
     found: dict[LocalKey, dict[ObjectRef, int]] = {}
-    for name in sorted(state.clusters) if keys else ():
+    for name in sorted(state.clusters) if federated else ():
         for workload in state.clusters[name].workloads:
             key = key_of(workload.ref)
-            if key in keys:
+            if key in federated and federated[key].is_on(name):
                 found.setdefault(key, {})[workload.ref] = workload.spec_replicas
     return found
 

@@ -95,10 +95,9 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
 
 def _of_its_tenant(inputs: PlacementInputs, federated: FederatedReplicaSet) -> PlacementInputs:
     """Return `inputs` without the clusters on which the tenant of `federated` has nothing: there it does not exist."""
-    tenant = inputs.fleet.tenant(federated.tenant) if federated.tenant else None
-    if tenant is None:
+    if not federated.within:
         return inputs
-    return replace(inputs, placements=tuple(one for one in inputs.placements if tenant.has_cluster(one.name)))
+    return replace(inputs, placements=tuple(one for one in inputs.placements if federated.is_on(one.name)))
 
 
 def _is_idle(locals_: Sequence[LocalWorkload]) -> bool:

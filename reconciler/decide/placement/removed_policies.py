@@ -97,7 +97,7 @@ def _left(marked: Iterable[_Owned], federated: Mapping[str, FederatedReplicaSet]
             continue
         policy = federated[one.key]
         tenant = None if policy.paused else fleet.tenant(policy.tenant)
-        if tenant is not None and not tenant.has_cluster(one.workload.ref.cluster):
+        if tenant is not None and not policy.is_on(one.workload.ref.cluster):
             why = reason(ReasonCode.NOT_OF_TENANT, tenant=tenant.name)
             yield _released(one, Cause(policy.name, str(tenant.place), (why,)))
 
