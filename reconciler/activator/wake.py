@@ -63,7 +63,7 @@ _AHEAD = timedelta(days=1)
 _READERS = 4
 
 T = TypeVar("T")
-Marked: TypeAlias = dict[str, tuple[Service, ServiceRecord]]
+IdleServices: TypeAlias = dict[str, tuple[Service, ServiceRecord]]
 
 
 class WakeView:
@@ -136,12 +136,12 @@ class Waker:
         if CLUSTER not in state.clusters:
             return dict.fromkeys(names, state.unreachable.get(CLUSTER, "it cannot be read"))
         cluster = state.clusters[CLUSTER]
-        marked = {one.ref.name: (one, record) for one, record in _marked(cluster) if one.ref.name in names}
-        if not marked:
+        idle = {one.ref.name: (one, record) for one, record in _idle_services(cluster) if one.ref.name in names}
+        if not idle:
             return dict.fromkeys(names, cluster.unreadable.get(_SERVICES, ""))
         problems = dict.fromkeys(names, "")
         own = self._now()
-        for now, together in _by_time(marked, own).items():
+        for now, together in _by_time(idle, own).items():
             if now - own > _AHEAD:
                 ahead = f"idled-at is {format_time(now)}, expected at most a day after {format_time(own)}"
                 problems |= dict.fromkeys(together, ahead)
@@ -149,18 +149,18 @@ class Waker:
                 problems |= self._wake_together(cluster, together, now)
         return problems
 
-    def _wake_together(self, cluster: ObservedCluster, marked: Marked, now: datetime) -> dict[str, str]:
-        """Wake the Services `marked` as of `now`; return for each what is wrong, "" if nothing."""
-        problems = dict.fromkeys(marked, "")
-        for name, (service, record) in marked.items():
+    def _wake_together(self, cluster: ObservedCluster, idle: IdleServices, now: datetime) -> dict[str, str]:
+        """Wake the Services `idle` as of `now`; return for each what is wrong, "" if nothing."""
+        problems = dict.fromkeys(idle, "")
+        for name, (service, record) in idle.items():
             try:
                 self._request(service, record, now)
             except ClusterError as error:
                 problems[name] = str(error)
         if self.read_only:
             return problems
-        asked = _asked(cluster, {service.ref for service, _ in marked.values()}, now)
-        return problems | self._carry_out(asked, marked, Run(now, f"activator-{secrets.token_hex(6)}"))
+        asked = _asked(cluster, {service.ref for service, _ in idle.values()}, now)
+        return problems | self._carry_out(asked, idle, Run(now, f"activator-{secrets.token_hex(6)}"))
 
     def tell_problem(self, name: tuple[str, str], uid: str, problem: str) -> None:
         """Tell with an Event on a Service, once for all activators, why its connections cannot be held."""
@@ -188,22 +188,22 @@ class Waker:
         missing = () if one.has_annotations else (_ANNOTATIONS,)
         self._view.write(Write("patch", one.ref, version, uid=one.uid, patch=tuple(patch_of(changes, missing))))
 
-    def _carry_out(self, cluster: ObservedCluster, marked: Marked, run: Run) -> dict[str, str]:
+    def _carry_out(self, cluster: ObservedCluster, idle: IdleServices, run: Run) -> dict[str, str]:
         state = ObservedState({CLUSTER: cluster})
         decisions = decide_wakes_due(of_every_fleet(self._fleet, state), state, run).decisions
         behind = {
             name: {service.ref, *(target.ref(service.ref) for target in record.targets)}
-            for name, (service, record) in marked.items()
+            for name, (service, record) in idle.items()
         }
         groups = {name: {one.group for one in decisions if one.ref in refs} for name, refs in behind.items()}
         every = set().union(*groups.values())
         decided = {one.ref for one in decisions if one.group in every}
         # Before any mark goes: what a run idles meanwhile would stand at zero, and nothing would tell of it.
-        late = {name: self._keep_awake(cluster, *both, decided, run) for name, both in marked.items()}
+        late = {name: self._keep_awake(cluster, *both, decided, run) for name, both in idle.items()}
         every -= set().union(*(groups[name] for name, why in late.items() if why))
         for name in [name for name, own in groups.items() if not own and not late[name]]:
-            late[name] = self._clear(cluster, *marked[name])
-        unread = {name: _unread(cluster, *both) for name, both in marked.items()}
+            late[name] = self._clear(cluster, *idle[name])
+        unread = {name: _unread(cluster, *both) for name, both in idle.items()}
         failed: dict[str, str] = {}
         done: set[int] = set()
         for action in number(in_order([one for one in decisions if one.group in every])):
@@ -272,18 +272,18 @@ class Waker:
         return ""
 
 
-def _by_time(marked: Marked, now: datetime) -> dict[datetime, Marked]:
+def _by_time(idle: IdleServices, now: datetime) -> dict[datetime, IdleServices]:
     """Return the Services by the time at which they are woken.
 
     The clocks of a run and of this process may differ: a request from before the idling would not count.
     """
-    found: dict[datetime, Marked] = {}
-    for name, (service, record) in marked.items():
+    found: dict[datetime, IdleServices] = {}
+    for name, (service, record) in idle.items():
         found.setdefault(max(now, record.idled_at), {})[name] = (service, record)
     return found
 
 
-def _marked(cluster: ObservedCluster) -> Iterator[tuple[Service, ServiceRecord]]:
+def _idle_services(cluster: ObservedCluster) -> Iterator[tuple[Service, ServiceRecord]]:
     for service in cluster.services:
         reading = read_service_record(service.annotations, frozenset(), _GROUPS)
         if reading is not None and reading.record is not None:

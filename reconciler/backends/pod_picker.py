@@ -25,7 +25,7 @@ from reconciler.untrusted_text import strict_json
 SecretReader = Callable[[str, str, str], str]
 """(namespace, name, key) -> the value; raises ClusterError where there is none."""
 
-LARGEST_ANSWER = 1 << 20
+_LARGEST_ANSWER = 1 << 20
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
@@ -140,7 +140,7 @@ def _client(picker: PodPicker) -> HttpClient:
         tls = None if picker.ca_bundle is None else tls_context(ca_data=picker.ca_bundle)
     except (ssl.SSLError, ValueError):
         raise Refused("caBundle cannot be read, expected certificates in PEM") from None
-    return HttpClient(connections(tls=tls, check_address=_check_address, kept=1), largest=LARGEST_ANSWER)
+    return HttpClient(connections(tls=tls, check_address=_check_address, kept=1), largest=_LARGEST_ANSWER)
 
 
 def _check_address(address: str) -> None:

@@ -11,7 +11,7 @@ from reconciler.messages import Path, dotted
 
 Marks = dict[int, dict[str | int, tuple[Any, Any]]]
 """id of a collection -> key or index -> the marks of the key and of the value; a mark has `line` and `column`."""
-Marked = tuple[Any, Marks]
+MarkedValue = tuple[Any, Marks]
 """A value, and the marks of all collections in it."""
 
 
@@ -31,9 +31,9 @@ class Document:
     text: str = ""
     lines_before: int = 0
     whole: bool = True
-    mark: Callable[[str], Marked] | None = None
+    mark: Callable[[str], MarkedValue] | None = None
     taken_out: list[Path] = field(default_factory=list)
-    _marked: Marked | None = None
+    _marked: MarkedValue | None = None
 
     def take_out(self, path: Path) -> None:
         """Leave out the value at `path`, of which a problem has been told; in a list None stands in its place."""

@@ -29,7 +29,7 @@ from yaml.reader import ReaderError
 
 from reconciler.errors import Problem
 from reconciler.messages import shown
-from reconciler.yaml.documents import Document, Marked, Marks
+from reconciler.yaml.documents import Document, MarkedValue, Marks
 from reconciler.yaml.scalars import TOO_LARGE, TYPED_STARTS, plain_value
 
 MAX_DEPTH = 64
@@ -76,7 +76,7 @@ def read_documents(file: str, text: str) -> Documents:
     return documents
 
 
-def marked(text: str) -> Marked:
+def marked(text: str) -> MarkedValue:
     """Return the first document of `text` with the marks of all in it; a value of nothing where it cannot be read."""
     marks: Marks = {}
     try:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.last_idled import Schedule, schedule_of
+from reconciler.decide.idling.last_idled import ScheduleDigest, schedule_of
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, ObjectSelector, ScheduleCriterion, Selector
 from tests.builders import a_ref, a_service, a_workload
 from tests.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, answers, labelled, office_hours_off, run_in
@@ -78,7 +78,7 @@ def test_what_a_metric_decides_is_never_known(idle_when):
 )
 def test_what_the_annotation_says(text, known):
     annotations = {} if text is None else {"reconciler/last-idled": text}
-    assert Schedule("p", "d").knows(annotations, NIGHT + 2 * DAY) is known
+    assert ScheduleDigest("p", "d").knows(annotations, NIGHT + 2 * DAY) is known
 
 
 def test_a_later_release_knows_what_an_earlier_one_idled():
@@ -90,7 +90,7 @@ def test_what_slept_for_long_is_known_when_it_wakes():
     text = '{"at":"2026-09-01T22:00:00Z","digest":"d","policy":"p"}'
     for woken, known in (("2026-11-20T07:00:00Z", True), ("2026-10-01T07:00:00Z", False)):
         annotations = {"reconciler/last-idled": text, "reconciler/awake-since": woken}
-        assert Schedule("p", "d").knows(annotations, NIGHT) is known
+        assert ScheduleDigest("p", "d").knows(annotations, NIGHT) is known
 
 
 def idled_twice(*policies):

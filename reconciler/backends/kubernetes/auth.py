@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from reconciler.backends.kubernetes.kubeconfig import Pem, ServerAccess
 
-LARGEST_ANSWER = 32 << 20
+_LARGEST_ANSWER = 32 << 20
 """Bytes of one answer: 500 objects of 64 kB each fit; four are read of a cluster at once."""
 
 LARGEST_READ = 1 << 30
@@ -168,8 +168,8 @@ def opened(settings: ClusterConnection, budget: ByteBudget | None, deadline: Dea
 
     return ApiServer(
         url=access.server,
-        reader=HttpClient(pool, largest=LARGEST_ANSWER, budget=budget),
-        writer=HttpClient(pool, largest=LARGEST_ANSWER),
+        reader=HttpClient(pool, largest=_LARGEST_ANSWER, budget=budget),
+        writer=HttpClient(pool, largest=_LARGEST_ANSWER),
         authorization=authorization,
         impersonation=access.impersonation,
         weakness=_weakness(access),

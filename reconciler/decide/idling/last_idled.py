@@ -24,7 +24,7 @@ from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, Metri
 REMEMBERED = timedelta(days=35)
 
 
-class Schedule(Struct, frozen=True):
+class ScheduleDigest(Struct, frozen=True):
     """What decides when a policy idles, where that is schedules alone: its name, and the digest of what it says."""
 
     policy: str
@@ -43,7 +43,7 @@ class Schedule(Struct, frozen=True):
         return times[0] is not None and any(at <= now <= at + REMEMBERED for at in times if at is not None)
 
 
-def schedule_of(policy: IdlingPolicy) -> Schedule | None:
+def schedule_of(policy: IdlingPolicy) -> ScheduleDigest | None:
     """Return the schedule that alone decides when `policy` idles, None where a metric has a say.
 
     The digest is of selector, hours and `idleReplicas`, however they are written. Exceptions of a calendar do not
@@ -52,7 +52,7 @@ def schedule_of(policy: IdlingPolicy) -> Schedule | None:
     times = _times(policy.idle_when)
     if times is None:
         return None
-    return Schedule(policy.name, digest([stated(_unbound(policy.selector)), times, policy.idle_replicas], 16))
+    return ScheduleDigest(policy.name, digest([stated(_unbound(policy.selector)), times, policy.idle_replicas], 16))
 
 
 def _unbound(selector: Selector) -> Selector:

@@ -34,7 +34,7 @@ from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Ver
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import Undo, contest_text, is_contest, undo_of
 from reconciler.decide.idling.criteria import CriterionResult, schedules_of
-from reconciler.decide.idling.last_idled import Schedule
+from reconciler.decide.idling.last_idled import ScheduleDigest
 from reconciler.decide.idling.records import (
     Record,
     cleared_annotations,
@@ -61,7 +61,7 @@ class WriteContext(Struct, frozen=True):
     fleet: Fleet
     run: Run
     places: Mapping[str, str] = NOTHING
-    schedules: Mapping[str, Schedule] = NOTHING  # by policy, where it idles by schedule alone
+    schedules: Mapping[str, ScheduleDigest] = NOTHING  # by policy, where it idles by schedule alone
     repairs: bool = True
     hold_until: datetime | None = None
     groups: Mapping[ObjectRef, str] = field(default_factory=dict)
