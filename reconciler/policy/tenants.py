@@ -216,13 +216,22 @@ class _Bounds(Struct, frozen=True):
     def check_picker(self, policy: DownscalePolicy | FederatedReplicaSet, path: Path) -> None:
         """Add a problem where the pod picker is a Service of another tenant."""
         host = "" if policy.pod_picker is None else policy.pod_picker.host.lower().rstrip(".")
-        parts = host.split(".")
-        if len(parts) != 2 and parts[2:3] != ["svc"]:
-            return
-        other = next((one for one in self.fleet.tenants if one.has_namespace(parts[1])), None)
-        if other is not None and other is not self.tenant and not self.tenant.has_namespace(parts[1]):
+        foreign = (name for name in _namespaces_in(host) if not self.tenant.has_namespace(name))
+        other = next((one for name in foreign for one in self.fleet.tenants if one.has_namespace(name)), None)
+        if other is not None:
             words = f"is {shown(host)}, a Service of {_at(other)}, expected one of tenant {self.tenant.name}"
             self.document.add((*path, "http", "host"), words)
+
+
+def _namespaces_in(host: str) -> Iterator[str]:
+    """Yield the namespaces of which `host` may be a Service, or a pod behind one: it stands before "svc".
+
+    Source: kubernetes/dns docs/specification.md, "Records for a Service" and "Records for a Headless Service".
+    """
+    parts = host.split(".")
+    if len(parts) == 2:
+        yield parts[1]
+    yield from (parts[at - 1] for at in range(2, len(parts)) if parts[at] == "svc")
 
 
 def _is_within(pattern: str, allowed: tuple[str, ...]) -> bool:

@@ -149,6 +149,14 @@ REFUSED = [
         id="the pod picker of the other, in other case",
     ),
     pytest.param(
+        {FILE: PICKER.replace("HOST", "pod-0.picker.team-b-web.svc")},
+        [
+            f'{AT}:7:28: spec.podPicker.http.host: is "pod-0.picker.team-b-web.svc", a Service of {B}, expected one of '
+            "tenant a"
+        ],
+        id="a pod behind the pod picker of the other",
+    ),
+    pytest.param(
         {FILE: PICKER.replace("HOST", "picker.team-a-web.svc").replace("spec:\n", "spec:\n  priority: 99\n")},
         [f'{AT}:5:13: spec.priority: is "99", expected at most 10, maxPriority of {A}'],
         id="priority of a DownscalePolicy",
