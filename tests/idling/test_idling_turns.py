@@ -170,3 +170,31 @@ def test_tenants_take_turns_whatever_the_number_of_their_namespaces_is():
         assert sorted(name.partition("-")[0] for name in woken) == ["large", "small", "tools"]
     awake = {ref.namespace for ref in world.objects if world.replicas(ref)}
     assert len(awake) == 5  # three of the large one, each in its turn
+
+
+@settings(max_examples=40)
+@given(
+    sizes=st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=3), min_size=2, max_size=4),
+    per_run=st.integers(1, 5),
+)
+def test_no_tenant_waits_with_fewer_wakes_than_another_one_gets(sizes, per_run):
+    """While two tenants have something left to wake, neither has had more than one wake more, over all runs."""
+    place = Place("fleet.yaml")
+    names = [f"t{number}" for number in range(len(sizes))]
+    tenants = [Tenant(name=name, place=place, paths=(f"{name}/**",), namespaces=(f"{name}-*",)) for name in names]
+    fleet = replace(a_fleet(), tenants=tuple(tenants))
+    spaces = {f"{name}-{n}": size for name, inside in zip(names, sizes, strict=True) for n, size in enumerate(inside)}
+    world = an_idle_world(spaces, per_run)
+    world.now = MONDAY
+    while any(not world.replicas(ref) for ref in world.objects):
+        before = asleep_by_tenant(world)
+        run_in(world, a_policy_of(per_run), fleet=fleet)
+        world.now += EVERY
+        left = asleep_by_tenant(world)
+        assert sum(before.values()) - sum(left.values()) == min(per_run, sum(before.values()))
+        woken = {name: sum(inside) - left[name] for name, inside in zip(names, sizes, strict=True)}
+        assert all(woken[other] <= woken[name] + 1 for name in names if left[name] for other in names), woken
+
+
+def asleep_by_tenant(world: World) -> Counter[str]:
+    return Counter(ref.namespace.partition("-")[0] for ref in world.objects if not world.replicas(ref))

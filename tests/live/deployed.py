@@ -28,6 +28,7 @@ ACTIVATOR_RUN = DEPLOY / "components" / "activator" / "run-rights.yaml"
 ACTIVATOR = DEPLOY / "components" / "activator" / "deployment.yaml"
 PICKER_SECRETS = DEPLOY / "components" / "picker-secrets" / "rights.yaml"
 NETWORK = DEPLOY / "components" / "network" / "network-policy.yaml"
+FREEZE = DEPLOY / "components" / "freeze" / "rights.yaml"
 CRON_JOB = DEPLOY / "base" / "cronjob.yaml"
 ADMISSION = ("admission", "admission-placement", "admission-clone-sets")
 """The components whose policies narrow what the roles allow, in an order that works."""

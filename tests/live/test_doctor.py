@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,15 @@ from werkzeug import Request, Response
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.cli import preflight
 from reconciler.cli.preflight import clock_finding
+from reconciler.decide.freeze import freezes_text
+from reconciler.model import ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL
+from reconciler.policy.types import Freeze
 from tests.live.one_cluster import RBAC, Desk
+from tests.real.api import APPLY_PATCH
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import a_deployment, a_service, an_object
-from tests.real.worlds import create
+from tests.real.worlds import create, deployment_path
 from tests.way.calls import Folder
 
 FLEET = """
@@ -329,3 +333,36 @@ def test_the_state_of_a_cluster_is_told_and_counts(
     assert {"check": "state", "state": "WARN", "text": words, "todo": ""} in east["findings"]
     verbs = {verb for part in east["missing"] for rule in part["rules"] for verb in rule["verbs"]}
     assert ("patch" in verbs) is writes
+
+
+def test_what_freezes_who_lives_and_who_else_writes_is_told_in_a_line_each(
+    api_server: ControlPlane, api_namespace: str, tmp_path: Path
+) -> None:
+    api, app = api_server.api, f"{api_namespace}-app"
+    until = datetime(2099, 1, 1, tzinfo=UTC)
+    alice, bob = ("incident", "alice"), ("move", "bob")
+    scopes = (("", "", alice), ("", "shop", bob), ("west", "", bob))
+    freezes = freezes_text(Freeze(cluster, namespace, until, *who) for cluster, namespace, who in scopes)
+    spec = {"renewTime": "2099-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}
+    labels = {**ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL: "one"}
+    lease = an_object("coordination.k8s.io/v1", "Lease", "reconciler-activator-one", {"labels": labels}, spec=spec)
+    create(api, [an_object("v1", "ConfigMap", "freeze", data={"freezes": freezes}), lease], api_namespace)
+    create(
+        api, [an_object("v1", "Namespace", app), {**a_service("web"), "metadata": {"name": "web", "namespace": app}}]
+    )
+    web = deployment_path(app, "web")
+    api.patch(web, a_deployment("web", 2), APPLY_PATCH, fieldManager="argocd-controller", force="true")
+    desk = a_desk(tmp_path, {"east": api_server.access()}, api_namespace)
+    said = desk.call("doctor")
+    assert said.code == 0, said
+    lines = said.out.splitlines()
+    assert [line for line in lines if line.split()[2] == "freeze"] == [
+        "WARN  east  freeze     frozen by alice until 2099-01-01T00:00:00Z: incident; only wakes are written",
+        "WARN  east  freeze     namespace shop: frozen by bob until 2099-01-01T00:00:00Z: move; only wakes are written",
+    ]
+    assert "OK    east  activator  1 live, renewed 0 s ago, 0 EndpointSlices" in lines
+    assert (
+        "WARN  east  writers    of 1 selected workloads: 1 last written by argocd-controller; argocd-controller: "
+        "in the Application: spec.ignoreDifferences: [{group: apps, kind: Deployment, jsonPointers: [/spec/replicas]}] "
+        "and syncOptions: [RespectIgnoreDifferences=true]" in lines
+    )

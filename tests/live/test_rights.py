@@ -23,11 +23,11 @@ from tests.live.asked import kinds
 from tests.live.deployed import APPLY, PLAN, Grant
 from tests.live.one_cluster import Desk
 from tests.live.scene import Scene
-from tests.real.api import ApiError
+from tests.real.api import MERGE_PATCH, Api, ApiError
 from tests.real.fixtures import missing_part_skips
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import an_object, manifests
-from tests.real.worlds import create_missing
+from tests.real.worlds import create_missing, deployment_path
 from tests.way.calls import Folder
 
 pytestmark = pytest.mark.real
@@ -231,6 +231,48 @@ def test_the_cron_jobs_pod_is_admitted_where_pods_are_restricted(scene: Scene) -
     del pod["spec"]["containers"][0]["securityContext"]
     with pytest.raises(ApiError, match="violates PodSecurity"):
         scene.api.request("POST", f"/api/v1/namespaces/{deployed.OWN}/pods", pod, dryRun="All")
+
+
+def operator(scene: Scene) -> Access:
+    """What an account may do that stands for the group of deploy/components/freeze."""
+    subject = {"kind": "ServiceAccount", "namespace": deployed.OWN, "name": "operator"}
+    made = [{**one, "subjects": [subject]} if "subjects" in one else one for one in manifests(deployed.FREEZE)]
+    create_missing(scene.api, made)
+    return scene.proxy.access(scene.plane.service_account(deployed.OWN, "operator"))
+
+
+def test_the_component_freeze_lets_people_freeze_and_nothing_else(scene: Scene) -> None:
+    scene.fill()
+    access = operator(scene)
+
+    frozen = scene.call(access, "freeze", "dev", "--for", "4h", "--reason", "incident", "--by", "alice")
+    assert (frozen.code, frozen.err) == (0, "")
+    said = scene.plan(PLAN).out
+    assert "frozen by alice until Wed 2099-01-07 02:00 UTC: incident" in said
+    assert "east/dev/StatefulSet/db" not in said
+    unfrozen = scene.call(access, "unfreeze", "dev")
+    assert (unfrozen.code, unfrozen.err) == (0, "")
+    assert "east/dev/StatefulSet/db" in scene.plan(PLAN).out
+
+    role, cluster_role = (one for one in manifests(deployed.FREEZE) if one["kind"] in ("Role", "ClusterRole"))
+    assert [one["rules"] for one in (role, cluster_role)] == [
+        [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["freeze"], "verbs": ["get", "patch"]}],
+        [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list"]}],
+    ]
+    refused = [request.path for request in scene.proxy.requests if request.status == 403]
+    assert all("/customresourcedefinitions/" in path for path in refused), refused  # where kinds have their replicas
+    patch = {"data": {"freezes": "[]"}}
+    own = f"/api/v1/namespaces/{deployed.OWN}/configmaps"
+    token = Api(scene.plane.url, scene.plane.ca_file, scene.plane.service_account(deployed.OWN, "operator"))
+    tried = [
+        deployed.refusal(token, "PATCH", f"{own}/reconciler-journal", patch, MERGE_PATCH),
+        deployed.refusal(token, "PATCH", "/api/v1/namespaces/dev/configmaps/freeze", patch, MERGE_PATCH),
+        deployed.refusal(token, "POST", own, {"metadata": {"name": "another"}}),
+        deployed.refusal(token, "DELETE", f"{own}/freeze"),
+        deployed.refusal(token, "PATCH", deployment_path("dev", "api"), {"spec": {"replicas": 0}}, MERGE_PATCH),
+        deployed.refusal(token, "GET", deployment_path("dev", "api")),
+    ]
+    assert [one[:4] for one in tried] == ["403 "] * 6, tried
 
 
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")

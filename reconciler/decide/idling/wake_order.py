@@ -96,12 +96,14 @@ def _namespace(ref: ObjectRef) -> str:
     return ref.namespace
 
 
-def _turns(
-    ordered: Sequence[Transition], last: Mapping[str, datetime], now: datetime, owner: Owner
-) -> list[Transition]:
-    """Return `ordered` so that owners take turns; who had none for longest begins."""
+_Turn = tuple[datetime, int]
+"""When an owner had a wake last, and how many it had lately."""
+
+
+def _turns(ordered: Sequence[Transition], last: Mapping[str, _Turn], now: datetime, owner: Owner) -> list[Transition]:
+    """Return `ordered` so that owners take turns; who had none for longest begins, then who had fewer."""
     inside: Counter[str] = Counter()
-    turns: list[tuple[int, datetime, str, int]] = []
+    turns: list[tuple[int, _Turn, str, int]] = []
     for position, transition in enumerate(ordered):
         name = owner(transition.ref)
         turns.append((inside[name], last[name], _lot(name, now), position))
@@ -109,18 +111,19 @@ def _turns(
     return [ordered[position] for *_, position in sorted(turns)]
 
 
-def _last_turns(bound: Iterable[Transition], now: datetime, owner: Owner) -> dict[str, datetime]:
-    """Return when each owner had a wake last, by name, and no earlier than `_TURN_COUNTS` ago.
+def _last_turns(bound: Iterable[Transition], now: datetime, owner: Owner) -> dict[str, _Turn]:
+    """Return when each owner had a wake last, by name, and no earlier than `_TURN_COUNTS` ago; and how many since then.
 
-    It counts only what the same `perRun` binds: what another policy wakes in a namespace costs it no turn.
+    It counts only what the same `perRun` binds: what another policy wakes in a namespace costs it no turn. Where the
+    share of a run cannot be divided evenly, the count lets the rest go to another one in the next run.
     """
     earliest = now - _TURN_COUNTS
-    last: dict[str, datetime] = {}
+    last: dict[str, _Turn] = {}
     for transition in bound:
         name, woken = owner(transition.ref), transition.scalable.awake_since
-        known = last.setdefault(name, earliest)
-        if woken is not None and known < woken <= now:
-            last[name] = woken
+        known, count = last.setdefault(name, (earliest, 0))
+        if woken is not None and earliest < woken <= now:
+            last[name] = (max(known, woken), count + 1)
     return last
 
 
